@@ -1,8 +1,8 @@
-//! Time: the host's clock, and where a device's clock stands against it.
+//! Time: the host's clock, and its relation to a device's clock.
 //!
-//! Lengths come from a zone's own two points. Positions come from a chain of anchors: events whose device time is known,
-//! each the next one's base, summed in i64 ns, so that no distance is long enough for a device's time format to lose
-//! digits. [`Correlation`] leads from there to the host's clock.
+//! A zone's length is the difference of its own two points. Positions come from a chain of anchors: events with a known device
+//! time, each the base of the next, summed in i64 ns, so that no distance is long enough for a device's time format to lose
+//! digits. [`Correlation`] converts these times to the host's clock.
 
 mod comparison;
 #[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
@@ -20,25 +20,25 @@ pub(crate) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64
 }
 
-/// What a pair of points adds to the length of what is between them, in ns: measured on the device itself.
+/// The time that a pair of points adds to the work between them, in ns, measured on the device itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOverhead {
-    /// On an idle stream, with nothing between.
+    /// On an idle stream, with no work between them.
     pub idle_ns: i64,
-    /// On a stream with work queued before it.
+    /// On a stream with queued work.
     pub busy_ns: i64,
 }
 
-/// Leads from a device's time to the host's.
+/// Converts a device's time to the host's.
 ///
-/// Each comparison bends the line by as much as it takes to meet the measured difference at the next one, so that the line
-/// has no steps and no time on it runs backwards. Where the line begins anew, times before that keep their place on the old one:
-/// a zone that ends after a comparison has the place that zones inside it got before.
+/// After each comparison, the slope is chosen so that the line meets the measured difference at the next comparison: it has no
+/// steps, and time on it never runs backwards. Where a new line begins, earlier times stay on the old one: a zone that ends after
+/// a comparison is positioned like the zones inside it.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// From the last comparison on.
+    /// The line from the last comparison on.
     line: Straight,
-    /// Before it, oldest first.
+    /// The line before it, oldest piece first.
     earlier: std::collections::VecDeque<Straight>,
     /// The last comparisons, oldest first: device and host.
     compared: std::collections::VecDeque<(i64, i64)>,
@@ -50,7 +50,7 @@ pub struct Correlation {
 struct Straight {
     device_ns: i64,
     host_ns: i64,
-    /// Host ns that pass in a device ns, less one.
+    /// Host ns per device ns, minus one.
     slope: f64,
 }
 
@@ -67,16 +67,16 @@ impl Straight {
 }
 
 impl Correlation {
-    /// How many pieces of the line are kept besides the last: as many as a zone that is told late may lie behind.
+    /// The number of pieces that are kept besides the last, which bounds how late a zone may be read.
     const EARLIER: usize = 16;
-    /// How many comparisons the rate of the clocks is taken from.
+    /// The number of comparisons from which the clocks' rate is computed.
     const WINDOW: usize = 16;
-    /// No pair of sound clocks drifts apart by more than this.
+    /// The maximum drift between two sound clocks.
     const STEEPEST: f64 = 500e-6;
-    /// A difference that no drift explains, as after a suspend: the line begins anew.
+    /// A difference that drift cannot explain, such as after a suspend: a new line begins.
     const STEP_NS: i64 = 10_000_000;
 
-    /// A line through one comparison, which is right within `uncertainty_ns`.
+    /// A line through one comparison, accurate to `uncertainty_ns`.
     pub fn new(device_ns: i64, host_ns: i64, uncertainty_ns: i64) -> Correlation {
         let line = Straight { device_ns, host_ns, slope: 0.0 };
         let compared = [(device_ns, host_ns)].into();
@@ -93,7 +93,7 @@ impl Correlation {
         self.piece(|piece| host_ns >= piece.host_ns).device_ns(host_ns)
     }
 
-    /// The last piece that has begun; of a time before all, the oldest.
+    /// The last piece that has begun; for a time before all pieces, the oldest.
     fn piece(&self, has_begun: impl Fn(&Straight) -> bool) -> &Straight {
         let mut pieces = std::iter::once(&self.line).chain(self.earlier.iter().rev());
         pieces.find(|piece| has_begun(piece)).or(self.earlier.front()).unwrap_or(&self.line)
@@ -106,7 +106,7 @@ impl Correlation {
         self.earlier.push_back(std::mem::replace(&mut self.line, piece));
     }
 
-    /// Goes on after a rest, in which the chain of anchors may have lost its place: the line begins anew, as steep as before.
+    /// Continues after a pause, in which the chain of anchors may have lost its position: a new line begins with the same slope.
     pub fn resume(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
         self.begin_anew(Straight { device_ns, host_ns, slope: self.line.slope }, uncertainty_ns);
     }
@@ -117,7 +117,7 @@ impl Correlation {
         self.uncertainty_ns = uncertainty_ns;
     }
 
-    /// Takes in another comparison.
+    /// Adds another comparison.
     pub fn compare(&mut self, device_ns: i64, host_ns: i64, uncertainty_ns: i64) {
         let line_ns = self.host_ns(device_ns);
         let error_ns = host_ns - line_ns;
@@ -133,7 +133,7 @@ impl Correlation {
             self.compared.front().filter(|(first, _)| *first < device_ns).map_or(0.0, |(first, host)| {
                 ((host_ns - host) - (device_ns - first)) as f64 / (device_ns - first) as f64
             });
-        // The next comparison comes after twice the time at most.
+        // The next comparison comes after at most twice the time.
         let since = (device_ns - self.line.device_ns).max(1) as f64;
         let bend = error_ns as f64 / (since * 2.0).min(COMPARE_EVERY.as_nanos() as f64);
         let slope = (drift + bend).clamp(-Self::STEEPEST, Self::STEEPEST);
@@ -141,7 +141,7 @@ impl Correlation {
         self.uncertainty_ns = uncertainty_ns + error_ns.abs();
     }
 
-    /// How far a time near the last comparison can be off, in ns.
+    /// The uncertainty of a time near the last comparison, in ns.
     pub fn uncertainty_ns(&self) -> i64 {
         self.uncertainty_ns
     }
@@ -180,7 +180,7 @@ mod tests {
     fn what_was_told_stays_over_several_comparisons_and_where_the_line_begins_anew() {
         let mut line = Correlation::new(0, 7_000_000, 500);
         let mut told = Vec::new();
-        // As of zones of 100 us: the clocks are compared early, and seen badly, on a loaded machine.
+        // Modelled on zones of 100 us: on a loaded machine, the clocks are compared early and inaccurately.
         for (n, error) in [40_000, -30_000, 55_000, -20_000].into_iter().enumerate() {
             let at = 5_000_000 * (n as i64 + 1);
             told.extend([at - 200_000, at - 100_000].map(|device| (device, line.host_ns(device))));

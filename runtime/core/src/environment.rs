@@ -1,8 +1,8 @@
-//! The environment, which is read here and nowhere else: it does not count where the program has more rights than its user.
+//! Access to environment variables, which nothing else reads: they are ignored if the program has more rights than its user.
 //!
-//! Whoever starts a set-user-ID program says what is in its environment. A variable that names a file to write or a library to load
-//! would lend the program's rights to its user. Linux says that a program has such rights by `AT_SECURE`, as it tells the dynamic
-//! loader, which then ignores `LD_PRELOAD`. A program's own settings are not touched by this.
+//! The caller of a set-user-ID program controls its environment. A variable that names a file to write or a library to load would
+//! give the program's rights to its user. Linux reports such rights by `AT_SECURE`, which makes the dynamic loader ignore
+//! `LD_PRELOAD`. The program's own settings are not affected.
 
 use std::env;
 pub use std::env::VarError;
@@ -11,20 +11,20 @@ use std::sync::Once;
 
 use crate::stderr;
 
-/// What a variable says. In a program with raised privileges none is set.
+/// The value of a variable. A program with raised privileges sees none.
 pub fn var_os(name: &str) -> Option<OsString> {
     honoured(name, is_privileged())
 }
 
-/// What a variable says, as text. In a program with raised privileges none is set.
+/// The value of a variable, as text. A program with raised privileges sees none.
 ///
 /// # Errors
-/// It is not set, or is no UTF-8.
+/// It is not set, or is not UTF-8.
 pub fn var(name: &str) -> Result<String, VarError> {
     var_os(name).ok_or(VarError::NotPresent)?.into_string().map_err(VarError::NotUnicode)
 }
 
-/// Says once in a process that the environment does not count, where this variable is set and somebody may wait for its effect.
+/// Warns once per process that the environment is ignored, if this variable is set.
 pub fn tell_if_ignored(name: &str) {
     static TOLD: Once = Once::new();
     if is_privileged() && env::var_os(name).is_some() {
@@ -37,10 +37,10 @@ pub fn tell_if_ignored(name: &str) {
     }
 }
 
-/// The variables in which launchers say a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
+/// The variables in which launchers put a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// The number in its job of the process with these environment variables; none without a launcher.
+/// The process's number in its job, from these environment variables; none without a launcher.
 pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
 }
@@ -49,18 +49,18 @@ fn honoured(name: &str, is_privileged: bool) -> Option<OsString> {
     if is_privileged { None } else { env::var_os(name) }
 }
 
-/// Whether the program has rights that its user has not: by a set-user-ID or set-group-ID bit, by capabilities of its file, or by a
+/// Whether the program has rights that its user lacks: by a set-user-ID or set-group-ID bit, by file capabilities, or by a
 /// security module.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[allow(unsafe_code)]
 fn is_privileged() -> bool {
     use std::ffi::c_ulong;
-    // Of the C library that std links, so that it needs no feature.
+    // From the C library that std links, so that it needs no feature.
     unsafe extern "C" {
         fn getauxval(kind: c_ulong) -> c_ulong;
     }
     const AT_SECURE: c_ulong = 23;
-    // SAFETY: glibc, musl and bionic declare it so; it reads what the kernel gave the process, and takes any number.
+    // SAFETY: glibc, musl and bionic declare it like this; it reads the kernel's auxiliary vector and accepts any number.
     unsafe { getauxval(AT_SECURE) != 0 }
 }
 
@@ -77,11 +77,11 @@ fn is_privileged() -> bool {
     unsafe extern "C" {
         fn issetugid() -> c_int;
     }
-    // SAFETY: these systems declare it so; it takes nothing and cannot fail.
+    // SAFETY: these systems declare it like this; it has no arguments and cannot fail.
     unsafe { issetugid() != 0 }
 }
 
-/// There are no such programs.
+/// This system has no such programs.
 #[cfg(not(any(
     target_os = "linux",
     target_os = "android",
@@ -110,10 +110,10 @@ mod tests {
         assert_eq!(var("WARPLINE_TEST_OF_NO_VARIABLE"), Err(VarError::NotPresent));
     }
 
-    /// What reads the environment, or a folder that it names.
+    /// Reads of the environment, or of a folder that it names.
     const READERS: [&str; 6] = ["env::var", "env::{", "use std::env::", "temp_dir(", "home_dir(", "getenv"];
 
-    /// Files that are compiled for tests alone.
+    /// Files that are compiled only for tests.
     const OF_TESTS: [&str; 4] = ["tests.rs", "fixture.rs", "docs.rs", "killed.rs"];
 
     fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -138,7 +138,7 @@ mod tests {
                 continue;
             }
             let text = fs::read_to_string(&path).expect("UTF-8");
-            // Tests stand at the end of a file.
+            // Tests are at the end of a file.
             let shipped = text.split("mod tests {").next().unwrap_or_default();
             let lines = shipped.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with("//"));
             let reads = lines.filter(|(line, _)| READERS.iter().any(|reader| line.contains(reader)));

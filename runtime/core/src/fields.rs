@@ -1,18 +1,18 @@
-//! Values that a zone carries: inline, and without an allocation for numbers, `bool` and text that is a literal.
+//! Values that a zone carries, stored inline; numbers, `bool` and string literals need no allocation.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The most fields one zone can carry; a mark with more does not compile.
+/// The maximum number of fields of one zone; a mark with more does not compile.
 pub const MAX_FIELDS: usize = 8;
 
-/// The most bytes of a zone's label; a longer one is cut between characters and ends in `…`.
+/// The maximum length of a zone's label, in bytes; a longer one is cut at a character boundary and ends in `…`.
 pub const MAX_LABEL_BYTES: usize = 62;
 
-/// The most bytes of a field's text; a longer one is cut between characters and ends in `…`.
+/// The maximum length of a field's text, in bytes; a longer one is cut at a character boundary and ends in `…`.
 pub const MAX_TEXT_BYTES: usize = 1024;
 
-/// The value of a field. Two texts are equal if their characters are, [`Str`](Self::Str) or [`Text`](Self::Text).
+/// The value of a field. Two texts are equal if their characters are, whether [`Str`](Self::Str) or [`Text`](Self::Text).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -20,17 +20,17 @@ pub enum Value {
     U64(u64),
     /// A signed integer.
     I64(i64),
-    /// A float.
+    /// A floating-point number.
     F64(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Text that lives as long as the program.
     Str(&'static str),
-    /// Text that was copied or made for this zone, at most [`MAX_TEXT_BYTES`] long.
+    /// Text that was copied or created for this zone, of at most [`MAX_TEXT_BYTES`].
     Text(Box<str>),
 }
 
-/// Written out, since a test of a mark does not care whether the text was copied.
+/// Not derived, since a test of a mark does not care whether the text was copied.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
@@ -66,11 +66,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// What can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. Anything else with a
-/// [`Display`](fmt::Display) goes through [`display`].
+/// Types that can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. Any other type
+/// with a [`Display`](fmt::Display) goes through [`display`].
 ///
-/// Text is copied when the zone records, which allocates. Text of more than [`MAX_TEXT_BYTES`] bytes is cut between characters
-/// and ends in `…`. A string literal in a mark is not copied, nor is [`Value::Str`] or `Cow::Borrowed` of a `&'static str`.
+/// Text is copied when the zone records, which allocates. Text of more than [`MAX_TEXT_BYTES`] bytes is cut at a character
+/// boundary and ends in `…`. A string literal in a mark is not copied, nor is [`Value::Str`] or `Cow::Borrowed` of a `&'static
+/// str`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the value of a zone's field",
     label = "not a number, a `bool` or text",
@@ -81,8 +82,8 @@ pub trait IntoValue {
     fn into_value(self) -> Value;
 }
 
-/// The text of anything that has a [`Display`](fmt::Display), as the value of a field. It allocates when the zone records, and
-/// is cut to [`MAX_TEXT_BYTES`] bytes.
+/// Formats anything that has a [`Display`](fmt::Display) as the value of a field. It allocates when the zone records, and is cut
+/// to [`MAX_TEXT_BYTES`] bytes.
 pub fn display<T: fmt::Display>(value: T) -> Displayed<T> {
     Displayed(value)
 }
@@ -94,7 +95,7 @@ pub struct Displayed<T>(T);
 impl<T: fmt::Display> IntoValue for Displayed<T> {
     fn into_value(self) -> Value {
         let mut text = BoundedText(String::new());
-        // A `Display` that fails leaves what it wrote until then.
+        // A `Display` that fails leaves what it wrote before.
         let _ = write!(text, "{}", self.0);
         Value::Text(text.0.into())
     }
@@ -175,10 +176,10 @@ impl IntoValue for Cow<'static, str> {
     }
 }
 
-/// A copy of the text, cut where it is too long.
+/// A copy of the text, truncated if it is too long.
 fn copied(text: &str) -> Value {
     let mut copy = BoundedText(String::new());
-    // It fails where it cuts.
+    // The write fails when it truncates.
     let _ = copy.write_str(text);
     Value::Text(copy.0.into())
 }
@@ -192,7 +193,7 @@ impl Write for BoundedText {
             self.0.push_str(text);
             return Ok(());
         }
-        // The mark of a cut needs its room, also behind what was written before.
+        // The ellipsis needs room, also after text that was written before.
         let kept = cut(&self.0, MAX_TEXT_BYTES - CUT.len()).len();
         self.0.truncate(kept);
         self.0.push_str(cut(text, MAX_TEXT_BYTES - CUT.len() - kept));
@@ -210,7 +211,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Adds a field. The macros never add more than [`MAX_FIELDS`]; a further one is left out.
+    /// Adds a field. The macros never add more than [`MAX_FIELDS`]; further ones are dropped.
     #[inline]
     pub fn push(&mut self, name: &'static str, value: impl IntoValue) {
         if let Some(free) = self.values.get_mut(usize::from(self.len)) {
@@ -250,7 +251,7 @@ impl Fields {
         self.label.as_str()
     }
 
-    /// Forgets everything, so that the next zone can be written here.
+    /// Clears everything, so that the slot can be reused for the next zone.
     pub(crate) fn clear(&mut self) {
         for value in &mut self.values[..usize::from(self.len)] {
             *value = None;
@@ -282,7 +283,7 @@ impl Label {
 
     fn set(&mut self, text: impl fmt::Display) {
         self.len = 0;
-        // A `Display` that fails leaves what it wrote until then.
+        // A `Display` that fails leaves what it wrote before.
         let _ = write!(self, "{text}");
     }
 
@@ -301,7 +302,7 @@ impl Default for Label {
 impl Write for Label {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let used = usize::from(self.len);
-        // The mark of a cut always has its room.
+        // There is always room for the ellipsis.
         let room = MAX_LABEL_BYTES - CUT.len() - used;
         if text.len() <= room {
             self.bytes[used..used + text.len()].copy_from_slice(text.as_bytes());
@@ -317,7 +318,7 @@ impl Write for Label {
     }
 }
 
-/// As much of a text as so many bytes hold, cut between characters.
+/// As much of a text as this many bytes hold, cut at a character boundary.
 pub fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -326,7 +327,7 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Ends a label that was cut.
+/// Ends a label that was truncated.
 const CUT: &str = "…";
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Placeholders in the names of files: `{pid}`, `{rank}` and `{host}`; and the name that a file gets where the one that was asked
-//! for is taken.
+//! Placeholders in file names: `{pid}`, `{rank}` and `{host}`; and the alternative name of a file whose requested name is taken.
 //!
 //! Settings check names when they are read, with and without feature `enable`; a session expands them when it starts, so that a
-//! forked process gets names of its own. The command `warpline` expands the names of its outputs by the same rules.
+//! forked process gets its own names. The command `warpline` expands the names of its outputs by the same rules.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,27 +11,27 @@ pub use crate::environment::launched_rank;
 /// Every placeholder.
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
 
-/// Whether the path has no placeholders but those that there are.
+/// Checks that the path has no unknown placeholders.
 ///
 /// # Errors
-/// What is wrong, and what to write instead.
+/// The error, and its remedy.
 pub fn check(path: &Path) -> Result<(), String> {
     replace(path, |name| matches!(name, "pid" | "rank" | "host").then_some(Cow::Borrowed(""))).map(drop)
 }
 
-/// The path with what its placeholders stand for in this process, now.
+/// The path with its placeholders expanded for this process, now.
 ///
 /// # Errors
-/// What is wrong, and what to write instead.
+/// The error, and its remedy.
 pub fn expand(path: &Path) -> Result<PathBuf, String> {
     use crate::process;
     expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())
 }
 
-/// The path with the process id, the rank and the host in place of its placeholders.
+/// The path with its placeholders replaced by the process id, the rank and the host.
 ///
 /// # Errors
-/// What is wrong, and what to write instead.
+/// The error, and its remedy.
 pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<PathBuf, String> {
     replace(path, |name| match name {
         "pid" => Some(process.to_string().into()),
@@ -43,7 +42,7 @@ pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<Pat
     })
 }
 
-/// The path's name with the process id before its extension; with a number behind that from the second attempt on.
+/// The path with the process id before the extension of its name, followed by a number from the second attempt on.
 pub fn of_process(path: &Path, attempt: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));

@@ -1,17 +1,17 @@
-//! The time that spans cover together: what a stream's zones take of it, and what compute hides of a collective.
+//! Unions of time spans: how long a stream's zones run, and how much of a collective is hidden by compute.
 //!
-//! Spans come nearly in the order of time, so nearly all are added at the end. Callers bound how many pieces they keep.
+//! Spans arrive almost in chronological order, so most are appended. Callers limit how many pieces are kept.
 
 use std::collections::VecDeque;
 
 use crate::record::Span;
 
-/// Spans in the order of time, with gaps between them.
+/// Disjoint spans in chronological order.
 #[derive(Debug, Default)]
 pub struct Intervals(VecDeque<Span>);
 
 impl Intervals {
-    /// Adds a span, joined with those that it touches. One without a length covers nothing.
+    /// Adds a span and merges it with those that it touches. An empty span covers nothing.
     pub fn add(&mut self, span: Span) {
         if span.end_ns <= span.begin_ns {
             return;
@@ -61,17 +61,17 @@ impl Intervals {
         self.0.iter().copied()
     }
 
-    /// When the last of them ends.
+    /// The end of the last span.
     pub fn until_ns(&self) -> i64 {
         self.0.back().map_or(i64::MIN, |last| last.end_ns)
     }
 
-    /// How long they are together.
+    /// The total length.
     pub fn length_ns(&self) -> i64 {
         self.0.iter().map(|span| span.duration_ns()).sum()
     }
 
-    /// What of a span they cover.
+    /// The part of a span that they cover.
     pub fn within(&self, span: Span) -> impl Iterator<Item = Span> {
         let first = self.0.partition_point(|known| known.end_ns <= span.begin_ns);
         let overlapping = self.0.range(first..).take_while(move |known| known.begin_ns < span.end_ns);
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the spans, and in whatever order they come: their time is counted once.
+        /// Time is counted once, for any spans in any order.
         #[test]
         fn what_spans_cover_is_counted_once(
             spans in prop::collection::vec((0_i64..300, 0_i64..40), 0..200),

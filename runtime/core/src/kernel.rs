@@ -1,7 +1,7 @@
-//! Kernels and copies as the device executed them: plain data, with no handle of any GPU in it.
+//! Kernels and copies as the device executed them: plain data, without GPU handles.
 //!
-//! A session with `kernels` delivers them beside its zones; sinks read them, tests and users' own analysis too. Times are
-//! nanoseconds of the host's `CLOCK_BOOTTIME`, as those of zones.
+//! A session with `kernels` delivers them along with its zones to sinks, tests and users' own analysis. Times are nanoseconds of
+//! the host's `CLOCK_BOOTTIME`, like those of zones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,61 +9,61 @@ use std::sync::Arc;
 use crate::catalog::RangeSpec;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 
-/// How a note of a report begins that says what a session with kernels leaves in the process.
+/// The beginning of a report's note about what a session with kernels leaves in the process.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
 pub const CUPTI_STAYS: &str = "CUPTI stays in this process";
 
-/// A kernel, a memory copy or a memory set, from its first to its last moment on the device, as CUPTI reports it.
+/// A kernel, a memory copy or a memory set, from its begin to its end on the device, as CUPTI reports it.
 ///
-/// Records come in batches, each in the order of the begins; a later batch may hold earlier work. `Send` and `Sync`;
-/// cloning shares the texts.
+/// Records come in batches, each ordered by begin; a later batch may hold earlier work. `Send` and `Sync`; cloning shares the
+/// texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelRecord {
-    /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol where that is no C++ name;
-    /// `Memcpy HtoD (Pinned -> Device)` or `Memset (Device)` for the others.
+    /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol if that is not a C++ name; `Memcpy
+    /// HtoD (Pinned -> Device)` or `Memset (Device)` for the others.
     pub name: Arc<str>,
-    /// What it is, and how large.
+    /// The kind of work, and its size.
     pub work: KernelWork,
-    /// The stream that executed it: the one of the zones, where there are zones on it.
+    /// The stream that executed it, as in zone records if zones use it.
     pub stream: Arc<StreamInfo>,
     /// When it executed.
     pub gpu: Span,
-    /// CUPTI's number of the launch: what one launch of a graph executed shares it.
+    /// CUPTI's number of the launch: all work of one graph launch shares it.
     pub correlation: u32,
     /// CUPTI's number of the CUDA context.
     pub context: u32,
     /// CUPTI's number of the stream within its context.
     pub cuda_stream: u32,
-    /// The node of a CUDA graph that executed it; none for what was launched alone.
+    /// The node of a CUDA graph that executed it; none for work that was launched individually.
     pub graph: Option<GraphNodeId>,
     /// The innermost zone that was open on the launching thread; none outside zones, and in zones of `async fn`s.
     pub zone: Option<ZoneRef>,
-    /// The call that launched it, as far as CUPTI reports it.
+    /// The call that launched it, if CUPTI reports it.
     pub launch: Option<KernelLaunch>,
 }
 
-/// What a [`KernelRecord`] is.
+/// The kind of a [`KernelRecord`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelWork {
     /// A kernel.
     Kernel {
-        /// Blocks in x, y and z.
+        /// The grid: blocks in x, y and z.
         grid: [u32; 3],
-        /// Threads of a block in x, y and z.
+        /// The block: threads in x, y and z.
         block: [u32; 3],
-        /// Registers of each thread.
+        /// Registers per thread.
         registers_per_thread: u32,
-        /// Shared memory of each block that the kernel declares, in bytes.
+        /// Static shared memory per block, in bytes.
         static_shared_bytes: u32,
-        /// Shared memory of each block that its launch adds, in bytes.
+        /// Dynamic shared memory per block, in bytes.
         dynamic_shared_bytes: u32,
     },
     /// A copy.
     Memcpy {
         /// Its size, in bytes.
         bytes: u64,
-        /// From where to where: `HtoD`, `DtoH`, `DtoD`, `PtoP`, …
+        /// The direction: `HtoD`, `DtoH`, `DtoD`, `PtoP`, …
         kind: &'static str,
         /// The memory that it reads: `Pageable`, `Pinned`, `Device`, …
         from: &'static str,
@@ -74,7 +74,7 @@ pub enum KernelWork {
     Memset {
         /// Its size, in bytes.
         bytes: u64,
-        /// What each element is set to.
+        /// The value that each element is set to.
         value: u32,
         /// The memory that it writes.
         memory: &'static str,
@@ -90,7 +90,7 @@ impl KernelWork {
         }
     }
 
-    /// Shared memory of each block, in bytes; none for what is no kernel.
+    /// Shared memory per block, in bytes; none for copies and memory sets.
     pub fn shared_bytes(&self) -> Option<u64> {
         match self {
             KernelWork::Kernel { static_shared_bytes, dynamic_shared_bytes, .. } => {
@@ -106,18 +106,18 @@ impl KernelWork {
 pub struct GraphNodeId {
     /// The executable graph.
     pub graph: u32,
-    /// The node in it.
+    /// The node in the graph.
     pub node: u64,
 }
 
 /// A zone of the same session.
 #[derive(Clone, Copy)]
 pub struct ZoneRef {
-    /// The range that it is an instance of.
+    /// The zone's range.
     pub range: &'static RangeSpec,
     /// The [`StreamInfo::id`] of its stream; none for a host zone.
     pub stream: Option<u32>,
-    /// Its [`ZoneRecord::sequence`](crate::record::ZoneRecord::sequence) there.
+    /// Its [`ZoneRecord::sequence`](crate::record::ZoneRecord::sequence) on that stream.
     pub sequence: u64,
 }
 
@@ -140,22 +140,22 @@ impl fmt::Debug for ZoneRef {
     }
 }
 
-/// The call that launched something.
+/// The call that launched work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLaunch {
-    /// The thread that called.
+    /// The calling thread.
     pub thread: Arc<ThreadInfo>,
-    /// When the call was made and when it returned.
+    /// The call's begin and return.
     pub host: Span,
 }
 
 impl KernelRecord {
-    /// How long it executed, in ns.
+    /// The execution time, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.duration_ns()
     }
 
-    /// How fast a copy or a memory set was, in bytes a second; none for kernels and for what took no time.
+    /// The bandwidth of a copy or a memory set, in bytes per second; none for kernels and for work without a length.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let ns = self.duration_ns();
         self.work.bytes().filter(|_| ns > 0).map(|bytes| bytes as f64 * 1e9 / ns as f64)

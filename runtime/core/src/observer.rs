@@ -1,4 +1,4 @@
-//! Launch observers: who else follows zones on the threads that launch them, such as an NVTX tool, Tracy, CUPTI or `tracing`.
+//! Launch observers, such as an NVTX tool, Tracy, CUPTI or `tracing`, which follow zones on the threads that launch them.
 //!
 //! An adapter implements [`LaunchObserver`], registers it for one [`Position`] and turns the position on and off. `zone` calls
 //! the observers at a zone's begin and end and keeps their tokens in the zone's slot. While no observer is on, a recorded zone
@@ -18,13 +18,13 @@ use crate::switch;
 
 /// Follows zones on the threads that launch them. Its methods are called on the hot path, on any thread, and must not block.
 pub trait LaunchObserver: Sync {
-    /// A zone begins on this thread. The token comes back at the zone's end; without one the observer is not called then.
+    /// A zone begins on this thread. The token is passed to the zone's end; without a token, the observer is not called then.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token>;
 
-    /// A zone ends for which the observer has returned a token: on the thread that began it if the zone nests, else on any.
+    /// A zone ends for which the observer returned a token: on the thread that began it if the zone nests, else on any.
     fn zone_ends(&self, _token: Token, _zone: &ZoneEnd<'_>) {}
 
-    /// A zone is not observed because so many zones of its thread are open.
+    /// A zone is not observed because too many zones of its thread are open.
     fn zone_lost(&self, _open: usize) {}
 
     /// The application names a stream of the CUDA driver.
@@ -44,23 +44,23 @@ pub struct ZoneLaunch<'a> {
     /// The number of the zone's stream in the session; 0 for a host zone.
     pub stream: u32,
     pub sequence: u64,
-    /// The span that the zone begins in: the observer of spans sets it, and the record carries it.
+    /// The span that the zone begins in: the observer of spans sets it, and the record contains it.
     pub parent: Option<SpanRef>,
 }
 
 /// A zone that ends.
 pub struct ZoneEnd<'a> {
     pub range: &'static RangeSpec,
-    /// As in [`ZoneLaunch::nests`].
+    /// Like [`ZoneLaunch::nests`].
     pub nests: bool,
-    /// None also where the zone has been handed to the collector already.
+    /// None also if the zone has already been handed to the collector.
     pub label: Option<&'a str>,
 }
 
 /// When an observer is called. Each position has one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Around everything else, and also for zones that nobody records: on while the switch says that zones are mirrored.
+    /// Around everything else, and also for zones that are not recorded: on while the switch says that zones are mirrored.
     Mirror,
     /// Before the launch is timed, for the span that the zone begins in.
     Spans,
@@ -84,14 +84,14 @@ impl Position {
     }
 }
 
-/// The observers. Nobody locks them, so a forked child finds them whole.
+/// The observers. They have no lock, so a forked child finds them in a consistent state.
 static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; POSITIONS];
 
-/// The positions that are on, but for `Mirror`.
+/// The positions that are on, except `Mirror`.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
-/// Called when a process begins its first zone, for adapters that need no session. Its name carries this crate's version: see
+/// Called when a process begins its first zone, for adapters that need no session. Its name contains this crate's version: see
 /// [`RANGES`](crate::catalog::spec::RANGES).
 #[distributed_slice]
 #[linkme(crate = linkme)]
@@ -99,10 +99,10 @@ pub static WARPLINE_FIRST_ZONE_V0_1: [fn()];
 
 pub use WARPLINE_FIRST_ZONE_V0_1 as FIRST_ZONE;
 
-/// The first zone of the process begins: whoever may observe zones without a session looks whether it does.
+/// The first zone of the process begins: observers that work without a session check whether they are needed.
 #[cold]
 pub(crate) fn first_zone() {
-    // Miri has no linker, and so no slice.
+    // Miri does not link, so there is no slice.
     let adapters = if cfg!(miri) { &[] } else { FIRST_ZONE.static_slice() };
     if adapters.is_empty() {
         switch::mirror(false);
@@ -110,7 +110,7 @@ pub(crate) fn first_zone() {
     adapters.iter().for_each(|look| look());
 }
 
-/// Sets the observer of a position. It is called while the position is on.
+/// Sets the observer of a position. Only an enabled position calls it.
 pub fn register(position: Position, observer: &'static &'static dyn LaunchObserver) {
     OBSERVERS[position as usize].store(ptr::from_ref(observer).cast_mut(), Ordering::Release);
 }
@@ -146,15 +146,15 @@ impl Active {
     }
 }
 
-/// What an observer keeps with a zone until the zone's end.
+/// The data that an observer keeps with a zone until the zone's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
-/// Which observers wait for the end of a zone: a bit for each position.
+/// The observers that wait for the end of a zone: one bit per position.
 #[derive(Default)]
 pub(crate) struct Waiting(u8);
 
-/// The tokens of those observers. They lie apart from [`Waiting`], which every zone reads.
+/// The tokens of those observers. They are stored separately from [`Waiting`], which every zone reads.
 #[derive(Default)]
 pub(crate) struct Tokens([u64; POSITIONS]);
 
@@ -192,7 +192,7 @@ pub(crate) fn zone_ends(position: Position, token: Token, zone: &ZoneEnd<'_>) {
     }
 }
 
-/// Tells the mirror that a zone is not observed because so many zones of its thread are open.
+/// Tells the mirror that a zone is not observed because too many zones of its thread are open.
 #[cold]
 pub(crate) fn zone_lost(open: usize) {
     if let Some(observer) = Position::Mirror.observer() {
@@ -200,7 +200,7 @@ pub(crate) fn zone_lost(open: usize) {
     }
 }
 
-/// Tells the mirror how the application names a stream of the CUDA driver.
+/// Passes the application's name of a CUDA driver stream to the mirror.
 pub fn stream_named(stream: *mut c_void, name: &str) {
     if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
         observer.stream_named(stream, name);

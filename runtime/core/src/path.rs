@@ -1,13 +1,14 @@
-//! The critical path: what would have to be shorter for a run to be shorter.
+//! The critical path: the work that must become shorter for a run to become shorter.
 //!
 //! The path is walked backwards, from the end of the last zone, which is on a stream or on a thread. The walk follows that stream
 //! or thread back to the end of the latest wait that held it up: a wait whose signal came after the wait had begun. There it
-//! crosses the arrow to whoever signalled, at the time of the signal, and continues from there. A wait for a value that had been
-//! signalled before held up nothing, and the walk passes it. Where a stream had nothing to do before a zone, the walk crosses to
-//! the thread that launched the zone. Where the last zone is on a thread that launched work which ended within that zone, the thread is
-//! taken to have waited for that work, because no record says so: the walk crosses to it. Where no arrow is left, the path ends at the begin of the window. The time on the path counts
-//! for the innermost zone at each moment: a zone's part is its own time on the path, without the zones within it. The collector
-//! finds the path in the last records of a session; [`critical_path`] finds it in any records.
+//! follows the arrow to the stream or thread that signalled, at the time of the signal, and continues from there. A wait for a
+//! value that had already been signalled held up nothing, and the walk passes it. Where a stream was idle before a zone, the walk
+//! moves to the thread that launched the zone. If the last zone is on a thread that launched work which ended within that zone,
+//! the walk moves to that work: it assumes that the thread waited for it, because no record shows such a wait. Without further
+//! arrows, the path ends at the begin of the window. Each moment on the path counts for the innermost zone: a zone's part is its
+//! own time on the path, without the zones within it. The collector finds the path in the last records of a session;
+//! [`critical_path`] finds it in any records.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -16,19 +17,19 @@ use std::sync::Arc;
 use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::wait::{SignalInfo, WaitRecord};
 
-/// The critical path of a window, through the zones that were recorded. Zones that were not may have been on it: for a session,
-/// [`Report::is_complete`](crate::report::Report::is_complete) says whether there can be such.
+/// The critical path of a window, through the recorded zones. Zones that were not recorded may also be on it: for a session,
+/// [`Report::is_complete`](crate::report::Report::is_complete) tells whether there can be any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// Where the window begins, in ns.
+    /// The begin of the window, in ns.
     pub from_ns: i64,
-    /// Where the path ends: the end of the last zone in the window, in ns.
+    /// The end of the path, which is the end of the last zone in the window, in ns.
     pub to_ns: i64,
-    /// How many arrows it goes over.
+    /// The number of arrows on it.
     pub arrows: u64,
-    /// The stretches of the path, in the order of time: where it was, and when.
+    /// The stretches of the path in chronological order: the stream or thread, and the time.
     pub stretches: Vec<PathSegment>,
-    /// What it is made of, the longest first. The sum of their times is `to_ns - from_ns`.
+    /// The parts of the path, longest first. The sum of their times is `to_ns - from_ns`.
     pub parts: Vec<PathPart>,
 }
 
@@ -37,19 +38,19 @@ pub struct CriticalPath {
 pub struct PathSegment {
     /// The name of the stream or thread.
     pub on: String,
-    /// When.
+    /// The time span.
     pub span: Span,
 }
 
-/// What zones of one range, or none, contribute.
+/// The contribution of one range's zones, or of time without a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathPart {
-    /// The range's name; `(no recorded zone)` where the path passes none of those that it is made of, and `(on the way)` between a
-    /// signal and the end of its wait, or a launch and the begin of its zone.
+    /// The range's name; `(no recorded zone)` where the path passes no recorded zone, and `(on the way)` between a signal and the
+    /// end of its wait, or a launch and the begin of its zone.
     pub name: String,
     /// The name of the stream or thread.
     pub on: String,
-    /// How long, in ns.
+    /// The time, in ns.
     pub ns: i64,
     /// The share of the whole path, 0 to 1.
     pub share: f64,
@@ -57,8 +58,8 @@ pub struct PathPart {
 
 /// The critical path through these records, in `window` or in all of the time that they cover; none if no zone ends there.
 ///
-/// Give it what one session recorded, as [`MemorySink`](crate::sink::MemorySink) keeps it. Zones and waits that lie partly in the
-/// window count for the part that does.
+/// Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
+/// window count for that part.
 pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
     let mut log = PathLog::new(usize::MAX);
     zones.iter().for_each(|zone| log.zone(zone));
@@ -87,11 +88,11 @@ struct Passed {
     on: Track,
     name: &'static str,
     span: Span,
-    /// Where it was launched from, and when.
+    /// The thread that launched it, and when.
     launch: Option<(Track, Span)>,
 }
 
-/// A wait that held its stream up, or a launch that it had nothing to do before.
+/// A wait that held its stream up, or a launch to a stream that was idle before.
 #[derive(Clone, Copy)]
 struct Arrow {
     on: Track,
@@ -100,29 +101,29 @@ struct Arrow {
     at_ns: i64,
 }
 
-/// What a path is found in: the last zones and waits, in the order in which they came.
+/// The records in which a path is found: the last zones and waits, in order of arrival.
 pub struct PathLog {
     zones: Vec<Passed>,
     arrows: Vec<Arrow>,
     names: HashMap<Track, String>,
     most: usize,
-    /// What ended before is not all known.
+    /// Records that ended before this time are incomplete.
     forgotten_until_ns: i64,
 }
 
-/// The names of so many streams and threads are kept at most, unless all records are. What was passed long ago on one whose name is
-/// forgotten is told by its number.
+/// The maximum number of stream and thread names that are kept, unless all records are. An old record whose stream's or thread's
+/// name is forgotten shows its number.
 const NAMES: usize = 1 << 13;
 
 impl PathLog {
-    /// One that keeps at least this many zones and arrows, and at most twice as many.
+    /// Creates a log that keeps at least this many zones and arrows, and at most twice as many.
     pub fn new(most: usize) -> PathLog {
         let (zones, arrows) = (Vec::new(), Vec::new());
         PathLog { zones, arrows, names: HashMap::new(), most, forgotten_until_ns: i64::MIN }
     }
 
     pub fn zone(&mut self, zone: &ZoneRecord) {
-        // The entries of a batch are the batch.
+        // The entries of a batch repeat the batch.
         if zone.entry.is_some() {
             return;
         }
@@ -136,7 +137,7 @@ impl PathLog {
         self.zones.push(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
     }
 
-    /// A program may make ever new streams and threads: those that were passed last keep their names.
+    /// A program may create ever more streams and threads: the most recently used ones keep their names.
     fn forget_names(&mut self) {
         if self.names.len() < NAMES || self.most == usize::MAX {
             return;
@@ -175,7 +176,7 @@ impl PathLog {
         place
     }
 
-    /// The path through all that is known of the window.
+    /// The path through all known records of the window.
     pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
         let inside = |zone: &&Passed| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
@@ -197,8 +198,8 @@ impl PathLog {
         Some(walk.finish(self, to_ns))
     }
 
-    /// The zone on a stream for which a thread is taken to have waited within its zone, the last of all: the thread launched it, it
-    /// ended meanwhile, and the thread is not known to have waited for anything later. No record says that a thread synchronised a
+    /// The last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it ended
+    /// meanwhile, and the thread is not known to have waited for anything later. No record shows that a thread synchronised a
     /// stream.
     fn waited_for<'a>(&self, last: &Passed, zones: impl Iterator<Item = &'a Passed>) -> Option<&'a Passed> {
         if last.launch.is_some() {
@@ -210,7 +211,7 @@ impl PathLog {
         zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
     }
 
-    /// The launches that came to streams which had nothing to do any more.
+    /// The launches to streams that were idle at that time.
     fn launches(&self) -> Vec<Arrow> {
         let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
         order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
@@ -239,7 +240,7 @@ impl PathLog {
 /// A walk back in time.
 struct Walk<'a> {
     from_ns: i64,
-    /// Each one's waits, the latest last; those that the walk has come past are gone.
+    /// The waits of each stream or thread, latest last; those that the walk has passed are removed.
     arrows: BTreeMap<Track, Vec<&'a Arrow>>,
     /// The latest first.
     stretches: Vec<(Track, Span)>,
@@ -260,7 +261,7 @@ impl<'a> Walk<'a> {
     fn back(&mut self, mut on: Track, mut at_ns: i64) {
         while at_ns > self.from_ns {
             let arrow = self.arrows.get_mut(&on).and_then(|arrows| {
-                // Each is gone over once at most, so the walk comes to its end whatever the clocks say.
+                // Each is visited at most once, so the walk terminates for any clock values.
                 while let Some(arrow) = arrows.pop() {
                     if arrow.end_ns <= at_ns {
                         return Some(arrow);
@@ -319,8 +320,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Tells for each piece of these stretches, none of which overlap, which zone is the innermost: of those that are open, the one
-/// that began last.
+/// Calls `add` for each piece of these non-overlapping stretches with its innermost zone: the open zone that began last.
 fn attribute(
     zones: impl Iterator<Item = (&'static str, Span)>,
     stretches: &[Span],
@@ -365,7 +365,7 @@ mod tests {
         Span { begin_ns, end_ns }
     }
 
-    /// Zones as (stream, name, begin, end, launched at), and arrows as (who waited, until, who signalled, when).
+    /// Zones as (stream, name, begin, end, launched at), and arrows as (waiter, until, signaller, when).
     fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
         let mut log = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
@@ -423,7 +423,7 @@ mod tests {
             "{waited:#?}"
         );
         assert_eq!(waited.parts.iter().map(|part| part.ns).sum::<i64>(), 120);
-        // It is known for what it waited.
+        // What it waited for is known.
         let known = path(&zones, &[(MAIN, 110, A, 105)]);
         assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
     }
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn it_ends_whatever_the_arrows_say() {
         let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
-        // Two that signal each other at one time, and arrows that lead nowhere.
+        // Two that signal each other at one time, and arrows without a target.
         let arrows = [(A, 50, B, 50), (B, 50, A, 50), (B, 60, A, 60), (A, 60, B, 60), (B, 55, MAIN, 54)];
         let path = path(&zones, &arrows);
         assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 60, "{path:#?}");

@@ -1,7 +1,7 @@
-//! What a session delivers: plain data, with no handle of any GPU in it.
+//! The records of a session: plain data, without GPU handles.
 //!
-//! Sinks read these types, tests and users' own analysis too. All times are nanoseconds of the host's `CLOCK_BOOTTIME`
-//! (elsewhere than on Linux: of a monotonic clock that starts with the process).
+//! Sinks, tests and users' own analysis read these types. All times are nanoseconds of the host's `CLOCK_BOOTTIME` (on systems
+//! other than Linux: of a monotonic clock that starts with the process).
 
 pub mod open;
 
@@ -23,28 +23,29 @@ pub struct ZoneRecord {
     pub stream: Option<Arc<StreamInfo>>,
     /// The thread that began the zone.
     pub thread: Arc<ThreadInfo>,
-    /// How many zones were open on that thread when this one began; 0 for a zone of an `async fn`.
+    /// The number of zones that were open on that thread when this one began; 0 for a zone of an `async fn`.
     pub depth: u32,
     /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
     pub parent: Option<SpanRef>,
-    /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of a
-    /// batch share one.
+    /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of
+    /// a batch share one.
     pub sequence: u64,
     /// When the zone began and ended on the launching thread.
     pub host: Span,
     /// When the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
-    /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a range,
-    /// divide each record's value by it.
+    /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a
+    /// range, divide each record's value by it.
     pub sample_share: f32,
-    /// How the end on the stream was found.
+    /// The method by which the end on the stream was found.
     pub end: EndSource,
     /// The true end is at most this much earlier than the end of `gpu`, in ns; 0 if an event marks it.
     pub end_early_by_ns: i64,
-    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for marks
-    /// with `begin = launch`.
+    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for
+    /// marks with `begin = launch`.
     pub begin_late_by_ns: i64,
-    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the device.
+    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the
+    /// device.
     pub bracket_ns: i64,
     /// How the zone ended.
     pub status: Status,
@@ -52,9 +53,9 @@ pub struct ZoneRecord {
     pub error: Option<Box<str>>,
     /// The fields and the label.
     pub fields: Fields,
-    /// What a collective moves; none for every other zone.
+    /// The data that a collective moves; none for other zones.
     pub message: Option<Box<Message>>,
-    /// Which entry of a batch it is, if it is one. Its times and its sequence are those of the batch.
+    /// The entry's position, if the zone is an entry of a batch. Its times and its sequence are those of the batch.
     pub entry: Option<BatchEntry>,
 }
 
@@ -65,15 +66,15 @@ pub struct BatchEntry {
     pub index: u32,
     /// How many entries the batch has.
     pub of: u32,
-    /// This entry's share of the batch's bytes, and so of the batch's time. All shares are equal if a size is not known.
+    /// This entry's share of the batch's bytes, and so of the batch's time. All shares are equal if a size is unknown.
     pub share: f64,
 }
 
-/// How the time of a batch is shared among its entries.
+/// How the time of a batch is divided among its entries.
 #[derive(Clone, Copy)]
 pub struct Shares {
     of: u32,
-    /// None where the size of one is not known, or all are 0.
+    /// None if a size is unknown, or all are 0.
     total_bytes: Option<f64>,
 }
 
@@ -84,7 +85,7 @@ impl Shares {
         Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
     }
 
-    /// The record of an entry of the batch whose record is `batch`.
+    /// The record of an entry of the batch with the record `batch`.
     pub fn entry(self, index: usize, range: &'static RangeSpec, message: Message, batch: &ZoneRecord) -> ZoneRecord {
         let Shares { of, total_bytes } = self;
         let bytes = total_bytes.zip(message.bytes());
@@ -112,24 +113,24 @@ impl ZoneRecord {
         self.gpu.map(|gpu| gpu.duration_ns())
     }
 
-    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the zone
-    /// until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
+    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the
+    /// zone until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
     ///
     /// On an idle stream a zone begins before its first kernel is launched, so its length includes the launch.
     pub fn launch_wait_ns(&self) -> i64 {
         self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
     }
 
-    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all for
-    /// zones of a few µs.
+    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all
+    /// for zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
         self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
     }
 }
 
 impl ZoneRecord {
-    /// The bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group are not known.
-    /// It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and from its share for an entry of a batch.
+    /// The bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group is
+    /// unknown. It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
         self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
@@ -137,7 +138,7 @@ impl ZoneRecord {
 }
 
 impl ZoneRecord {
-    /// What a trace says of how good the zone's time on a GPU is: names with whole numbers.
+    /// The accuracy of the zone's GPU time, for traces: names with whole numbers.
     #[doc(hidden)]
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
         let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
@@ -152,7 +153,7 @@ impl ZoneRecord {
     }
 }
 
-/// How the end of a zone on its stream was found.
+/// The method by which the end of a zone on its stream was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndSource {
@@ -191,7 +192,7 @@ impl Span {
         self.end_ns - self.begin_ns
     }
 
-    /// How much of it is over when `launch` ends, in ns.
+    /// The part of it that is over when `launch` ends, in ns.
     #[doc(hidden)]
     pub fn overlap_ns(&self, launch: Span) -> i64 {
         (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
@@ -304,7 +305,7 @@ pub struct SpanRef {
     pub id: u64,
 }
 
-/// A place in the program that creates spans or events of `tracing`.
+/// A location in the program that creates spans or events of `tracing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanSite {
     /// The span's name, or the name that `tracing` gives an event of this place.

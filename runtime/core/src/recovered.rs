@@ -1,38 +1,37 @@
-//! What the file of a flight recorder holds, and why there may be no trace in it: plain data, also without feature
-//! `enable`.
+//! The content of a flight recorder's file, or the reason why it has no trace: plain data, also without feature `enable`.
 
 use std::fmt;
 use std::io;
 
-/// What was found in the file of a flight recorder.
+/// The content of a flight recorder's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The process that wrote it.
     pub process_id: u32,
     /// Its name.
     pub process_name: String,
-    /// Pieces that are whole and in the trace.
+    /// Intact pieces, which are in the trace.
     pub pieces: u64,
-    /// Zones in them.
+    /// Zones in these pieces.
     pub zones: u64,
-    /// Zones that were recorded before them and made room.
+    /// Zones that were recorded earlier and removed to make room.
     pub zones_before: u64,
-    /// Zones that were open when the recorder looked last, or when something happened.
+    /// Zones that were open at the recorder's last update, or when an incident occurred.
     pub open_zones: u64,
-    /// The program told of something that happened: a panic, a stalled stream, a stream that failed.
+    /// The program reported an incident: a panic, a stalled stream, a stream that failed.
     pub has_incident: bool,
-    /// Pieces that are damaged, and left out.
+    /// Damaged pieces, which are left out.
     pub damaged: u64,
-    /// Pieces that are beyond the end of the file: somebody has cut it.
+    /// Pieces beyond the end of the file, which was truncated.
     pub missing: u64,
-    /// Bytes of the trace.
+    /// The size of the trace, in bytes.
     pub bytes: u64,
-    /// What the recorder of a program that runs could not write, or did not write in time for this trace, with the remedy. Only
-    /// `Session::dump` fills it.
+    /// What the recorder of a running program could not write, or did not write in time for this trace, with the remedy. Only
+    /// `Session::dump` sets it.
     pub problems: Vec<String>,
 }
 
-/// Why there is no trace.
+/// The reason why there is no trace.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -40,17 +39,17 @@ pub enum RecoverError {
     Read(io::Error),
     /// The trace could not be written.
     Write(io::Error),
-    /// There is nothing in the file.
+    /// The file is empty.
     Empty,
-    /// The file is something else.
+    /// The file has another format.
     Foreign,
-    /// The first bytes are those of a flight recorder, and what follows makes no sense.
+    /// The file begins like that of a flight recorder, but the rest is invalid.
     Damaged,
-    /// No piece is whole.
+    /// No piece is intact.
     NoPiece {
-        /// Pieces that are damaged.
+        /// The number of damaged pieces.
         damaged: u64,
-        /// Pieces that are beyond the end of the file.
+        /// The number of pieces beyond the end of the file.
         missing: u64,
     },
 }

@@ -1,48 +1,48 @@
-//! Launches of CUDA graphs, with the zones that their nodes were captured in: plain data, as kernels are.
+//! Launches of CUDA graphs, with the zones that were captured in them: plain data, like kernels.
 
 use std::sync::Arc;
 
 use crate::kernel::{KernelLaunch, ZoneRef};
 use crate::record::{Span, StreamInfo, ZoneRecord};
 
-/// One launch of a CUDA graph whose zones are known (`warpline::graph::GraphZones`), in a session with `kernels` or with
-/// `graph_timing`; in one with both, each launch is there twice, and [`timed_by`](Self::timed_by) tells the two apart.
+/// One launch of a CUDA graph whose zones are known (`warpline::graph::GraphZones`), in a session with `kernels` or
+/// `graph_timing`. With both, each launch has two records, which [`timed_by`](Self::timed_by) distinguishes.
 ///
-/// With `kernels`, its kernels are there, too, as [`KernelRecord`](crate::kernel::KernelRecord)s with the same
+/// With `kernels`, its kernels are recorded too, as [`KernelRecord`](crate::kernel::KernelRecord)s with the same
 /// [`correlation`](crate::kernel::KernelRecord::correlation). `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct ReplayRecord {
     /// The `GraphZones::number` of the graph.
     pub graph: u32,
-    /// What `GraphZones::named` called the graph.
+    /// The graph's name, set by `GraphZones::named`.
     pub name: Option<Arc<str>>,
-    /// The executable graph, by CUPTI's number; by stamps 0, unless there is only one and its number is known.
+    /// CUPTI's number of the executable graph; with stamps 0, unless there is only one and its number is known.
     pub exec: u32,
-    /// CUPTI's number of the launch; by stamps it counts the replays of the session from 1.
+    /// CUPTI's number of the launch; with stamps, the number of the session's replay, from 1.
     pub correlation: u32,
-    /// The stream that executed its first kernel; by stamps one that stands for the graphs of the context, since stamps do not say
-    /// where the graph was launched.
+    /// The stream that executed its first kernel; with stamps, one that represents the graphs of the context, since stamps do not
+    /// record where the graph was launched.
     pub stream: Arc<StreamInfo>,
-    /// From the begin of its first kernel or copy to the end of its last; by stamps, from the first stamp to the last.
+    /// From the begin of its first kernel or copy to the end of its last; with stamps, from the first stamp to the last.
     pub gpu: Span,
-    /// How many kernels, copies and memory sets it had, without stamps.
+    /// The number of its kernels, copies and memory sets, without stamps.
     pub kernels: u32,
-    /// How many of them no known node executed: those of child graphs and of bodies of conditional nodes, by whatever ids they come.
-    /// Of these only such zones count them as every node is in that can have executed them. By stamps 0.
+    /// The number of them that no known node executed: those of child graphs and of bodies of conditional nodes, whatever their
+    /// ids. Only a zone that contains every node that can have executed them counts them. With stamps 0.
     pub unplaced: u32,
-    /// The zone that it was launched in; not known by stamps.
+    /// The zone that it was launched in; unknown with stamps.
     pub zone: Option<ZoneRef>,
-    /// The call that launched it; not known by stamps.
+    /// The call that launched it; unknown with stamps.
     pub launch: Option<KernelLaunch>,
-    /// What its times are from.
+    /// The source of its times.
     pub timed_by: ReplayTiming,
-    /// The zones that were captured into it, outer ones before those in them. Behind a batch of collectives come its entries, each with
-    /// the batch's times and sequence, and with its share of them ([`ZoneRecord::entry`]).
+    /// The zones that were captured into it, outer ones first. A batch of collectives is followed by its entries, each with the
+    /// batch's times and sequence, and with its share of them ([`ZoneRecord::entry`]).
     pub zones: Vec<ReplayedZone>,
 }
 
 impl ReplayRecord {
-    /// The graph, as traces call it: `graph 1`, and `graph 1 (decode)` with a name.
+    /// The graph's name in traces: `graph 1`, or `graph 1 (decode)` if it was named.
     #[doc(hidden)]
     pub fn title(&self) -> String {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
@@ -50,18 +50,18 @@ impl ReplayRecord {
     }
 }
 
-/// What the times of a replay are from.
+/// The source of a replay's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplayTiming {
     /// CUPTI's records of its kernels.
     Kernels,
-    /// Stamps that were captured at the borders of its zones.
+    /// Stamps that were captured at the begins and ends of its zones.
     Stamps,
 }
 
 impl ReplayTiming {
-    /// The word that stands for it in traces.
+    /// The word for it in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             ReplayTiming::Kernels => "kernels",
@@ -70,15 +70,15 @@ impl ReplayTiming {
     }
 }
 
-/// A captured zone, in one replay.
+/// A captured zone in one replay.
 #[derive(Clone, Debug)]
 pub struct ReplayedZone {
-    /// Range, fields, label and message as they were captured. Its time on the stream is from the begin of its first kernel to
-    /// the end of its last, or from stamp to stamp, of which `bracket_ns` is what they add; `host` is the launch of the graph, or
-    /// the begin of the replay where that is not known; `sequence` counts the zones of this replay.
+    /// Range, fields, label and message as captured. Its time on the stream is from the begin of its first kernel to the end of
+    /// its last, or from stamp to stamp, and `bracket_ns` is what the stamps add; `host` is the launch of the graph, or the begin
+    /// of the replay if the launch is unknown; `sequence` counts the zones of this replay.
     pub zone: ZoneRecord,
-    /// The lane of the innermost zone around it that has one, itself included.
+    /// The lane of the innermost enclosing zone that has one, itself included.
     pub lane: Option<Arc<str>>,
-    /// How many kernels, copies and memory sets were captured in it; of an entry of a batch, in the batch.
+    /// The number of kernels, copies and memory sets captured in it; for an entry of a batch, those of the batch.
     pub kernels: u32,
 }

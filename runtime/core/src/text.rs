@@ -1,15 +1,15 @@
-//! Text from outside, made safe to show: names, paths and messages that a program, a file or a user chose.
+//! Untrusted text, made safe to display: names, paths and messages from a program, a file or a user.
 //!
-//! Reports, warnings, exported catalogs and every command of `warpline` come here before they write such text. A control
-//! character could drive the terminal; a character that is invisible, or that changes the direction of writing, could make a
-//! name look like another one. Both are written as escapes, so nothing is lost and nothing acts. Never called where zones begin.
+//! Reports, warnings, exported catalogs and every command of `warpline` pass such text through this module before they write it.
+//! A control character could drive the terminal; an invisible or bidirectional formatting character could make a name look like
+//! another one. Both are written as escapes, so nothing is lost and nothing takes effect. Never called where zones begin.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character acts on the terminal, or deceives the reader about which characters are there: control characters
-/// (C0, DEL, C1), line and paragraph separators, marks that change the direction of writing, and characters without a shape.
-/// Joiners and variation selectors are among them; the functions below keep them where a language or an emoji needs them.
+/// Whether a character acts on the terminal, or hides which characters are there: control characters (C0, DEL, C1), line and
+/// paragraph separators, bidirectional formatting characters, and invisible characters. Joiners and variation selectors are among
+/// them; the functions below keep them where a language or an emoji needs them.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -21,8 +21,8 @@ pub fn deceives(c: char) -> bool {
         )
 }
 
-/// Whether a character without a shape changes how its neighbors look, as in Persian, Hindi and emoji. `before` is none where
-/// that character is an escape.
+/// Whether an invisible character changes how its neighbors look, as in Persian, Hindi and emoji. `before` is none if that
+/// character is an escape.
 fn shapes(before: Option<char>, c: char, after: Option<char>) -> bool {
     let Some(before) = before else { return false };
     // Arabic to Sinhala, Tibetan and Myanmar, Khmer and Mongolian.
@@ -39,19 +39,19 @@ fn shapes(before: Option<char>, c: char, after: Option<char>) -> bool {
     }
 }
 
-/// The text on one line, with each character that [`deceives`] as an escape of Rust: `\n`, `\u{1b}`, `\u{202e}`.
+/// The text on one line, with each character that [`deceives`] as a Rust escape: `\n`, `\u{1b}`, `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |c, out| out.extend(c.escape_default()))
 }
 
-/// The same for a text of several lines, whose ends (`\n` or `\r\n`) stay.
+/// Like [`printable`], for a text of several lines; line ends (`\n` or `\r\n`) stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let ends_line = |rest: &str| rest.starts_with('\n') || rest.starts_with("\r\n");
     escaped(text, ends_line, |c, out| out.extend(c.escape_default()))
 }
 
-/// JSON with each character that [`deceives`] as an escape of JSON: `\u202e`. What the JSON says is the same. The line ends
-/// between its values stay; in its strings there are none.
+/// JSON with each character that [`deceives`] as a JSON escape: `\u202e`. The JSON's meaning stays the same. Line ends between
+/// values stay; strings contain none.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |c: char, out: &mut String| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -61,7 +61,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |rest| rest.starts_with('\n'), escape)
 }
 
-/// Escapes what deceives, except where `stays` is true of the text from the character on. A second call changes nothing: a
+/// Escapes characters that deceive, unless `stays` is true for the text from that character on. A second call changes nothing: a
 /// character that is kept for its neighbors has neighbors that are kept.
 fn escaped(text: &str, stays: impl Fn(&str) -> bool, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     let (mut out, mut done, mut before) = (String::new(), 0, None);
@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(printable("a\u{200d}b計\u{200c}算👍\u{200d}"), "a\\u{200d}b計\\u{200c}算👍\\u{200d}");
         assert_eq!(printable("a\u{fe0f}\u{e0100}👍"), "a\\u{fe0f}\\u{e0100}👍");
-        // What is escaped stays so: the command shows JSON and names that have been here before.
+        // Escaped text stays the same: the command shows JSON and names that were already escaped.
         let some = ['a', '👍', 'क', '\u{200c}', '\u{200d}', '\u{fe0f}', '\u{20e3}', '\u{1b}', '\u{17b4}'];
         for number in 0..some.len().pow(4) {
             let text: String = (0..4).map(|digit| some[number / some.len().pow(digit) % some.len()]).collect();

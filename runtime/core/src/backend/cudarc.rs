@@ -1,10 +1,10 @@
-//! The streams of cudarc as streams of a device: `Arc<CudaStream>`, and with feature `cublas` `Arc<CudaBlas>`.
+//! cudarc's streams as streams of a device: `Arc<CudaStream>`, and with feature `cublas` `Arc<CudaBlas>`.
 //!
-//! Each version of cudarc has types of its own, so one macro writes the implementations for every version whose feature is on. A
-//! newer cudarc gets a dependency, a feature and a line here, and the feature `cuda` of `warpline` moves to it.
+//! Each version of cudarc has its own types, so a macro writes the implementations for every version whose feature is enabled. A
+//! newer cudarc adds a dependency, a feature and a line here, and the feature `cuda` of `warpline` moves to it.
 //!
-//! A zone that records owns a handle on its stream until it ends: the stream may be dropped before. So there is no implementation
-//! for a bare `CudaStream`, which could be destroyed under an open zone. Nothing here calls the driver.
+//! A recording zone owns a handle to its stream until it ends, because the application may drop the stream earlier. A bare
+//! `CudaStream` has no implementation: it could be destroyed under an open zone. Nothing here calls the driver.
 
 use std::ffi::c_void;
 
@@ -22,8 +22,8 @@ macro_rules! streams_of {
             use crate::backend::device::{DeviceStream, KeepAlive, RawParts};
             use crate::backend::{AsStream, StreamRef};
 
-            /// A zone that records owns a handle on the stream until it ends: the stream may be dropped before. So there is no such
-            /// implementation for a bare `CudaStream`, which could be destroyed under an open zone.
+            /// A recording zone owns a handle to the stream until it ends, because the application may drop the stream earlier. A
+            /// bare `CudaStream` has no such implementation: it could be destroyed under an open zone.
             impl AsStream for Arc<CudaStream> {
                 #[inline]
                 fn as_stream(&self) -> StreamRef<'_> {
@@ -65,11 +65,11 @@ macro_rules! streams_of {
 
             #[cfg(feature = "cublas")]
             mod blas {
-                //! cudarc's `CudaBlas` as a stream: it owns its stream and keeps it private, so cuBLAS is asked for the handle
-                //! (`cublasGetStream`), and a zone that records owns the `CudaBlas` until it ends.
+                //! cudarc's `CudaBlas` as a stream. It owns its stream and keeps it private, so the stream's handle comes from
+                //! cuBLAS (`cublasGetStream`). A recording zone owns the `CudaBlas` until it ends.
                 //!
-                //! The call goes through cudarc, whose library made the handle, however that is linked. It reads a field of the
-                //! handle and makes no call of the driver.
+                //! The call goes through cudarc, which made the handle, however cuBLAS is linked. It reads a field of the handle
+                //! and does not call the driver.
                 #![allow(unsafe_code)]
 
                 use std::ffi::c_void;
@@ -82,8 +82,8 @@ macro_rules! streams_of {
                 use crate::backend::device::{DeviceStream, KeepAlive, RawParts};
                 use crate::backend::{AsStream, StreamRef};
 
-                /// The stream that the handle works on. A default stream is that of the context that is current where the zone
-                /// begins. A zone that records owns a handle on the `CudaBlas` until it ends.
+                /// The stream that the handle works on. A default stream belongs to the context that is current when the zone
+                /// begins. A recording zone owns a handle to the `CudaBlas` until it ends.
                 impl AsStream for Arc<CudaBlas> {
                     fn as_stream(&self) -> StreamRef<'_> {
                         StreamRef::on_device(self)
@@ -109,7 +109,7 @@ macro_rules! streams_of {
                 }
 
                 impl KeepAlive for CudaBlas {
-                    /// cudarc destroys the handle in whatever context is current: it has to be the handle's own.
+                    /// cudarc destroys the handle in the current context, which must be the handle's own.
                     fn release_owner(self: Arc<Self>) {
                         if let Some(last) = Arc::into_inner(self) {
                             destroy(stream_of(&last).ok(), last);
@@ -136,7 +136,7 @@ streams_of!(cudarc_0_18);
 #[cfg(feature = "cudarc-0_19")]
 streams_of!(cudarc_0_19);
 
-/// Drops an object of cudarc's, where that calls the driver.
+/// Drops an object of cudarc whose destructor calls the driver.
 #[cold]
 #[inline(never)]
 fn destroy<T>(of_stream: Option<*mut c_void>, object: T) {

@@ -1,7 +1,7 @@
-//! The seam to the backend of a device, for streams that a binding's types make.
+//! The interface between a binding's stream types and the backend of a device.
 //!
 //! A binding's type is a [`DeviceStream`]: a handle and what keeps it alive. The backend, which [`register`]s itself once, is the
-//! [`Device`] that knows what to do with it. Before that no such stream has a key.
+//! [`Device`] that uses it. Until a backend is registered, these streams have no key.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -14,18 +14,18 @@ use crate::backend::{NoKey, StreamKey};
 
 static DEVICE: OnceLock<&'static dyn Device> = OnceLock::new();
 
-/// The backend for every stream of a binding. The first call counts.
+/// Registers the backend for all streams of bindings. Only the first call has an effect.
 pub fn register(device: &'static dyn Device) {
     let _ = DEVICE.get_or_init(|| device);
 }
 
-/// The backend that is registered.
+/// The registered backend.
 #[inline]
 pub fn device() -> Option<&'static dyn Device> {
     DEVICE.get().copied()
 }
 
-/// A stream by its handle, and its context where the binding's type knows that.
+/// A stream's handle, and its context if the binding's type knows it.
 #[derive(Clone, Copy)]
 pub struct RawParts {
     pub stream: *mut c_void,
@@ -34,10 +34,11 @@ pub struct RawParts {
 
 /// A stream as a binding's type holds it.
 pub trait DeviceStream {
-    /// The handles; an error says why there are none.
+    /// The handles; an error gives the reason if there are none.
     fn parts(&self) -> Result<RawParts, String>;
 
-    /// Keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches for it.
+    /// Keeps the stream alive while a zone is open on it; none if nothing can destroy it, or if the application guarantees its
+    /// lifetime.
     fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
         None
     }
@@ -48,37 +49,36 @@ pub trait DeviceStream {
     }
 }
 
-/// An object of a binding's that owns a stream or a context.
+/// A binding's object that owns a stream or a context.
 pub trait KeepAlive: Send + Sync {
-    /// Gives up this handle. If it is the last one, the object is destroyed, and the calling thread's current context stays what it
-    /// was.
+    /// Drops this handle. The last handle destroys the object, and the calling thread's current context stays the same.
     fn release_owner(self: Arc<Self>);
 }
 
-/// What a backend does with streams of its device. No method waits for the device.
+/// The operations of a backend on its device's streams. No method waits for the device.
 pub trait Device: Send + Sync {
-    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not break
-    /// the capture.
+    /// A key that distinguishes the stream from every other. The capture status is queried first, because only that query does
+    /// not break a capture.
     fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey>;
 
-    /// The stream's backend in the session of `scope`; the user sees an error once.
+    /// The stream's backend in the session of `scope`. The user sees an error only once.
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 
-    /// Where a zone begins and ends that is captured with the stream into a graph.
+    /// The begin and end of a zone on a stream that is being captured into a graph.
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair>;
 
-    /// Calls `destroy`, which drops an object of the binding's and may make another context current, and restores the current
-    /// context. `destroy` is called where the context of `of_stream` is current, if one is given.
+    /// Calls `destroy`, which drops a binding's object and may change the current context, and then restores the current context.
+    /// If `of_stream` is given, its context is current during the call.
     fn destroy(&self, of_stream: Option<*mut c_void>, destroy: &mut dyn FnMut());
 
-    /// Puts a point behind what is on the stream now.
+    /// Records a point after the work that is on the stream now.
     fn put_point(
         &self,
         stream: &dyn DeviceStream,
         key: Result<StreamKey, NoKey>,
     ) -> Result<Arc<dyn DevicePoint>, Refusal>;
 
-    /// Lets what comes on the stream from now on wait for a point.
+    /// Makes later work on the stream wait for a point.
     fn wait_for(
         &self,
         stream: &dyn DeviceStream,
@@ -95,15 +95,14 @@ pub trait Device: Send + Sync {
     ) -> Result<(), Refusal>;
 }
 
-/// A place on a stream, for a timeline.
+/// A position on a stream, for a timeline.
 pub trait DevicePoint: Any + Send + Sync {
     /// The stream's id.
     fn stream(&self) -> u64;
 
-    /// Whether the stream is known to have got there; it is asked until it is, so many times in a row. It breaks nobody's
-    /// capture.
+    /// Whether the stream is known to have reached the point. It is queried up to `in_a_row` times, and never breaks a capture.
     ///
     /// # Errors
-    /// What the driver says: a kernel that failed, a context that is gone.
+    /// The driver's error: a kernel failed, or the context no longer exists.
     fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, String>;
 }

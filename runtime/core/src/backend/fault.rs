@@ -1,7 +1,7 @@
-//! Failures on demand, so that tests can see what a session does when a stream fails.
+//! Fault injection, so that tests can check a session's behavior when a stream fails.
 //!
-//! They belong to one [`HostStream`](super::host::HostStream) and do there what a GPU does when it fails: events that cannot
-//! be made or recorded, a sticky error after which nothing completes, work that takes long.
+//! Faults belong to one [`HostStream`](super::host::HostStream) and imitate those of a GPU: events that cannot be created or
+//! recorded, a sticky error after which nothing completes, and work that takes long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,36 +9,36 @@ use std::time::Duration;
 
 use crate::lock::lock;
 
-/// Failures that a test asks of one stream. All of them can be set at any time, from any thread.
+/// The faults of one stream. All of them can be set at any time, from any thread.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Faults {
     creates: AtomicU32,
     records: AtomicU32,
     delay_ns: AtomicU64,
-    /// Whether `stream` holds an error: what every operation looks at.
+    /// Whether `stream` holds an error; every operation checks it.
     failed: AtomicBool,
     stream: Mutex<Option<String>>,
 }
 
 impl Faults {
-    /// Lets the next `n` events fail to be made.
+    /// Makes the creation of the next `n` events fail.
     pub fn fail_creates(&self, n: u32) {
         self.creates.store(n, Ordering::Relaxed);
     }
 
-    /// Lets the next `n` events fail to be recorded.
+    /// Makes the recording of the next `n` events fail.
     pub fn fail_records(&self, n: u32) {
         self.records.store(n, Ordering::Relaxed);
     }
 
-    /// Lets the stream fail for good, as a GPU does with a sticky error: what is queued and what comes is not executed.
+    /// Makes the stream fail permanently, like a GPU with a sticky error: neither queued nor later work is executed.
     pub fn fail_stream(&self, error: &str) {
         *lock(&self.stream) = Some(error.to_owned());
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Lets the worker wait this long before each thing that it does; zero ends it.
+    /// Makes the worker wait this long before each operation; zero turns it off.
     pub fn delay(&self, delay: Duration) {
         self.delay_ns.store(delay.as_nanos() as u64, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! In-process streams: work is executed in order on a thread of its own, and events read the host's clock there.
+//! In-process streams: a thread of their own executes work in order, and events read the host's clock on that thread.
 //!
-//! This is how CPU work is timed as a queue, what warpline's own tests run on, and what stands in where there is no GPU.
-//! Nothing here is simulated: the worker really runs the closures, and an event's time is when the worker reached it.
+//! They time CPU work as a queue, run warpline's own tests, and replace a GPU where there is none. Nothing is simulated: the
+//! worker runs the closures, and an event's time is when the worker reached it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,25 +17,25 @@ use crate::lock::lock;
 
 /// A stream whose device is a thread of this process.
 ///
-/// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were
-/// queued. `Send` and `Sync`; any thread may launch. Dropping it waits until everything queued has run.
+/// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were queued.
+/// `Send` and `Sync`; any thread may launch. Dropping the stream waits until everything queued has run.
 ///
-/// A forked child has no worker thread, and what was queued before the fork runs in the parent alone. In the child,
-/// [`launch`](Self::launch) calls the closure before it returns, and neither [`synchronize`](Self::synchronize) nor dropping the
+/// A forked child has no worker thread; work that was queued before the fork runs only in the parent. In the child,
+/// [`launch`](Self::launch) runs the closure before it returns, and neither [`synchronize`](Self::synchronize) nor dropping the
 /// stream waits.
 pub struct HostStream {
     queue: Arc<Queue>,
     worker: Option<JoinHandle<()>>,
 }
 
-/// What the worker and the launching threads share.
+/// The state that the worker and the launching threads share.
 pub struct Queue {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) faults: Faults,
-    /// The process that has the worker.
+    /// The process that the worker runs in.
     home: Home,
-    /// The same as `panic` in the state, for a forked child, where the state may be locked for ever.
+    /// Like `panic` in the state, but for a forked child, where the state may stay locked forever.
     panic_in_child: Mutex<Option<String>>,
     state: Mutex<State>,
     /// The worker waits here for work.
@@ -47,9 +47,9 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     ops: VecDeque<Op>,
-    /// The worker has work in hand.
+    /// The worker is executing work.
     busy: bool,
-    /// The worker waits: whoever queues work has to wake it.
+    /// The worker waits: a thread that queues work must wake it.
     asleep: bool,
     closed: bool,
     /// The first panic of a closure since the last `synchronize`.
@@ -74,9 +74,9 @@ impl fmt::Display for LaunchPanicked {
 impl std::error::Error for LaunchPanicked {}
 
 impl HostStream {
-    /// A new stream with a worker thread of the same name. In the thread's name, `␀` stands for a NUL.
+    /// Creates a stream and a worker thread with this name. In the thread's name, `␀` replaces NUL.
     ///
-    /// If the operating system refuses another thread, closures run on the launching thread instead.
+    /// If the operating system refuses to create a thread, closures run on the launching thread.
     pub fn new(name: &str) -> HostStream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let queue = Arc::new(Queue {
@@ -97,13 +97,13 @@ impl HostStream {
         HostStream { queue, worker }
     }
 
-    /// The name that the stream was made with.
+    /// The stream's name.
     pub fn name(&self) -> &str {
         &self.queue.name
     }
 
-    /// Queues a closure behind everything that is queued now. A panic in it is caught and told by
-    /// [`synchronize`](Self::synchronize); the closures behind it still run.
+    /// Queues a closure after everything that is queued now. A panic in it is caught and returned by
+    /// [`synchronize`](Self::synchronize); the closures after it still run.
     pub fn launch(&self, work: impl FnOnce() + Send + 'static) {
         self.queue.push(Op::Run(Box::new(work)));
     }
@@ -124,7 +124,7 @@ impl HostStream {
         state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
     }
 
-    /// Failures on demand, for tests of warpline.
+    /// Fault injection, for warpline's tests.
     #[doc(hidden)]
     pub fn faults(&self) -> &Faults {
         &self.queue.faults
@@ -147,7 +147,7 @@ impl HostStream {
 impl Drop for HostStream {
     fn drop(&mut self) {
         if !self.queue.home.is_here() {
-            // There is no such thread to wait for, and none to detach: its number may be another's by now.
+            // There is no thread to wait for or to detach: its id may belong to another thread by now.
             return std::mem::forget(self.worker.take());
         }
         self.queue.lock().closed = true;
@@ -180,7 +180,7 @@ thread_local! {
     static IS_WORKER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether the calling thread is an in-process stream's worker: it must not wait for what may wait for that stream.
+/// Whether the calling thread is the worker of an in-process stream; it must not wait for anything that may wait for that stream.
 pub fn is_worker() -> bool {
     IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
 }
@@ -190,16 +190,16 @@ impl Queue {
         StreamKey { space: 0, stream: self.id }
     }
 
-    /// No code of the user runs under this lock, so a poisoned one holds a sound state. Each zone of a host stream takes it on a thread
-    /// that is inside warpline already, so it is not `lock::lock`, which would enter again.
+    /// No user code runs under this lock, so a poisoned one holds a sound state. Each zone of a host stream takes it on a thread
+    /// that is already inside warpline, so it does not use `lock::lock`, which would enter again.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an operation, or executes it where there is no worker.
+    /// Queues an operation, or executes it if there is no worker.
     pub(super) fn push(&self, op: Op) {
         let not_queued = {
-            // The queue may allocate under its lock. An operation that is executed here may begin zones.
+            // The queue may allocate under its lock. An operation that runs here may begin zones.
             let _inside = crate::inside::Inside::enter();
             self.queue(op)
         };
@@ -208,7 +208,7 @@ impl Queue {
         }
     }
 
-    /// The same for a stamp, on a thread that is inside warpline already.
+    /// Like `push`, for a stamp, on a thread that is already inside warpline.
     #[inline]
     pub(super) fn push_stamp(&self, stamp: Arc<stamp::Stamp>) {
         if let Some(op) = self.queue(Op::Stamp(stamp)) {
@@ -216,7 +216,7 @@ impl Queue {
         }
     }
 
-    /// Gives the operation back where there is no worker.
+    /// Queues the operation, or returns it if there is no worker.
     #[inline]
     fn queue(&self, op: Op) -> Option<Op> {
         if !self.home.is_here() {
@@ -240,7 +240,7 @@ impl Queue {
         if self.home.is_here() { self.execute(op) } else { self.execute_in_child(op) }
     }
 
-    /// Queues several pieces at once: the worker finds all of them or none, so nothing comes between two of them.
+    /// Queues several operations atomically: nothing comes between them.
     pub(super) fn push_together(&self, ops: impl IntoIterator<Item = Op>) {
         let ops = ops.into_iter();
         if !self.home.is_here() {
@@ -260,7 +260,7 @@ impl Queue {
         }
     }
 
-    /// The worker: takes everything that is queued, executes it, and takes again.
+    /// The worker: takes everything that is queued, executes it, and repeats.
     fn run(&self) {
         IS_WORKER.set(true);
         let mut batch = VecDeque::new();
@@ -288,7 +288,7 @@ impl Queue {
     fn execute(&self, op: Op) {
         self.faults.wait();
         let is_failed = self.faults.stream().is_err();
-        // What a closure holds may panic when it is dropped, too.
+        // Dropping what a closure holds may also panic.
         if let Err(text) = caught_or_text(|| if is_failed { drop(op) } else { op.run() }) {
             let mut state = self.lock();
             if state.panic.is_none() {
@@ -297,7 +297,7 @@ impl Queue {
         }
     }
 
-    /// In a process that was forked from the one that has the worker. Faults are for tests, which ask for none there.
+    /// Executes the operation in a forked child, which has no worker. Faults are ignored: tests inject none in a child.
     #[cold]
     fn execute_in_child(&self, op: Op) {
         if let Err(text) = caught_or_text(|| op.run()) {
@@ -330,10 +330,10 @@ mod stamp {
     use crate::backend::{BackendError, Refused};
     use crate::clock::now_ns;
 
-    /// A time that is not known yet, until the worker sets it.
+    /// A time that is unknown until the worker sets it.
     pub(in crate::backend) struct Stamp(AtomicI64);
 
-    /// Before any time of the clock.
+    /// Earlier than any time of the clock.
     pub(in crate::backend) const PENDING: i64 = i64::MIN;
 
     impl Stamp {
@@ -384,7 +384,7 @@ mod stamp {
     }
 }
 
-/// A thread of this name. The operating system's names have no NUL.
+/// Names the thread. Thread names of the operating system cannot contain NUL.
 pub fn thread_named(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.replace('\0', "\u{2400}"))
 }

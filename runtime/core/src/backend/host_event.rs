@@ -1,7 +1,7 @@
-//! Events on in-process streams: what a session times a [`HostStream`](super::host::HostStream) with.
+//! Events on in-process streams, with which a session times a [`HostStream`](super::host::HostStream).
 //!
-//! An event is a stamp that the stream's worker sets when it reaches it, on the same clock as every host time, so that
-//! positions on a host stream are exact.
+//! An event is a stamp that the stream's worker sets when it reaches it. It uses the clock of all host times, so positions on a
+//! host stream are exact.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Backend, BackendError, Clock, EventPair, Reader, Reading};
 use crate::clock::{EventOverhead, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndSource, Span};
 
-/// Points are on the host's clock as they are.
+/// Points already have times of the host's clock.
 struct HostReader;
 
 impl Reader for HostReader {
@@ -27,7 +27,7 @@ impl Reader for HostReader {
     }
 }
 
-/// One clock for both sides: it is exact, at any time.
+/// Device and host share one clock, so it is always exact.
 struct HostClock(EventOverhead);
 
 impl Clock for HostClock {
@@ -64,7 +64,7 @@ impl Backend for HostBackend {
     }
 
     fn points(&self) -> Result<EventPair, BackendError> {
-        // Two events to make, and a test may let either fail.
+        // Two events are created, and a test may make either fail.
         self.0.faults.before_create().map_err(BackendError)?;
         self.0.faults.before_create().map_err(BackendError)?;
         let (begin, end) = (Stamp::new(PENDING), Stamp::new(PENDING));
@@ -80,11 +80,11 @@ impl Backend for HostBackend {
     }
 }
 
-/// What two stamps with nothing between them read: where the worker has nothing else to do, and behind a piece of work. On a
-/// stream of its own, so that nothing is added to the application's.
+/// The lengths of pairs of stamps with nothing between them: on an idle worker, and after queued work. They are measured on a
+/// separate stream, so that nothing is added to the application's.
 ///
-/// All pairs of one kind are queued at once. A worker that could reach the first stamp of a pair before the second is queued would
-/// measure how fast this thread queues, not what a pair costs.
+/// All pairs of one kind are queued at once. If the worker reached the first stamp of a pair before the second is queued, the
+/// result would be this thread's queueing time and not the cost of a pair.
 fn bracket() -> EventOverhead {
     const PAIRS: usize = 33;
     const WORK_NS: i64 = 2_000;
@@ -105,7 +105,7 @@ fn bracket() -> EventOverhead {
     EventOverhead { idle_ns: median(false), busy_ns: median(true) }
 }
 
-/// Keeps the worker at work for so long.
+/// Keeps the worker busy for this long.
 fn spin(ns: i64) {
     let until_ns = now_ns() + ns;
     while now_ns() < until_ns {
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// On an idle machine a worker wakes at once and could set the first mark of a pair before the second is queued; on a busy
-    /// one it could be interrupted between the two.
+    /// On an idle machine, a worker wakes at once and could set the first mark of a pair before the second is queued; on a busy
+    /// one, it could be interrupted between the two.
     #[test]
     fn the_bracket_is_the_same_from_session_to_session_on_idle_and_on_busy_machines() {
         let processors = thread::available_parallelism().map_or(2, usize::from);

@@ -1,7 +1,7 @@
-//! What a timeline does on in-process streams: points that a stream reaches, and streams that wait for a point.
+//! Timeline operations on in-process streams: points that a stream reaches, and streams that wait for a point.
 //!
-//! The worker of a [`HostStream`](super::host::HostStream) is the device here. A stream that waits is a worker that waits;
-//! no thread that launches does.
+//! The worker of a [`HostStream`](super::host::HostStream) acts as the device. When a stream waits, its worker waits; no
+//! launching thread does.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -9,7 +9,7 @@ use super::Refusal;
 use super::host::{Op, Queue};
 use crate::lock::lock;
 
-/// A place on an in-process stream.
+/// A position on an in-process stream.
 pub struct HostPoint {
     stream: u64,
     state: Mutex<State>,
@@ -18,16 +18,16 @@ pub struct HostPoint {
 
 #[derive(Default)]
 struct State {
-    /// What came of it, once it is known; the text is the stream's error.
+    /// The outcome, once it is known; the text is the stream's error.
     outcome: Option<Result<(), String>>,
-    /// Who is to be told: several values may be signalled at one point.
+    /// The callbacks: several values may be signalled at one point.
     then: Vec<Then>,
 }
 
 type Then = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 impl HostPoint {
-    /// Puts a point behind the work that is on the stream now.
+    /// Records a point after the work that is on the stream now.
     ///
     /// # Errors
     /// The stream has failed.
@@ -40,7 +40,7 @@ impl HostPoint {
         Ok(point)
     }
 
-    /// Lets the stream wait for the point before it goes on.
+    /// Makes the stream wait for the point before it continues.
     ///
     /// # Errors
     /// The stream has failed.
@@ -55,7 +55,7 @@ impl HostPoint {
         Ok(())
     }
 
-    /// Calls `then` when the outcome is known, on whatever thread knows it; now, if it is.
+    /// Calls `then` when the outcome is known, on the thread that learns it; immediately if it is known already.
     pub fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         let mut state = lock(&self.state);
         match state.outcome.clone() {
@@ -81,7 +81,7 @@ impl HostPoint {
     }
 }
 
-/// On its way to the point. A stream that has failed lets go of it.
+/// A queued point. A stream that has failed drops it.
 struct Arrival(Option<Arc<HostPoint>>);
 
 impl Arrival {

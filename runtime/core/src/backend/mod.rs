@@ -1,7 +1,7 @@
-//! What a GPU must do for us: how a mark names a stream, and small object-safe traits that one backend a kind of device implements.
+//! The interface to a GPU: how a mark names a stream, and small object-safe traits that each kind of device implements once.
 //!
-//! `traits` is how zones are timed, `scope` what a backend keeps for a session, `device` the seam to a backend for the streams of
-//! bindings, and `host` the in-process streams. No method waits for a device.
+//! `traits` times zones, `scope` holds a backend's state for a session, `device` connects bindings' streams to a backend, and
+//! `host` has the in-process streams. No method waits for a device.
 
 #[cfg(any(feature = "cudarc-0_18", feature = "cudarc-0_19"))]
 mod cudarc;
@@ -22,9 +22,9 @@ use host::Queue;
 pub use scope::*;
 pub use traits::*;
 
-/// Something that work can be queued on: what `stream = …` in a mark takes.
+/// A queue of work: the value of `stream = …` in a mark.
 ///
-/// Implement it for a type of your own by handing on what it wraps:
+/// To implement it for your own type, delegate to the stream that it wraps:
 ///
 /// ```
 /// use warpline::{AsStream, HostStream};
@@ -39,14 +39,14 @@ pub use traits::*;
 /// }
 /// ```
 ///
-/// It is called once a zone, and only while the zone records.
+/// It is called once per zone, and only for zones that record.
 ///
-/// [`HostStream`](crate::backend::host::HostStream) implements it; with feature `cuda` `RawStream` and `Arc<CudaStream>` of cudarc, with feature
-/// `cublas` `Arc<CudaBlas>` of cudarc; and so do references, smart pointers and `Option`s of streams. A zone on `None` has the
-/// launching thread's time alone, as a host zone.
+/// [`HostStream`](crate::backend::host::HostStream) implements it; with feature `cuda`, `RawStream` and cudarc's
+/// `Arc<CudaStream>`; with feature `cublas`, cudarc's `Arc<CudaBlas>`; and so do references, smart pointers and `Option`s of
+/// streams. A zone on `None` records only the launching thread's time, like a host zone.
 ///
-/// A zone may outlive what it was given: one that records owns a handle on its stream until it ends. That is why cudarc's types
-/// are taken in their `Arc`, and why `RawStream::from_ptr` is unsafe.
+/// A zone may outlive its argument, so a recording zone owns a handle to its stream until it ends. That is why cudarc's types are
+/// taken in their `Arc`, and why `RawStream::from_ptr` is unsafe.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stream that a zone can be timed on",
     label = "not a stream",
@@ -70,7 +70,7 @@ pub struct StreamRef<'a> {
     pub source: Source<'a>,
 }
 
-/// Whose stream it is.
+/// The owner of the stream.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Host(&'a Arc<Queue>),
@@ -86,14 +86,14 @@ impl std::fmt::Debug for StreamRef<'_> {
 }
 
 impl StreamRef<'_> {
-    /// No stream, for an [`AsStream`] of your own that may have none: a zone has the launching thread's time alone, as a
+    /// No stream, for your own [`AsStream`] type that may have none: the zone records only the launching thread's time, like a
     /// host zone.
     #[inline]
     pub fn none() -> StreamRef<'static> {
         StreamRef { key: Err(NoKey::NoStream), source: Source::None }
     }
 
-    /// A stream of a device, whose backend is asked for the key.
+    /// A stream of a device, whose backend provides the key.
     #[inline]
     #[doc(hidden)]
     pub fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
@@ -109,8 +109,8 @@ impl StreamRef<'_> {
         self.key != Err(NoKey::NoStream)
     }
 
-    /// What keeps the stream alive while a zone is open on it; none where nobody can destroy it, or the application vouches
-    /// for it.
+    /// Keeps the stream alive while a zone is open on it; none if nothing can destroy it, or if the application guarantees its
+    /// lifetime.
     #[inline]
     pub(crate) fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
         if let Source::Device(stream) = self.source { stream.keep_alive() } else { None }
@@ -118,8 +118,8 @@ impl StreamRef<'_> {
 }
 
 impl StreamRef<'_> {
-    /// The stream's backend in the session of `scope`, made when the session meets the stream for the first time. The user
-    /// sees an error once.
+    /// The stream's backend in the session of `scope`, created when the session first uses the stream. The user sees an error
+    /// only once.
     pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         match self.source {
             Source::Host(queue) => Ok(queue.backend()),
@@ -131,27 +131,27 @@ impl StreamRef<'_> {
         }
     }
 
-    /// Where a zone begins and ends that is captured with the stream into a graph; none for streams that are never captured.
+    /// The begin and end of a zone that is captured into a graph with its stream; none for streams that are never captured.
     pub(crate) fn capture_points(&self) -> Option<EventPair> {
         if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
     }
 }
 
-/// What tells one stream from every other that this program has had: never reused, so that a new stream is not taken
-/// for one that it replaced.
+/// Distinguishes a stream from every other of this program. Keys are never reused, so a new stream is not mistaken for the one
+/// that it replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
-    /// Which backend, or which of its contexts.
+    /// The backend, or one of its contexts.
     pub space: u64,
-    /// Which of its streams.
+    /// The stream within it.
     pub stream: u64,
 }
 
-/// Who is told when the application drops an in-process stream.
+/// The callbacks for dropped in-process streams.
 static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
 
-/// From now on, `hook` is called with the key of each in-process stream that the application drops. It is called once, however
-/// often it is given here.
+/// Calls `hook` with the key of each in-process stream that the application drops from now on. Registering a hook again has no
+/// effect.
 pub(crate) fn on_drop(hook: fn(StreamKey)) {
     let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
 }
@@ -164,9 +164,9 @@ fn dropped(key: StreamKey) {
 /// Why a stream has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
-    /// It is being captured into a graph, and asking it would break the capture.
+    /// It is being captured into a graph, and a query would break the capture.
     Captured,
-    /// Its device does not say; the stream's backend says why.
+    /// Its device returned an error, which the stream's backend reports.
     Unknown,
     /// There is no stream.
     NoStream,
@@ -196,15 +196,15 @@ impl<S: AsStream> AsStream for Option<S> {
     }
 }
 
-/// Why a timeline could not put something on a stream.
+/// Why a timeline operation could not be added to a stream.
 pub enum Refusal {
     /// The stream is being captured into a graph.
     Captured,
-    /// The stream, or its device, did not take it.
+    /// The stream or its device refused it.
     Failed { what: &'static str, error: String },
 }
 
-/// Why a stream did not do what was asked.
+/// Why an operation on a stream failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError(pub String);
 
@@ -214,16 +214,16 @@ impl std::fmt::Display for BackendError {
     }
 }
 
-/// Why a point is not on its stream.
+/// Why a point was not recorded on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The stream is being captured into a graph.
     Captured,
-    /// It is, and the driver does not say where the zone stands in it.
+    /// It is, and the driver does not give the zone's position in the graph.
     CaptureFailed,
-    /// The events that the session may have are all in use.
+    /// All events that the session may have are in use.
     Full,
-    /// The stream did not take it.
+    /// The stream refused it.
     Failed(BackendError),
 }
 

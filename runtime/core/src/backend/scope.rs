@@ -1,6 +1,6 @@
-//! What a session lets its streams have, and what they share.
+//! The limits of a session's streams, and the state that they share.
 //!
-//! A recorder makes it, and backends keep there what belongs to a GPU context and not to one stream.
+//! A recorder creates it. Backends keep the state of a GPU context here, as opposed to that of one stream.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,28 +8,28 @@ use std::sync::{Arc, Mutex};
 
 use crate::timing::EndMode;
 
-/// What a session may hold.
+/// The limits of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Zones of one stream that wait.
+    /// Waiting zones of one stream.
     pub zones: usize,
     /// Events in one GPU context.
     pub events: usize,
-    /// How zones find their ends before the session knows how many streams there are.
+    /// How zone ends are found before the session knows how many streams there are.
     pub ends: EndMode,
-    /// What is open can be seen while it is.
+    /// Open zones can be observed.
     pub watch: bool,
 }
 
-/// What the streams of one session share among themselves, by backend and GPU context.
+/// State that the streams of one session share, by backend and GPU context.
 pub struct Scope {
     pub limits: Limits,
-    /// None once the session is over: what is met then is not made.
+    /// None after the end of the session: no state is created then.
     pub shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }
 
-/// What the streams of one GPU context share. A backend downcasts it to its own type.
+/// State that the streams of one GPU context share. A backend downcasts it to its own type.
 pub trait Shared: Any + Send + Sync {
-    /// The session is over: it is given back, as soon as nothing uses it.
+    /// The session has ended: the state is released when nothing uses it.
     fn close(&self);
 }

@@ -1,7 +1,7 @@
-//! How zones on a stream are timed: the traits that a backend implements, and what passes through them.
+//! Timing of zones on a stream: the traits that a backend implements, and the data that they exchange.
 //!
-//! Launching threads call [`EventPair::begin`] and [`EventPair::end`] and nothing else; everything besides is the collector's. No method
-//! waits for a device.
+//! Launching threads call only [`EventPair::begin`] and [`EventPair::end`]; the collector calls everything else. No method waits
+//! for a device.
 
 use std::any::Any;
 use std::num::NonZeroU32;
@@ -21,10 +21,10 @@ pub trait Backend: Send + Sync {
     /// The stream's name, if it has one.
     fn name(&self) -> Option<String>;
 
-    /// Tells tools that see the device's streams the name that the session has for this one.
+    /// Passes the session's name for this stream to tools that see the device's streams.
     fn set_name_in_tools(&self, _name: &str) {}
 
-    /// The numbers by which a profiling tool knows the stream: its context's and its own.
+    /// The numbers by which a profiling tool identifies the stream: its context's and its own.
     fn tool_numbers(&self) -> Option<(u32, u32)> {
         None
     }
@@ -32,100 +32,101 @@ pub trait Backend: Send + Sync {
     /// The device that the stream belongs to.
     fn device(&self) -> DeviceInfo;
 
-    /// Which streams share a clock: those of one space.
+    /// The clock space: streams of one space share a clock.
     fn clock_space(&self) -> u64;
 
-    /// The begin and the end of one zone at a time, for a slot of the ring.
+    /// Holds the begin and end of one zone at a time, for a slot of the ring.
     fn points(&self) -> Result<EventPair, BackendError>;
 
     /// Turns the stream's points into times.
     fn reader(&self) -> Box<dyn Reader>;
 
-    /// The clock of the stream's space, for the collector's thread. It may take a few ms, once a space and session.
+    /// The clock of the stream's space, for the collector's thread. Creating it may take a few ms, once per space and session.
     fn clock(&self) -> Result<Box<dyn Clock>, BackendError>;
 
-    /// Makes ahead what launching threads would have to make, in a small step. The collector calls it once a pass.
+    /// Prepares, in a small step, what launching threads would otherwise create. The collector calls it once per pass.
     fn provide(&self) {}
 
-    /// How zones find their ends from now on, where so many streams share the device; none while streams still come.
+    /// How zone ends are found from now on, given the number of streams on the device; none while streams are still being added.
     fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
 
-    /// Whether the session is short of what zones need on this stream, so that it has to be read now.
+    /// Whether the session runs short of resources for zones on this stream, so that it must be read now.
     fn is_short(&self) -> bool {
         false
     }
 }
 
-/// A zone's begin and end on its stream. A slot keeps them, for one zone after another.
+/// A zone's begin and end on its stream. A slot keeps it and reuses it for later zones.
 pub enum EventPair {
     Host(HostEventPair),
     Device(DevicePoints),
-    /// On a stream that is being captured: places in the graph, and no times.
+    /// On a stream that is being captured: positions in the graph, without times.
     Captured(Box<dyn CapturedPoints>),
 }
 
 /// A zone's begin and end on a stream of a device.
 ///
-/// They lie in the slot itself. Memory of their own would be one more cache line for each zone that the launching thread takes from
+/// They are stored in the slot itself. Separate memory would be one more cache line per zone that the launching thread takes from
 /// the collector's core.
 pub struct DevicePoints {
     stream: Arc<dyn PointStream>,
     zone: ZonePoints,
 }
 
-/// What a backend keeps with one zone between its begin and the collector's look at it.
+/// A backend's state of one zone from its begin until the collector reads it.
 #[derive(Default)]
 pub struct ZonePoints {
     /// The thread that began the zone.
     pub thread: u64,
-    /// Under which number the backend has the zone's points; none while it has none.
+    /// The backend's number for the zone's points; none if it has none.
     pub id: Option<NonZeroU32>,
     /// The end is a marker without a time.
     pub is_lazy: bool,
 }
 
-/// A stream of a device, which takes the points of zones.
+/// A device's stream, which records the points of zones.
 ///
-/// Launching threads call everything but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
+/// Launching threads call all methods but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
 pub trait PointStream: Send + Sync {
-    /// Puts the begin behind the work that is on the stream now.
+    /// Records the begin after the work that is on the stream now.
     fn begin(&self, zone: &mut ZonePoints, call: Call) -> Result<(), Refused>;
 
-    /// Puts the end behind the work that is on the stream now.
+    /// Records the end after the work that is on the stream now.
     fn end(&self, zone: &mut ZonePoints, call: Call) -> Result<Ended, Refused>;
 
     /// Whether the stream has reached the end.
     fn is_complete(&self, zone: &ZonePoints) -> Result<bool, BackendError>;
 
-    /// Gives back what the zone held.
+    /// Releases the zone's resources.
     fn release(&self, zone: &mut ZonePoints);
 
-    /// Hands a zone that ended while its stream is captured to the graph. False if its place in the graph is not known.
+    /// Adds a zone that ended while its stream is captured to the graph. False if its position in the graph is not known.
     fn add_to_capture(&self, zone: EndedZone<'_>) -> bool;
 
-    /// Hands a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
+    /// Adds a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
     fn add_to_past_captures(&self, zone: EndedZone<'_>);
 }
 
-/// Where a zone begins and ends in a graph into which its stream is being captured. Launching threads call it, and no method waits.
+/// The begin and end of a zone in a graph into which its stream is being captured. Launching threads call it, and no method
+/// waits.
 pub trait CapturedPoints: Send + Sync {
     /// Marks the begin in the graph.
     fn begin(&mut self, call: Call) -> Result<(), Refused>;
 
-    /// Marks the end in the graph, and says why the zone is not recorded.
+    /// Marks the end in the graph, and returns why the zone is not recorded.
     fn end(&mut self, thread: u64) -> Refused;
 
     /// Forgets the zone.
     fn release(&mut self);
 
-    /// Whether the end has to undo what the begin did to the stream's capture, even after the session.
+    /// Whether the end must undo the begin's change to the stream's capture, even after the session.
     fn must_restore_capture(&self) -> bool;
 
-    /// Hands the zone to the graph. False if its place in the graph is not known.
+    /// Adds the zone to the graph. False if its position in the graph is not known.
     fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool;
 }
 
-/// What is left to do for a zone whose end is on its stream.
+/// The remaining step for a zone whose end is on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Done,
@@ -133,7 +134,7 @@ pub enum Ended {
     AfterCapture,
 }
 
-/// A zone that has ended on its thread, as a graph labels nodes with it.
+/// A zone that has ended on its thread, with the data that a graph labels nodes with.
 pub struct EndedZone<'a> {
     pub range: &'static RangeSpec,
     pub begin_ns: i64,
@@ -173,7 +174,7 @@ impl EventPair {
         }
     }
 
-    /// Forgets the zone, and gives back what it held.
+    /// Discards the zone, and releases its resources.
     pub fn release(&mut self) {
         match self {
             EventPair::Host(_) => {}
@@ -187,7 +188,7 @@ impl EventPair {
         matches!(self, EventPair::Captured(points) if points.must_restore_capture())
     }
 
-    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    /// Adds a zone that ended on a capturing stream to the graph. False if its position in the graph is not known.
     pub fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool {
         match self {
             EventPair::Host(_) => false,
@@ -203,7 +204,7 @@ impl EventPair {
         }
     }
 
-    /// What the backend of a device keeps with the zone.
+    /// The state that a device's backend keeps for the zone.
     #[inline]
     pub fn of_device(&self) -> Option<&ZonePoints> {
         if let EventPair::Device(points) = self { Some(&points.zone) } else { None }
@@ -230,30 +231,29 @@ impl Drop for DevicePoints {
     }
 }
 
-/// Who begins or ends a zone, and when the zone began.
+/// The thread that begins or ends a zone, and when the zone began.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The calling thread's id.
     pub thread: u64,
-    /// The host's time before the begin was put on the stream.
+    /// The host's time before the begin was recorded on the stream.
     pub begin_ns: i64,
 }
 
 /// Reads the zones of one stream, oldest end first.
 pub trait Reader: Send {
-    /// A look at the stream begins: what has been recorded since the last one comes in. At the last one, so many zones
-    /// were looked at that were not complete.
+    /// Starts a pass over the stream: reads what was recorded since the last pass, which found this many incomplete zones.
     fn pass(&mut self, _waiting: usize) {}
 
-    /// At this look, the zone with these points is the newest that is complete.
+    /// In this pass, the zone with these points is the newest complete one.
     fn seen(&mut self, _newest: &EventPair) {}
 
-    /// The times of a complete zone whose thread put the end on the stream before `host`'s end; none if it is not
-    /// complete after all, or if the next look knows better.
+    /// The times of a complete zone whose thread recorded the end on the stream before `host`'s end; none if it is not complete
+    /// after all, or if the next pass will have better times.
     fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
 }
 
-/// When a zone was on its stream.
+/// A zone's times on its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub gpu: Span,
@@ -261,22 +261,22 @@ pub struct Reading {
     pub end_early_by_ns: i64,
 }
 
-/// A device's clock, tied to the host's. A [`Reader`] may downcast it to its own backend's.
+/// A device's clock, related to the host's. A [`Reader`] may downcast it to its backend's type.
 pub trait Clock: Any + Send {
-    /// Once a pass: measures anew what is old.
+    /// Called once per pass: repeats measurements that are old.
     fn renew(&mut self) -> Result<(), BackendError>;
 
     /// How far a position can be off, in ns.
     fn uncertainty_ns(&self) -> i64;
 
-    /// What a pair of points adds to what is between them.
+    /// The time that a pair of points adds to the work between them.
     fn bracket(&self) -> EventOverhead;
 
-    /// The most that a pair of points can add, where no more than that is known; [`bracket`](Self::bracket) is nothing then.
+    /// An upper bound of what a pair of points adds, if only that is known; [`bracket`](Self::bracket) is zero then.
     fn bracket_bound(&self) -> Option<EventOverhead> {
         None
     }
 
-    /// What a zone costs the thread that launches, in ns, about.
+    /// The approximate cost of a zone on the launching thread, in ns.
     fn zone_ns(&self) -> i64;
 }

@@ -1,8 +1,8 @@
-//! What a mark leaves in the program, in one place: the attribute macros emit a call of one of these, with the tokens that
-//! carry the user's spans, and nothing else that is static.
+//! The static data of a mark: each attribute macro emits a call of one of these macros, with the tokens that carry the user's
+//! spans, and nothing else that is static.
 //!
-//! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a
-//! strict crate forbids.
+//! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a strict
+//! crate forbids.
 
 /// Declares the namespace of a crate, once, at the crate root.
 ///
@@ -50,13 +50,13 @@ macro_rules! namespace {
     };
 }
 
-/// What the marks of a crate find at its root. The macro `namespace!` emits it, also where it is wrong, so that its error is the
-/// only one.
+/// What a crate's marks look up at its root. The macro `namespace!` emits it even with wrong arguments, so that there is only one
+/// error.
 ///
-/// In a module, so that a second `namespace!` is one error and not three. Its name is the remedy: where `namespace!` is missing,
-/// each mark is an unresolved import that shows this name and nothing else that can be chosen here. rustc reports such an import
-/// once for each `use`, so there is one error for each mark. The one way to a single error, a fallback that a glob import of the
-/// crate root shadows, copies every name of the root into every mark: 4,000 marks beside 4,000 names take 6 GB to compile.
+/// It is in a module, so that a second `namespace!` is one error and not three. The module's name is the remedy: without
+/// `namespace!`, each mark is an unresolved import that shows only this name. rustc reports such an import once per `use`, so
+/// there is one error per mark. The only way to a single error, a fallback that a glob import of the crate root shadows, copies
+/// every name of the root into every mark: 4,000 marks beside 4,000 names take 6 GB to compile.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __namespace {
@@ -65,10 +65,10 @@ macro_rules! __namespace {
         mod write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs {
             pub(crate) const NAMESPACE: &::core::primitive::str = $name;
 
-            /// Has one const for each range of the crate, so that two of one name are a duplicate definition.
+            /// Contains one const per range of the crate, so that two ranges of one name are a duplicate definition.
             pub(crate) struct Claims;
 
-            /// A range that is named after its function: only here is the namespace known as a literal.
+            /// A range that is named after its function: the namespace is known as a literal only here.
             macro_rules! spec {
                 ($own:literal $function:ident $facts:tt) => {
                     $crate::__spec! {
@@ -83,7 +83,7 @@ macro_rules! __namespace {
 
 /// Declares one range: a static in the slice. The macros emit it.
 ///
-/// linkme's attribute goes through every token of the static twice, so its value is a macro that is still to be expanded.
+/// linkme's attribute processes every token of the static twice, so its value is an unexpanded macro call.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __range {
@@ -94,10 +94,10 @@ macro_rules! __range {
     };
 }
 
-/// The value of a range's static: its facts, checked here and now; beside it its claim to the name, and its note.
+/// The value of a range's static: its facts, checked at compile time; with its claim to the name, and its note.
 ///
-/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name has to point. `$note` is the
-/// constructor of the note; `$known` and `$rest` are its texts before and after the place in the source.
+/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name must point. `$note` is the
+/// constructor of the note; `$known` and `$rest` are its texts before and after the source location.
 #[doc(hidden)]
 #[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
 #[macro_export]
@@ -107,10 +107,11 @@ macro_rules! __spec {
         $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
         [$($undescribed:literal),*] $version:literal
     ]) => {{
-        // What is imported lies in the module, so that the error is at the module's name, which has the span of the range's name.
+        // The imported item is in the module, so that the error points at the module's name, which has the span of the range's
+        // name.
         use crate::$namespace::{Claims as __WarplineCrate, NAMESPACE as __WARPLINE_NAMESPACE};
-        // The claim has to be in the namespace of the whole crate. By the name of a type in here the lint
-        // `non_local_definitions`, which a crate may forbid, does not take it for a mistake.
+        // The claim must be in the namespace of the whole crate. Named through a type declared here, it does not trigger the lint
+        // `non_local_definitions`, which a crate may forbid.
         type __WarplineClaims = __WarplineCrate;
         impl __WarplineClaims {
             $($claim)*

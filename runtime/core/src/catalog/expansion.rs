@@ -1,4 +1,4 @@
-//! What the macros of `declare.rs` expand to. Not for people; it may change in any release.
+//! The expansion of the macros in `declare.rs`. Not a public interface; it may change in any release.
 
 pub use linkme;
 pub use warpline_macros::{__claim as claim, __package as package, __version as version};

@@ -1,9 +1,8 @@
 //! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools.
 //!
-//! Called by programs that print their own catalog and by the `warpline` command: one
-//! writer a form, so that what a program says of itself and what its binary says are the same bytes. Nothing here
-//! depends on the features of a crate that another dependency may turn on, or on the order in which the linker placed
-//! things.
+//! Called by programs that print their own catalog and by the `warpline` command. Each format has one writer, so a program and
+//! its binary export the same bytes. Nothing here depends on crate features that another dependency may enable, or on the
+//! linker's order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,13 +11,12 @@ use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
 use crate::text::{printable, printable_json, printable_lines};
 
-/// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is
-/// `docs/catalog.schema.json`.
+/// The value of `format` in the JSON; a change that breaks readers increments it. The schema is `docs/catalog.schema.json`.
 pub const JSON_FORMAT: &str = "warpline-catalog/1";
 
 impl Records {
-    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at
-    /// the end. Control characters and characters that change the direction of writing are escapes.
+    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at the end.
+    /// Control characters and bidirectional formatting characters are escaped.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{\n");
         let _ = writeln!(out, "  \"format\": {},", quoted(JSON_FORMAT));
@@ -30,9 +28,9 @@ impl Records {
         out
     }
 
-    /// The catalog as a Markdown page: one table a namespace. Descriptions are the Markdown of their authors, links included,
-    /// without HTML and without what would break the table. All other text means no Markdown. Control characters and
-    /// characters that change the direction of writing are spelled out.
+    /// The catalog as a Markdown page with one table per namespace. Descriptions are their authors' Markdown, including links,
+    /// without HTML and without anything that would break the table. All other text is escaped. Control characters and
+    /// bidirectional formatting characters are written as escapes.
     pub fn to_markdown(&self) -> String {
         let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
         for space in &self.namespaces {
@@ -55,9 +53,9 @@ impl Records {
         out
     }
 
-    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Line ends stay
-    /// within quotes; other control characters, and characters that change the direction of writing, are spelled out. A value
-    /// that a spreadsheet would take for a formula has a `'` in front; the JSON has the exact text.
+    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Line ends stay within
+    /// quotes; other control characters and bidirectional formatting characters are escaped. A value that a spreadsheet would
+    /// take for a formula is prefixed with `'`; the JSON has the exact text.
     pub fn to_csv(&self) -> String {
         let mut out =
             String::from("name,namespace,description,kind,level,lane,color,fields,crate,version,module,file,line\r\n");
@@ -87,16 +85,16 @@ impl Records {
         out
     }
 
-    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any
-    /// range of a stream. Delete the lines of the ranges that you do not want.
+    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any range of a
+    /// stream. Delete the lines of ranges that you do not need.
     ///
-    /// The filter is `domain@range/`; the slash says that it is a push/pop range. The rules of names leave none of the
-    /// characters that a filter gives a meaning, so nothing needs an escape; a name that breaks them is left out.
+    /// The filter is `domain@range/`; the slash marks a push/pop range. Valid names contain no character with a meaning in a
+    /// filter, so nothing needs an escape; invalid names are left out.
     pub fn to_ncu(&self) -> String {
         let mut out = String::from("--nvtx\n");
         let mut last = "";
         for range in self.ranges.iter().filter(|range| range.kind != "host" && is_right(range)) {
-            // Two versions of one crate have one filter.
+            // Two versions of one crate share a filter.
             if range.name != last {
                 let _ = writeln!(out, "--nvtx-include {}@{}/", range.namespace, range.name);
                 last = &range.name;
@@ -105,8 +103,8 @@ impl Records {
         out
     }
 
-    /// A command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA and, of NVTX, the
-    /// domains of this catalog only. Nsight Systems has no filter for single ranges.
+    /// A command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA, and only this catalog's
+    /// NVTX domains. Nsight Systems has no filter for single ranges.
     pub fn to_nsys(&self) -> String {
         let mut domains: Vec<&str> =
             self.ranges.iter().filter(|range| is_right(range)).map(|range| range.namespace.as_str()).collect();
@@ -124,7 +122,7 @@ fn is_right(range: &RangeRecord) -> bool {
     name::check_namespace(&range.namespace).is_ok() && name::check(&range.namespace, &range.name).is_ok()
 }
 
-/// The color as trace UIs and style sheets write it.
+/// The color in the format of trace UIs and style sheets.
 fn color(range: &RangeRecord) -> Option<String> {
     range.color.map(|color| format!("#{color:06x}"))
 }
@@ -178,8 +176,8 @@ fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
     let _ = write!(out, "{}\n      {}: {value}", if first { "" } else { "," }, quoted(key));
 }
 
-/// A JSON string. Only this much is left to serde_json: the order of a `Value`'s keys depends on its features, which
-/// any crate of the program may turn on.
+/// A JSON string. serde_json writes nothing else: the order of a `Value`'s keys depends on its features, which any crate of the
+/// program may enable.
 #[doc(hidden)]
 pub fn quoted(text: &str) -> String {
     printable_json(&serde_json::Value::from(text).to_string()).into_owned()
@@ -201,7 +199,7 @@ fn markdown_row(out: &mut String, range: &RangeRecord) {
     );
 }
 
-/// Text on one line that does not end a cell of a table.
+/// Text on one line that does not end a table cell.
 fn cell(text: &str) -> String {
     printable(&text.replace(['\r', '\n'], " ")).replace('|', "\\|")
 }
@@ -213,7 +211,7 @@ fn code(text: &str) -> String {
     format!("{fence}{gap}{}{gap}{fence}", cell(text))
 }
 
-/// Text in which no character means Markdown or HTML. An underscore between letters and digits means none anyway.
+/// Text with all Markdown and HTML escaped. An underscore between letters and digits needs no escape.
 fn plain(text: &str) -> String {
     let (mut out, mut before) = (String::with_capacity(text.len()), ' ');
     let mut rest = text.chars().peekable();
@@ -228,7 +226,7 @@ fn plain(text: &str) -> String {
     cell(&out)
 }
 
-/// Markdown of somebody else, without HTML: outside of code spans `<` is text.
+/// Foreign Markdown, without HTML: outside of code spans, `<` is text.
 fn markdown(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['`', '<', '\\']) {
@@ -240,7 +238,7 @@ fn markdown(text: &str) -> String {
                 rest = &rest[1..];
                 continue;
             }
-            // An escape, with the character that it is of.
+            // An escape, with the escaped character.
             b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
             _ => code_span(rest),
         };
@@ -251,7 +249,7 @@ fn markdown(text: &str) -> String {
     cell(&out)
 }
 
-/// How long the code span is that a text begins with, or the run of backticks, where no run of that length ends it.
+/// The length of the code span that a text begins with, or of the run of backticks if no run of that length closes it.
 fn code_span(text: &str) -> usize {
     let run = |text: &str| text.len() - text.trim_start_matches('`').len();
     let fence = run(text);
@@ -269,7 +267,7 @@ fn code_span(text: &str) -> usize {
 
 fn csv_value(out: &mut String, value: &str) {
     let formula = if value.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    // A line end within quotes is a part of the value.
+    // A line end within quotes is part of the value.
     let value = format!("{formula}{}", printable_lines(value));
     if value.contains([',', '"', '\n']) {
         let _ = write!(out, "\"{}\"", value.replace('"', "\"\""));

@@ -1,7 +1,7 @@
-//! What no `const` could see: the faults of a catalog as a whole, over all crates of a program.
+//! Faults that no `const` can detect: those of a whole catalog, across all crates of a program.
 //!
-//! Called when a session starts and by `warpline check`. The names are judged by the functions of `name.rs`, never by a
-//! second copy of the rules. It never refuses two versions of one crate in one program: those must link and run.
+//! Called when a session starts and by `warpline check`. Names are checked by the functions of `name.rs`, so that the rules exist
+//! only once. Two versions of one crate in one program are never a fault: such a program must link and run.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
@@ -12,25 +12,25 @@ use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
 use super::{Catalog, catalog};
 
-/// What is wrong with a catalog. Its text is one sentence that names the range and ends with the remedy.
+/// A fault of a catalog. Its text is one sentence that names the range and ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CatalogFault {
-    /// A name or namespace breaks a rule. The macros do not let it through; a damaged or foreign file can hold it.
+    /// A name or namespace breaks a rule. The macros reject it, but a damaged or foreign file can contain it.
     Name {
         /// The error text: name, rule and remedy.
         text: String,
         /// Where it is declared.
         at: String,
     },
-    /// A range says nothing of itself.
+    /// A range has no description.
     NoDescription {
         /// The range.
         name: String,
         /// Where it is declared.
         at: String,
     },
-    /// The crate of a range does not declare the range's namespace. The macros do not let it through either.
+    /// The crate of a range does not declare the range's namespace. The macros reject this too.
     Undeclared {
         /// The range.
         name: String,
@@ -47,10 +47,10 @@ pub enum CatalogFault {
         first: String,
         /// Where the other is declared.
         second: String,
-        /// A name that the other may have.
+        /// A suggested name for the other.
         instead: String,
     },
-    /// The mark of a collective leaves options out. No session refuses it: only [`Records::undescribed`] reports it.
+    /// The mark of a collective leaves options out. No session refuses it; only [`Records::undescribed`] reports it.
     Undescribed {
         /// The range.
         name: String,
@@ -67,7 +67,7 @@ pub enum CatalogFault {
         first: String,
         /// The other crate and where it declares the namespace.
         second: String,
-        /// A namespace that one of them may have.
+        /// A suggested namespace for one of them.
         instead: String,
     },
 }
@@ -105,8 +105,8 @@ impl fmt::Display for CatalogFault {
 impl std::error::Error for CatalogFault {}
 
 impl Catalog {
-    /// The faults of this program's catalog. The compiler has checked each range on its own; what is left is that no two have
-    /// one name. A sound catalog is looked through once, without a copy, because every start of a session asks.
+    /// The faults of this program's catalog. The compiler has checked each range alone; only duplicate names remain. A sound
+    /// catalog is scanned once, without a copy, because every start of a session calls this.
     #[doc(hidden)]
     pub fn faults(&self) -> Vec<CatalogFault> {
         static IS_SOUND: AtomicBool = AtomicBool::new(false);
@@ -131,14 +131,14 @@ impl Catalog {
     }
 }
 
-/// What declares a name: a crate once in each of its versions, a package in each of its crates.
+/// The scope that declares a name: a crate in each of its versions, or a package in each of its crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Crate,
     Package,
 }
 
-/// Who may share a namespace: the crates of one package, and where no package is known the versions of one crate.
+/// The owner that may share a namespace: the crates of one package, or the versions of one crate if no package is known.
 fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
     match package {
         "" => (Owner::Crate, krate),
@@ -146,7 +146,7 @@ fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
     }
 }
 
-/// A name, and what declares it.
+/// A name and the scope that declares it.
 #[derive(Clone, Copy)]
 struct Named<'a> {
     name: &'a str,
@@ -154,11 +154,11 @@ struct Named<'a> {
     version: &'a str,
 }
 
-/// Whether nobody declares a name of somebody else, and a crate each name once in each version: then [`Records::faults`] finds
-/// neither duplicates nor shared namespaces.
+/// Whether each name is declared by one scope only, and by a crate once per version: [`Records::faults`] then finds neither
+/// duplicates nor shared namespaces.
 fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
     let mut first = HashMap::with_capacity(all.len());
-    // Of names that are there more than once: all but the first.
+    // Of each repeated name, all but the first.
     let mut more = HashSet::new();
     all.into_iter().all(|it| match first.entry(it.name) {
         Entry::Vacant(vacant) => {
@@ -174,9 +174,9 @@ fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
 }
 
 impl Records {
-    /// Checks what holds over all crates: rules of names, descriptions, unique names, one package a namespace. Two
-    /// versions of one crate in one program are not a fault: their ranges differ by version. The library of a package may
-    /// share its namespace with a binary, test, example or benchmark of the package.
+    /// Checks the rules across all crates: names, descriptions, unique names, one package per namespace. Two versions of one
+    /// crate in one program are not a fault: their ranges differ by version. A package's library may share its namespace with a
+    /// binary, test, example or benchmark of the package.
     ///
     /// Namespaces come first, since a shared one explains the duplicates that follow.
     pub fn faults(&self) -> Vec<CatalogFault> {
@@ -188,9 +188,9 @@ impl Records {
         faults
     }
 
-    /// The collectives whose marks leave options out: one fault each. They are no part of [`faults`](Self::faults), since such
-    /// a mark is right; a figure that it leaves unknown may be missed all the same. A collective of `range!` is never among
-    /// them: its marks are not in the catalog.
+    /// The collectives whose marks leave options out: one fault each. They are not in [`faults`](Self::faults), since such a mark
+    /// is valid, but figures that depend on these options are unknown. A collective of `range!` is never among them: its marks
+    /// are not in the catalog.
     pub fn undescribed(&self) -> Vec<CatalogFault> {
         let ranges = self.ranges.iter().filter(|range| !range.undescribed.is_empty());
         let fault = |range: &RangeRecord| CatalogFault::Undescribed {
@@ -220,8 +220,8 @@ impl Records {
     fn declares(&self, krate: &str, namespace: &str) -> bool {
         let first = self.namespaces.partition_point(|space| space.name.as_str() < namespace);
         let same = self.namespaces[first..].iter().take_while(|space| space.name == namespace);
-        // More than a few declarations of one namespace are faults already; the bound keeps a hostile file from making
-        // this quadratic.
+        // More than a few declarations of one namespace are already a fault; the bound keeps a hostile file from making this
+        // quadratic.
         same.take(64).any(|space| space.krate() == krate)
     }
 }
@@ -232,7 +232,7 @@ fn namespace_fault(space: &NamespaceRecord) -> Option<CatalogFault> {
     Some(CatalogFault::Name { text, at: place(&space.file, space.line) })
 }
 
-/// Neighbours are enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour of
+/// Comparing neighbours is enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour of
 /// one name is another version of the same crate, all of them are.
 fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
     let owners = [a, b].map(|space| owner(space.krate(), &space.package));
@@ -255,7 +255,7 @@ fn duplicate(a: &RangeRecord, b: &RangeRecord) -> Option<CatalogFault> {
     Some(CatalogFault::Duplicate { name: a.name.clone(), first: site(a), second: site(b), instead: renamed(b) })
 }
 
-/// A name that says where the range is: by its file, as in `demo.main.step`, or by its crate.
+/// A name that contains the range's location: its file, as in `demo.main.step`, or its crate.
 fn renamed(range: &RangeRecord) -> String {
     let stem = Path::new(&range.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let own = range.name.strip_prefix(&range.namespace).unwrap_or_default();
@@ -268,7 +268,7 @@ fn are_two_versions(a: (&str, &str), b: (&str, &str)) -> bool {
     a.0 == b.0 && a.1 != b.1
 }
 
-/// The words in a sentence: `count, dtype and group`, each as code.
+/// The words as a list in a sentence: `count, dtype and group`, each as code.
 fn and(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_quick_look_finds_what_the_whole_check_finds() {
-        // Every way to declare one name up to three times, in two crates and two versions.
+        // All ways to declare one name up to three times, in two crates and two versions.
         let places = [("one", "1.0.0"), ("one", "2.0.0"), ("two", "1.0.0"), ("two", "2.0.0")];
         let mut sets: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
         for _ in 0..3 {

@@ -1,7 +1,7 @@
-//! A number that tells two catalogs apart, of the program that runs or of a binary that does not.
+//! A hash that distinguishes catalogs, of the running program or of a binary.
 //!
-//! Traces and exports carry it. It is FNV-1a, 64 bits, over the sorted facts, each text with its length before it. A running program
-//! computes it when something asks for it first, from its own statics and without copying them.
+//! Traces and exports contain it. It is FNV-1a, 64 bits, over the sorted facts, each text preceded by its length. A running
+//! program computes it on first use, from its own statics and without copying them.
 
 use std::sync::OnceLock;
 
@@ -10,24 +10,23 @@ use super::spec::{NamespaceSpec, RangeSpec};
 use super::{Catalog, catalog};
 
 impl Records {
-    /// A number that tells two catalogs apart, the same in every build and on every machine.
+    /// A hash that distinguishes catalogs, equal in every build and on every machine.
     ///
-    /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are
-    /// declared, so that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the
-    /// sorted records; each string with its length before it. Not a defence against anybody who wants two catalogs to
-    /// collide.
+    /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are declared, so
+    /// that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the sorted records; each
+    /// string is preceded by its length. It does not protect against deliberate collisions.
     pub fn catalog_hash(&self) -> u64 {
         hash(self.ranges.iter().map(HashedRange::from), self.namespaces.iter().map(Declared::from))
     }
 }
 
 impl Catalog {
-    /// [`Records::catalog_hash`] of this program's catalog. Computed once; of 10,000 ranges in some milliseconds.
+    /// [`Records::catalog_hash`] of this program's catalog. Computed once; 10,000 ranges take some milliseconds.
     pub fn hash(&self) -> u64 {
         static HASH: OnceLock<u64> = OnceLock::new();
         *HASH.get_or_init(|| {
             let mut ranges: Vec<_> = catalog().iter().collect();
-            // By the name first: it nearly always decides, and the rest is not looked at then.
+            // The name is compared first: it nearly always decides, and the rest is not read then.
             let rest = |range: &RangeSpec| (range.version(), range.module(), range.file(), range.line());
             ranges.sort_unstable_by(|a, b| a.name().cmp(b.name()).then_with(|| rest(a).cmp(&rest(b))));
             let mut namespaces: Vec<_> = catalog().namespaces().collect();
@@ -37,7 +36,7 @@ impl Catalog {
     }
 }
 
-/// What of a range is hashed, its fields aside.
+/// The hashed facts of a range, without its fields.
 struct HashedRange<'a, F> {
     texts: [&'a str; 5],
     lane: Option<&'a str>,
@@ -49,7 +48,7 @@ struct HashedRange<'a, F> {
     version: &'a str,
 }
 
-/// What of a namespace is hashed.
+/// The hashed facts of a namespace.
 struct Declared<'a>([&'a str; 4]);
 
 impl<'a> From<&'a RangeRecord> for HashedRange<'a, std::slice::Iter<'a, String>> {
@@ -124,7 +123,7 @@ fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
 
 struct Fnv1a(u64);
 
-/// FNV's prime to the power of 0, 1, … 8: what so many zero bytes multiply the hash by.
+/// FNV's prime to the power of 0, 1, … 8: the factor by which that many zero bytes multiply the hash.
 const POWERS: [u64; 9] = {
     let mut powers = [1_u64; 9];
     let mut n = 1;
@@ -146,7 +145,7 @@ impl Fnv1a {
         }
     }
 
-    /// Eight bytes, little-endian. Most numbers are lengths, and most of their bytes zeros, which take one step together.
+    /// Eight bytes, little-endian. Most numbers are lengths whose bytes are mostly zeros, which take one step together.
     fn number(&mut self, number: u64) {
         let zeros = number.leading_zeros() as usize / 8;
         self.bytes(&number.to_le_bytes()[..8 - zeros]);

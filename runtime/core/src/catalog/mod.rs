@@ -1,7 +1,7 @@
-//! The static side: what can be recorded.
+//! The static side: the ranges that can be recorded.
 //!
-//! The compiler has checked every range in here. [`catalog`] shows what is linked into this program; `Records` is the same
-//! as plain data, and can also be read from a binary that does not run. This module imports nothing of the crate.
+//! The compiler has checked every range in here. [`catalog`] lists those that are linked into this program; `Records` has the
+//! same data in owned form, and can also be read from a binary. This module imports nothing from the crate.
 
 pub(crate) mod declare;
 #[doc(hidden)]
@@ -21,12 +21,12 @@ pub use spec::{Kind, Level, NamespaceSpec, RangeId, RangeSpec};
 
 use spec::{NAMESPACES, RANGES};
 
-/// Every range that is linked into this program.
+/// The catalog of all ranges that are linked into this program.
 pub fn catalog() -> Catalog {
     Catalog(())
 }
 
-/// A view of the ranges that are linked into this program; [`catalog`] makes one. It costs nothing to make or copy.
+/// A view of the ranges that are linked into this program, returned by [`catalog`]. It is free to create and copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalog(());
 
@@ -41,21 +41,21 @@ impl Catalog {
         RANGES.len()
     }
 
-    /// Whether nothing is marked in this program.
+    /// Whether this program has no marks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The range with this id.
     pub fn get(&self, id: RangeId) -> Option<&'static RangeSpec> {
-        // Miri has no linker, and so no slice.
+        // Miri does not link, so there is no slice.
         if cfg!(miri) {
             return None;
         }
         RANGES.static_slice().get(id.index())
     }
 
-    /// The range with this full name. Of two versions of one crate, the newer one's.
+    /// The range with this full name; of two versions of one crate, that of the newer one.
     pub fn find(&self, name: &str) -> Option<&'static RangeSpec> {
         self.iter().filter(|range| range.name() == name).max_by_key(|range| version_key(range.version()))
     }

@@ -1,30 +1,30 @@
-//! The rules of a range name, written once.
+//! The rules of a range name, in one place.
 //!
-//! Everything here is `const`: the marks call it while they compile, the catalog reader and the `warpline` command call
-//! the same functions at run time. A name is segments of `[a-z0-9_]` joined by `.`, starts with its crate's namespace,
-//! has at least one segment more than that, and is at most [`MAX_LEN`] bytes long.
+//! Everything here is `const`: marks call it at compile time, and the catalog reader and the `warpline` command call the same
+//! functions at run time. A name is segments of `[a-z0-9_]` joined by `.`, starts with its crate's namespace, has at least one
+//! more segment, and is at most [`MAX_LEN`] bytes long.
 
-/// The most bytes a range name may have.
+/// The maximum length of a range name, in bytes.
 pub const MAX_LEN: usize = 120;
 
-/// The most bytes a namespace may have: a name needs room for `.` and one more byte.
+/// The maximum length of a namespace, in bytes: a name needs room for `.` and one more byte.
 pub const MAX_NAMESPACE_LEN: usize = MAX_LEN - 2;
 
-/// What is wrong with a range name or a namespace.
+/// The rule that a range name or a namespace breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameFault {
-    /// The name has no bytes.
+    /// The name is empty.
     Empty,
     /// The name is longer than [`MAX_LEN`] bytes, or the namespace than [`MAX_NAMESPACE_LEN`].
     TooLong,
     /// A byte is not one of `[a-z0-9_.]`.
     BadByte,
-    /// Two dots meet, or a dot stands at an end.
+    /// The name has two adjacent dots, or begins or ends with a dot.
     EmptySegment,
-    /// The name is the namespace, or has no namespace at all.
+    /// The name is only the namespace, or has no namespace.
     OneSegment,
-    /// The name is in another namespace than its crate.
+    /// The name is in the namespace of another crate.
     Foreign,
 }
 
@@ -52,8 +52,8 @@ pub const fn check(namespace: &str, name: &str) -> Result<(), NameFault> {
     check_range(namespace.as_bytes(), name.as_bytes(), name.len())
 }
 
-/// As [`check`], of the first `len` bytes: whoever has a name with a NUL behind it need not take it apart, which the
-/// compiler evaluates slowly. Plain loops for the same reason: every mark runs this while it compiles.
+/// Like [`check`], for the first `len` bytes: a caller with a NUL-terminated name need not split it, which is slow in const
+/// evaluation. The loops are plain for the same reason: every mark runs this while it compiles.
 pub(crate) const fn check_range(namespace: &[u8], name: &[u8], len: usize) -> Result<(), NameFault> {
     if let Err(fault) = check_segments(name, len, MAX_LEN) {
         return Err(fault);
@@ -71,7 +71,7 @@ pub(crate) const fn check_range(namespace: &[u8], name: &[u8], len: usize) -> Re
     }
 }
 
-/// A right name close to the wrong one, in the same namespace. [`check`] accepts it whenever the namespace is right.
+/// A valid name close to the invalid one, in the same namespace. [`check`] accepts it whenever the namespace is valid.
 pub const fn suggest(namespace: &str, name: &str) -> Text<MAX_LEN> {
     let folded = fold(name);
     let own = strip_namespace(namespace, &folded);
@@ -85,7 +85,7 @@ pub const fn suggest(namespace: &str, name: &str) -> Text<MAX_LEN> {
     right
 }
 
-/// A right namespace close to the wrong one.
+/// A valid namespace close to the invalid one.
 pub const fn suggest_namespace(namespace: &str) -> Text<MAX_LEN> {
     let mut right = fold(namespace);
     if right.len == 0 {
@@ -97,7 +97,7 @@ pub const fn suggest_namespace(namespace: &str) -> Text<MAX_LEN> {
     right
 }
 
-/// The error text of a name that breaks a rule: the name, the rule, and what to write instead.
+/// The error text for a name that breaks a rule: the name, the rule, and a valid name.
 pub const fn explain(namespace: &str, name: &str, fault: NameFault) -> Text<640> {
     let mut text = Text::new();
     text.push("range name `");
@@ -115,7 +115,7 @@ pub const fn explain(namespace: &str, name: &str, fault: NameFault) -> Text<640>
     text
 }
 
-/// The error text of a namespace that breaks a rule.
+/// The error text for a namespace that breaks a rule.
 pub const fn explain_namespace(namespace: &str, fault: NameFault) -> Text<640> {
     let mut text = Text::new();
     text.push("namespace `");
@@ -178,8 +178,8 @@ const fn fold(name: &str) -> Text<MAX_LEN> {
     folded
 }
 
-/// The folded name without the leading segments that it shares with the namespace; a wholly foreign first segment goes
-/// too, if others follow it.
+/// The folded name without the leading segments that it shares with the namespace. A foreign first segment is dropped too, if
+/// others follow it.
 const fn strip_namespace<'a>(namespace: &str, folded: &'a Text<MAX_LEN>) -> &'a [u8] {
     let space = namespace.as_bytes();
     let mut rest = folded.bytes.split_at(folded.len).0;
@@ -234,7 +234,7 @@ pub(super) const fn equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// UTF-8 text of at most `CAP` bytes that can be put together in a `const`. What does not fit is left out.
+/// UTF-8 text of at most `CAP` bytes that can be built in a `const`. Excess text is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<const CAP: usize> {
     bytes: [u8; CAP],
@@ -258,7 +258,7 @@ impl<const CAP: usize> Text<CAP> {
         self.push_clipped(text, CAP);
     }
 
-    /// Appends as much of `text` as `max` bytes hold, cut between characters, with `…` where something is missing.
+    /// Appends at most `max` bytes of `text`, cut at a character boundary, with `…` where text is missing.
     pub(super) const fn push_clipped(&mut self, text: &str, max: usize) {
         let room = CAP - self.len;
         let max = if max < room { max } else { room };

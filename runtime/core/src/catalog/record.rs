@@ -1,18 +1,17 @@
 //! The pointer-free record of a range in the binary's own section, and its reader.
 //!
-//! Each range and each namespace is one ELF note in the section [`SECTION`]: the 12-byte note header, the owner
-//! `warpline\0` padded to 12 bytes, and the facts. Linkers keep notes even when they drop what nobody refers to,
-//! `strip` leaves them, and tools that know nothing of warpline step over them (`readelf -n` lists them). Other object
-//! formats get the same bytes in a section of another name.
+//! Each range and each namespace is one ELF note in the section [`SECTION`]: the 12-byte note header, the owner `warpline\0`
+//! padded to 12 bytes, and the facts. Linkers keep unreferenced notes, `strip` keeps them, and tools that do not know warpline
+//! skip them (`readelf -n` lists them). Other object formats have the same bytes in a section of another name.
 //!
-//! The facts are texts in UTF-8, each with a NUL behind it, so that `concat!` can put them together: a const evaluation
-//! that copies them costs the compiler ten times as much. A range: name, kind, level, description, lane (or nothing),
-//! color in six hexadecimal digits (or nothing), module, file, line, version, then the names of the fields. A collective
-//! whose mark leaves options out has a note of a type of its own, with one text more behind the version: the names of those
-//! options, with spaces between them. Before the texts stands, as a little-endian `u32`, how many bytes of the name are the namespace. A namespace: a zero in that place, then
-//! name, about, module, file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader, on files
-//! that anybody may have made: it trusts nothing, every length is checked against what is there, and what it takes of memory is
-//! counted before it is allocated, against a limit that its caller sets.
+//! The facts are UTF-8 texts, each NUL-terminated, so that `concat!` can join them: copying them in const evaluation costs the
+//! compiler ten times as much. A range: name, kind, level, description, lane (or nothing), color in six hexadecimal digits (or
+//! nothing), module, file, line, version, then the names of the fields. A collective whose mark leaves options out has its own
+//! note type, with one more text after the version: the names of those options, separated by spaces. A little-endian `u32` before
+//! the texts gives the length of the namespace within the name, in bytes. A namespace: a zero `u32`, then name, about, module,
+//! file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader on untrusted files: every
+//! length is checked against the bytes that are there, and memory is counted before it is allocated, against a limit that the
+//! caller sets.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,15 +19,15 @@ use std::str::FromStr;
 
 use super::spec::{Kind, Level, crate_of};
 
-/// The most ranges, and the most namespaces, of one binary.
+/// The maximum number of ranges, and of namespaces, in one binary.
 pub const MAX_RANGES: usize = 1 << 16;
-/// The most fields of one range, and the most options that its mark leaves out.
+/// The maximum number of fields of one range, and of options that its mark leaves out.
 pub const MAX_FIELDS: usize = 64;
-/// The longest name of a range, namespace, lane, field or option, in bytes.
+/// The maximum length of the name of a range, namespace, lane, field or option, in bytes.
 pub const MAX_NAME: usize = 1 << 10;
-/// The longest of all other texts, in bytes.
+/// The maximum length of all other texts, in bytes.
 pub const MAX_TEXT: usize = 1 << 16;
-/// Memory that any catalog may take besides what its size allows, in bytes.
+/// Memory that any catalog may use beyond the limit for its size, in bytes.
 const FEW_BYTES: usize = 1 << 20;
 
 /// The section that holds the notes in ELF, Mach-O (without its segment) and PE files.
@@ -37,18 +36,18 @@ pub const SECTION: [&str; 3] = [".note.warpline", "__warpline", ".wrpln"];
 /// The owner in every note's header.
 const OWNER: [u8; 12] = *b"warpline\0\0\0\0";
 const OWNER_LEN: u32 = 9;
-/// Note types. A new layout gets new numbers; readers skip the numbers that they do not know.
+/// Note types. A new layout gets new numbers; readers skip unknown numbers.
 const TYPE_RANGE: u32 = 1;
 const TYPE_NAMESPACE: u32 = 2;
 const TYPE_UNDESCRIBED: u32 = 3;
-/// A namespace with the name of its package behind its version.
+/// A namespace with its package's name after its version.
 const TYPE_OF_PACKAGE: u32 = 4;
 
-/// One note, as it lies in the section, with `N` bytes of text.
+/// One note as stored in the section, with `N` bytes of text.
 #[doc(hidden)]
 #[repr(C, align(4))]
 pub struct Note<const N: usize> {
-    /// The words of an ELF note's header, in the byte order of the machine: lengths of owner and facts, type.
+    /// The words of an ELF note's header, in the machine's byte order: lengths of owner and facts, type.
     header: [u32; 3],
     owner: [u8; 12],
     namespace_len: [u8; 4],
@@ -84,7 +83,7 @@ impl<const N: usize> Note<N> {
     }
 }
 
-/// The facts of one range, owned: what an export shows, whether it came from this program or from a file.
+/// The facts of one range, owned: the data of an export, from this program or from a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeRecord {
     /// The full name: `namespace.rest`.
@@ -99,24 +98,24 @@ pub struct RangeRecord {
     pub line: u32,
     /// The namespace of the crate that declared it.
     pub namespace: String,
-    /// What the range is.
+    /// The description of the range.
     pub description: String,
     /// `gpu` or `host`.
     pub kind: &'static str,
     /// `coarse` or `fine`.
     pub level: &'static str,
-    /// The lane of its own, if it has one.
+    /// The range's own lane, if it has one.
     pub lane: Option<String>,
     /// `0xRRGGBB`, if it has one.
     pub color: Option<u32>,
     /// The names of the declared fields.
     pub fields: Vec<String>,
-    /// The options that would describe a collective completely and that its mark leaves out.
+    /// The options that would describe a collective completely but that its mark leaves out.
     pub undescribed: Vec<String>,
 }
 
 impl RangeRecord {
-    /// The crate that declared the range, as it is named in paths.
+    /// The crate that declared the range, as written in paths.
     pub fn krate(&self) -> &str {
         crate_of(&self.module)
     }
@@ -135,32 +134,32 @@ pub struct NamespaceRecord {
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What the crate says its namespace is.
+    /// The crate's description of its namespace.
     pub about: String,
-    /// The package that the crate is a part of; empty when it was not built by Cargo.
+    /// The package that contains the crate; empty when it was not built by Cargo.
     pub package: String,
 }
 
 impl NamespaceRecord {
-    /// The crate that declared the namespace, as it is named in paths.
+    /// The crate that declared the namespace, as written in paths.
     pub fn krate(&self) -> &str {
         crate_of(&self.module)
     }
 }
 
-/// A whole catalog, owned and sorted: of the program that runs, or of a binary that does not.
+/// A whole catalog, owned and sorted: of the running program, or of a binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     /// The ranges by name, then version, module, file and line.
     pub ranges: Vec<RangeRecord>,
     /// The namespaces by name, then version, module, file and line.
     pub namespaces: Vec<NamespaceRecord>,
-    /// How many notes a newer version of this crate wrote in a layout that this one cannot read; they are not in the
-    /// lists. Always 0 for the program that runs.
+    /// The number of notes that a newer version of this crate wrote in a layout that this one cannot read; they are not in the
+    /// lists. Always 0 for the running program.
     pub unreadable: usize,
 }
 
-/// The order of bytes on the machine that a binary is made for.
+/// The byte order of the machine that a binary is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// x86-64, AArch64 and nearly everything else.
@@ -170,22 +169,22 @@ pub enum ByteOrder {
 }
 
 impl Records {
-    /// Reads the contents of the section [`SECTION`] of a binary for a machine with this order of bytes.
+    /// Reads the contents of the section [`SECTION`] of a binary for a machine with this byte order.
     ///
-    /// Sections may stand behind one another, with zeros between them. Notes of other owners are stepped over; those of
-    /// this crate that are of an unknown type are counted.
+    /// Sections may follow one another, with zeros between them. Notes of other owners are skipped; this crate's notes of unknown
+    /// type are counted.
     ///
     /// # Errors
-    /// A [`NoteError`] with the offset where the bytes stop making sense, or where a limit is exceeded: [`MAX_RANGES`],
+    /// A [`NoteError`] with the offset of the first invalid byte, or of the place where a limit is exceeded: [`MAX_RANGES`],
     /// [`MAX_FIELDS`], [`MAX_NAME`], [`MAX_TEXT`], or four times as much memory as there are bytes.
     pub fn from_section(bytes: &[u8], order: ByteOrder) -> Result<Records, NoteError> {
         Records::from_sections(&[(order, bytes)], bytes.len().saturating_mul(4))
     }
 
-    /// The same of several sections, in so many bytes of memory and at most 1 MiB more.
+    /// Like [`from_section`](Self::from_section), for several sections, with a memory limit in bytes plus at most 1 MiB.
     ///
     /// # Errors
-    /// As for [`from_section`](Self::from_section). The offset is one in the section that the error was found in.
+    /// Those of [`from_section`](Self::from_section). The offset counts in the section that has the error.
     pub fn from_sections(sections: &[(ByteOrder, impl AsRef<[u8]>)], memory: usize) -> Result<Records, NoteError> {
         let mut records = Records::default();
         let mut left = memory.saturating_add(FEW_BYTES);
@@ -205,7 +204,7 @@ impl Records {
                 }
             }
         }
-        // Counted before, so that no list ever grows.
+        // Counted in advance, so that no list ever grows.
         let lists = ranges * size_of::<RangeRecord>() + namespaces * size_of::<NamespaceRecord>();
         left = left.checked_sub(lists).ok_or(TOO_MUCH)?;
         records.ranges.reserve_exact(ranges);
@@ -246,18 +245,18 @@ impl fmt::Display for NoteError {
 
 impl std::error::Error for NoteError {}
 
-/// The lists alone need more memory than there is.
+/// The lists alone exceed the memory limit.
 const TOO_MUCH: NoteError = NoteError { at: 0, what: "more ranges and fields than a file of its size can hold" };
 
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes of memory that may still be taken.
+    /// Bytes of memory that may still be used.
     left: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Steps over zeros, which no note begins with. Says whether anything follows.
+    /// Skips zeros, with which no note begins. Returns whether anything follows.
     fn skip_padding(&mut self) -> bool {
         while let Some(word @ [_, ..]) = self.bytes.get(self.at..self.bytes.len().min(self.at + 4)) {
             if word.iter().any(|&byte| byte != 0) {
@@ -268,7 +267,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Steps over a note. Says its type and where its facts are, if it is of this crate.
+    /// Skips a note. Returns its type and the position of its facts, if it is this crate's.
     fn note(&mut self, order: ByteOrder) -> Result<Option<(u32, Range<usize>)>, NoteError> {
         let owner_len = self.header_word(order)?;
         let facts_len = self.header_word(order)?;
@@ -281,7 +280,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the facts of a note of this crate.
     fn take_in(&mut self, kind: u32, facts: Range<usize>, records: &mut Records) -> Result<(), NoteError> {
-        // Offsets in errors count from the start of the section, so the inner reader sees it from there.
+        // Offsets in errors count from the start of the section, so the inner reader gets the bytes from there.
         let mut inner = Reader { bytes: &self.bytes[..facts.end], at: facts.start, left: self.left };
         match kind {
             TYPE_RANGE | TYPE_UNDESCRIBED => records.ranges.push(inner.range(kind == TYPE_UNDESCRIBED)?),
@@ -337,7 +336,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A word of a note's header: in the order of the machine that the binary is made for.
+    /// A word of a note's header, in the byte order of the machine that the binary is built for.
     fn header_word(&mut self, order: ByteOrder) -> Result<u32, NoteError> {
         let bytes = *self.array()?;
         Ok(match order {
@@ -346,7 +345,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `len` bytes and the zeros that fill them up to words.
+    /// `len` bytes and the zeros that pad them to words.
     fn padded(&mut self, len: u32) -> Result<&'a [u8], NoteError> {
         self.take((len as usize).checked_next_multiple_of(4).unwrap_or(usize::MAX))
     }
@@ -355,7 +354,7 @@ impl<'a> Reader<'a> {
         self.parsed(|line| u32::from_str(line).ok(), "a line that is not a number")
     }
 
-    /// The options that a mark leaves out: one at least.
+    /// The options that a mark leaves out: at least one.
     fn undescribed(&mut self) -> Result<Vec<String>, NoteError> {
         let at = self.at;
         let text = self.text()?;
@@ -375,7 +374,7 @@ impl<'a> Reader<'a> {
         self.list(at, text.split('\0'), "a field without a name")
     }
 
-    /// Some names, none of which is empty: what is wrong with one that is says `empty`.
+    /// Non-empty names; `empty` is the error text for an empty one.
     fn list<'t>(
         &mut self,
         at: usize,
@@ -406,7 +405,7 @@ impl<'a> Reader<'a> {
         self.keep(at, text, most)
     }
 
-    /// A text of at most so many bytes, owned.
+    /// A text of at most this many bytes, owned.
     fn keep(&mut self, at: usize, text: &str, most: usize) -> Result<String, NoteError> {
         if text.len() > most {
             let what = if most == MAX_NAME { "a name of more than 1,024 bytes" } else { "a text of more than 64 KiB" };
@@ -416,13 +415,13 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    /// So many bytes of memory are taken.
+    /// Counts this many bytes as used.
     fn spend(&mut self, at: usize, bytes: usize) -> Result<(), NoteError> {
         self.left = self.left.checked_sub(bytes).ok_or(NoteError { at, ..TOO_MUCH })?;
         Ok(())
     }
 
-    /// A text that means something else.
+    /// A text that is parsed to another type.
     fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>, what: &'static str) -> Result<T, NoteError> {
         let at = self.at;
         parse(self.text()?).ok_or(NoteError { at, what })

@@ -1,4 +1,4 @@
-//! What a mark on a declared range is checked against while it compiles. `range!` emits it, and marks call it.
+//! The compile-time checks of a mark on a declared range. `range!` emits the shape, and marks call it.
 
 use super::name::Text;
 use super::spec::Kind;
@@ -9,7 +9,7 @@ pub struct Shape {
     name: &'static str,
     kind: Kind,
     fields: &'static [&'static str],
-    /// The declaration is wrong: its error is the only one.
+    /// The declaration is invalid: its error is the only one.
     is_any: bool,
 }
 
@@ -17,12 +17,12 @@ impl Shape {
     /// Fits every mark.
     pub const ANY: Shape = Shape { name: "", kind: Kind::Host, fields: &[], is_any: true };
 
-    /// Of a declared range.
+    /// The shape of a declared range.
     pub const fn new(name: &'static str, kind: Kind, fields: &'static [&'static str]) -> Shape {
         Shape { name, kind, fields, is_any: false }
     }
 
-    /// Fails to compile where a mark is of another kind or has other fields. The caller's span is where the error points.
+    /// Fails to compile if a mark has another kind or other fields. The error points at the caller's span.
     #[track_caller]
     pub const fn check(&self, kind: Kind, fields: &[&str]) {
         if self.is_any {
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// The first of `these` that is not one of `those`.
+/// The first of `these` that is not in `those`.
 const fn first_missing<'a>(these: &[&'a str], those: &[&str]) -> Option<&'a str> {
     let mut i = 0;
     while i < these.len() {
@@ -98,7 +98,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// The macro of ranges of this kind.
+/// The macro for ranges of this kind.
 const fn mark(kind: Kind) -> &'static str {
     match kind {
         Kind::Gpu => "gpu_zone",

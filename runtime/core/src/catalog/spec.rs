@@ -1,8 +1,7 @@
-//! A range as the compiler has checked it: what can be recorded, before anything is.
+//! A range as checked by the compiler, before anything is recorded.
 //!
-//! The marks make a [`RangeSpec`] of [`RangeMeta`] that are checked there and then, put it into the linkme slice
-//! [`RANGES`], and write the same facts, without pointers, into the binary's own section (`record.rs`).
-//! Nothing here runs before `main`.
+//! The marks create a [`RangeSpec`] from a [`RangeMeta`], checked at compile time, put it into the linkme slice [`RANGES`], and
+//! write the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here runs before `main`.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -12,8 +11,8 @@ use linkme::distributed_slice;
 
 use super::name;
 
-// The names of linkme slices are global in a program, and linkme panics where it finds one twice. They carry this crate's version, so
-// that a program may contain two versions of warpline. For a new version, replace `V0_1` here and in `observer.rs`.
+// The names of linkme slices are global in a program, and linkme panics if one occurs twice. They contain this crate's version,
+// so that a program may contain two versions of warpline. For a new version, replace `V0_1` here and in `observer.rs`.
 const _: () = {
     let version = concat!("V", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"));
     assert!(
@@ -47,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word that stands for the kind in every export.
+    /// The word for the kind in all exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Gpu => "gpu",
@@ -61,7 +60,7 @@ impl Kind {
     }
 }
 
-/// How much detail a range is: a session that records `coarse` leaves the `fine` ones out.
+/// The level of detail of a range: a session that records `coarse` leaves `fine` ranges out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Level {
@@ -73,7 +72,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The word that stands for the level in every export and in `WARPLINE`.
+    /// The word for the level in all exports and in `WARPLINE`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Level::Coarse => "coarse",
@@ -86,12 +85,12 @@ impl Level {
     }
 }
 
-/// What a mark says of its range. The macros fill it in; it is public for them alone.
+/// A mark's facts about its range. The macros fill it in; it is public only for them.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct RangeMeta {
     pub namespace: &'static str,
-    /// The range's name and a NUL, which nothing but the end of it can be: no rule lets one into a name.
+    /// The range's name and a NUL, which can only be its end: no valid name contains one.
     pub label: &'static str,
     pub description: &'static str,
     pub kind: Kind,
@@ -99,21 +98,21 @@ pub struct RangeMeta {
     pub lane: Option<&'static str>,
     pub color: Option<u32>,
     pub fields: &'static [&'static str],
-    /// Options of a collective that its mark leaves out.
+    /// Options that a collective's mark leaves out.
     pub undescribed: &'static [&'static str],
     pub module: &'static str,
-    /// Of the package; empty when it was not built by Cargo.
+    /// The version of the package; empty when it was not built by Cargo.
     pub version: &'static str,
     pub file: &'static str,
     pub line: u32,
 }
 
 impl RangeMeta {
-    /// Fails to compile where the name breaks a rule. The caller's span is where the error points.
+    /// Fails to compile if the name breaks a rule. The error points at the caller's span.
     #[track_caller]
     pub const fn check(&self) {
         let label = self.label.as_bytes();
-        // Where the namespace is wrong, that is the error.
+        // An invalid namespace has an error of its own.
         if let Err(fault) = name::check_range(self.namespace.as_bytes(), label, label.len() - 1)
             && name::check_namespace(self.namespace).is_ok()
         {
@@ -125,7 +124,7 @@ impl RangeMeta {
     }
 
     pub(crate) const fn name(&self) -> &'static str {
-        // Splitting is cheap where the compiler evaluates it; looking for the NUL is not.
+        // Splitting is cheap in const evaluation; searching for the NUL is not.
         match self.label.len() {
             0 => "",
             len => self.label.split_at(len - 1).0,
@@ -133,7 +132,7 @@ impl RangeMeta {
     }
 }
 
-/// The place of a range in this program's catalog. It holds while the program runs and means nothing to another one.
+/// The position of a range in this program's catalog. It is stable while the program runs and has no meaning in another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeId(#[doc(hidden)] pub u32);
 
@@ -144,16 +143,16 @@ impl RangeId {
     }
 }
 
-/// One range of the catalog: everything that is known of it before the program runs.
+/// One range of the catalog: all its static facts.
 ///
 /// `Sync` and `'static`; reading it costs nothing.
 pub struct RangeSpec {
     facts: RangeMeta,
-    /// One more than the range's number; 0 before it is first asked for.
+    /// The range's number plus one; 0 before its first use.
     number: AtomicU32,
 }
 
-/// How many ranges outside of the slice have a number.
+/// The number of ranges outside of the slice that have a number.
 static UNLISTED: AtomicU32 = AtomicU32::new(0);
 
 impl RangeSpec {
@@ -167,7 +166,7 @@ impl RangeSpec {
         self.facts.name()
     }
 
-    /// The full name, NUL-terminated, as C interfaces want it.
+    /// The full name, NUL-terminated, for C interfaces.
     pub const fn label(&self) -> &'static CStr {
         match CStr::from_bytes_with_nul(self.facts.label.as_bytes()) {
             Ok(label) => label,
@@ -180,7 +179,7 @@ impl RangeSpec {
         self.facts.namespace
     }
 
-    /// What the range is, in the words of whoever marked it.
+    /// The description of the range, from its mark.
     pub const fn description(&self) -> &'static str {
         self.facts.description
     }
@@ -190,12 +189,12 @@ impl RangeSpec {
         self.facts.kind
     }
 
-    /// How much detail the range is.
+    /// The range's level of detail.
     pub const fn level(&self) -> Level {
         self.facts.level
     }
 
-    /// The lane that a trace shows the range on, if it has one of its own.
+    /// The lane that a trace shows the range on, if the range has its own.
     pub const fn lane(&self) -> Option<&'static str> {
         self.facts.lane
     }
@@ -210,13 +209,13 @@ impl RangeSpec {
         self.facts.fields
     }
 
-    /// The options of `#[collective]` that would describe its messages completely and that the mark leaves out, such as
-    /// `count`. Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
+    /// The options of `#[collective]` that would describe its messages completely but that the mark leaves out, such as `count`.
+    /// Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
     pub const fn undescribed(&self) -> &'static [&'static str] {
         self.facts.undescribed
     }
 
-    /// The crate that declared the range, as it is named in paths.
+    /// The crate that declared the range, as written in paths.
     pub fn krate(&self) -> &'static str {
         crate_of(self.facts.module)
     }
@@ -241,9 +240,9 @@ impl RangeSpec {
         self.facts.line
     }
 
-    /// The range's place in this program's catalog; none for a range that is not in the slice.
+    /// The range's position in this program's catalog; none for a range that is not in the slice.
     pub fn id(&'static self) -> Option<RangeId> {
-        // Miri has no linker, and so no slice.
+        // Miri does not link, so there is no slice.
         if cfg!(miri) {
             return None;
         }
@@ -256,7 +255,7 @@ impl RangeSpec {
         Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
     }
 
-    /// The range's number, under which tables keep its run-time state: its id, or for a range that is in no catalog one behind
+    /// The range's number, under which tables keep its run-time state: its id, or for a range outside the catalog a number after
     /// those of the catalog.
     #[doc(hidden)]
     #[inline]
@@ -273,7 +272,7 @@ impl RangeSpec {
             Some(id) => id.0,
             None => RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
         };
-        // Where two threads come here at once, the first one's number stands.
+        // If two threads get here at once, the first one's number is kept.
         match self.number.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => number,
             Err(first) => first - 1,
@@ -287,7 +286,7 @@ impl fmt::Debug for RangeSpec {
     }
 }
 
-/// The range of a declaration that has an error, so that its uses have none.
+/// The range of an invalid declaration, so that its uses cause no further errors.
 #[doc(hidden)]
 pub const fn refused() -> RangeSpec {
     RangeSpec::new(RangeMeta {
@@ -314,7 +313,7 @@ pub struct NamespaceSpec {
     pub name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) module: &'static str,
-    /// Empty when it was not built by Cargo, as `version`.
+    /// Empty when it was not built by Cargo, like `version`.
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
     pub(crate) file: &'static str,
@@ -336,7 +335,7 @@ impl NamespaceSpec {
         NamespaceSpec { name, about, module, package, version, file, line }
     }
 
-    /// Fails to compile where the namespace breaks a rule or stands below the crate root.
+    /// Fails to compile if the namespace breaks a rule or is declared below the crate root.
     #[doc(hidden)]
     #[track_caller]
     pub const fn check(&self) {
@@ -359,12 +358,12 @@ impl NamespaceSpec {
         self.name
     }
 
-    /// What the crate says its namespace is.
+    /// The crate's description of its namespace.
     pub const fn about(&self) -> &'static str {
         self.about
     }
 
-    /// The crate that declared the namespace, as it is named in paths.
+    /// The crate that declared the namespace, as written in paths.
     pub fn krate(&self) -> &'static str {
         crate_of(self.module)
     }

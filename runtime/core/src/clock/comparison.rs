@@ -1,20 +1,20 @@
-//! Comparing a device's clock with the host's: one reading of both, and when the next one is due.
+//! Comparisons of a device's clock with the host's: one reading of both, and when the next one is due.
 //!
-//! The clocks of CUDA contexts, of stamps and of CUPTI use it on the collector's thread. It never reads a clock of a device: the
-//! caller does, and passes what it saw.
+//! The clocks of CUDA contexts, of stamps and of CUPTI use it on the collector's thread. It never reads a device's clock: the
+//! caller does, and passes the values.
 
 use std::time::{Duration, Instant};
 
 use super::Correlation;
 
-/// Between the first comparison of the clocks and the second: nobody knows yet how fast they drift apart.
+/// The time between the first comparison and the second: the drift is still unknown.
 const FIRST_EVERY: Duration = Duration::from_millis(5);
-/// Between comparisons later on.
+/// The time between later comparisons.
 pub(super) const COMPARE_EVERY: Duration = Duration::from_millis(500);
-/// After a pause as long as this, the line begins anew.
+/// After a pause of this length, a new line begins.
 const RESTED: Duration = Duration::from_secs(3);
 
-/// A device's time, the host's at the same moment, and how far the host's may be off.
+/// A device's time, the host's at the same moment, and the uncertainty of the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
     pub device_ns: i64,
@@ -23,8 +23,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The most certain of up to `looks` readings; the first one that is certain to `sharp_ns` ends them, and so does one that
-    /// gives nothing.
+    /// The most certain of up to `looks` readings. It stops at the first one whose uncertainty is at most `sharp_ns`, and at one
+    /// that returns nothing.
     ///
     /// # Errors
     /// The first error of a reading.
@@ -47,7 +47,7 @@ impl Comparison {
     }
 }
 
-/// The line between a device's clock and the host's, and when they are compared next.
+/// The line between a device's clock and the host's, and the time of the next comparison.
 #[derive(Debug)]
 pub struct Comparisons {
     line: Correlation,
@@ -76,19 +76,19 @@ impl Comparisons {
         self.compared.elapsed() > RESTED
     }
 
-    /// How long the next comparison has been due, beyond the usual delay.
+    /// How long the next comparison is overdue; zero up to twice the usual delay.
     pub fn overdue(&self) -> Duration {
         self.compared.elapsed().saturating_sub(2 * self.every)
     }
 
-    /// The last reading was not sharp enough: the next one is due soon.
+    /// The last reading was not certain enough: the next one is due soon.
     pub fn retry_soon(&mut self) {
-        // Where the clock of the process is younger than that, it is due later.
+        // If the process's clock is younger than that, it is due later.
         let soon = Instant::now().checked_sub(self.every.saturating_sub(FIRST_EVERY));
         self.compared = soon.unwrap_or(self.compared);
     }
 
-    /// Adds a comparison. The line begins anew after a rest, or if the caller says so.
+    /// Adds a comparison. A new line begins after a pause, or if the caller requests one.
     pub fn add(&mut self, Comparison { device_ns, host_ns, uncertainty_ns }: Comparison, begins_anew: bool) {
         if begins_anew || self.has_rested() {
             self.line.resume(device_ns, host_ns, uncertainty_ns);

@@ -1,4 +1,4 @@
-//! Linux's clock and its numbers of threads.
+//! Linux's clock and thread ids.
 #![allow(unsafe_code)]
 
 /// Now, in ns of `CLOCK_BOOTTIME`: the clock of every record.
@@ -15,6 +15,6 @@ pub fn now_ns() -> i64 {
 
 /// The operating system's id of this thread.
 pub(crate) fn thread_id() -> u64 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::gettid() as u64 }
 }

@@ -1,18 +1,17 @@
-//! What a trace says of a message: the names that PyTorch's profiler gives to a collective's arguments, so that tools made
-//! for its traces find them.
+//! A message's arguments in a trace, under the names that PyTorch's profiler uses, so that tools for its traces find them.
 
 use super::group::list;
 use super::{CollectiveKind, Message, ProcessGroup};
 use crate::fields::Value;
 
-/// PyTorch's profiler writes no more elements of a list, and so do formats that repeat the list with every collective.
+/// PyTorch's profiler writes at most this many elements of a list, as do formats that repeat the list with every collective.
 const FEW: usize = 30;
 
 /// The value of an argument.
 pub enum ArgumentValue<'a> {
     /// Of this call.
     Value(Value),
-    /// Of the group: the same text in all its collectives. `which` tells the texts of one group apart, from 0.
+    /// Of the group: the same text in all its collectives. `which` numbers the texts of one group, from 0.
     OfGroup { group: &'a ProcessGroup, which: u64, text: &'a str },
     /// All ranks of the group.
     Ranks(&'a ProcessGroup),
@@ -21,7 +20,7 @@ pub enum ArgumentValue<'a> {
 }
 
 impl<'a> ArgumentValue<'a> {
-    /// The whole of it.
+    /// The complete value.
     pub fn value(self) -> Value {
         match self {
             ArgumentValue::Value(value) => value,
@@ -31,7 +30,7 @@ impl<'a> ArgumentValue<'a> {
         }
     }
 
-    /// The same with no more of a list than PyTorch's profiler writes: `[0, 1, 2, ...]`.
+    /// The value with as many list elements as PyTorch's profiler writes: `[0, 1, 2, ...]`.
     pub fn short(self) -> Value {
         match self {
             ArgumentValue::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
@@ -40,9 +39,9 @@ impl<'a> ArgumentValue<'a> {
         }
     }
 
-    /// A text that all collectives of a group share: a number for it, unique in the process, and the text.
+    /// A text that all collectives of a group share: its number, unique in the process, and the text.
     pub fn shared(&self) -> Option<(u64, &'a str)> {
-        /// More than a group has texts.
+        /// More than the number of a group's texts.
         const TEXTS: u64 = 4;
         match *self {
             ArgumentValue::OfGroup { group, which, text } => Some((group.id() * TEXTS + which, text)),
@@ -53,7 +52,7 @@ impl<'a> ArgumentValue<'a> {
 }
 
 impl Message {
-    /// Names and values of what is known.
+    /// Names and values of the known arguments.
     #[doc(hidden)]
     pub fn arguments(&self) -> impl Iterator<Item = (&'static str, ArgumentValue<'_>)> {
         let group = self.group.as_ref();
@@ -91,7 +90,7 @@ impl Message {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The ranks from which and to which it goes, where that is one rank.
+    /// The source and destination rank, where there is only one.
     fn ends(&self, rank: Option<u64>) -> (Option<u64>, Option<u64>) {
         let (root, peer) = (self.root.map(u64::from), self.peer.map(u64::from));
         match self.kind {
@@ -106,7 +105,7 @@ impl Message {
     }
 }
 
-/// The first rank and the distance from each to the next, where that is the same for all; as PyTorch says it.
+/// The first rank and the stride, if it is constant, in PyTorch's format.
 fn steps(ranks: &[u32]) -> Option<(u64, u64)> {
     let (first, second) = (*ranks.first()?, ranks.get(1).copied());
     let stride = second.map_or(Some(1), |second| second.checked_sub(first)).filter(|stride| *stride > 0)?;

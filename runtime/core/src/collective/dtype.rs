@@ -1,6 +1,6 @@
-//! Types of elements, as NCCL knows them.
+//! Element types, as NCCL defines them.
 
-/// The type of the elements that a collective moves.
+/// The element type of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DataType {
@@ -47,7 +47,7 @@ impl DataType {
         DataType::F8E5M2,
     ];
 
-    /// The type of an `ncclDataType_t`; none for a number that NCCL 2.30 does not have.
+    /// The type of an `ncclDataType_t`; none for a number that NCCL 2.30 does not define.
     pub fn from_nccl(value: u32) -> Option<DataType> {
         DataType::NCCL.get(value as usize).copied()
     }
@@ -62,7 +62,7 @@ impl DataType {
         }
     }
 
-    /// The word that stands for it in marks and reports.
+    /// The word for it in marks and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             DataType::I8 => "i8",
@@ -80,7 +80,7 @@ impl DataType {
         }
     }
 
-    /// As PyTorch's profiler names it, where PyTorch has the type.
+    /// The name in PyTorch's profiler, if PyTorch has the type.
     pub const fn torch_name(self) -> &'static str {
         match self {
             DataType::I8 => "Char",
@@ -106,7 +106,7 @@ impl DataType {
     note = "in a generic function write `T: warpline::collective::Element`; for another type say which it is, as in `dtype = \"bf16\"`"
 )]
 pub trait Element {
-    /// What NCCL calls it.
+    /// The corresponding NCCL type.
     const DATA_TYPE: DataType;
 }
 
@@ -131,14 +131,14 @@ elements! {
     f64 => F64;
 }
 
-/// What can say the type of elements at run time: a [`DataType`], or the number of an `ncclDataType_t`.
+/// An element type at run time: a [`DataType`], or the number of an `ncclDataType_t`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say the type of elements",
     label = "not a `DataType`, nor the number of an `ncclDataType_t`",
     note = "write a type (`dtype = f32`, `dtype = <T>`), a literal (`dtype = \"bf16\"`) or a `warpline::collective::DataType`"
 )]
 pub trait IntoDataType {
-    /// The type; none for a number that stands for none.
+    /// The type; none for an undefined number.
     fn into_data_type(self) -> Option<DataType>;
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The ranks that communicate with one another, seen from one of them.
+/// Ranks that communicate with one another, seen from one of them.
 ///
-/// `Send` and `Sync`; a clone is another handle of the same group, with the same count of collectives.
+/// `Send` and `Sync`; a clone is another handle to the same group and shares its count of collectives.
 #[derive(Clone)]
 pub struct ProcessGroup(Arc<Inner>);
 
@@ -17,20 +17,20 @@ struct Inner {
     ranks: Box<[u32]>,
     rank: u32,
     comm_id: Option<u64>,
-    /// What a trace calls the lane of the group.
+    /// The name of the group's lane in a trace.
     lane: String,
-    /// What tells it from every other group of the process.
+    /// Distinguishes it from every other group of the process.
     id: u64,
-    /// The number of the next collective that does not say its own.
+    /// The number of the next collective without an explicit one.
     next: AtomicU64,
-    /// The ranks as traces write them, once somebody does.
+    /// The ranks as traces write them, computed on first use.
     listed: OnceLock<Box<str>>,
 }
 
 impl ProcessGroup {
-    /// A group of these ranks, by their numbers in the whole job, seen from the one whose number in it is `rank`.
+    /// A group of these ranks, given by their numbers in the whole job; `rank` is this rank's number in the group.
     ///
-    /// Of a communicator of cudarc's: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
+    /// For a cudarc communicator: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
         let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
         let lane = lane(&name, &ranks);
@@ -48,13 +48,13 @@ impl ProcessGroup {
         }))
     }
 
-    /// The same group with a description of what it is for. Its collectives are counted anew.
+    /// The same group with a description of its purpose. It counts its collectives from 0.
     pub fn with_description(&self, description: impl Into<String>) -> ProcessGroup {
         self.with(|inner| inner.description = description.into())
     }
 
-    /// The same group with the id of its communicator, by which ranks of one communicator are told from others. Its
-    /// collectives are counted anew.
+    /// The same group with the id of its communicator, which distinguishes it from other communicators. It counts its collectives
+    /// from 0.
     pub fn with_comm_id(&self, comm_id: u64) -> ProcessGroup {
         self.with(|inner| inner.comm_id = Some(comm_id))
     }
@@ -80,7 +80,7 @@ impl ProcessGroup {
         &self.0.name
     }
 
-    /// What it is for; may be empty.
+    /// The group's purpose; may be empty.
     pub fn description(&self) -> &str {
         &self.0.description
     }
@@ -100,12 +100,12 @@ impl ProcessGroup {
         self.0.rank
     }
 
-    /// The id of the communicator, if it is known.
+    /// The id of the communicator, if known.
     pub fn comm_id(&self) -> Option<u64> {
         self.0.comm_id
     }
 
-    /// What a trace calls the lane of the group: `comm: tp0 [0,1]`.
+    /// The name of the group's lane in a trace: `comm: tp0 [0,1]`.
     pub fn lane(&self) -> &str {
         &self.0.lane
     }
@@ -120,7 +120,7 @@ impl ProcessGroup {
         self.0.listed.get_or_init(|| list(&self.0.ranks, usize::MAX).into())
     }
 
-    /// What tells two groups apart.
+    /// Distinguishes two groups.
     #[doc(hidden)]
     pub fn id(&self) -> u64 {
         self.0.id
@@ -144,7 +144,7 @@ fn id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// So many ranks are told one by one.
+/// Up to this many ranks are listed one by one.
 const TOLD: usize = 8;
 
 fn lane(name: &str, ranks: &[u32]) -> String {
@@ -154,7 +154,7 @@ fn lane(name: &str, ranks: &[u32]) -> String {
     }
 }
 
-/// A list as PyTorch's profiler writes it; dots stand for what is behind the first `most`.
+/// A list in the format of PyTorch's profiler; dots replace what follows the first `most`.
 pub(super) fn list<T: ToString>(values: &[T], most: usize) -> String {
     let mut texts: Vec<String> = values.iter().take(most).map(T::to_string).collect();
     if values.len() > most {

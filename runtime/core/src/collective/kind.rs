@@ -1,4 +1,4 @@
-//! The operations between ranks, and how NCCL and PyTorch call them.
+//! The operations between ranks, and their names in NCCL and PyTorch.
 
 use std::fmt;
 
@@ -30,11 +30,11 @@ pub enum CollectiveKind {
     SendRecv,
     /// Every rank gets what all have, from each a size of its own.
     AllGatherV,
-    /// Into the memory of a peer, which is told.
+    /// Into the memory of a peer, which receives a signal.
     PutSignal,
-    /// A peer is told.
+    /// Signals a peer.
     Signal,
-    /// Until a peer tells.
+    /// Waits for a peer's signal.
     WaitSignal,
 }
 
@@ -58,7 +58,7 @@ impl CollectiveKind {
         CollectiveKind::WaitSignal,
     ];
 
-    /// The word that stands for it in marks, reports and exports.
+    /// The word for it in marks, reports and exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "all_reduce",
@@ -79,7 +79,7 @@ impl CollectiveKind {
         }
     }
 
-    /// As NCCL names its kernels: tools take `ncclDevKernel_…` for communication.
+    /// The name in NCCL's kernels: tools recognize communication by `ncclDevKernel_…`.
     pub const fn nccl_name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "AllReduce",
@@ -100,7 +100,7 @@ impl CollectiveKind {
         }
     }
 
-    /// As PyTorch's profiler names it, where it does.
+    /// The name in PyTorch's profiler, if it has one.
     pub const fn torch_name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "allreduce",
@@ -109,8 +109,8 @@ impl CollectiveKind {
         }
     }
 
-    /// What the algorithm bandwidth is multiplied by to get the bus bandwidth among `ranks` ranks, as NCCL's tests define
-    /// it: it then compares with the speed of the hardware, whatever the number of ranks.
+    /// The factor from the algorithm bandwidth to the bus bandwidth among `ranks` ranks, as NCCL's tests define it. The bus
+    /// bandwidth is comparable with the hardware's speed for any number of ranks.
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let n = ranks.max(1) as f64;
         match self {
@@ -146,12 +146,12 @@ pub enum ReduceOp {
     Min,
     /// The mean.
     Avg,
-    /// The sum of elements that are scaled first.
+    /// The sum of scaled elements.
     PreMulSum,
 }
 
 impl ReduceOp {
-    /// The word that stands for it in marks and traces.
+    /// The word for it in marks and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",

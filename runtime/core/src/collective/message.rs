@@ -1,11 +1,11 @@
-//! What one collective moves, and how fast that is.
+//! The data that one collective moves, and its bandwidth.
 
 use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
 
-/// What one collective, or one entry of a batch, moves. What is not known is `None`: reports show a dash for what would follow
-/// from it, and traces leave its argument out.
+/// The data that one collective, or one entry of a batch, moves. Unknown values are `None`: reports show a dash for figures that
+/// depend on them, and traces leave the argument out.
 ///
-/// `#[collective]` makes one for each call that records; by hand it is put together like this:
+/// `#[collective]` creates one for each call that records. To create one by hand:
 ///
 /// ```
 /// use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
@@ -20,40 +20,40 @@ pub struct Message {
     pub kind: CollectiveKind,
     /// The type of the elements.
     pub dtype: Option<DataType>,
-    /// Elements that this rank puts in.
+    /// Elements that this rank sends.
     pub count: Option<u64>,
-    /// Elements that this rank gets, where they are given.
+    /// Elements that this rank receives, if given.
     pub count_out: Option<u64>,
-    /// The ranks that take part.
+    /// The participating ranks.
     pub group: Option<ProcessGroup>,
-    /// The rank, by its number in the group, from which or to which everything goes.
+    /// The root's number in the group.
     pub root: Option<u32>,
-    /// The other rank, by its number in the group.
+    /// The peer's number in the group.
     pub peer: Option<u32>,
     /// How elements are combined.
     pub op: Option<ReduceOp>,
-    /// Counts the group's collectives: equal on every rank for one of them.
+    /// The number of this collective in its group: equal on all ranks.
     pub seq: Option<u64>,
-    /// Elements for each rank, where they differ.
+    /// Elements sent to each rank, where they differ.
     pub in_split: Option<Box<[u64]>>,
-    /// Elements from each rank, where they differ.
+    /// Elements received from each rank, where they differ.
     pub out_split: Option<Box<[u64]>>,
-    /// Whether the caller goes on without waiting for it on its own stream.
+    /// Whether the caller continues without waiting for it on its own stream.
     pub is_async: Option<bool>,
 }
 
-/// How fast a collective was, in bytes a second, as NCCL's tests define it.
+/// The bandwidth of a collective, in bytes per second, as NCCL's tests define it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// The size of the message by the time.
+    /// The size of the message divided by the time.
     pub algorithm: f64,
-    /// The same in terms of the hardware: [`CollectiveKind::bus_factor`] times as much. None for a group of one rank, where nothing
-    /// crosses a bus.
+    /// The algorithm bandwidth multiplied by [`CollectiveKind::bus_factor`]. None for a group of one rank, where nothing crosses
+    /// a bus.
     pub bus: Option<f64>,
 }
 
 impl Message {
-    /// A message of which nothing but its kind is known.
+    /// A message of which only the kind is known.
     pub fn new(kind: CollectiveKind) -> Message {
         Message {
             kind,
@@ -71,14 +71,14 @@ impl Message {
         }
     }
 
-    /// Elements that this rank puts in; for `recv`, that it gets.
+    /// Elements that this rank sends; for `recv`, that it receives.
     #[must_use]
     pub fn count(mut self, count: impl IntoCount) -> Message {
         self.count = Some(count.into_count());
         self
     }
 
-    /// Elements that this rank gets, where the kind and the group do not say it.
+    /// Elements that this rank receives, if they do not follow from the kind and the group.
     #[must_use]
     pub fn count_out(mut self, count: impl IntoCount) -> Message {
         self.count_out = Some(count.into_count());
@@ -92,7 +92,7 @@ impl Message {
         self
     }
 
-    /// The ranks that take part. A message that says no number of its own gets the group's next one when it begins.
+    /// The participating ranks. A message without a number gets the group's next one when it begins.
     #[must_use]
     pub fn group(mut self, group: &ProcessGroup) -> Message {
         self.group = Some(group.clone());
@@ -127,33 +127,33 @@ impl Message {
         self
     }
 
-    /// Elements for each rank. Allocates.
+    /// Elements sent to each rank. Allocates.
     #[must_use]
     pub fn in_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
         self.in_split = Some(sizes.iter().map(|size| size.into_count()).collect());
         self
     }
 
-    /// Elements from each rank. Allocates.
+    /// Elements received from each rank. Allocates.
     #[must_use]
     pub fn out_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
         self.out_split = Some(sizes.iter().map(|size| size.into_count()).collect());
         self
     }
 
-    /// Whether the caller goes on without waiting for it.
+    /// Whether the caller continues without waiting for it.
     #[must_use]
     pub fn is_async(mut self, is_async: bool) -> Message {
         self.is_async = Some(is_async);
         self
     }
 
-    /// How many ranks take part, if the group is known.
+    /// The number of participating ranks, if the group is known.
     pub fn ranks(&self) -> Option<usize> {
         self.group.as_ref().map(ProcessGroup::size)
     }
 
-    /// Elements that this rank gets: as was said, or as follows from the kind and the group.
+    /// Elements that this rank receives: as given, or derived from the kind and the group.
     pub fn elements_out(&self) -> Option<u64> {
         use CollectiveKind::{AllGather, Gather, PutSignal, ReduceScatter, Scatter, Send, Signal, WaitSignal};
         let derived = || {
@@ -169,7 +169,7 @@ impl Message {
         self.count_out.or_else(derived)
     }
 
-    /// Elements that this rank puts in.
+    /// Elements that this rank sends.
     pub fn elements_in(&self) -> Option<u64> {
         if self.kind == CollectiveKind::Recv { Some(0) } else { self.count }
     }
@@ -178,8 +178,8 @@ impl Message {
         self.group.as_ref().is_some_and(|group| Some(group.rank()) == self.root)
     }
 
-    /// The size of the message in bytes, as NCCL's tests define it: what all ranks together gather or scatter, what each
-    /// rank puts in otherwise.
+    /// The size of the message in bytes, as NCCL's tests define it: what all ranks together gather or scatter, or else what each
+    /// rank sends.
     pub fn bytes(&self) -> Option<u64> {
         use CollectiveKind::{AllGather, AllGatherV, Gather};
         let elements = match self.kind {
@@ -190,7 +190,7 @@ impl Message {
         Some(elements.saturating_mul(self.dtype?.bytes()))
     }
 
-    /// How fast it was if it took so many ns; none for a size or a group that is not known.
+    /// The bandwidth for a time in ns; none if the size or the group is unknown.
     pub fn bandwidth(&self, ns: i64) -> Option<Bandwidth> {
         let seconds = ns as f64 * 1e-9;
         let algorithm = self.bytes().filter(|_| ns > 0)? as f64 / seconds;
@@ -199,7 +199,7 @@ impl Message {
         Some(Bandwidth { algorithm, bus })
     }
 
-    /// The message begins: it gets its number.
+    /// The message begins and gets its number.
     pub(crate) fn begin(&mut self) {
         if let (None, Some(group)) = (self.seq, &self.group) {
             self.seq = Some(group.next_seq());
@@ -207,10 +207,10 @@ impl Message {
     }
 }
 
-/// A whole number from 0: any integer. A negative one counts as 0.
+/// A non-negative integer: any integer type. A negative value counts as 0.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a number of elements or ranks", label = "not an integer")]
 pub trait IntoCount {
-    /// The number.
+    /// The value.
     fn into_count(self) -> u64;
 }
 

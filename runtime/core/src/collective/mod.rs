@@ -1,8 +1,8 @@
-//! What a collective moves: its kind, its elements, and the ranks that take part.
+//! The data of a collective: its kind, its elements, and the participating ranks.
 //!
-//! `kind` is the list of operations, `dtype` the types of elements, `group` the ranks, `message` all of it for one call,
-//! `arguments` what a trace says of it, `traffic` a session's figures.
-//! Plain data: marks fill it in while a zone records, sinks and reports read it.
+//! `kind` lists the operations, `dtype` the element types, `group` the ranks; `message` combines them for one call, `arguments`
+//! formats it for traces, `traffic` has a session's figures. All of it is plain data: marks fill it in while a zone records,
+//! sinks and reports read it.
 
 pub mod arguments;
 mod dtype;

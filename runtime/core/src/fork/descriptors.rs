@@ -1,9 +1,9 @@
-//! Descriptors that a forked child must not keep: of files that are locked, and of sockets.
+//! File descriptors that a forked child must not keep: those of locked files, and of sockets.
 //!
-//! A lock of a file and a socket that listens end when the last descriptor is closed, and a child has a copy of each. So in a child
-//! each of them leads to a pipe that is closed at its other end: the number stays taken, and whoever owns it there may close it.
+//! A file lock and a listening socket end when the last descriptor is closed, and a child has a copy of each. In a child, each of
+//! them is therefore redirected to a pipe whose other end is closed: the number stays taken, and its owner there may close it.
 //!
-//! A file that another thread opens at the moment of the fork is not known yet; its copy stays with the child.
+//! A file that another thread opens at the moment of the fork is not registered yet; the child keeps its copy.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use super::handler;
 
-/// Numbers of descriptors, in blocks that are never freed. Nobody locks it, so a child finds it whole.
+/// Descriptor numbers, in blocks that are never freed. It has no lock, so a child finds it in a consistent state.
 static FIRST: Block = Block::new();
 
 struct Block {
@@ -37,10 +37,10 @@ impl Block {
     fn add_block(&self) -> &'static Block {
         let block = Box::into_raw(Box::new(Block::new()));
         match self.next.compare_exchange(ptr::null_mut(), block, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: it was just made, and is never freed.
+            // SAFETY: it was just created, and is never freed.
             Ok(_) => unsafe { &*block },
             Err(other) => {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 drop(unsafe { Box::from_raw(block) });
                 // SAFETY: another thread leaked it.
                 unsafe { &*other }
@@ -76,7 +76,7 @@ impl NotInChildren {
 
 impl Drop for NotInChildren {
     fn drop(&mut self) {
-        // In a child the place is empty already.
+        // In a child, the entry is already empty.
         let _ = self.place.compare_exchange(self.number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
@@ -95,7 +95,7 @@ fn leave_to_parent() {
                 ends = pipe();
             }
             let Some([end, _]) = ends else { continue };
-            // SAFETY: the calls take numbers; the descriptor is one of ours, which was open when the process forked.
+            // SAFETY: the calls take numbers; the descriptor is registered here, and was open when the process forked.
             unsafe {
                 libc::dup2(end, number);
                 libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC);
@@ -104,7 +104,7 @@ fn leave_to_parent() {
         block = here.next();
     }
     for end in ends.into_iter().flatten() {
-        // SAFETY: it was made here, and nobody else knows it.
+        // SAFETY: it was created here, and nothing else uses it.
         unsafe { libc::close(end) };
     }
 }

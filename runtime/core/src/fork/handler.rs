@@ -1,4 +1,4 @@
-//! The handler that runs in a child, and what it counts.
+//! The handler that runs in a child, and its fork counter.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -6,36 +6,36 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one in which warpline was first used.
+/// The number of forks between this process and the one in which warpline was first used.
 #[inline(always)]
 pub(super) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Counts forks from now on. Whatever a child must not touch is made after a call of this.
+/// Starts counting forks. Anything that a child must not touch is created after this call.
 #[inline]
 pub(super) fn follow() {
     static FOLLOWS: AtomicBool = AtomicBool::new(false);
     if !FOLLOWS.load(Ordering::Acquire) {
-        // Two threads may both register it: to count a fork twice does no harm, to miss one does.
+        // Two threads may both register it: counting a fork twice is harmless, missing one is not.
         register();
         FOLLOWS.store(true, Ordering::Release);
     }
 }
 
-/// Where the C library has no memory for the handler, forks go unnoticed.
+/// If the C library has no memory for the handler, forks go unnoticed.
 #[cold]
 fn register() {
     // SAFETY: the handler lives as long as the program.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// What else runs in a child. There are two today; one that found no place would not run.
+/// Other tasks that run in a child. There are two today; one beyond the capacity would not run.
 static TASKS: [AtomicPtr<()>; MOST_TASKS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_TASKS];
 const MOST_TASKS: usize = 8;
 
-/// From now on each child calls `task` before anything else runs there, once, however often it is given here. The task must only do
-/// what is safe in a signal handler.
+/// Registers `task` to run once in each child, before anything else. Registering it again has no effect. The task must be
+/// async-signal-safe.
 #[inline]
 pub(crate) fn in_children(task: fn()) {
     let task = task as *mut ();
@@ -55,13 +55,13 @@ pub(crate) fn in_children(task: fn()) {
     }
 }
 
-/// Runs in the child before anything else does. It only does what is safe in a signal handler.
+/// Runs in the child before anything else. It is async-signal-safe.
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     for place in &TASKS {
         let task = place.load(Ordering::Acquire);
         if !task.is_null() {
-            // SAFETY: what is not null was made of a `fn()` in `in_children`.
+            // SAFETY: a non-null entry was created from a `fn()` in `in_children`.
             unsafe { std::mem::transmute::<*mut (), fn()>(task)() };
         }
     }

@@ -1,9 +1,9 @@
-//! Forks: how this process learns that it is the child of one.
+//! Forks: detects that this process is the child of a fork.
 //!
-//! A child has a copy of all memory and one thread, the one that forked. Locks that other threads held stay held for ever, and
-//! nobody reads the rings. So a child takes no lock of an object that it inherits and closes no such object: what has locks or
-//! threads remembers where it was made ([`Home`]), statics start anew (`PerProcess`), descriptors of locked files and of sockets
-//! lead nowhere (`descriptors`), and recording is off until the child starts a session.
+//! A child has a copy of all memory and one thread, the one that forked. Locks that other threads held stay locked forever, and
+//! nothing reads the rings. So a child neither takes a lock of an inherited object nor closes the object: types with locks or
+//! threads remember the process that created them ([`Home`]), statics are created anew (`PerProcess`), descriptors of locked
+//! files and of sockets are redirected (`descriptors`), and recording is off until the child starts a session.
 
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_descriptors.rs")]
 mod descriptors;
@@ -16,7 +16,7 @@ pub(crate) use handler::in_children;
 use handler::{follow, forks};
 pub use per_process::PerProcess;
 
-/// The process in which something was made: how many forks lie between it and the first one.
+/// The process in which something was created: the number of forks between it and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(u32);
 
@@ -27,7 +27,7 @@ impl Home {
         Home(forks())
     }
 
-    /// Whether it is this process. Otherwise this one was forked from it.
+    /// Whether it is this process. If not, this process was forked from it.
     #[inline(always)]
     pub fn is_here(self) -> bool {
         self.0 == forks()

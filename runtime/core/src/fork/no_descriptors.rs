@@ -1,6 +1,6 @@
 //! Descriptors without forks: for systems that have none, and for builds that record nothing.
 
-/// A descriptor that children have no copy of.
+/// A descriptor of which children have no copy.
 pub struct NotInChildren;
 
 impl NotInChildren {

@@ -1,14 +1,14 @@
-//! Without the C library's handler: a process is known by its number, and no task runs in a child.
+//! The fallback without the C library's handler: a process is identified by its id, and no task runs in a child.
 //!
 //! For systems that have no forks, and for builds that record nothing and so link no C library of their own.
 
-/// A number of this process.
+/// The id of this process.
 #[inline]
 pub(super) fn forks() -> u32 {
     std::process::id()
 }
 
-/// Nothing has to be counted.
+/// Nothing needs to be counted.
 pub(super) fn follow() {}
 
 /// Nothing runs in children.

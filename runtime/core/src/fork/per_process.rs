@@ -1,4 +1,4 @@
-//! Statics that a child has anew.
+//! Statics that each process creates anew.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::Home;
 
-/// A static that a child has anew. What the parent's was stays as it is, and is never dropped.
+/// A static that a child creates anew. The parent's value stays in memory and is never dropped.
 pub struct PerProcess<T: 'static> {
     make: fn() -> T,
     current: AtomicPtr<Made<T>>,
@@ -27,12 +27,12 @@ impl<T: Sync> PerProcess<T> {
     fn renew(&self, old: *mut Made<T>) -> &'static T {
         let made = Box::into_raw(Box::new(Made { home: Home::here(), value: (self.make)() }));
         match self.current.compare_exchange(old, made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: it was just made, and what is in the static is never freed.
+            // SAFETY: it was just created, and the static's values are never freed.
             Ok(_) => unsafe { &(*made).value },
             Err(other) => {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
-                // SAFETY: another thread of this process put it there: it is not null and never freed.
+                // SAFETY: another thread of this process stored it: it is not null and never freed.
                 unsafe { &(*other).value }
             }
         }
@@ -44,7 +44,7 @@ impl<T: Sync> Deref for PerProcess<T> {
 
     fn deref(&self) -> &T {
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: it is null, or was put there by `renew` and is never freed.
+        // SAFETY: it is null, or was stored by `renew` and is never freed.
         match unsafe { current.as_ref() } {
             Some(made) if made.home.is_here() => &made.value,
             _ => self.renew(current),

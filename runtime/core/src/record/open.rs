@@ -1,22 +1,22 @@
-//! A zone that has not ended, as the flight recorder shows it.
+//! An open zone, as the flight recorder shows it.
 //!
-//! The collector copies it out of the zone's note. Sinks never get one.
+//! The collector copies it from the zone's note. Sinks never receive one.
 
 use std::panic::Location;
 
 use crate::catalog::RangeSpec;
 use crate::fields::Value;
 
-/// Where an open zone is.
+/// The state of an open zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenState {
     /// The mark has not ended.
     OnThread,
-    /// The mark has ended, and the stream has not come to its end.
+    /// The mark has ended, and the stream has not reached its end.
     OnStream,
 }
 
-/// An open zone, as its note has it.
+/// An open zone, from its note.
 #[derive(Clone, Debug)]
 pub struct OpenZoneRecord {
     pub state: OpenState,
@@ -24,10 +24,10 @@ pub struct OpenZoneRecord {
     pub range: Option<&'static RangeSpec>,
     pub thread: u64,
     pub begin_ns: i64,
-    /// When the mark ended, where it has.
+    /// The end of the mark, if it has ended.
     pub launched_ns: i64,
     pub sequence: u64,
-    /// Where it began: the call, the block or the mark.
+    /// The location of its begin: the call, the block or the mark.
     pub place: Option<&'static Location<'static>>,
     pub fields: Vec<(String, Value)>,
     pub label: Option<String>,

@@ -1,16 +1,16 @@
-//! The accounts of what is not a zone: spans of `tracing`, kernels, replays of graphs, and waits of timelines.
+//! Counts of everything but zones: spans of `tracing`, kernels, replays of graphs, and waits of timelines.
 //!
-//! The collector and the queues count them while the session runs; the report and the traces say them. Each is whole: what began
-//! is recorded or dropped for a reason that has a name here.
+//! The collector and the queues count while the session runs; the report and the traces show the counts. Each is complete:
+//! everything that began is either recorded or dropped for a reason that is listed here.
 
 use super::Dropped;
 
-/// The account of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
+/// Counts of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {
-    /// Stretches in which a thread was in a span, and events.
+    /// Spans, once for each time that a thread entered them, and events.
     pub begun: u64,
-    /// Those that were handed to the sinks.
+    /// Those that were delivered to the sinks.
     pub recorded: u64,
     /// Those that were dropped because the buffer was full: spans came faster than they were collected.
     pub buffer_full: u64,
@@ -24,7 +24,7 @@ impl SpanCounts {
         self.buffer_full + self.unfinished
     }
 
-    /// The same for traces: names with counts; empty if there was no span.
+    /// The counts for traces: names with values; empty if there was no span.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
@@ -36,14 +36,14 @@ impl SpanCounts {
     }
 }
 
-/// The account of kernels and copies in one session.
+/// Counts of kernels and copies in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounts {
-    /// Those that were handed to the sinks.
+    /// Those that were delivered to the sinks.
     pub recorded: u64,
     /// Those that CUPTI dropped because it had no room.
     pub dropped: u64,
-    /// Those without a time: CUPTI could not take it, or the device was still working when the session ended.
+    /// Those without a time: CUPTI could not record it, or the device was still working when the session ended.
     pub untimed: u64,
     /// How often CUPTI requested a buffer while all were in use, and therefore dropped records.
     pub buffers_refused: u64,
@@ -55,7 +55,7 @@ impl KernelCounts {
         self.dropped + self.untimed
     }
 
-    /// The same for traces: names with counts; empty if there was no kernel.
+    /// The counts for traces: names with values; empty if there was no kernel.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
@@ -71,10 +71,10 @@ impl KernelCounts {
     }
 }
 
-/// The account of replays that were timed by stamps in one session.
+/// Counts of replays that were timed by stamps in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphTimingCounts {
-    /// Replays that were timed and handed to the sinks.
+    /// Replays that were timed and delivered to the sinks.
     pub replays: u64,
     /// Zones in them.
     pub zones: u64,
@@ -88,18 +88,19 @@ pub struct GraphTimingCounts {
     pub mixed: u64,
     /// Stamps of replays that began while the session was stopped.
     pub stopped: u64,
-    /// Stamps of graphs that nobody registered.
+    /// Stamps of unregistered graphs.
     pub unknown: u64,
     /// Stamps that were captured.
     pub captured: u64,
     /// Begins and ends of zones that share an existing stamp.
     pub shared: u64,
-    /// Zones that were captured without stamps, because the module, stream or memory for stamps did not exist yet in their context.
+    /// Zones that were captured without stamps, because the module, stream or memory for stamps did not exist yet in their
+    /// context.
     pub untimed_not_ready: u64,
     /// Zones that were captured without stamps, because the driver refused one; the capture continues.
     pub untimed_refused: u64,
-    /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of another
-    /// context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
+    /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of
+    /// another context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
     pub untimed_spanning: u64,
     /// What two stamps add to the kernels between them, in ns, on the device with the largest value.
     pub bracket_ns: i64,
@@ -113,7 +114,7 @@ impl GraphTimingCounts {
         self.untimed_not_ready + self.untimed_refused + self.untimed_spanning
     }
 
-    /// The same for traces: names with counts; empty if no graph was timed.
+    /// The counts for traces: names with values; empty if no graph was timed.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
@@ -136,12 +137,12 @@ impl GraphTimingCounts {
     }
 }
 
-/// The account of the waits of one session. `recorded + dropped.total() == begun`, always.
+/// Counts of the waits of one session. `recorded + dropped.total() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitCounts {
     /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has several waits.
     pub begun: u64,
-    /// Those that were handed to the sinks.
+    /// Those that were delivered to the sinks.
     pub recorded: u64,
     /// Those that were not, by reason.
     pub dropped: Dropped,
@@ -152,7 +153,7 @@ pub struct WaitCounts {
 }
 
 impl WaitCounts {
-    /// The same for traces: names with counts; empty if there was no wait and no queue was used.
+    /// The counts for traces: names with values; empty if there was no wait and no queue was used.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();

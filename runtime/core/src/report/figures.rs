@@ -1,6 +1,6 @@
-//! What was measured in a session: times of ranges, collectives, streams and semaphores, and how good the clocks are.
+//! The measurements of a session: times of ranges, collectives, streams and semaphores, and the quality of the clocks.
 //!
-//! The summary, the traffic and the timelines of the collector fill them in; they are plain data, in ns and bytes.
+//! The collector's summary, traffic and timelines fill them in; they are plain data, in ns and bytes.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,17 @@ use crate::collective::CollectiveKind;
 
 /// One range's figures over a session. All times are in ns.
 ///
-/// They cover the zones that were recorded. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In
-/// a sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted by
-/// the sampling probability.
+/// They cover the recorded zones. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In a
+/// sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted
+/// by the sampling probability.
 ///
 /// [`Report::left_out`]: crate::report::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeStats {
     /// The range's full name.
     pub name: Cow<'static, str>,
-    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has two
-    /// entries.
+    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has
+    /// two entries.
     pub on_stream: bool,
     /// Zones that were recorded.
     pub count: u64,
@@ -33,12 +33,12 @@ pub struct RangeStats {
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, in ns; exact.
     pub recorded_ns: i64,
-    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran on
-    /// several streams or threads at once.
+    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran
+    /// on several streams or threads at once.
     pub share: f64,
-    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often starts a
-    /// library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a sample, where
-    /// the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
+    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often
+    /// starts a library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a
+    /// sample, where the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
     pub first_ns: Option<i64>,
     /// Mean, in ns, without the zones of `first_ns`.
     pub mean_ns: i64,
@@ -54,7 +54,7 @@ pub struct RangeStats {
     pub mean_launch_ns: i64,
 }
 
-/// What a session left out by its settings. Its figures do not cover these zones.
+/// What a session's settings left out. Its figures do not cover these zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The largest number of ranges that a filter or a level left out at one time. Their zones are not counted.
@@ -87,13 +87,13 @@ pub struct CollectiveStats {
     pub bytes: u64,
     /// The sum of their times on their streams, in ns.
     pub total_ns: i64,
-    /// The median of the bus bandwidths, in bytes a second; within 1 %. None if size or group are not known, and for a group of one
-    /// rank.
+    /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a group of
+    /// one rank.
     pub bus_p50: Option<f64>,
-    /// Their 99th percentile, in bytes a second; within 1 %.
+    /// Their 99th percentile, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower bound if
-    /// not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
+    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower
+    /// bound if not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
     pub hidden: f64,
 }
 
@@ -106,7 +106,7 @@ pub struct ClockFigures {
     pub uncertainty_ns: i64,
     /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
-    /// The same on a stream with queued work.
+    /// Like `bracket_ns`, on a stream with queued work.
     pub busy_bracket_ns: i64,
     /// The device was busy during every measurement: both values are upper bounds, and lengths are not corrected.
     pub bracket_is_bound: bool,
@@ -114,20 +114,20 @@ pub struct ClockFigures {
 
 /// What one stream did in the time from the first zone or wait on any stream to the last.
 ///
-/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with more
-/// than some ten thousand gaps, of which the earlier ones count as they were first seen.
+/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with
+/// more than some ten thousand gaps, of which the earlier ones count as they were first seen.
 ///
-/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these streams:
-/// `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones in it again, and
-/// the rest is not given.
+/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these
+/// streams: `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones
+/// in it again, and the rest is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
     /// Its device's name; empty for several streams.
     pub device: String,
-    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an entry
-    /// of its own for the time since then.
+    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an
+    /// entry of its own for the time since then.
     pub streams: u64,
     /// In at least one recorded zone and in no wait, in ns.
     pub busy_ns: i64,

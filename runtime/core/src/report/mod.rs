@@ -1,8 +1,8 @@
-//! What a session says of itself when it is over: what was recorded, what was dropped and why, and how good the clock is.
+//! The report of a finished session: what was recorded, what was dropped and why, and the accuracy of the clocks.
 //!
-//! The collector's tally makes a [`Report`] and hands it to the sinks and to whoever finishes the session; it is plain data, and
-//! none of it asks a device or waits. `counts` are the accounts of what is not a zone, `figures` what was measured, `text` is how
-//! all of it reads for people, in the `table`s.
+//! The collector's tally creates a [`Report`] and passes it to the sinks and to the caller that finishes the session. It is plain
+//! data and never queries a device or waits. `counts` has the counts of everything but zones, `figures` the measurements, `text`
+//! formats all of it for people, as the tables of `table`.
 
 pub mod counts;
 pub mod figures;
@@ -23,7 +23,7 @@ pub use text::{MoreRanges, RANGES, RangeTables};
 
 use crate::path::CriticalPath;
 
-/// The account of one session. `recorded + captured + dropped.total() == begun`, always.
+/// The report of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// One entry for each recorded range, largest total first. [`RangeStats`] says what the figures cover if not all zones were
@@ -33,7 +33,7 @@ pub struct Report {
     pub collectives: Vec<CollectiveStats>,
     /// Zones that began.
     pub begun: u64,
-    /// Zones that were timed and handed to the sinks.
+    /// Zones that were timed and delivered to the sinks.
     pub recorded: u64,
     /// Zones that were captured into CUDA graphs with their streams: they have no times of their own and label the graph
     /// (`warpline::graph`).
@@ -72,14 +72,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or captured into a
-    /// graph. Otherwise, time without a recorded zone is not called idle.
+    /// Whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or captured
+    /// into a graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
         let Report { left_out, not_sampled, captured, dropped, .. } = self;
         left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
     }
 
-    /// What traces say of the zones that are not among those that began: names with counts; nothing where all are.
+    /// Zones that are not counted as begun, for traces: names with counts; empty if there are none.
     #[doc(hidden)]
     pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
@@ -92,8 +92,9 @@ impl Report {
     pub fn print(&self) {
         if !self.is_printed {
             let text = format!("{self}\n");
-            // A closed pipe is the reader's choice; `println!` would panic. In one piece and behind what the buffer holds, because what
-            // stays in the buffer after an error is written again when the program ends, and may then end it with a signal.
+            // A closed pipe is the reader's choice; `println!` would panic. The report is written in one piece after the buffer's
+            // content, because text that stays in the buffer after an error is written again when the program ends, and may then
+            // end it with a signal.
             let print = || {
                 let mut out = std::io::stdout().lock();
                 out.flush()?;
@@ -152,7 +153,7 @@ impl Dropped {
 pub struct SinkReport {
     /// The sink's name.
     pub name: String,
-    /// Records that the sink took.
+    /// Records that the sink accepted.
     pub taken: u64,
     /// Records that the sink lost.
     pub lost: u64,
@@ -160,19 +161,19 @@ pub struct SinkReport {
     pub errors: u64,
     /// The first error's text.
     pub first_error: Option<String>,
-    /// What is left of its output, for a sink that keeps only the newest records: rotation (`SessionBuilder::rotate`) and the flight
-    /// recorder.
+    /// What remains of its output, for a sink that keeps only the newest records: rotation (`SessionBuilder::rotate`) and the
+    /// flight recorder.
     pub kept: Retention,
-    /// How long the session had run when the program added the sink; none for a sink of the session's start.
+    /// How long the session had run when the program added the sink; none for a sink that was there from the start.
     pub added: Option<Duration>,
     /// How long the session had run when the program removed the sink; none for a sink that it did not remove.
     pub removed: Option<Duration>,
 }
 
-/// What is left of a sink's output. `removed_zones` and the zones in `files` add up to the zones that the sink took.
+/// What remains of a sink's output. `removed_zones` and the zones in `files` add up to the zones that the sink accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The files that exist, oldest first; empty for a sink that keeps all.
+    /// The existing files, oldest first; empty for a sink that keeps all.
     pub files: Vec<TraceFile>,
     /// Files, or pieces of one file, that were removed to make room.
     pub removed: u64,
@@ -180,7 +181,7 @@ pub struct Retention {
     pub removed_zones: u64,
 }
 
-/// A file that a sink wrote and that exists.
+/// An existing file that a sink wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceFile {
     /// Its path.

@@ -1,42 +1,42 @@
-//! Tables for people, 80 columns wide on whatever they are printed: names that do not fit stand on a line of their own, whole, so
-//! that they can be searched for and put into a filter.
+//! Tables for people, always 80 columns wide: a name that does not fit is written in full on its own line, so that it can be
+//! searched for and copied into a filter.
 //!
-//! `text` fills them in. Nothing here knows what the cells mean.
+//! `text` fills them in. Nothing here knows the meaning of the cells.
 
 use std::fmt;
 
 use crate::text::printable;
 
-/// No row is longer, unless a name alone is.
+/// The maximum width of a row, unless a name alone is longer.
 pub(super) const WIDTH: usize = 80;
 
-/// Between two columns.
+/// Separates two columns.
 const GAP: usize = 2;
 
-/// Begins the cells of a column that is of something else than those before it; it stands in the gap.
+/// Begins the cells of a column that describes something other than the columns before it; it is in the gap.
 pub(super) const BAR: char = '│';
 
-/// What stands for a figure that there is none of.
+/// Replaces a missing figure.
 pub(super) const NONE: &str = "–";
 
-/// A name, its figures in columns of their own to the right, and perhaps a text at the end of the row.
+/// A name, its figures in columns to the right, and optionally a text at the end of the row.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) figures: Vec<String>,
-    /// What follows the figures, to the left in a column of its own; shortened where there is no room for all of it.
+    /// Left-aligned text after the figures, in its own column; shortened if it does not fit.
     pub(super) text: Option<String>,
     /// A line below the row.
     pub(super) note: Option<String>,
 }
 
 impl Row {
-    /// A row of a name that may hold anything.
+    /// A row whose name may contain any characters.
     pub(super) fn new<const N: usize>(name: impl AsRef<str>, figures: [String; N]) -> Row {
         Row { name: printable(name.as_ref()).into_owned(), figures: figures.into(), text: None, note: None }
     }
 }
 
-/// Rows under their head, which is a row as well.
+/// Rows below their head, which is also a row.
 pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt::Result {
     let all = || std::iter::once(&head).chain(rows);
     let width = |column: usize| all().filter_map(|row| row.figures.get(column)).map(|cell| length(cell)).max();
@@ -44,7 +44,7 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt:
     let bars = head.figures.iter().filter(|cell| cell.starts_with(BAR)).count();
     let figures: usize = widths.iter().map(|width| GAP + width).sum::<usize>() - bars;
     let longest_text = all().filter_map(|row| row.text.as_deref()).map(length).max();
-    // A text gets a third of the row, or what the names leave of it.
+    // A text gets a third of the row, or the space that the names leave.
     let least_text = longest_text.map_or(0, |longest| GAP + longest.min(WIDTH / 3));
     let room = WIDTH.saturating_sub(figures + least_text);
     let fitting = all().map(|row| length(&row.name)).filter(|name| *name <= room).max().unwrap_or(0);
@@ -69,12 +69,12 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt:
     Ok(())
 }
 
-/// How many columns it takes on a terminal.
+/// The width of a text on a terminal, in columns.
 pub(super) fn length(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Two for what East Asian scripts and emoji take, none for what is put onto the character before.
+/// Two for East Asian scripts and emoji, zero for combining characters.
 fn columns(c: char) -> usize {
     match u32::from(c) {
         0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
@@ -84,7 +84,7 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// Without its middle, where it is longer.
+/// Removes the middle of a text that is too long.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let all = length(text);
     if all <= most {
@@ -96,7 +96,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     front.chars().chain(['…']).chain(back.into_iter().rev()).collect()
 }
 
-/// As many characters as have room in so many columns.
+/// As many characters as fit into this many columns.
 fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = char> {
     text.scan(0, move |taken, c| {
         *taken += columns(c);
@@ -104,7 +104,7 @@ fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = 
     })
 }
 
-/// A share of 1.
+/// A fraction of 1.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent >= 999.95 => format!("{percent:.0} %"),
@@ -112,17 +112,17 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// A size for people.
+/// A human-readable size.
 pub(super) fn size(bytes: u64) -> String {
     scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")])
 }
 
-/// A time for people.
+/// A human-readable time.
 pub(super) fn time(ns: i64) -> String {
     scaled(ns as f64, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
 }
 
-/// Three digits and a unit, whole numbers of the smallest one; more digits of the largest.
+/// Three digits and a unit; whole numbers in the smallest unit, more digits in the largest.
 fn scaled(number: f64, units: &[(f64, &str)]) -> String {
     let [(_, smallest), larger @ ..] = units else { return String::new() };
     if number.abs() < 999.5 {

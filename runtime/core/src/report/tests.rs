@@ -1,4 +1,4 @@
-//! A report as it reads, to the last blank: with more ranges than are shown, long names, collectives, streams and a critical path.
+//! The exact text of a report: with more ranges than are shown, long names, collectives, streams and a critical path.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn whole() -> Report {
     }
 }
 
-/// Compares, but for the last line break.
+/// Compares all but the last line break.
 #[track_caller]
 fn reads(report: &Report, expected: &str) {
     let text = report.to_string();
@@ -128,7 +128,7 @@ fn streams_that_are_told_together_have_a_line_of_their_own() {
     assert!(text.contains("\n… and 4 more streams\n"), "{text}");
 }
 
-/// Every account of a report, with this in each of its counts.
+/// Every account of a report, with this value in each of its counts.
 fn each(count: u64) -> Report {
     let files = (0..count).map(|n| TraceFile { path: format!("trace.{n}.pftrace").into(), zones: 1, bytes: 64 });
     Report {
@@ -173,7 +173,7 @@ fn a_report_of_a_filtered_sample_reads_like_this() {
         range.seen = range.count * [16, 10, 1, 2][n];
         range.total_error_ns = range.total_ns / 50;
     }
-    // Two zones of a sample say nothing of the others.
+    // A sample of two zones does not represent the others.
     report.ranges[3].count = 2;
     report.ranges[3].seen = 2000;
     report.not_sampled = 25_000;

@@ -1,7 +1,7 @@
-//! How a report reads for people: tables first, a blank line between two, then one line an account, then what the user should know.
+//! A report as text for people: tables first, separated by blank lines, then one line per account, then notes for the user.
 //!
-//! [`Report::print`] and whoever formats a report come here, and the command `warpline` with the ranges of a recording. Nothing here
-//! counts anything; what is nought is left out.
+//! [`Report::print`] and other formatting of reports use it, as does the command `warpline` for the ranges of a recording.
+//! Nothing here counts anything; zero counts are left out.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
 use crate::text::printable;
 
-/// So many ranges are printed.
+/// The maximum number of ranges that are printed.
 pub const RANGES: usize = 40;
 
-/// So many collectives, by group and kind.
+/// The maximum number of collectives that are printed, by group and kind.
 const COLLECTIVES: usize = 20;
 
-/// So many streams are printed.
+/// The maximum number of streams that are printed.
 const STREAMS: usize = 16;
 
-/// So many parts of the critical path are printed.
+/// The maximum number of parts of the critical path that are printed.
 const PARTS: usize = 10;
 
-/// Fewer zones do not show how much lengths differ.
+/// Fewer zones do not show how much lengths vary.
 const LEAST_OF_SAMPLE: u64 = 5;
 
 impl fmt::Display for Report {
@@ -70,10 +70,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Ranges that are not shown.
+/// Ranges that are not printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MoreRanges {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// The sum of their shares of the time.
     pub share: f64,
@@ -85,16 +85,16 @@ impl MoreRanges {
     }
 }
 
-/// The tables of ranges, each with a blank line behind it: of streams, and of threads. Before them stands what they are of, where
-/// that is not all.
+/// The tables of ranges, each followed by a blank line: of streams, and of threads. If they do not cover all zones, a line before
+/// them gives their scope.
 pub struct RangeTables<'a> {
-    /// Those that are shown, the largest total first.
+    /// Those that are printed, the largest total first.
     pub ranges: &'a [RangeStats],
     /// The others.
     pub more: MoreRanges,
     /// What settings left out.
     pub left_out: LeftOut,
-    /// Zones that ran and were not chosen.
+    /// Zones that ran but were not sampled.
     pub not_sampled: u64,
     /// Zones that were dropped.
     pub dropped: u64,
@@ -141,9 +141,9 @@ impl fmt::Display for RangeTables<'_> {
     }
 }
 
-/// Ranges of which every zone was recorded.
+/// Ranges whose zones were all recorded.
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
-    // What a thread spends between begin and end is the time of a zone that is on no stream.
+    // The time of a zone without a stream is already what a thread spends between begin and end.
     let launch = ranges.iter().any(|range| range.on_stream);
     let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
         row.figures.extend(launch.then(cell));
@@ -163,7 +163,7 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
     table(f, head, &rows)
 }
 
-/// Ranges of some of which a sample was recorded.
+/// Ranges of which only a sample was recorded.
 fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
     let head = Row::new(place, ["count", "of", "total", "±", "share", "mean", "p99"].map(str::to_owned));
     let rows: Vec<_> = ranges
@@ -191,7 +191,7 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
     table(f, head, &rows)
 }
 
-/// The row with what there is to say of the range besides.
+/// The row with further remarks on the range.
 fn named(range: &RangeStats, row: Row) -> Row {
     let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
     let first = range.first_ns.map(|first| format!("first call {}, counted in total and share only", time(first)));
@@ -244,7 +244,7 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
     more(f, single.len(), STREAMS, "more stream")
 }
 
-/// The bytes that are known: a dash for none, `≥` where some collectives do not give their size.
+/// The known bytes: a dash for none, `≥` if some collectives do not give their size.
 fn known_size(stats: &CollectiveStats) -> String {
     match stats.sized {
         0 => NONE.to_owned(),
@@ -253,7 +253,7 @@ fn known_size(stats: &CollectiveStats) -> String {
     }
 }
 
-/// For whom a stream waited longest, and with how much of its waiting.
+/// What a stream waited for longest, and the share of its waiting time.
 fn waited_for(stream: &StreamStats) -> String {
     const NAMED: usize = 3;
     const LONGEST: usize = 16;
@@ -283,7 +283,7 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: b
     writeln!(f, "critical path of {length}{through}, over {arrows}")
 }
 
-/// How many there are besides those that were shown.
+/// The number of entries that were not printed.
 fn more(f: &mut fmt::Formatter<'_>, all: usize, shown: usize, what: &str) -> fmt::Result {
     match all.saturating_sub(shown) {
         0 => Ok(()),

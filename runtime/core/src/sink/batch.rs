@@ -1,6 +1,6 @@
-//! What a sink gets in one call: records of one kind.
+//! The data that a sink receives in one call: records of one kind.
 //!
-//! A new kind of record is a new variant here: a wrapper around a sink passes it on without being changed.
+//! A new kind of record is a new variant here, which a wrapper around a sink passes on without changes.
 
 use super::SessionChange;
 use crate::kernel::KernelRecord;
@@ -16,8 +16,8 @@ pub enum Batch<'a> {
     Zones(&'a [ZoneRecord]),
     /// Spans and events of `tracing`, in the order in which they ended.
     Spans(&'a [SpanRecord]),
-    /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones. Kernels
-    /// may arrive before or after the zones that launched them.
+    /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones.
+    /// Kernels may arrive before or after the zones that launched them.
     Kernels(&'a [KernelRecord]),
     /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels; stamps deliver them when the
     /// launches end.
@@ -26,12 +26,12 @@ pub enum Batch<'a> {
     Waits(&'a [WaitRecord]),
     /// The lengths of timeline queues, in the order of time for each queue.
     Depths(&'a [QueueDepth]),
-    /// Changes of the session while it runs, in order. They count in no report.
+    /// Changes of the session while it runs, in order. No report counts them.
     Changes(&'a [SessionChange]),
 }
 
 impl<'a> Batch<'a> {
-    /// The zones; none in a batch of another kind.
+    /// The zones; empty in a batch of another kind.
     pub fn zones(self) -> &'a [ZoneRecord] {
         match self {
             Batch::Zones(zones) => zones,
@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
         self.len() == 0
     }
 
-    /// How many of its records a report counts as taken or lost: changes do not count.
+    /// The number of its records that a report counts as taken or lost: changes do not count.
     #[doc(hidden)]
     pub fn records(self) -> usize {
         if let Batch::Changes(_) = self { 0 } else { self.len() }

@@ -1,12 +1,12 @@
-//! The sinks of a session, and the only place that calls their code.
+//! The sinks of a session, and the only code that calls them.
 //!
-//! A sink is the program's code, and so are its errors and the payloads of its panics: any of them may panic, also in `Drop`.
-//! That costs the sink the call, and the collector and the other sinks nothing.
+//! A sink is the program's code, as are its errors and its panic payloads: any of them may panic, even in `Drop`. Such a panic
+//! fails the sink's call, but does not affect the collector or the other sinks.
 
 use super::Sink;
 use crate::caught::caught;
 
-/// Sinks that no panic of theirs gets out of.
+/// Sinks whose panics are contained.
 #[derive(Default)]
 pub struct HeldSinks(Vec<HeldSink>);
 
@@ -37,23 +37,23 @@ impl HeldSink {
         HeldSink(Some(sink))
     }
 
-    /// What the sink calls itself.
+    /// The sink's own name.
     pub fn name(&self) -> String {
         self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())
     }
 
-    /// Whether it has not been dropped.
+    /// Whether it has not been dropped yet.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Calls the sink; an error and a panic become a text. A sink that has ended does nothing.
+    /// Calls the sink and converts an error or a panic to text. A sink that has ended does nothing.
     pub fn call(&mut self, call: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>) -> Result<(), String> {
         let Some(sink) = &mut self.0 else { return Ok(()) };
         match caught(|| call(sink.as_mut())) {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
-                // The error stays out here: one that is dropped by the unwinding of its own `Display` would abort the program.
+                // The error is kept outside: unwinding from its own `Display` would drop it and could abort the program.
                 let text = caught(|| error.to_string());
                 caught(|| drop(error));
                 Err(text.unwrap_or_else(|| "it failed, and its error's `Display` panicked".to_owned()))
@@ -71,7 +71,7 @@ impl HeldSink {
 
 impl Drop for HeldSink {
     fn drop(&mut self) {
-        // Who has to know calls `end`.
+        // Callers that need the result call `end`.
         let _ = self.end();
     }
 }

@@ -1,6 +1,6 @@
-//! What a session knows of the process that it records: when it began, in which program, and which rank of its job.
+//! A session's data about the process: when it began, in which program, and with which rank in its job.
 //!
-//! Whatever starts a collector hands it to the sinks. It reads the environment and the clocks once, at the start.
+//! The code that starts a collector passes it to the sinks. The environment and the clocks are read once, at the start.
 
 use super::SessionInfo;
 use crate::{clock, process};
@@ -22,7 +22,7 @@ impl SessionInfo {
         }
     }
 
-    /// What traces call the process: of a rank, `rank 3 · host7 · train`.
+    /// The process's name in traces: with a rank, `rank 3 · host7 · train`.
     #[doc(hidden)]
     pub fn label(&self) -> String {
         match self.rank {

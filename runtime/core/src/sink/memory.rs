@@ -36,8 +36,8 @@ pub struct MemorySink {
 }
 
 impl MemorySink {
-    /// Keeps at most `capacity` zones, as many spans, as many kernels and as many waits until they are taken; a batch beyond that is refused, which the
-    /// report counts as lost by this sink.
+    /// Keeps at most `capacity` records of each kind, such as zones, spans, kernels and waits, until they are taken. A batch
+    /// beyond that is refused, and the report counts it as lost by this sink.
     pub fn new(capacity: usize) -> MemorySink {
         MemorySink {
             records: Arc::default(),
@@ -50,32 +50,32 @@ impl MemorySink {
         }
     }
 
-    /// Takes the zones that were recorded so far, in the order of their arrival.
+    /// Takes the zones that were recorded so far, in order of arrival.
     pub fn take(&self) -> Vec<ZoneRecord> {
         std::mem::take(&mut *lock(&self.records))
     }
 
-    /// Takes the spans and events of `tracing` that were recorded so far, in the order of their arrival.
+    /// Takes the spans and events of `tracing` that were recorded so far, in order of arrival.
     pub fn take_spans(&self) -> Vec<SpanRecord> {
         std::mem::take(&mut *lock(&self.spans))
     }
 
-    /// Takes the kernels, copies and memory sets that were recorded so far, in the order of their arrival.
+    /// Takes the kernels, copies and memory sets that were recorded so far, in order of arrival.
     pub fn take_kernels(&self) -> Vec<KernelRecord> {
         std::mem::take(&mut *lock(&self.kernels))
     }
 
-    /// Takes the launches of CUDA graphs that were recorded so far, in the order of their arrival.
+    /// Takes the launches of CUDA graphs that were recorded so far, in order of arrival.
     pub fn take_replays(&self) -> Vec<ReplayRecord> {
         std::mem::take(&mut *lock(&self.replays))
     }
 
-    /// Takes the waits that were recorded so far, in the order of their arrival.
+    /// Takes the waits that were recorded so far, in order of arrival.
     pub fn take_waits(&self) -> Vec<WaitRecord> {
         std::mem::take(&mut *lock(&self.waits))
     }
 
-    /// Takes what queues said so far of how much they hold.
+    /// Takes the queue lengths that were recorded so far.
     pub fn take_depths(&self) -> Vec<QueueDepth> {
         std::mem::take(&mut *lock(&self.depths))
     }

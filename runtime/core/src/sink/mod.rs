@@ -1,8 +1,8 @@
-//! Where records go: one file a UI.
+//! Destinations of records: one file per UI.
 //!
-//! A sink never sees a backend. Once it has started, it runs on the collector's thread: while it works, zones wait in their
-//! rings, and when a ring is full the newest zones are dropped and counted. So a slow sink costs records, never the application's
-//! time.
+//! A sink never accesses a backend. Once started, it runs on the collector's thread: while it works, zones wait in their rings,
+//! and when a ring is full the newest zones are dropped and counted. A slow sink therefore loses records, but never delays the
+//! application.
 
 mod batch;
 pub mod held;
@@ -34,9 +34,9 @@ use crate::report::{Report, Retention};
 /// }
 /// ```
 ///
-/// The thread that starts the session calls `name` and `start`. The collector's thread calls everything else: any number of `write`,
-/// `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the [`Report`]; the session
-/// and its other sinks continue.
+/// The thread that starts the session calls `name` and `start`. The collector's thread calls everything else: any number of
+/// `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the
+/// [`Report`]; the session and its other sinks continue.
 pub trait Sink: Send {
     /// The sink's name in errors and in the [`Report`].
     fn name(&self) -> String {
@@ -58,8 +58,8 @@ pub trait Sink: Send {
     /// Why the batch was not taken. The report counts its records as lost by this sink.
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
-    /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if there are
-    /// new records.
+    /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if
+    /// there are new records.
     ///
     /// # Errors
     /// Why the records are not durable.
@@ -85,8 +85,8 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these records
-    /// count as lost by this sink.
+    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these
+    /// records count as lost by this sink.
     fn lost(&self) -> u64 {
         0
     }
@@ -116,10 +116,10 @@ pub struct SessionInfo {
     /// The identity of the machine's boot, on systems that have one (Linux): two sessions with the same one read the same
     /// `CLOCK_BOOTTIME`.
     pub boot_id: Option<String>,
-    /// In tests, the hash in place of that of the catalog.
+    /// For tests: a hash that replaces that of the catalog.
     #[doc(hidden)]
     pub hash: Option<u64>,
-    /// Whether kernels are recorded, too.
+    /// Whether kernels are recorded too.
     pub kernels: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct SessionChange {
     pub thread: ThreadInfo,
 }
 
-/// See [`SessionChange`].
+/// The kind of a [`SessionChange`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
@@ -174,7 +174,7 @@ pub enum Change {
     More(u64),
 }
 
-/// A sink was given records before it was started.
+/// The error of a sink that gets records before it was started.
 pub fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }
