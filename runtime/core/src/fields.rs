@@ -227,6 +227,7 @@ impl Fields {
     }
 
     /// The fields in the order in which the mark names them.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.values[..usize::from(self.len)].iter().flatten().map(|(name, value)| (*name, value))
     }
@@ -247,6 +248,7 @@ impl Fields {
     }
 
     /// The instance's own label, if the mark has one.
+    #[inline]
     pub fn label(&self) -> Option<&str> {
         self.label.as_str()
     }

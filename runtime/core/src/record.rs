@@ -131,6 +131,7 @@ impl ZoneRecord {
 impl ZoneRecord {
     /// The bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group is
     /// unknown. It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
+    #[inline]
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
         self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
@@ -140,6 +141,7 @@ impl ZoneRecord {
 impl ZoneRecord {
     /// The accuracy of the zone's GPU time, for traces: names with whole numbers.
     #[doc(hidden)]
+    #[inline]
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
         let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
         let sampled = self.sample_share < 1.0;
