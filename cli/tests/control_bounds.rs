@@ -260,7 +260,11 @@ fn a_signal_ends_every_command_and_leaves_a_trace_that_is_one() {
 /// Whether a command has asked and waits for the answer: its threads are asleep, and a socket is open.
 fn is_waiting(process: u32) -> bool {
     let Ok(handles) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    handles
-        .flatten()
-        .any(|handle| fs::read_link(handle.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:")))
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    // The state follows the name, which is in parentheses.
+    let sleeps = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+    tasks.flatten().all(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(sleeps))
+        && handles
+            .flatten()
+            .any(|handle| fs::read_link(handle.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:")))
 }
