@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report, Retention,
-    SinkReport, SpanCounts, StreamStats, WaitCounts,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut, RangeStats,
+    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts,
 };
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
@@ -59,6 +59,7 @@ impl fmt::Display for Report {
         spans(f, self.spans)?;
         waits(f, self.waits)?;
         kernels(f, self.kernels)?;
+        kernel_timing(f, self.kernel_timing)?;
         replays(f, &self.graph_timing)?;
         if self.not_sampled > 0 {
             let more = counted_as(self.not_sampled, "more zone", "more zones");
@@ -339,6 +340,18 @@ fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
     }
     if buffers_refused > 0 {
         write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
+    }
+    Ok(())
+}
+
+fn kernel_timing(f: &mut fmt::Formatter<'_>, counts: KernelTimingCounts) -> fmt::Result {
+    let KernelTimingCounts { timed, without_work, lost } = counts;
+    if counts != KernelTimingCounts::default() {
+        let timed = counted_are(timed, "GPU zone");
+        write!(
+            f,
+            "\n{timed} timed by kernels, {without_work} without device work, {lost} not timed: records are missing"
+        )?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::SessionStats;
+use super::held::HeldZones;
 use super::pace::Pace;
 use super::stream::Stream;
 use super::streams::Streams;
@@ -23,6 +24,7 @@ pub(crate) struct Context {
     pub(super) subscriptions: Subscriptions,
     pub(super) streams: Streams,
     pub(super) pace: Pace,
+    pub(super) held: HeldZones,
     /// The threads of the records of one pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
 }
@@ -34,7 +36,15 @@ impl Context {
         streams: Streams,
         subscriptions: Subscriptions,
     ) -> Context {
-        Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
+        Context {
+            recorder,
+            tally,
+            subscriptions,
+            streams,
+            pace: Pace::default(),
+            held: HeldZones::default(),
+            threads: HashMap::new(),
+        }
     }
 
     /// Hands a batch to every subscription.

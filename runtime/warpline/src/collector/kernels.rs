@@ -1,4 +1,4 @@
-//! Takes what CUPTI records of kernels, and hands it to the sinks.
+//! Takes what CUPTI records of kernels, hands it to the sinks, and times zones by it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,14 +11,19 @@ use super::stream::Stream;
 use super::{BATCH, SessionStats};
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
-use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
-use warpline_cuda::cupti::{Kernels, Names, Replays};
+use warpline_core::timing::EndMode;
+use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 
 pub(crate) struct KernelStage {
     /// None once it is over.
     kernels: Option<Kernels>,
+    /// Sinks get them.
+    gives: bool,
+    /// How often CUPTI's buffers had been read when zones were timed last.
+    read: u64,
     replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
@@ -26,10 +31,64 @@ pub(crate) struct KernelStage {
 
 impl KernelStage {
     /// Takes what CUPTI records. Where it has not started, the report says why, and zones are recorded without it.
-    pub(crate) fn new(started: Result<Kernels, String>, tally: &SessionStats) -> Option<KernelStage> {
-        let kernels =
-            started.map_err(|why| lock(&tally.notes).push(format!("no kernels are recorded: {why}"))).ok().map(Some)?;
-        Some(KernelStage { kernels, replays: Replays::default(), devices: HashMap::new() })
+    pub(crate) fn new(
+        started: Result<Kernels, String>,
+        wanted: Wanted,
+        ends: EndMode,
+        tally: &SessionStats,
+    ) -> Option<KernelStage> {
+        let note = |text| lock(&tally.notes).push(text);
+        match started {
+            Ok(kernels) => Some(KernelStage {
+                kernels: Some(kernels),
+                gives: wanted.records,
+                read: 0,
+                replays: Replays::default(),
+                devices: HashMap::new(),
+            }),
+            Err(why) => {
+                if wanted.times {
+                    let ends = if ends == EndMode::Eager { "eager" } else { "lazy" };
+                    note(format!("zones are timed by {ends} events instead of kernels: {why}"));
+                }
+                if wanted.records {
+                    note(format!("no kernels are recorded: {why}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// Times the zones whose work CUPTI has delivered.
+    fn time_zones(&self, cx: &mut Context) {
+        let Some(kernels) = &self.kernels else { return };
+        if cx.held.waiting.is_empty() {
+            return;
+        }
+        let mut counts = lock(&cx.tally.kernel_timing);
+        for mut held in std::mem::take(&mut cx.held.waiting) {
+            let stream = || held.context.backend.as_ref().and_then(|backend| backend.tool_numbers());
+            let on_stream = if held.nests { None } else { stream() };
+            let is_known = held.nests || on_stream.is_some();
+            let zone = TimedZone { thread: held.record.thread.id, host: held.record.host, on_stream };
+            let (gpu, end) = match kernels.work(&zone) {
+                ZoneWork::Pending => {
+                    cx.held.waiting.push(held);
+                    continue;
+                }
+                _ if !is_known => (None, EndSource::Lost),
+                ZoneWork::Nothing => (None, EndSource::NoWork),
+                ZoneWork::Lost => (None, EndSource::Lost),
+                ZoneWork::Span(span) => (Some(span), EndSource::Kernels),
+            };
+            counts.timed += u64::from(gpu.is_some());
+            counts.without_work += u64::from(end == EndSource::NoWork);
+            counts.lost += u64::from(end == EndSource::Lost);
+            for record in held.entries.iter_mut().chain([&mut held.record]) {
+                (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
+            }
+            cx.held.timed.push(held);
+        }
     }
 
     fn take(
@@ -46,7 +105,7 @@ impl KernelStage {
             begun: HashMap::new(),
         };
         let records = take(kernels, &mut names);
-        let counts = kernels.counts();
+        let (counts, read) = (kernels.counts(), kernels.read_count());
         for batch in records.chunks(BATCH) {
             cx.hand_out(Batch::Kernels(batch));
         }
@@ -55,15 +114,32 @@ impl KernelStage {
             cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.kernels) = counts;
+        if read != self.read || is_last {
+            self.read = read;
+            self.time_zones(cx);
+        }
         records.len()
     }
 }
 
 impl Stage for KernelStage {
     fn pass(&mut self, cx: &mut Context) -> usize {
+        let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
+        if is_stopped {
+            // Those that were open while CUPTI did not record are not waited for.
+            self.time_zones(cx);
+        }
         // A stopped session asks nothing of CUPTI, once what was open is read.
-        let is_on = !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting();
+        let is_on =
+            !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting() || !cx.held.waiting.is_empty();
         self.take(cx, false, |kernels, names| kernels.collect(is_on, names))
+    }
+
+    /// Zones that CUPTI times wait for their work, as those that events time wait for their events.
+    fn drain(&mut self, cx: &mut Context) {
+        if !cx.held.waiting.is_empty() {
+            self.take(cx, false, |kernels, names| kernels.collect(true, names));
+        }
     }
 
     /// Stops CUPTI and hands on what is left.
@@ -80,7 +156,7 @@ impl Stage for KernelStage {
     }
 
     fn gives_kernels(&self) -> bool {
-        self.kernels.is_some()
+        self.gives && self.kernels.is_some()
     }
 }
 

@@ -16,6 +16,7 @@ mod clocks;
 mod context;
 mod drain;
 pub(crate) mod engine;
+mod held;
 #[cfg(feature = "cupti")]
 mod kernels;
 pub(crate) mod left_out;
@@ -121,6 +122,7 @@ impl Collector {
                 collected += self.pass();
             }
             collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
+            collected += self.deliver_timed();
             self.cx.pass_changes();
             if is_asked {
                 self.cx.flush()

@@ -10,6 +10,7 @@ use super::stream::{Stream, complete_prefix, take_entries, take_record};
 use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
+use warpline_core::record::EndSource;
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 
@@ -102,13 +103,19 @@ impl Collector {
             for stage in &mut self.stages {
                 // Zones before the wait first.
                 stage.zones(&self.batch[self.shown..]);
-                stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
+                let reading = reading.map(|(reading, _)| reading).filter(|reading| reading.end != EndSource::Kernels);
+                stage.wait(slot, &thread, &stream.context, reading);
             }
             self.shown = self.batch.len();
             self.give_back_first(stream);
             return Ok(true);
         }
         if let Some(record) = take_record(slot, thread, stream.context.info.clone(), reading) {
+            if record.end == EndSource::Kernels {
+                self.cx.hold(slot, record, &stream.context);
+                self.give_back_first(stream);
+                return Ok(true);
+            }
             if let Some(ticket) = slot.ticket.take() {
                 ticket.complete(&record);
             }
@@ -159,7 +166,7 @@ impl Collector {
         }
     }
 
-    fn deliver(&mut self, context: &StreamContext) -> usize {
+    pub(super) fn deliver(&mut self, context: &StreamContext) -> usize {
         if self.batch.is_empty() {
             return 0;
         }

@@ -37,6 +37,9 @@ use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 #[cfg(feature = "cuda")]
 use warpline_core::timing::GraphTiming;
+use warpline_core::timing::{EndMode, Timing};
+#[cfg(feature = "cupti")]
+use warpline_cuda::cupti::{Kernels, Wanted};
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
 
@@ -73,7 +76,9 @@ impl EngineBuilder {
         }
         #[cfg(feature = "cuda")]
         warpline_cuda::register();
-        let Config { ring, events, ends, .. } = *config;
+        let Config { ring, events, ends, timing, .. } = *config;
+        // Where CUPTI cannot be had.
+        let ends = if timing == Timing::Kernels && ends == EndMode::Auto { EndMode::Lazy } else { ends };
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
@@ -115,9 +120,16 @@ impl EngineBuilder {
         }
         // Before the sinks start: they are told whether there will be kernels.
         #[cfg(feature = "cupti")]
-        let source = config.kernels.then(warpline_cuda::cupti::Kernels::start);
+        let wanted = Wanted { records: config.kernels, times: config.timing == Timing::Kernels };
         #[cfg(feature = "cupti")]
-        let kernels = source.as_ref().map(|source| source.as_ref().map(drop).map_err(Clone::clone));
+        let source = (wanted.records || wanted.times).then(|| Kernels::start(wanted));
+        #[cfg(feature = "cupti")]
+        if wanted.times && matches!(source, Some(Ok(_))) {
+            recorder.time_by_kernels();
+        }
+        #[cfg(feature = "cupti")]
+        let kernels =
+            source.as_ref().filter(|_| wanted.records).map(|source| source.as_ref().map(drop).map_err(Clone::clone));
         #[cfg(not(feature = "cupti"))]
         let kernels: Option<Result<(), String>> = None;
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
@@ -126,7 +138,7 @@ impl EngineBuilder {
         let sample = Share::new(config.sample);
         config.budget.into_iter().for_each(|share| collector.add(Budget::new(share, sample.clone())));
         #[cfg(feature = "cupti")]
-        let stage = source.and_then(|source| KernelStage::new(source, &tally));
+        let stage = source.and_then(|source| KernelStage::new(source, wanted, recorder.limits().ends, &tally));
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
