@@ -65,7 +65,7 @@ impl fmt::Display for Report {
             let more = counted_as(self.not_sampled, "more zone", "more zones");
             write!(f, "\nonly a sample was recorded: {more} ran")?;
         }
-        self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
+        self.clocks.iter().try_for_each(|figures| clock(f, figures, self.kernel_timing.timed == 0))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
     }
@@ -350,7 +350,7 @@ fn kernel_timing(f: &mut fmt::Formatter<'_>, counts: KernelTimingCounts) -> fmt:
         let timed = counted_are(timed, "GPU zone");
         write!(
             f,
-            "\n{timed} timed by kernels, {without_work} without device work, {lost} not timed: records are missing"
+            "\n{timed} timed by kernels, {without_work} without device work, {lost} without a time because records are missing"
         )?;
     }
     Ok(())
@@ -386,10 +386,13 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
     Ok(())
 }
 
-fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
+fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures, has_events: bool) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
     let device = printable(&clock.device);
     if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        if !has_events {
+            return write!(f, "\n{device}: positions within ±{uncertainty}");
+        }
         return write!(
             f,
             "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
 use super::{BATCH, SessionStats};
+use warpline_core::clock::now_ns;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
@@ -24,6 +25,8 @@ pub(crate) struct KernelStage {
     gives: bool,
     /// How often CUPTI's buffers had been read when zones were timed last.
     read: u64,
+    /// When the oldest zone ended whose work was not known then.
+    oldest_ns: Option<i64>,
     replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
@@ -43,6 +46,7 @@ impl KernelStage {
                 kernels: Some(kernels),
                 gives: wanted.records,
                 read: 0,
+                oldest_ns: None,
                 replays: Replays::default(),
                 devices: HashMap::new(),
             }),
@@ -60,11 +64,9 @@ impl KernelStage {
     }
 
     /// Times the zones whose work CUPTI has delivered.
-    fn time_zones(&self, cx: &mut Context) {
-        let Some(kernels) = &self.kernels else { return };
-        if cx.held.waiting.is_empty() {
-            return;
-        }
+    fn time_zones(&mut self, cx: &mut Context) {
+        self.oldest_ns = None;
+        let Some(kernels) = self.kernels.as_ref().filter(|_| !cx.held.waiting.is_empty()) else { return };
         let mut counts = lock(&cx.tally.kernel_timing);
         for mut held in std::mem::take(&mut cx.held.waiting) {
             let stream = || held.context.backend.as_ref().and_then(|backend| backend.tool_numbers());
@@ -73,6 +75,8 @@ impl KernelStage {
             let zone = TimedZone { thread: held.record.thread.id, host: held.record.host, on_stream };
             let (gpu, end) = match kernels.work(&zone) {
                 ZoneWork::Pending => {
+                    let end_ns = held.record.host.end_ns;
+                    self.oldest_ns = Some(self.oldest_ns.map_or(end_ns, |oldest_ns| oldest_ns.min(end_ns)));
                     cx.held.waiting.push(held);
                     continue;
                 }
@@ -152,7 +156,9 @@ impl Stage for KernelStage {
 
     fn has_pending(&self, since: Instant) -> bool {
         let is_behind = |kernels: &Kernels| kernels.flushed().is_some_and(|flushed| flushed <= since);
-        self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open())
+        let since_ns = now_ns() - since.elapsed().as_nanos() as i64;
+        let is_waiting = self.oldest_ns.is_some_and(|oldest_ns| oldest_ns <= since_ns);
+        self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open() || is_waiting)
     }
 
     fn gives_kernels(&self) -> bool {
