@@ -9,13 +9,14 @@ use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
 use super::{BATCH, SessionStats};
+use crate::settings::Config;
 use warpline_core::clock::now_ns;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::EndMode;
+use warpline_core::timing::{EndMode, Timing};
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 
 pub(crate) struct KernelStage {
@@ -33,32 +34,43 @@ pub(crate) struct KernelStage {
 }
 
 impl KernelStage {
-    /// Takes what CUPTI records. Where it has not started, the report says why, and zones are recorded without it.
-    pub(crate) fn new(
-        started: Result<Kernels, String>,
-        wanted: Wanted,
-        ends: EndMode,
+    /// Starts CUPTI, if the settings need it. Where it does not start, the report says why, and zones are recorded without it. Also says
+    /// whether there will be kernels, if they were asked for.
+    pub(crate) fn start(
+        config: &Config,
+        recorder: &Recorder,
         tally: &SessionStats,
-    ) -> Option<KernelStage> {
-        let note = |text| lock(&tally.notes).push(text);
-        match started {
-            Ok(kernels) => Some(KernelStage {
-                kernels: Some(kernels),
-                gives: wanted.records,
-                read: 0,
-                oldest_ns: None,
-                replays: Replays::default(),
-                devices: HashMap::new(),
-            }),
-            Err(why) => {
+    ) -> (Option<KernelStage>, Option<Result<(), String>>) {
+        let wanted = Wanted { records: config.kernels, times: config.timing == Timing::Kernels };
+        if !wanted.records && !wanted.times {
+            return (None, None);
+        }
+        match Kernels::start(wanted) {
+            Ok(kernels) => {
                 if wanted.times {
-                    let ends = if ends == EndMode::Eager { "eager" } else { "lazy" };
-                    note(format!("zones are timed by {ends} events instead of kernels: {why}"));
+                    recorder.time_by_kernels();
+                }
+                let (replays, devices) = (Replays::default(), HashMap::new());
+                let stage = KernelStage {
+                    kernels: Some(kernels),
+                    gives: wanted.records,
+                    read: 0,
+                    oldest_ns: None,
+                    replays,
+                    devices,
+                };
+                (Some(stage), wanted.records.then_some(Ok(())))
+            }
+            Err(why) => {
+                let mut notes = lock(&tally.notes);
+                if wanted.times {
+                    let ends = if recorder.limits().ends == EndMode::Eager { "eager" } else { "lazy" };
+                    notes.push(format!("zones are timed by {ends} events instead of kernels: {why}"));
                 }
                 if wanted.records {
-                    note(format!("no kernels are recorded: {why}"));
+                    notes.push(format!("no kernels are recorded: {why}"));
                 }
-                None
+                (None, wanted.records.then_some(Err(why)))
             }
         }
     }

@@ -38,8 +38,6 @@ use warpline_core::stream::recorder::Recorder;
 #[cfg(feature = "cuda")]
 use warpline_core::timing::GraphTiming;
 use warpline_core::timing::{EndMode, Timing};
-#[cfg(feature = "cupti")]
-use warpline_cuda::cupti::{Kernels, Wanted};
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
 
@@ -120,16 +118,7 @@ impl EngineBuilder {
         }
         // Before the sinks start: they are told whether there will be kernels.
         #[cfg(feature = "cupti")]
-        let wanted = Wanted { records: config.kernels, times: config.timing == Timing::Kernels };
-        #[cfg(feature = "cupti")]
-        let source = (wanted.records || wanted.times).then(|| Kernels::start(wanted));
-        #[cfg(feature = "cupti")]
-        if wanted.times && matches!(source, Some(Ok(_))) {
-            recorder.time_by_kernels();
-        }
-        #[cfg(feature = "cupti")]
-        let kernels =
-            source.as_ref().filter(|_| wanted.records).map(|source| source.as_ref().map(drop).map_err(Clone::clone));
+        let (stage, kernels) = KernelStage::start(&config, &recorder, &tally);
         #[cfg(not(feature = "cupti"))]
         let kernels: Option<Result<(), String>> = None;
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
@@ -137,8 +126,6 @@ impl EngineBuilder {
         let mut collector = Collector::new(its, figures, requests, sinks, info);
         let sample = Share::new(config.sample);
         config.budget.into_iter().for_each(|share| collector.add(Budget::new(share, sample.clone())));
-        #[cfg(feature = "cupti")]
-        let stage = source.and_then(|source| KernelStage::new(source, wanted, recorder.limits().ends, &tally));
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
