@@ -188,7 +188,7 @@ impl EndSource {
     }
 
     /// Whether the end can be later than the work's own end.
-    pub const fn is_bound(self) -> bool {
+    pub(crate) const fn is_bound(self) -> bool {
         matches!(self, EndSource::Boundary | EndSource::Observed)
     }
 }
