@@ -261,11 +261,6 @@ impl Pool {
         }
     }
 
-    /// Whether half of the budget is in use.
-    pub(super) fn is_short(&self) -> bool {
-        self.in_use() * 4 > self.budget
-    }
-
     /// Makes a step of pairs, as far as the budget goes, and says how many.
     #[cold]
     fn make(&self, lazy: bool) -> Result<usize, CudaError> {

@@ -180,8 +180,4 @@ impl Backend for CudaBackend {
     fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         self.0.context.choose_ends(ends, streams);
     }
-
-    fn is_short(&self) -> bool {
-        self.0.context.pool.is_short()
-    }
 }

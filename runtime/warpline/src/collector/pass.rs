@@ -1,7 +1,6 @@
 //! One pass over the streams: what is complete on them becomes records, and goes to the sinks.
 //!
-//! The collector's loop and its end call [`Collector::pass`]. It asks each device as little
-//! as it can, since launching threads wait for such calls. A stream that fails costs what waits on it, and nothing else.
+//! The collector's loop and its end call [`Collector::pass`]. A stream that fails costs what waits on it, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,16 +19,16 @@ const MANY: usize = 256;
 const AHEAD: usize = 4;
 
 impl Collector {
-    /// Reads what is complete on every stream. Returns how many zones were recorded.
-    pub(super) fn pass(&mut self) -> usize {
+    /// Reads what is complete on every stream. Returns how many zones were recorded. `asks` allows questions that make launching
+    /// threads wait.
+    pub(super) fn pass(&mut self, asks: bool) -> usize {
         let cx = &mut self.cx;
         cx.discover_streams();
-        cx.pace.has_read();
         cx.streams.renew_clocks(&cx.recorder, &cx.tally);
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.cx.streams.all);
         for index in 0..streams.len() {
-            let read = self.pass_stream(&mut streams[index]);
+            let read = self.pass_stream(&mut streams[index], asks);
             // A long read is time in which launching threads need more slots and events on every stream.
             if read >= MANY {
                 provide(&self.cx.recorder, &streams);
@@ -43,10 +42,11 @@ impl Collector {
         recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()
     }
 
-    fn pass_stream(&mut self, stream: &mut Stream) -> usize {
+    fn pass_stream(&mut self, stream: &mut Stream, asks: bool) -> usize {
+        let asks = stream.may_ask(asks);
         let Stream { context, pending, reader, .. } = stream;
         if let Some(reader) = reader {
-            reader.pass(pending.len());
+            reader.pass(pending.len(), asks);
         }
         context.ring().collect(|token| pending.push_back(token));
         let mut recorded = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warpline_core::backend::{BackendError, Reader, Reading};
 use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
@@ -10,6 +10,9 @@ use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::ring::Token;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
+
+/// Between two questions that make threads wait which launch on other streams.
+const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// One stream's zones that have ended on the host and perhaps not yet on the GPU.
 pub(crate) struct Stream {
@@ -21,6 +24,10 @@ pub(crate) struct Stream {
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
+    /// Zones began on it between the last two looks.
+    pub(super) is_launching: bool,
+    /// When questions were last allowed that make launching threads wait.
+    pub(super) asked: Instant,
     /// What a flight recorder knows of it.
     pub(super) watched: Watched,
 }
@@ -48,6 +55,8 @@ impl Stream {
             given_back: 0,
             clock,
             active: (now, 0),
+            is_launching: false,
+            asked: now,
             watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
     }
@@ -56,23 +65,27 @@ impl Stream {
         self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
     }
 
-    /// Whether a quarter of its slots is in use, or its events come to their end.
-    pub(super) fn is_short(&self) -> bool {
-        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
-            || self.context.backend.as_ref().is_some_and(|backend| backend.is_short())
+    /// Whether a pass may put questions to the device that make launching threads wait: at any time if the program rests, now and
+    /// then if it launches on other streams, and never while it launches on this one. There, what comes next answers them.
+    pub(super) fn may_ask(&mut self, asks: bool) -> bool {
+        let may = asks || (!self.is_launching && self.asked.elapsed() >= ASK_EVERY);
+        if may {
+            self.asked = Instant::now();
+        }
+        may
     }
 }
 
 /// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
 /// so while a stream keeps up this is one question for all of them.
 pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
-    let Stream { context, pending, .. } = stream;
+    let Stream { context, pending, reader, .. } = stream;
     let waiting = pending.len();
     let mut is_complete = |at: usize| -> Result<bool, BackendError> {
         let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
-        match slot.and_then(|slot| slot.points.as_ref()) {
-            Some(points) => points.is_complete(),
-            None => Ok(true),
+        match (slot.and_then(|slot| slot.points.as_ref()), &mut *reader) {
+            (Some(points), Some(reader)) => reader.is_complete(points),
+            _ => Ok(true),
         }
     };
     if waiting == 0 || is_complete(waiting - 1)? {
@@ -142,15 +155,15 @@ mod tests {
     use warpline_core::timing::EndMode;
 
     #[test]
-    fn slots_that_were_given_back_unread_make_no_stream_short() {
+    fn slots_that_were_given_back_unread_are_not_in_use() {
         let limits = Limits { zones: 64, events: 2, ends: EndMode::Auto, watch: false };
         let recorder = Recorder::new(NonZeroU32::MIN, limits);
         let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
         let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
         (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
-        assert!(!stream.is_short(), "none of them is in use");
+        assert_eq!(stream.context.in_use(stream.given_back), 0);
         let open: Vec<SlotGuard> = (0..17).map(|_| claim()).collect();
-        assert!(stream.is_short(), "a quarter of them is, and one more");
+        assert_eq!(stream.context.in_use(stream.given_back), 17);
         open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));
     }
 }
