@@ -106,6 +106,8 @@ pub struct PathLog {
     zones: Vec<Passed>,
     arrows: Vec<Arrow>,
     names: HashMap<Track, String>,
+    /// The stream and the thread of the last record, whose names are known.
+    last: [Option<Track>; 2],
     most: usize,
     /// Records that ended before this time are incomplete.
     forgotten_until_ns: i64,
@@ -119,7 +121,7 @@ impl PathLog {
     /// Creates a log that keeps at least this many zones and arrows, and at most twice as many.
     pub fn new(most: usize) -> PathLog {
         let (zones, arrows) = (Vec::new(), Vec::new());
-        PathLog { zones, arrows, names: HashMap::new(), most, forgotten_until_ns: i64::MIN }
+        PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
     }
 
     pub fn zone(&mut self, zone: &ZoneRecord) {
@@ -148,6 +150,7 @@ impl PathLog {
         let of_arrows = self.arrows.iter().rev().take(newest).flat_map(|arrow| [arrow.on, arrow.from]);
         let used: HashSet<Track> = of_zones.chain(of_arrows).collect();
         self.names.retain(|place, _| used.contains(place));
+        self.last = [None; 2];
     }
 
     pub fn wait(&mut self, wait: &WaitRecord) {
@@ -168,11 +171,14 @@ impl PathLog {
 
     fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
         let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
-        self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
-            (Some(stream), _) => stream.name.clone(),
-            (None, Some(name)) => name.clone(),
-            (None, None) => place.to_string(),
-        });
+        let last = &mut self.last[usize::from(stream.is_none())];
+        if last.replace(place) != Some(place) {
+            self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
+                (Some(stream), _) => stream.name.clone(),
+                (None, Some(name)) => name.clone(),
+                (None, None) => place.to_string(),
+            });
+        }
         place
     }
 

@@ -9,6 +9,7 @@ use super::stream::{Stream, complete_prefix, take_entries, take_record};
 use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
+use warpline_core::record::ZoneRecord;
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 
@@ -166,7 +167,11 @@ impl Collector {
         let mut batch = std::mem::take(&mut self.batch);
         let shown = std::mem::take(&mut self.shown);
         self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
-        batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
+        let end_ns = |record: &ZoneRecord| record.gpu.unwrap_or(record.host).end_ns;
+        if !batch.is_sorted_by_key(end_ns) {
+            // It sorts indices and moves each record once.
+            batch.sort_by_cached_key(end_ns);
+        }
         self.cx.tally.add_zones(&batch);
         self.cx.hand_out(Batch::Zones(&batch));
         let recorded = batch.len();

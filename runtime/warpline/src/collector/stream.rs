@@ -137,7 +137,7 @@ pub(super) fn take_record(
         bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
         status: slot.status,
         error: slot.error.take(),
-        fields: std::mem::take(&mut slot.fields),
+        fields: slot.fields.take(),
         message: slot.message.take().map(Box::new),
         entry: None,
     })
