@@ -143,10 +143,10 @@ impl Figures {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.all.add(ns, weight);
-        // Of a sample nobody knows which one was the first, nor after one.
-        let is_sample = self.all.sampled > 0 || self.range.chance().passed_over() > 0;
-        let may_be_first = !is_of_part && (!is_sample || self.has_first(record));
-        let later = if may_be_first && weight <= 1.0 { self.keep_first(record, ns) } else { Some(ns) };
+        // Of a sample nobody knows which one was the first, nor after one. Threads write the chance's counts: they are read rarely.
+        let is_sample = || self.all.sampled > 0 || self.range.chance().passed_over() > 0;
+        let may_be_first = !is_of_part && weight <= 1.0 && (self.has_first(record) || !is_sample());
+        let later = if may_be_first { self.keep_first(record, ns) } else { Some(ns) };
         if let Some(ns) = later {
             self.later.add(ns, weight);
             add_length(self.lengths.as_mut(), ns, weight);

@@ -187,6 +187,12 @@ impl EventPair {
         }
     }
 
+    /// Takes the backend's number for the zone's points, which the caller then releases.
+    #[inline]
+    pub fn take_number(&mut self) -> Option<NonZeroU32> {
+        if let EventPair::Device(points) = self { points.zone.id.take() } else { None }
+    }
+
     /// The state that a device's backend keeps for the zone.
     #[inline]
     pub fn of_device(&self) -> Option<&ZonePoints> {
@@ -234,6 +240,17 @@ pub trait Reader: Send {
 
     /// In this pass, the zone with these points is the newest complete one.
     fn seen(&mut self, _newest: &EventPair) {}
+
+    /// The zone with these points is read soon.
+    fn prefetch(&self, _points: &EventPair) {}
+
+    /// The collector is done with a zone.
+    fn release(&mut self, points: &mut EventPair) {
+        points.release();
+    }
+
+    /// The pass is over: gives back what [`release`](Self::release) kept.
+    fn end_pass(&mut self) {}
 
     /// The times of a complete zone whose thread recorded the end on the stream before `host`'s end; none if it is not complete
     /// after all, or if the next pass will have better times.

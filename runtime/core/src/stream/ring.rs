@@ -101,13 +101,24 @@ impl Links {
         }
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back. The index of no slot is ignored.
     pub fn give(&self, index: u32) {
-        let Some(link) = self.next.get(index as usize) else { return };
+        if index != NONE {
+            self.give_all(&[index]);
+        }
+    }
+
+    /// Gives several slots back at once.
+    pub fn give_all(&self, indices: &[u32]) {
+        let (Some(first), Some(last)) = (indices.first(), indices.last()) else { return };
+        for pair in indices.windows(2) {
+            self.next[pair[0] as usize].store(pair[1], Ordering::Relaxed);
+        }
+        let Some(link) = self.next.get(*last as usize) else { return };
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
             link.store((free & INDEX_MASK) as u32, Ordering::Relaxed);
-            let given = (free & !INDEX_MASK) | u64::from(index);
+            let given = (free & !INDEX_MASK) | u64::from(*first);
             match self.free.compare_exchange_weak(free, given, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => free = now,
@@ -338,6 +349,20 @@ impl<T: Send> Ring<T> {
     /// Gives a slot back.
     pub(crate) fn give(&self, token: Token) {
         self.links.give(token.0);
+    }
+
+    /// Gives slots back, up to 64 of them with one change of the word that launching threads take slots from.
+    pub(crate) fn give_all(&self, tokens: impl IntoIterator<Item = Token>) {
+        let (mut indices, mut count) = ([NONE; 64], 0);
+        for token in tokens {
+            if count == indices.len() {
+                self.links.give_all(&indices);
+                count = 0;
+            }
+            indices[count] = token.0;
+            count += 1;
+        }
+        self.links.give_all(&indices[..count]);
     }
 
     /// Takes everything that is published, oldest first. Only the collector may call it.

@@ -17,6 +17,7 @@ use crate::pool::{Pair, PairId};
 use warpline_core::backend::{BackendError, Clock, EventPair, Reader, Reading};
 use warpline_core::clock::now_ns;
 use warpline_core::record::{EndSource, Span};
+use warpline_core::stream::ring::prefetch;
 
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
@@ -38,6 +39,8 @@ pub(super) struct CudaReader {
     /// them begins, if it is known.
     deferred: Option<Look>,
     deferred_begin: Option<KnownBegin>,
+    /// Pairs of zones that were read in this pass, and begins that no zone ends at any more.
+    released: Vec<PairId>,
 }
 
 /// A look at what is complete on a stream.
@@ -78,6 +81,9 @@ const MOST_LINKS: u32 = 64;
 /// Longer ones lose nanoseconds in the driver's 32-bit floats.
 const LONGEST_LINK_NS: i64 = 8_000_000;
 
+/// So many pairs are given back at once.
+const RELEASED: usize = 64;
+
 /// What a distance of a second, to the anchor, loses there.
 const LOST_NS: i64 = 64;
 
@@ -91,6 +97,7 @@ impl CudaReader {
             asks: true,
             deferred: None,
             deferred_begin: None,
+            released: Vec::new(),
         }
     }
 
@@ -109,7 +116,7 @@ impl CudaReader {
             self.begins.pop_front();
             // It may be another begin by the time that it is met again.
             self.known = self.known.filter(|known| known.pair != id);
-            pool.give(id);
+            self.released.push(id);
         }
         None
     }
@@ -136,9 +143,7 @@ impl CudaReader {
 
     fn let_begins_go(&mut self) {
         self.known = None;
-        for id in self.begins.drain(..) {
-            self.stream.context.pool.give(id);
-        }
+        self.stream.context.pool.give_all(self.begins.drain(..));
     }
 
     /// The end of a lazy zone, in the device's time: what it was found by, and how much earlier it can have been.
@@ -222,6 +227,26 @@ impl Reader for CudaReader {
             pool.end(pair, false).and_then(|end| driver.has_passed(end))
         };
         asked.map_err(|error| self.stream.context.failed(error))
+    }
+
+    fn prefetch(&self, points: &EventPair) {
+        if let Some(pair) = points.of_device().and_then(|zone| self.stream.pair(zone)) {
+            prefetch(pair);
+        }
+    }
+
+    fn release(&mut self, points: &mut EventPair) {
+        match points.take_number() {
+            Some(id) => self.released.push(id.into()),
+            None => points.release(),
+        }
+        if self.released.len() >= RELEASED {
+            self.end_pass();
+        }
+    }
+
+    fn end_pass(&mut self) {
+        self.stream.context.pool.give_all(self.released.drain(..));
     }
 
     fn seen(&mut self, newest: &EventPair) {
@@ -309,6 +334,7 @@ impl Reader for CudaReader {
 impl Drop for CudaReader {
     fn drop(&mut self) {
         self.pass(0, false);
+        self.end_pass();
         self.let_begins_go();
     }
 }

@@ -168,7 +168,8 @@ impl Collector {
         let is_settling = cx.streams.is_settling(&cx.recorder);
         let polls = self.stages.iter().any(|stage| stage.polls(cx));
         let is_idle = cx.subscriptions.is_flushed() && cx.streams.are_unused() && !polls;
-        let pause = cx.pace.next(Look { is_launching, is_waiting, has_collected, is_settling, is_idle });
+        let is_short = cx.streams.all.iter().any(Stream::is_short);
+        let pause = cx.pace.next(Look { is_launching, is_short, is_waiting, has_collected, is_settling, is_idle });
         self.pause(pause);
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 /// Between two looks at the rings: short while zones complete, longer while they do not, twice as long each time while there
 /// is none. Every few hundred zones wake the collector, and so does the first one after a long rest.
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);
-const LAUNCHING: Duration = Duration::from_millis(2);
+const SHORT: Duration = Duration::from_millis(2);
+/// While the program launches: each look has a cost of its own, which many zones share.
+const LAUNCHING: Duration = Duration::from_millis(5);
 pub(super) const LONG: Duration = Duration::from_millis(10);
 /// While something can come that does not wake the collector: the end of an open zone, a kernel, a replay.
 const LONGEST: Duration = Duration::from_millis(50);
@@ -32,13 +34,14 @@ impl Pace {
     pub(super) fn next(&mut self, look: Look) -> Duration {
         let twice = self.pause * 2;
         self.pause = match look {
-            Look { is_launching: true, .. } => LAUNCHING,
+            Look { is_launching: true, is_short: false, .. } => LAUNCHING,
+            Look { is_launching: true, .. } => SHORT,
             Look { is_waiting: true, has_collected: true, .. } => SHORTEST,
-            Look { is_waiting: true, .. } => twice.clamp(SHORTEST, LAUNCHING),
-            Look { has_collected: true, .. } => LAUNCHING,
+            Look { is_waiting: true, .. } => twice.clamp(SHORTEST, SHORT),
+            Look { has_collected: true, .. } => SHORT,
             Look { is_settling: true, .. } => LONG,
-            Look { is_idle: true, .. } => twice.clamp(LAUNCHING, IDLE),
-            Look { .. } => twice.clamp(LAUNCHING, LONGEST),
+            Look { is_idle: true, .. } => twice.clamp(SHORT, IDLE),
+            Look { .. } => twice.clamp(SHORT, LONGEST),
         };
         self.pause
     }
@@ -48,6 +51,8 @@ impl Pace {
 pub(super) struct Look {
     /// The program launches GPU zones.
     pub(super) is_launching: bool,
+    /// A stream has a quarter of its slots in use.
+    pub(super) is_short: bool,
     /// Something waits for a device.
     pub(super) is_waiting: bool,
     pub(super) has_collected: bool,

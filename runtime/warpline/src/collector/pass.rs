@@ -16,8 +16,8 @@ use warpline_core::stream::context::StreamContext;
 /// After so many zones of one stream, the others are looked after before they are read.
 const MANY: usize = 256;
 
-/// So many zones before a zone is read, its slot is asked for.
-const AHEAD: usize = 4;
+/// So many zones before a zone is read, its slot is fetched, and half as many before, its points.
+const AHEAD: usize = 8;
 
 impl Collector {
     /// Reads what is complete on every stream. Returns how many zones were recorded. `asks` allows questions that make launching
@@ -65,9 +65,7 @@ impl Collector {
             reader.seen(points);
         }
         for _ in 0..complete {
-            if let Some(later) = stream.pending.get(AHEAD) {
-                stream.context.ring().prefetch(later);
-            }
+            stream.prefetch(AHEAD);
             match self.record_first(stream) {
                 Ok(true) => {}
                 // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
@@ -79,8 +77,13 @@ impl Collector {
                 }
             }
             if self.batch.len() >= BATCH {
+                stream.give_back();
                 recorded += self.deliver(&stream.context);
             }
+        }
+        stream.give_back();
+        if let Some(reader) = &mut stream.reader {
+            reader.end_pass();
         }
         recorded += self.deliver(&stream.context);
         recorded
@@ -106,30 +109,23 @@ impl Collector {
                 stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
             }
             self.shown = self.batch.len();
-            self.give_back_first(stream);
+            stream.clear_first();
             return Ok(true);
         }
-        if let Some(record) = take_record(slot, thread, stream.context.info.clone(), reading) {
-            if let Some(ticket) = slot.ticket.take() {
-                ticket.complete(&record);
+        if let Some(range) = slot.range {
+            self.batch.push(take_record(range, slot, thread, stream.context.info.clone(), reading));
+            if let (Some(ticket), Some(record)) = (slot.ticket.take(), self.batch.last()) {
+                ticket.complete(record);
             }
-            if slot.entries.is_empty() {
-                self.batch.push(record);
-            } else {
-                let entries: Vec<_> = take_entries(slot, &record).collect();
-                self.batch.push(record);
+            if !slot.entries.is_empty()
+                && let Some(record) = self.batch.last()
+            {
+                let entries: Vec<_> = take_entries(slot, record).collect();
                 self.batch.extend(entries);
             }
         }
-        self.give_back_first(stream);
+        stream.clear_first();
         Ok(true)
-    }
-
-    fn give_back_first(&mut self, stream: &mut Stream) {
-        if let Some(token) = stream.pending.pop_front() {
-            stream.context.give_back(token);
-            stream.given_back += 1;
-        }
     }
 
     /// Drops what waits on a stream that failed, and notes that once.
@@ -143,7 +139,7 @@ impl Collector {
                 lost += slot.entries.len() as u64;
                 if slot.is_wait() {
                     lost_waits += 1;
-                    self.give_back_first(stream);
+                    stream.clear_first();
                     continue;
                 }
                 if let Some(ticket) = slot.ticket.take() {
@@ -151,8 +147,9 @@ impl Collector {
                 }
             }
             lost += 1;
-            self.give_back_first(stream);
+            stream.clear_first();
         }
+        stream.give_back();
         stream.context.waits().add_stream_failed(lost_waits);
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());

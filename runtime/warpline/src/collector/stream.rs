@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpline_core::backend::{BackendError, Reader, Reading};
+use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::ring::Token;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
+
+/// So many slots are given back at once.
+const CLEARED: usize = 64;
 
 /// Between two questions that make threads wait which launch on other streams.
 const ASK_EVERY: Duration = Duration::from_millis(10);
@@ -18,6 +22,8 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Stream {
     pub(super) context: Arc<StreamContext>,
     pub(super) pending: VecDeque<Token>,
+    /// Slots that are cleared and not given back yet.
+    cleared: Vec<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
     /// Its place in `Streams::clocks`.
@@ -51,6 +57,7 @@ impl Stream {
         Stream {
             context,
             pending: VecDeque::new(),
+            cleared: Vec::new(),
             reader,
             given_back: 0,
             clock,
@@ -59,6 +66,47 @@ impl Stream {
             asked: now,
             watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
+    }
+
+    /// Fetches what a zone behind the first has written on another core.
+    #[inline]
+    pub(super) fn prefetch(&mut self, ahead: usize) {
+        let ring = self.context.ring();
+        if let Some(token) = self.pending.get(ahead) {
+            ring.prefetch(token);
+        }
+        if let (Some(reader), Some(token)) = (&self.reader, self.pending.get_mut(ahead / 2))
+            && let Some(points) = ring.slot(token).and_then(|slot| slot.points.as_ref())
+        {
+            reader.prefetch(points);
+        }
+    }
+
+    /// Clears the slot of the oldest zone, which is given back with others.
+    #[inline]
+    pub(super) fn clear_first(&mut self) {
+        let Some(mut token) = self.pending.pop_front() else { return };
+        if let Some(reader) = &mut self.reader
+            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points.as_mut())
+        {
+            reader.release(points);
+        }
+        self.context.clear(&mut token);
+        self.given_back += 1;
+        self.cleared.push(token);
+        if self.cleared.len() >= CLEARED {
+            self.give_back();
+        }
+    }
+
+    /// Gives back the slots that were cleared.
+    pub(super) fn give_back(&mut self) {
+        self.context.give_back(self.cleared.drain(..));
+    }
+
+    /// Whether a quarter of its slots is in use.
+    pub(super) fn is_short(&self) -> bool {
+        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
     }
 
     pub(super) fn is_cuda(&self) -> bool {
@@ -108,20 +156,21 @@ pub(super) fn take_entries(slot: &mut Slot, batch: &ZoneRecord) -> impl Iterator
 }
 
 /// The zone as plain data; its fields and error move out.
+#[inline]
 pub(super) fn take_record(
+    range: &'static RangeSpec,
     slot: &mut Slot,
     thread: Arc<ThreadInfo>,
     stream: Option<Arc<StreamInfo>>,
     reading: Option<(Reading, i64)>,
-) -> Option<ZoneRecord> {
-    let range = slot.range?;
+) -> ZoneRecord {
     let mut gpu = reading.map(|(reading, _)| reading.gpu);
     let begin_late_by_ns = gpu.as_mut().filter(|_| slot.begin_at_launch).map_or(0, |gpu| {
         let waited_ns = gpu.overlap_ns(slot.host);
         gpu.begin_ns += waited_ns;
         waited_ns
     });
-    Some(ZoneRecord {
+    ZoneRecord {
         range,
         stream,
         thread,
@@ -140,7 +189,7 @@ pub(super) fn take_record(
         fields: slot.fields.take(),
         message: slot.message.take().map(Box::new),
         entry: None,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -155,15 +204,15 @@ mod tests {
     use warpline_core::timing::EndMode;
 
     #[test]
-    fn slots_that_were_given_back_unread_are_not_in_use() {
+    fn slots_that_were_given_back_unread_make_no_stream_short() {
         let limits = Limits { zones: 64, events: 2, ends: EndMode::Auto, watch: false };
         let recorder = Recorder::new(NonZeroU32::MIN, limits);
         let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
         let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
         (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
-        assert_eq!(stream.context.in_use(stream.given_back), 0);
+        assert!(!stream.is_short() && stream.context.in_use(stream.given_back) == 0, "none of them is in use");
         let open: Vec<SlotGuard> = (0..17).map(|_| claim()).collect();
-        assert_eq!(stream.context.in_use(stream.given_back), 17);
+        assert!(stream.is_short(), "a quarter of them is, and one more");
         open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));
     }
 }
