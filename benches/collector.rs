@@ -51,7 +51,7 @@ fn main() {
     row("eager, in memory", &|session| session.ends(EndMode::Eager).sink(MemorySink::new(ZONES + 1)), &on_stream);
     let host = HostStream::new("bench");
     row("in-process", &|session| session, &|_| drop(COLLECTED.zone(&host)));
-    if only.is_none() {
+    if only.is_none_or(|only| only == "idle") {
         idle(&on_stream);
     }
 }
@@ -76,7 +76,8 @@ fn round(build: &dyn Fn(SessionBuilder) -> SessionBuilder, zone: &dyn Fn(usize))
 fn idle(zone: &dyn Fn(usize)) {
     let session = Session::builder().start().expect("no other session");
     (0..1_000).for_each(zone);
-    std::thread::sleep(Duration::from_millis(500));
+    // A device that rests for a second is left alone.
+    std::thread::sleep(Duration::from_millis(1_500));
     let (before, begin) = (collector_ns(), Instant::now());
     std::thread::sleep(Duration::from_secs(4));
     let cpu = (collector_ns() - before) as f64;

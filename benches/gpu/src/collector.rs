@@ -65,10 +65,12 @@ pub fn run(options: &Options) -> Result {
             let done = count.div_ceil(BATCH) * BATCH;
             cpu.push((collector_ns()? - before) as f64 / done as f64);
             rates.push(done as f64 / time.as_secs_f64());
-            if ends == EndMode::Lazy {
+            if let (EndMode::Lazy, Pause::Wait) = (ends, pause) {
+                // A device that rests for a second is left alone.
+                std::thread::sleep(Duration::from_millis(1_100));
                 let before = collector_ns()?;
-                std::thread::sleep(Duration::from_millis(500));
-                idle.push((collector_ns()? - before) as f64 * 2.0);
+                std::thread::sleep(Duration::from_secs(1));
+                idle.push((collector_ns()? - before) as f64);
             }
             *dropped += session.finish().dropped.total();
         }
