@@ -64,7 +64,7 @@ use subscriptions::Subscriptions;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
 
 /// A sink gets no more records than this at once, but for the entries of one batch of collectives.
-const BATCH: usize = 1024;
+const BATCH: usize = 256;
 
 pub(crate) struct Collector {
     cx: Context,
