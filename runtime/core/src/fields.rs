@@ -290,7 +290,8 @@ impl Fields {
         self.len = 0;
     }
 
-    /// Moves the contents out. The memory stays, so that a launching thread allocates it once for a slot.
+    /// Moves the contents out, for the collector. The memory stays, so that a launching thread allocates it once for a slot.
+    #[doc(hidden)]
     pub fn take(&mut self) -> Fields {
         let is_small = usize::from(self.len) <= INLINE && self.label().is_none();
         Fields {

@@ -13,7 +13,7 @@ use warpline_core::report::Report;
 use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
 use warpline_core::wait::WaitRecord;
 
-/// The path is found in the last zones: at least so many.
+/// The path is found in the last zones: so many.
 const ZONES: usize = 1 << 15;
 
 /// A stream's time is known in so many pieces; older ones become sums.
