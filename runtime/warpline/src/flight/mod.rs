@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a panicking thread waits for the trace of another thread's panic.
 const UNTIL_TOLD: Duration = Duration::from_secs(2);
 
-/// The minimum interval between two traces for one reason.
+/// The minimum interval between two traces for one reason. Requests by signal or by a caller are not limited.
 const REST: Duration = Duration::from_secs(60);
 
 /// The flight recorder of a session.
