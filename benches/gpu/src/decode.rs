@@ -57,14 +57,14 @@ const fn way(name: &'static str, settings: &'static str, records: Records, goal:
 
 const WAYS: [Way; 9] = [
     way("lazy", "ends=lazy", Records::Here, Some(7.0)),
-    way("lazy, a Perfetto file", "ends=lazy,perfetto=FILE", Records::WithFile, Some(2.0)),
+    way("lazy, a Perfetto file", "ends=lazy,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
     way("eager", "ends=eager", Records::Here, Some(14.0)),
-    way("eager, a Perfetto file", "ends=eager,perfetto=FILE", Records::WithFile, Some(2.0)),
-    way("a summary", "summary=FILE", Records::Here, None),
+    way("eager, a Perfetto file", "ends=eager,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
+    way("auto", "ends=auto", Records::Here, None),
     way("budget 1%", "budget=1%", Records::Here, Some(1.0)),
-    way("flight recorder", "flight=16MiB:FILE", Records::Here, Some(1.0)),
+    way("flight recorder", "flight=16MiB:FILE,quiet", Records::Here, Some(1.0)),
     way("recorded from outside", "control", Records::FromOutside, Some(1.0)),
-    way("lazy, kernels", "ends=lazy,kernels,perfetto=FILE", Records::Cupti, None),
+    way("lazy, kernels", "ends=lazy,kernels,perfetto=FILE,quiet", Records::Cupti, None),
 ];
 
 pub fn run(options: &Options) -> Result {
@@ -337,7 +337,7 @@ fn graphs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
     row("a zone around the replay", &in_zone, 3.0);
     row(&stamps, &in_stamps, 12.0);
     if cupti_name().is_some() {
-        let session = Session::builder().settings("kernels")?.start()?;
+        let session = Session::builder().settings("kernels,quiet")?.start()?;
         tokens_for(gpu, stream, SETTLED)?;
         let report = session.finish();
         let after = (0..rounds).map(|_| Ok(replays(&plain, false)?.us)).collect::<Result<Vec<_>>>()?;
