@@ -77,18 +77,6 @@ impl PointStream for CudaStream {
         Ok(ended())
     }
 
-    fn is_complete(&self, zone: &ZonePoints) -> Result<bool, BackendError> {
-        let Context { driver, pool, is_timed_by_kernels, .. } = &*self.context;
-        if *is_timed_by_kernels {
-            return Ok(true);
-        }
-        let Some(pair) = self.pair(zone) else {
-            return Err(BackendError("a zone has no end on its stream".to_owned()));
-        };
-        let asked = pool.end(pair, zone.is_lazy).and_then(|end| driver.is_complete(end));
-        asked.map_err(|error| self.context.failed(error))
-    }
-
     fn release(&self, zone: &mut ZonePoints) {
         if let Some(id) = zone.id.take() {
             self.context.pool.give(id.into());

@@ -36,7 +36,7 @@ struct Rate {
 
 impl Stage for Budget {
     fn pass(&mut self, cx: &mut Context) -> usize {
-        let zone_ns = cx.pace.zone_ns(cx.streams.clocks.zone_ns());
+        let zone_ns = cx.streams.clocks.zone_ns();
         if cx.recorder.is_on() {
             self.adjust(zone_ns);
         } else {

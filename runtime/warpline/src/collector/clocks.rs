@@ -9,6 +9,9 @@ use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, StreamInfo};
 use warpline_core::report::figures::ClockFigures;
 
+/// What a zone costs its thread, while nothing is known of the device.
+const UNKNOWN_ZONE_NS: i64 = 4_000;
+
 #[derive(Default)]
 pub(super) struct Clocks(Vec<SpaceClock>);
 
@@ -33,7 +36,11 @@ impl Clocks {
         let mut figures = lock(&tally.clocks);
         let place = figures.len();
         match &clock {
-            Ok(clock) => figures.push(figures_of(&info.device.name, clock.as_ref())),
+            Ok(clock) => {
+                figures.push(figures_of(&info.device.name, clock.as_ref()));
+                let known = &mut *lock(&tally.notes);
+                known.extend(clock.note().filter(|note| !known.contains(note)));
+            }
             Err(error) => lock(&tally.notes)
                 .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
         }
@@ -51,8 +58,9 @@ impl Clocks {
     }
 
     /// What a zone costs its thread, on the device where it is most.
-    pub(super) fn zone_ns(&self) -> Option<i64> {
-        self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max()
+    pub(super) fn zone_ns(&self) -> i64 {
+        let known = self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max();
+        known.unwrap_or(UNKNOWN_ZONE_NS)
     }
 
     /// Measures those that are old and in use; one that cannot be measured keeps what it knows.

@@ -27,6 +27,7 @@ pub(crate) struct Context {
     pub(super) held: HeldZones,
     /// The threads of the records of one pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
+    last_thread: Option<Arc<ThreadInfo>>,
 }
 
 impl Context {
@@ -44,6 +45,7 @@ impl Context {
             pace: Pace::default(),
             held: HeldZones::default(),
             threads: HashMap::new(),
+            last_thread: None,
         }
     }
 
@@ -95,14 +97,19 @@ impl Context {
         }
     }
 
-    /// A thread of the program. It is looked up once a pass.
+    /// A thread of the program. It is looked up once a pass, and not at all for zones in a row.
     pub(super) fn thread(&mut self, id: u64) -> &Arc<ThreadInfo> {
-        self.threads.entry(id).or_insert_with(|| self.recorder.thread(id))
+        if self.last_thread.as_ref().is_none_or(|last| last.id != id) {
+            let thread = self.threads.entry(id).or_insert_with(|| self.recorder.thread(id));
+            self.last_thread = Some(Arc::clone(thread));
+        }
+        self.last_thread.get_or_insert_with(|| self.recorder.thread(id))
     }
 
     /// The pass is over.
     pub(super) fn forget_threads(&mut self) {
         self.threads.clear();
+        self.last_thread = None;
     }
 
     pub(super) fn discover_streams(&mut self) {

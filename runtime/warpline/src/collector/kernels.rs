@@ -139,6 +139,10 @@ impl KernelStage {
 }
 
 impl Stage for KernelStage {
+    fn polls(&self, _cx: &Context) -> bool {
+        true
+    }
+
     fn pass(&mut self, cx: &mut Context) -> usize {
         let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
         if is_stopped {
