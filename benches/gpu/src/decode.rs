@@ -55,7 +55,8 @@ const fn way(name: &'static str, settings: &'static str, records: Records, goal:
     Way { name, settings, records, goal }
 }
 
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 10] = [
+    way("timing=kernels", "timing=kernels", Records::Cupti, Some(5.0)),
     way("lazy", "ends=lazy", Records::Here, Some(7.0)),
     way("lazy, a Perfetto file", "ends=lazy,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
     way("eager", "ends=eager", Records::Here, Some(14.0)),
