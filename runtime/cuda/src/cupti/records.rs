@@ -261,8 +261,11 @@ impl Records {
                 launch.work.add(start, end);
             }
             let (listed, work) = (launch.listed, launch.work);
-            if let (Some(listed), Some(times)) = (listed, &mut self.times) {
-                times.update(listed, work);
+            if let Some(times) = &mut self.times {
+                times.has_work |= is_sound && own.is_none();
+                if let Some(listed) = listed {
+                    times.update(listed, work);
+                }
             }
         }
         // What the session launches itself is none of the program's work.

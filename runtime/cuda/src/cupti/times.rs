@@ -98,6 +98,8 @@ pub(super) struct Times {
     flush: u32,
     /// Every call before this time has been read.
     delivered_ns: i64,
+    /// Work has come.
+    pub(super) has_work: bool,
 }
 
 impl Times {
@@ -202,7 +204,8 @@ impl Times {
             }
         }
         if all.start == 0 {
-            return ZoneWork::Nothing;
+            // Where work comes and no call does, nobody knows which zone launched it.
+            return if self.has_work && self.threads.is_empty() { ZoneWork::Lost } else { ZoneWork::Nothing };
         }
         // The length is CUPTI's own.
         let begin_ns = clock.host_ns(all.start);
@@ -288,6 +291,17 @@ mod tests {
         times.delivered(i64::MAX);
         assert_eq!(times.work(&zone(100, 200), &clock(), false), ZoneWork::Lost);
         assert_eq!(times.work(&zone(101, 101), &clock(), false), span(2, 3));
+    }
+
+    #[test]
+    fn work_without_any_call_leaves_no_zone_without_work() {
+        let mut times = Times::default();
+        times.delivered(1_000);
+        assert_eq!(times.work(&zone(50, 150), &clock(), false), ZoneWork::Nothing);
+        times.has_work = true;
+        assert_eq!(times.work(&zone(50, 150), &clock(), false), ZoneWork::Lost);
+        launch(&mut times, 7, 300, work(1_000, 1_100, 1));
+        assert_eq!(times.work(&zone(50, 150), &clock(), false), ZoneWork::Nothing);
     }
 
     #[test]

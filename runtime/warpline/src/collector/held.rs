@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::Collector;
-use super::context::Context;
 use warpline_core::record::ZoneRecord;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::{Completion, Slot};
@@ -30,12 +29,12 @@ pub(super) struct HeldZones {
     pub(super) timed: Vec<HeldZone>,
 }
 
-impl Context {
+impl HeldZones {
     /// Keeps a zone until its work is known.
     pub(super) fn hold(&mut self, slot: &mut Slot, record: ZoneRecord, context: &Arc<StreamContext>) {
         let entries = super::stream::take_entries(slot, &record).collect();
         let (ticket, nests) = (slot.ticket.take(), slot.nests());
-        self.held.waiting.push(HeldZone { record, entries, ticket, context: Arc::clone(context), nests });
+        self.waiting.push(HeldZone { record, entries, ticket, context: Arc::clone(context), nests });
     }
 }
 

@@ -116,7 +116,7 @@ impl Collector {
         if let Some(range) = slot.range {
             if reading.is_some_and(|(reading, _)| reading.end == EndSource::Kernels) {
                 let record = take_record(range, slot, thread, stream.context.info.clone(), reading);
-                self.cx.hold(slot, record, &stream.context);
+                self.cx.held.hold(slot, record, &stream.context);
                 stream.clear_first();
                 return Ok(true);
             }
