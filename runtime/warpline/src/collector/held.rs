@@ -19,6 +19,7 @@ pub(super) struct HeldZone {
     pub(super) ticket: Option<Box<dyn Completion>>,
     pub(super) context: Arc<StreamContext>,
     /// It ends on the thread that began it.
+    #[cfg_attr(not(feature = "cupti"), expect(dead_code, reason = "only the stage of kernels reads it"))]
     pub(super) nests: bool,
 }
 
