@@ -31,7 +31,8 @@ fn recorded(work: impl FnOnce()) -> (Report, Vec<ZoneRecord>, Vec<KernelRecord>)
     (report, zones, kernels)
 }
 
-fn is_of(kernel: &KernelRecord, zone: &ZoneRecord) -> bool {
+/// Whether the kernel was launched in the zone.
+pub(super) fn is_of(kernel: &KernelRecord, zone: &ZoneRecord) -> bool {
     kernel.zone.is_some_and(|of| {
         std::ptr::eq(of.range, zone.range)
             && of.sequence == zone.sequence

@@ -6,20 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
-use warpline::record::{EndSource, KernelRecord, ZoneRecord};
+use warpline::record::EndSource;
 use warpline::{EndMode, Session, Timing};
 
 use warpline_tests::{taken, this_test};
 
+use super::cupti::is_of;
 use super::{INNER, KERNEL, MS, OUTER, US, alone_in_a_process, assert_exact, device, start};
-
-fn is_of(kernel: &KernelRecord, zone: &ZoneRecord) -> bool {
-    kernel.zone.is_some_and(|of| {
-        std::ptr::eq(of.range, zone.range)
-            && of.sequence == zone.sequence
-            && of.stream == zone.stream.as_ref().map(|stream| stream.id)
-    })
-}
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]

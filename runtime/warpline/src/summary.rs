@@ -143,7 +143,7 @@ impl Figures {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.all.add(ns, weight);
-        // Of a sample nobody knows which one was the first, nor after one. Threads write the chance's counts: they are read rarely.
+        // In a sampled session the first zone may not be recorded. Launching threads write the counts, so they are read last.
         let is_sample = || self.all.sampled > 0 || self.range.chance().passed_over() > 0;
         let may_be_first = !is_of_part && weight <= 1.0 && (self.has_first(record) || !is_sample());
         let later = if may_be_first { self.keep_first(record, ns) } else { Some(ns) };

@@ -1,9 +1,10 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
-//! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` the memory that it fills, `clock` leads from its
-//! times to ours, `records` reads them, `zones` ties each launch to its zone, `times` times zones, `nodes` and `replays` do the same for graphs. `gate` says
-//! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
-//! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
+//! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` is the memory
+//! that it fills, `clock` converts its times to the host's, `records` reads its records, `zones` ties each launch to its zone, `times`
+//! times zones, and `nodes` and `replays` do the same for graphs. `gate` says whether CUPTI may be called, and `end` ends it. A session
+//! with `kernels` or `timing=kernels` starts it ([`Kernels::start`]), the collector reads it, and it stops when the session ends. With
+//! `kernels`, launching threads push the zone that they are in; with `timing=kernels` alone, they make no call.
 //!
 //! What it must never do: wait for a device, force a flush while it records, or keep the session from starting. At its end CUPTI is
 //! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.

@@ -204,7 +204,7 @@ impl Times {
             }
         }
         if all.start == 0 {
-            // Where work comes and no call does, nobody knows which zone launched it.
+            // CUPTI delivers work but no calls: which zone launched the work is not known.
             return if self.has_work && self.threads.is_empty() { ZoneWork::Lost } else { ZoneWork::Nothing };
         }
         // The length is CUPTI's own.

@@ -1,14 +1,14 @@
 //! The engine: the thread that turns finished events into [`ZoneRecord`]s and hands them to the subscriptions.
 //!
-//! It is the only one that asks a backend whether an event is complete, and the only one that calls sinks once a session runs. It
-//! never makes a launching thread wait: what it has not come to stays in the rings.
+//! Only it asks a backend whether an event is complete, and only it calls sinks while a session runs. It never makes a launching
+//! thread wait: zones that it has not read yet stay in the rings.
 //!
-//! `pace` says how often it looks and reads, `streams` meets streams and lets them go, `stream` is one of them with what waits on it,
-//! `clocks` are those of their devices, `pass` reads what is complete, and `drain` is the end. Everything besides zones is a
-//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI with the zones that `held` keeps for it, replays of graphs (`stamps`), and
-//! `watch` for the flight recorder. `context` is what they share, `subscriptions` are those who take the records, `admission`
-//! lets requests from outside in, `tally` has the
-//! session's figures with `timelines` and `left_out`.
+//! `pace` decides how often it looks, `streams` discovers and evicts streams, `stream` is one of them with its pending zones, `clocks`
+//! are the clocks of their devices, `pass` reads complete zones, and `drain` ends a session. Everything besides zones is a [`Stage`]:
+//! `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and `stall_monitor` for the
+//! flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is what the stages share, `subscriptions` are the
+//! consumers of records, `admission` admits requests from outside, and `session_stats` has the session's figures with `timelines` and
+//! `left_out`.
 
 mod admission;
 mod budget;
