@@ -1,6 +1,6 @@
 //! Zones timed by CUPTI's records: the work that was launched while a zone was open on its thread.
 //!
-//! `records` adds each launch and its work; the collector asks for a zone's span when it is over ([`Times::span`]). Launches are in one
+//! `records` adds each launch and its work; the collector asks for a zone's span when it is over ([`Times::work`]). Launches are in one
 //! list for each thread, ordered by time, so a zone is a search and a walk and needs no hashing. Nothing here calls CUPTI.
 //!
 //! A launch is placed by the middle of its call: the call lies within the zone, and the clocks differ by less than half of a call.
