@@ -4,6 +4,7 @@
 //! maxima are exact, percentiles come from a histogram with two significant digits. Where only a sample of a range was recorded, each
 //! record counts for as many zones as ran for it (`sums`).
 
+mod clusters;
 mod sums;
 
 use std::borrow::Cow;
@@ -11,6 +12,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
+use clusters::Clusters;
 use sums::Sums;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
@@ -25,6 +27,8 @@ pub(crate) struct Summary {
     ranges: HashMap<(u32, bool), Figures>,
     /// From the begin of the first zone to the end of the last.
     window: Option<Span>,
+    /// The first and the last of the session's windows in which something was recorded; zero without a budget.
+    windows: (u32, u32),
 }
 
 /// How many zones of a range ran in a session that records a sample of them.
@@ -34,7 +38,7 @@ pub(crate) enum CameBy {
     Counted,
     /// Some that took their chance have no time of their own (captured, or dropped): their number says nothing of the others.
     CountedWithOthers,
-    /// Nobody counted since this summary began.
+    /// Nobody counted since this summary began, or only zones in windows.
     Unknown,
 }
 
@@ -47,6 +51,8 @@ struct Figures {
     max_ns: i64,
     /// Of all zones.
     all: Sums,
+    /// Of those that were recorded in windows.
+    clusters: Clusters,
     /// Of those that were not the first on their device.
     later: Sums,
     launch_ns: f64,
@@ -89,17 +95,23 @@ impl Summary {
         window.end_ns = window.end_ns.max(end_ns);
         let key = (record.range.number(), record.gpu.is_some());
         let is_of_part = self.is_of_part;
+        if record.window > 0 {
+            let (first, last) = self.windows;
+            self.windows = (if first == 0 { record.window } else { first.min(record.window) }, last.max(record.window));
+        }
         self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record, is_of_part);
     }
 
     /// The figures, largest total first.
     pub(crate) fn stats(&self, came_by: CameBy) -> Vec<RangeStats> {
         let window_ns = self.window.map_or(0, |window| window.duration_ns()).max(1);
+        let (first, last) = self.windows;
+        let windows = if last > 0 { last - first + 1 } else { 0 };
         let stats = self.ranges.iter().map(|(&(range, on_stream), figures)| {
             // Zones that ran are counted for the range, not for the places where it runs.
             let is_split = self.ranges.contains_key(&(range, !on_stream));
             let came_by = if is_split { CameBy::Unknown } else { came_by };
-            RangeStats { on_stream, ..figures.stats(came_by, window_ns) }
+            RangeStats { on_stream, ..figures.stats(came_by, window_ns, windows) }
         });
         let mut stats: Vec<_> = stats.collect();
         stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
@@ -117,6 +129,7 @@ impl Figures {
             min_ns: i64::MAX,
             max_ns: 0,
             all: Sums::default(),
+            clusters: Clusters::default(),
             later: Sums::default(),
             launch_ns: 0.0,
             firsts: Vec::new(),
@@ -136,6 +149,9 @@ impl Figures {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.all.add(ns, weight);
+        if record.window > 0 {
+            self.clusters.add(record.window, weight * ns as f64);
+        }
         // Of a sample nobody knows which one was the first, nor after one.
         let is_sample = self.all.sampled > 0 || self.range.chance().passed_over() > 0;
         let may_be_first = !is_of_part && (!is_sample || self.has_first(record));
@@ -176,7 +192,7 @@ impl Figures {
         (apart.into_iter().max(), usual)
     }
 
-    fn stats(&self, came_by: CameBy, window_ns: i64) -> RangeStats {
+    fn stats(&self, came_by: CameBy, window_ns: i64, windows: u32) -> RangeStats {
         let chance = self.range.chance();
         let seen = match came_by {
             CameBy::Unknown => (self.all.weight.round() as u64).max(self.count),
@@ -185,6 +201,9 @@ impl Figures {
         };
         let known = (came_by == CameBy::Counted).then_some(seen);
         let (total, error) = self.all.total(known);
+        // Zones of a window are not chosen each on its own.
+        let is_in_windows = windows > 0 && self.all.sampled > 0;
+        let error = if is_in_windows { self.clusters.error(windows).unwrap_or(0.0) } else { error };
         let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
         let total_ns = if is_whole { self.recorded_ns } else { total.round() as i64 };
         let (apart, usual) = self.firsts_apart();

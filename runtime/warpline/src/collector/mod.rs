@@ -39,7 +39,7 @@ mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
@@ -169,11 +169,7 @@ impl Collector {
         if !self.cx.pace.is_due() && !self.cx.streams.all.iter().any(Stream::is_short) {
             return 0;
         }
-        // The program's calls wait for the collector's as long as those take, and the budget has to pay for it.
-        let begin = Instant::now();
-        let recorded = self.pass();
-        self.cx.pace.took(begin, recorded);
-        recorded
+        self.pass()
     }
 
     /// Pauses after a look.
@@ -182,7 +178,8 @@ impl Collector {
         let is_waiting = cx.streams.are_waiting() || self.stages.iter().any(|stage| stage.is_holding());
         let is_settling = cx.streams.is_settling(&cx.recorder);
         let pause = cx.pace.next(Look { is_launching, is_waiting, has_collected, is_settling });
-        self.pause(pause);
+        let due = self.stages.iter().filter_map(|stage| stage.due()).min();
+        self.pause(due.map_or(pause, |due| due.min(pause)));
     }
 
     /// Pauses, unless it would be long and zones have begun meanwhile.

@@ -15,22 +15,17 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// A program that launches without a pause is read so often at least, and as soon as a stream runs short.
 const BUSY: Duration = Duration::from_millis(10);
 
-/// What a zone costs its thread, while nothing is known of the device.
-const UNKNOWN_ZONE_NS: i64 = 4_000;
-
 /// How fast the collector goes by now.
 pub(super) struct Pace {
     /// Between the last two looks.
     pause: Duration,
     /// When the streams were read last.
     read: Instant,
-    /// What reading a zone takes while the program is launching, lately.
-    read_ns: f64,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { pause: SHORTEST, read: Instant::now(), read_ns: UNKNOWN_ZONE_NS as f64 }
+        Pace { pause: SHORTEST, read: Instant::now() }
     }
 }
 
@@ -40,22 +35,9 @@ impl Pace {
         self.read = Instant::now();
     }
 
-    /// Reading so many zones took the time since then, while the program was launching.
-    pub(super) fn took(&mut self, since: Instant, zones: usize) {
-        if zones > 0 {
-            let ns = since.elapsed().as_nanos() as f64 / zones as f64;
-            self.read_ns += (ns - self.read_ns) * 0.25;
-        }
-    }
-
     /// Whether a program that launches without a pause is read now.
     pub(super) fn is_due(&self) -> bool {
         self.read.elapsed() >= BUSY
-    }
-
-    /// What a zone costs the program, with this on its own thread.
-    pub(super) fn zone_ns(&self, launch_ns: Option<i64>) -> i64 {
-        launch_ns.unwrap_or(UNKNOWN_ZONE_NS) + self.read_ns as i64
     }
 
     /// The pause after a look.

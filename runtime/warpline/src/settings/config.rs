@@ -53,12 +53,10 @@ impl Config {
     pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
         use warpline_core::sample::{Wanted, may_be_sampled};
 
-        match self.budget {
+        match self.sample {
             _ if self.leaves_out(range) => Wanted::None,
-            _ if !may_be_sampled(range) => Wanted::All,
-            Some(_) => Wanted::Paid(self.sample),
-            None if self.sample < 1.0 => Wanted::Share(self.sample),
-            None => Wanted::All,
+            share if share < 1.0 && may_be_sampled(range) => Wanted::Share(share),
+            _ => Wanted::All,
         }
     }
 
