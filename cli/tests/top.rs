@@ -189,7 +189,10 @@ fn the_picture_of_the_docs() {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let dir = runtime_dir();
     let mut program = Command::new(folder.join("release/examples/quickstart"));
-    program.args(["--host", "--seconds", "60"]).env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control");
+    program
+        .args(["--host", "--seconds", "60"])
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .env("WARPLINE", "control,budget=100%");
     let mut program = program.stdout(Stdio::null()).spawn().expect("it is built");
     let pid = program.id().to_string();
     until("it listens", || dir.path().join("warpline").is_dir() && said(dir.path(), &["ps"]).contains(&pid));

@@ -236,3 +236,18 @@ fn scaled_totals_rank_ranges_and_have_an_error() {
     let text = report.to_string();
     assert!(text.contains("a sample: ≈ is scaled to all zones that ran, ± its standard error"), "{text}");
 }
+
+#[test]
+fn a_flight_recorder_alone_has_a_budget_and_a_session_with_another_sink_has_none() {
+    let _turn = alone();
+    let folder = warpline_tests::empty_folder("windows_default");
+    let recorder = |name: &str| Session::builder().flight_at(256 << 10, folder.join(name));
+    let windows = |builder: warpline::SessionBuilder| {
+        let session = builder.start().expect("no other session");
+        std::thread::sleep(Duration::from_millis(400));
+        session.finish().windows
+    };
+    assert!(windows(recorder("alone")).is_some());
+    assert!(windows(recorder("every").budget(1.0)).is_none());
+    assert!(windows(recorder("beside").sink(MemorySink::new(16))).is_none());
+}

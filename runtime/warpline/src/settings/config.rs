@@ -11,6 +11,9 @@ use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 use warpline_core::catalog::RangeSpec;
 
+/// The budget of what runs unasked: the flight recorder alone, and recordings from outside.
+const UNASKED_BUDGET: f64 = 0.01;
+
 /// How many files a rotated trace keeps by default.
 pub(crate) const KEPT: usize = 4;
 
@@ -49,6 +52,13 @@ impl Config {
         Ok(())
     }
 
+    /// The share of its time that recording may cost the program; none where every zone is recorded. `is_asked_for`: by the program's own
+    /// settings, for a trace or a sink.
+    pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
+        let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
+        self.budget.or(default).filter(|share| *share < 1.0)
+    }
+
     /// What a session with these settings records of a range.
     pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
         use warpline_core::sample::{Wanted, may_be_sampled};
@@ -63,6 +73,11 @@ impl Config {
     /// Whether a session with these settings leaves the range out.
     fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
+    }
+
+    /// Whether it goes anywhere besides the flight recorder.
+    pub(crate) fn has_output_beside_flight(&self) -> bool {
+        SETTINGS.iter().any(|setting| setting.key != "flight" && (setting.is_output)(self))
     }
 
     /// Whether what is recorded goes anywhere, other than to those who ask from outside.

@@ -191,14 +191,14 @@ settings! {
     Setting::value(
         "budget",
         "budget=0.5%",
-        "the most that recording slows the program: only windows of its time are recorded",
+        "the most that recording slows the program",
         "0.5%",
         |config, text| parse_budget(text).map(|share| config.budget = Some(share)),
     )
     .row(
         "`.budget(0.005)`",
-        "none",
-        "the share of its time that recording may cost the program; the session then records [windows](#sampling-and-budgets), in which steps are complete",
+        "1 % for the flight recorder alone and for recordings from outside, otherwise none",
+        "the share of its time that recording may cost the program; the session then records [windows](#sampling-and-budgets), in which steps are complete; `100%`: every zone is recorded",
     );
     shared {
         /// The share of its time that the session may cost the program; none for no limit.
@@ -207,8 +207,8 @@ settings! {
     methods {
         /// The share of its time that the session may cost the program, above 0 and up to 1. The session then records windows of its
         /// time, chosen at random, in which each root zone is recorded with all zones inside it. It measures how much slower the program
-        /// runs in windows, and chooses the gaps between them accordingly. `WARPLINE=budget=0.5%`; without a budget all zones are
-        /// recorded.
+        /// runs in windows, and chooses the gaps between them accordingly. `WARPLINE=budget=0.5%`. A session whose only output is a
+        /// flight recorder, and recordings from outside, have a budget of 1 % by default; 1 lets them record every zone.
         pub fn budget(mut self, share: f64) -> Self {
             self.config.budget = self.checked(format_args!("budget({share})"), check_budget(share));
             self
