@@ -8,6 +8,7 @@ mod clock;
 mod collectives;
 mod collector;
 mod cupti;
+mod decode;
 mod figures;
 mod graph;
 mod hidden;
@@ -58,6 +59,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=7
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
+  decode      a loop like the decoding of a language model, and the small block: every way of recording, and as a graph
+                --rounds=7
   live        the same block never traced, after a hundred times of stop and start, and while a session is on
                 --rounds=8
   graph       replays of a labelled graph beside an unlabelled one; capture and instantiation with 64 nested zones;
@@ -70,7 +73,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 15] = [
+const BENCHES: [(&str, Bench); 16] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -82,6 +85,7 @@ const BENCHES: [(&str, Bench); 15] = [
     ("hidden", hidden::run),
     ("nccl", collectives::run),
     ("steps", steps::run),
+    ("decode", decode::run),
     ("live", live::run),
     ("graph", graph::run),
     ("soak", soak::run),

@@ -1,4 +1,4 @@
-//! The screen: who it is, how busy its devices are, what was dropped, and a row a range. It fits whatever size it gets.
+//! Draws the screen: the program, the load of its devices, drops, and a row for each range. It adapts to any terminal size.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -9,26 +9,26 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::figures::{Column, Device, Drops, Figures, rate};
 use crate::output;
 
-/// The most devices that have a line.
+/// Limit of devices shown.
 const DEVICES: usize = 8;
 
-/// A bar of a share is at most so wide, and with its words so much wider.
+/// The width limit of a load bar, and the additional width of its text.
 const BAR: usize = 16;
 const WORDS: usize = 16;
 
-/// A narrower title says only who it is.
+/// Below this width the title shows only the program.
 const WIDE: u16 = 64;
 
 pub(super) struct Screen {
     process: u32,
     program: String,
     figures: Option<Figures>,
-    /// What was recorded and dropped when this began.
+    /// The counts of recorded and dropped zones when this command began.
     recorded_before: u64,
     dropped_before: Option<u64>,
-    /// What was dropped at the last look.
+    /// The count of dropped zones at the last update.
     dropped: u64,
-    /// Zones a second, as far as two looks say.
+    /// Zones per second, computed from two updates.
     rate: f64,
     column: Column,
     is_turned: bool,
@@ -56,11 +56,11 @@ impl Screen {
         }
     }
 
-    /// The first look at a session says only where the next one begins: watching began in the middle of it.
+    /// Takes an update. The first one of a session is only the baseline, because watching began in the middle of it.
     pub(super) fn take(&mut self, mut figures: Figures, is_first: bool) {
         let runs: f64 = figures.ranges.iter().map(|range| range.scaled_count).sum();
         self.rate = runs / figures.seconds.max(1e-3);
-        // A session that began meanwhile counts from zero.
+        // A session that began since the last update counts from zero.
         let dropped = figures.zones.lost();
         if self.dropped_before.is_none_or(|before| before > dropped) {
             (self.dropped_before, self.recorded_before) = (Some(dropped), figures.zones.recorded);
@@ -73,7 +73,7 @@ impl Screen {
         }
     }
 
-    /// Sorts by the column to the left or to the right.
+    /// Sorts by the next column to the left or right.
     pub(super) fn sort_by_neighbour(&mut self, step: isize) {
         let at = Column::ALL.iter().position(|column| *column == self.column).unwrap_or(0);
         let next = at.saturating_add_signed(step).min(Column::ALL.len() - 1);
@@ -107,7 +107,7 @@ impl Screen {
         self.draw_keys(frame, keys);
     }
 
-    /// The same without keys, for a program that is over.
+    /// Draws the screen without the keys, for a program that has ended.
     pub(super) fn draw_last(&mut self, frame: &mut Frame<'_>) {
         self.is_over = true;
         self.first = 0;
@@ -254,14 +254,14 @@ impl Screen {
         let keys = " ←→ sort  r reverse  ↑↓ scroll  q quit";
         let style = self.style(Color::DarkGray);
         frame.render_widget(Paragraph::new(keys).style(style), area);
-        // The keys come first where there is no room for both.
+        // Prefer the keys if both do not fit.
         if usize::from(area.width) > keys.chars().count() + shown.len() {
             frame.render_widget(Paragraph::new(shown).style(style).alignment(Alignment::Right), area);
         }
     }
 }
 
-/// A command line without the folder of the program.
+/// Returns a command line without the program's directory.
 fn short(command: &str) -> String {
     let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
     format!("{} {arguments}", program.rsplit('/').next().unwrap_or(program))

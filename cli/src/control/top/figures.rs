@@ -1,4 +1,4 @@
-//! What a program tells of its ranges, and the rows of the table in the order that somebody wants.
+//! The figures that a program sends for its ranges, and the columns and sort order of the table.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::status::Zones;
 use crate::output::{self, time};
 
-/// What came since the last look.
+/// One update from the program.
 #[derive(Clone, Deserialize)]
 pub(super) struct Figures {
     pub(super) seconds: f64,
@@ -17,26 +17,26 @@ pub(super) struct Figures {
     pub(super) devices: Vec<Device>,
     pub(super) ranges: Vec<Range>,
     pub(super) ranges_in_catalog: u64,
-    /// What the figures are not of, since the last look.
+    /// Ranges and zones that the figures do not cover, since the last update.
     pub(super) ranges_left_out: u64,
     pub(super) was_stopped: bool,
     pub(super) not_sampled: u64,
-    /// What was dropped, as far as this end has seen it.
+    /// The drops that this process has seen.
     #[serde(skip)]
     pub(super) drops: Drops,
 }
 
-/// Whether zones were dropped: of which ranges is not known, so the figures of each are at least what they say.
+/// Whether zones were dropped. Their ranges are unknown, so each figure is a lower bound.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Drops {
-    /// Since the last look.
+    /// Since the last update.
     pub(super) latest: bool,
-    /// Since somebody watches.
+    /// Since this command began.
     pub(super) ever: bool,
 }
 
 impl Figures {
-    /// Whether all zones that ended are in them.
+    /// Whether the figures cover all zones that ended.
     pub(super) fn is_complete(&self) -> bool {
         self.ranges_left_out == 0 && !self.was_stopped && self.not_sampled == 0 && !self.drops.latest
     }
@@ -57,12 +57,12 @@ pub(super) struct Range {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) count: u64,
-    /// What came by, as far as the zones that were recorded say.
+    /// The estimated total, computed from the recorded zones.
     pub(super) scaled_count: f64,
     pub(super) scaled_ns: f64,
     pub(super) max_ns: i64,
     pub(super) all_scaled_ns: f64,
-    /// Only a sample was recorded: what is scaled is an estimate.
+    /// Only a sample was recorded: scaled figures are estimates.
     pub(super) is_sampled: bool,
     pub(super) failed: u64,
 }
@@ -93,7 +93,7 @@ impl Column {
         }
     }
 
-    /// The columns that a screen of this width has room for.
+    /// Returns the columns that fit into this width.
     pub(super) fn fitting(width: u16) -> Vec<Column> {
         let least = |column: &Column| match column {
             Column::Name | Column::Share => 0,
@@ -105,7 +105,7 @@ impl Column {
         Column::ALL.into_iter().filter(|column| least(column) <= width).collect()
     }
 
-    /// In which order two ranges stand: the greater first, names from A to Z.
+    /// Compares two ranges for sorting: larger figures first, names from A to Z.
     pub(super) fn order(self, a: &Range, b: &Range) -> Ordering {
         let by_name = || a.name.cmp(&b.name);
         let by_total = || b.all_scaled_ns.total_cmp(&a.all_scaled_ns);
@@ -119,7 +119,7 @@ impl Column {
         }
     }
 
-    /// What stands in the cell of a range, for figures of so many seconds.
+    /// Returns the text of a range's cell, for figures that cover this many seconds.
     pub(super) fn text(self, range: &Range, seconds: f64, drops: Drops) -> String {
         let some = |ns: f64| if range.count > 0 { time(ns) } else { "–".to_owned() };
         let least = |text: String, has_drops: bool| if has_drops { format!("≥{text}") } else { text };
@@ -144,7 +144,7 @@ impl Range {
     }
 }
 
-/// So many in a second.
+/// Formats a rate per second.
 pub(super) fn rate(rate: f64) -> String {
     match rate {
         ..0.05 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! What is told in JSON.
+//! The JSON replies of the control server, built from the engine's state. The connections call it; nothing here blocks or sends.
 
 use std::time::Instant;
 
@@ -16,10 +16,10 @@ use warpline_core::stream::context::Account;
 use warpline_trace::control::figures::Figures;
 use warpline_trace::control::protocol::VERSION;
 
-/// The most namespaces that are named.
+/// Limit of namespaces in a status reply.
 const MOST_NAMES: usize = 64;
 
-/// Who this is, and what it records now, with so many recordings and so many who watch.
+/// Returns the status reply: the process, its catalog, the session's state, and the numbers of active recordings and watchers.
 pub(super) fn status(current: Option<&Engine>, recordings: usize, watchers: usize) -> Json {
     let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     let mut namespaces: Vec<_> = catalog().namespaces().map(|space| space.name).collect();
@@ -48,7 +48,7 @@ pub(super) fn status(current: Option<&Engine>, recordings: usize, watchers: usiz
     })
 }
 
-/// The file of a flight recorder, and what it could not write.
+/// Returns the flight recorder's file and its problems.
 fn recorder(flight: &Flight) -> Json {
     json!({"file": flight.ring().path.display().to_string(), "problems": flight.problems()})
 }
@@ -58,7 +58,7 @@ pub(super) fn started(session: &Engine, notes: &[String]) -> Json {
     json!({"is": "started", "protocol": VERSION, "session": of, "notes": notes})
 }
 
-/// Where the last zones are: a file that this process has open, which who asked reads through `/proc`.
+/// Returns the reply to a dump request: the descriptor of the recorder's file, which the client reads through `/proc`.
 pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
     let mut answer = recorder(flight);
     answer["is"] = "flight".into();
@@ -68,7 +68,7 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
     answer
 }
 
-/// A recording came to its end.
+/// Returns the last reply of a recording: why it ended, and its counts.
 pub(super) fn ended(why: &str, over: &Outcome) -> Json {
     let report = &over.report;
     json!({
@@ -88,12 +88,12 @@ pub(super) fn ended(why: &str, over: &Outcome) -> Json {
     })
 }
 
-/// Something came to its end that has no account.
+/// Returns the last reply of a request that has no counts to report.
 pub(super) fn over(why: &str) -> Json {
     json!({"is": "ended", "why": why})
 }
 
-/// Zones until now; what is on its way counts neither way.
+/// Returns the zone counts so far. Zones in flight are counted neither as recorded nor as dropped.
 pub(super) fn account(account: &Account) -> Json {
     json!({
         "begun": account.begun,
@@ -108,7 +108,7 @@ fn dropped(dropped: &Dropped) -> Json {
     dropped.reasons().map(|(reason, count)| (reason.to_owned(), Json::from(count))).collect::<Map<_, _>>().into()
 }
 
-/// A zone that was asked for, or why there is none.
+/// Returns an armed zone as JSON, or why it is missing.
 pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
     let zone = match zone {
         Ok(zone) => zone,
@@ -134,7 +134,7 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
     })
 }
 
-/// Why zones are still to come when the time is up, in a word for programs.
+/// Returns a machine-readable code for why zones are missing at the deadline.
 pub(super) fn why_not(error: &ProfileError) -> &'static str {
     match error {
         ProfileError::TimedOut { has_begun: true, .. } => "under_way",
@@ -144,7 +144,7 @@ pub(super) fn why_not(error: &ProfileError) -> &'static str {
     }
 }
 
-/// A number that JSON has none for becomes its text.
+/// Converts a field to JSON. A number that JSON cannot represent becomes text.
 fn field(value: &Value) -> Json {
     match value {
         Value::U64(value) => (*value).into(),
@@ -155,7 +155,7 @@ fn field(value: &Value) -> Json {
     }
 }
 
-/// How long ago that was, in ns.
+/// Returns the time from `then` to `now` in ns.
 pub(super) fn since_ns(then: Instant, now: Instant) -> i64 {
     i64::try_from(now.duration_since(then).as_nanos()).unwrap_or(i64::MAX)
 }

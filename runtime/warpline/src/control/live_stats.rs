@@ -1,7 +1,7 @@
-//! Figures of what runs, for somebody who watches: per range since the last look, and how busy each device was.
+//! Live statistics for `warpline top`: the zones of each range since the last tick, and the load of each device.
 //!
-//! A sink fills them on the collector's thread, the server's thread reads them. Its memory depends on the number of ranges
-//! and devices, not of zones.
+//! A sink updates them on the collector's thread, and the server's thread reads them. Memory is bounded by the number of ranges
+//! and devices, not by the number of zones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -15,38 +15,38 @@ use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
 use warpline_core::sink::{Batch, Sink};
 
-/// Zones that ended so shortly before a look may not have come yet.
+/// Zones that ended within this time before a tick may not have arrived yet.
 const LATE_NS: i64 = 200_000_000;
 
-/// The longest stretch that is looked back on.
+/// The longest window over which device load is computed.
 const BACK_NS: i64 = 10_000_000_000;
 
-/// The most intervals with gaps between them that are kept for a device.
+/// Limit of disjoint intervals kept for a device.
 const APART: usize = 65_536;
 
-/// The most ranges that are told at once.
+/// Limit of ranges in one tick.
 const MOST_RANGES: usize = 2_000;
 
 #[derive(Default)]
 pub(super) struct LiveStats {
-    /// By the range's number.
+    /// Keyed by the range's number.
     ranges: HashMap<u32, Figures>,
     devices: BTreeMap<(DeviceKind, u32), Load>,
 }
 
 struct Figures {
     range: &'static RangeSpec,
-    /// Since the last look.
+    /// Zones since the last tick.
     latest: Taken,
     max_ns: i64,
-    /// Since somebody watches.
+    /// Zones since the subscription began.
     all: Taken,
     failed: u64,
-    /// A record stood for more than itself.
+    /// At least one record was sampled and represents more than one zone.
     is_sampled: bool,
 }
 
-/// Zones of a range that were recorded, and what they stand for: more than themselves where only a sample is.
+/// Recorded zones of a range, and the estimated totals: with sampling, each recorded zone represents several.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     count: u64,
@@ -80,7 +80,7 @@ impl LiveStats {
             failed: 0,
             is_sampled: false,
         });
-        // An entry of a batch has its share of the batch's time.
+        // An entry of a batch is charged its share of the batch's time.
         let ns = record.entry.map_or(record.duration_ns(), |entry| (record.duration_ns() as f64 * entry.share) as i64);
         let weight = 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0);
         figures.latest.add(ns, weight);
@@ -100,7 +100,7 @@ impl LiveStats {
         }
     }
 
-    /// What came since the last look, and how busy devices were for the `length_ns` before `now_ns`.
+    /// Returns the load of each device over the last `length_ns`, and the figures of each range since the last call.
     pub(super) fn look(&mut self, now_ns: i64, length_ns: i64) -> (Value, Value) {
         let end_ns = now_ns - LATE_NS;
         let window = Span { begin_ns: end_ns - length_ns.clamp(1, BACK_NS), end_ns };
@@ -142,7 +142,7 @@ impl LiveStats {
     }
 }
 
-/// The end that a session writes to.
+/// The sink that feeds a [`LiveStats`].
 pub(super) struct LiveStatsSink(pub(super) Arc<Mutex<LiveStats>>);
 
 impl Sink for LiveStatsSink {
@@ -153,12 +153,12 @@ impl Sink for LiveStatsSink {
     }
 }
 
-/// What zones of the last seconds cover together.
+/// The union of the intervals of recent zones.
 #[derive(Default)]
 struct Coverage(Intervals);
 
 impl Coverage {
-    /// Forgets what ends long before the newest, and the oldest of more than can be kept.
+    /// Adds an interval, and drops old intervals and those above the limit.
     fn add(&mut self, span: Span) {
         self.0.add(span);
         let oldest = self.0.until_ns().saturating_sub(2 * BACK_NS);
@@ -167,7 +167,7 @@ impl Coverage {
         }
     }
 
-    /// How much of the window is covered, in ns.
+    /// Returns how much of the window is covered, in ns.
     fn within(&self, window: Span) -> i64 {
         self.0.within(window).map(|part| part.duration_ns()).sum()
     }

@@ -1,12 +1,12 @@
-//! From outside: a program that runs is asked for its state, for a trace, for single zones. On Linux, with feature `enable`.
+//! The control server: clients query a running program for its status, a trace or single zones. Linux only, with feature `enable`.
 //!
-//! With `WARPLINE=control` the process listens on a socket of its user, and a session holds a [`Listening`]. `serve` is the one thread
-//! that listens, on the socket that `socket` makes, and `waker` wakes it. `connection` is one request and its state, and what it
-//! takes records for is a subscription on the collector's engine. `pipe` and `watch` lead from the session's collector to the connection, `answers` are
-//! the answers in JSON, and `sys` the calls of the operating system. Protocol and path of the socket are in `warpline-trace`.
+//! With `WARPLINE=control` the process listens on a socket that belongs to its user, and the session holds a [`Listening`]. `serve` is
+//! the server's only thread; it listens on the socket that `socket` creates, and `waker` wakes it. A `connection` serves one request;
+//! for records it holds a subscription on the collector's engine. `pipe` and `live_stats` carry data from the collector's thread to the
+//! connection, `answers` builds the JSON replies, and `sys` wraps system calls. `warpline-trace` has the protocol and the socket's path.
 //!
-//! It must never make a launching thread wait, never let another user in, never touch a file outside of its directory, and
-//! never let what somebody sends cost more than a bounded share of a core and of memory.
+//! The server must never block a launching thread, accept another user, or touch a file outside of its directory. The CPU time and
+//! memory that a client can make it use are bounded.
 
 mod answers;
 mod connection;

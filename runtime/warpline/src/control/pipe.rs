@@ -1,6 +1,6 @@
-//! From the collector to the connection of somebody who records: bytes, bounded, and nobody waits.
+//! A bounded, non-blocking byte buffer from the collector to the connection of a recording client.
 //!
-//! A sink writes into it; what has no room the sink keeps or counts as lost. The server's thread takes the bytes out.
+//! A sink writes to it; when the buffer is full, the sink keeps the rest or counts it as lost. The server's thread reads it.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use super::waker::Waker;
 use warpline_core::lock::lock;
 
-/// So many bytes may wait.
+/// Capacity of the buffer in bytes.
 const MOST: usize = 2 << 20;
 
 pub(super) struct Pipe {
     bytes: Mutex<Vec<u8>>,
-    /// The sink comes to its end: what it has left, which is bounded, all has room.
+    /// The sink is finishing: the limit no longer applies, because what the sink still holds is bounded.
     is_ending: AtomicBool,
     waker: Arc<Waker>,
 }
@@ -32,13 +32,13 @@ impl Pipe {
         lock(&self.bytes).is_empty()
     }
 
-    /// Takes all that waits.
+    /// Removes and returns all buffered bytes.
     pub(super) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *lock(&self.bytes))
     }
 }
 
-/// The end that a sink writes to.
+/// The writing end of a [`Pipe`], for a sink.
 pub(super) struct Writer(pub(super) Arc<Pipe>);
 
 impl Write for Writer {

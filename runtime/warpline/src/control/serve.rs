@@ -1,4 +1,4 @@
-//! The thread that listens: it sleeps until somebody connects, and does a bounded amount of work for each who does.
+//! The server's thread: it sleeps until a socket is ready or a deadline passes, and does a bounded amount of work per connection.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -19,21 +19,21 @@ use warpline_core::peer::out_of_descriptors;
 use warpline_core::process::Process;
 use warpline_trace::control::protocol::Refusal;
 
-/// The most connections at one time; more are sent away at once.
+/// Limit of open connections; further ones are refused at once.
 const CONNECTIONS: usize = 16;
 
-/// So many connections are looked at in a row; then the listener is left alone for a while, so that a flood of them costs a
-/// small share of a core.
+/// Rate limit: at most this many connections are accepted in each period of [`AFTER`], so that a flood costs a small share of a
+/// core.
 const IN_A_ROW: u32 = 32;
 const AFTER: Duration = Duration::from_millis(20);
 
-/// The longest that the end of a session waits for who still reads.
+/// How long the end of a session waits for clients that still read.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The one that listens in this process, if any does.
+/// The server of this process, if it is running.
 static LISTENING: PerProcess<Mutex<Weak<Inner>>> = PerProcess::new(Mutex::default);
 
-/// As long as somebody has one, this process listens.
+/// A handle to the server of this process. The server runs until the last handle is dropped.
 pub(crate) struct Listening(Arc<Inner>);
 
 struct Inner {
@@ -44,11 +44,11 @@ struct Inner {
 }
 
 impl Listening {
-    /// Listens, or takes part in what listens already. A recording that is asked for goes by the settings `base` where the
+    /// Starts the server, or returns a handle to the one that is running. A requested recording uses the settings `base` if the
     /// program has no session.
     ///
     /// # Errors
-    /// Why it cannot, and what to do.
+    /// The reason and the remedy.
     pub(crate) fn start(base: &Config) -> Result<Listening, String> {
         let mut listening = lock(&LISTENING);
         if let Some(inner) = listening.upgrade().filter(|inner| inner.process.is_this()) {
@@ -80,14 +80,14 @@ impl Listening {
 }
 
 impl Drop for Listening {
-    /// The last one ends it.
+    /// Stops the server when the last handle is dropped.
     fn drop(&mut self) {
         if !self.0.process.is_this() {
-            // The thread, and whoever holds the lock, are in the process that this one was forked from.
+            // This process was forked: the thread, and possibly the holder of the lock, exist only in the parent.
             std::mem::forget(Arc::clone(&self.0));
             return;
         }
-        // Under the lock, so that nobody listens anew before the socket is gone.
+        // Holding the lock keeps a new server from starting before the socket is removed.
         let mut listening = lock(&LISTENING);
         if Arc::strong_count(&self.0) > 1 {
             return;
@@ -108,7 +108,7 @@ struct Server {
     stop: Arc<AtomicBool>,
     shared: Shared,
     connections: Vec<Connection>,
-    /// Connections since the listener was last left alone.
+    /// Connections accepted since `row_began`.
     row: u32,
     row_began: Instant,
 }
@@ -119,7 +119,7 @@ impl Server {
         let mut ending: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            // The program's session is over: what was recorded of it is still sent, if that takes no time.
+            // The program's session is over: recorded data is still sent, until the deadline.
             if ending.is_none() && self.stop.load(Ordering::Acquire) {
                 ending = Some(now + ENDS_WITHIN);
                 self.connections.retain(|connection| !connection.is_asking());
@@ -159,12 +159,12 @@ impl Server {
                 self.accept(now);
             }
         }
-        // The program comes first: what was asked for is cut, and what was held ends.
+        // The program does not wait any longer: drop the connections and end a held engine.
         self.connections.clear();
         engine::end_held();
     }
 
-    /// Every recording ends, for this reason.
+    /// Ends every recording, watch and armed request with this reason.
     fn stop_recordings(&mut self, why: &'static str, now: Instant) {
         self.connections.iter_mut().for_each(|connection| connection.stop(why, now));
     }
@@ -174,7 +174,7 @@ impl Server {
             let accepted = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Asking again at once would find the same.
+                // Retrying at once would fail again: wait for the next period.
                 Err(_) => {
                     (self.row, self.row_began) = (IN_A_ROW, now);
                     break;
@@ -193,7 +193,7 @@ impl Server {
         }
     }
 
-    /// Takes what woke it, all at once.
+    /// Drains the waker's bytes.
     fn hear(&mut self) {
         let mut calls = [0; 64];
         while matches!((&self.woken).read(&mut calls), Ok(count) if count == calls.len()) {}

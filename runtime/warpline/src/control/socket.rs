@@ -1,6 +1,6 @@
-//! The socket that a program listens on: made so that nobody else gets at it, and taken away again.
+//! The socket that the control server listens on. Only its user can reach it, and it is removed at the end.
 //!
-//! Only the directory of this user is touched, and in it only sockets of this user; no link is ever followed.
+//! Only this user's directory is touched, and only this user's sockets in it. Symbolic links are never followed.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -18,22 +18,22 @@ use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, Refusal};
 
 pub(super) struct Socket {
-    /// A forked process does not listen for this one.
+    /// Closes the listener in forked children.
     _not_in_children: NotInChildren,
     listener: UnixListener,
     path: PathBuf,
-    /// The file that was made: another one in its place is not ours.
+    /// Device and inode of the socket's file, so that a file that replaced it is not removed.
     file: (u64, u64),
     user: u32,
-    /// Closed for a moment when no descriptor is left for a new connection.
+    /// A descriptor to release while a connection is refused because none is left.
     spare: Option<File>,
 }
 
 impl Socket {
-    /// Listens.
+    /// Creates the socket and listens on it.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason and the remedy.
     pub(super) fn listen() -> Result<Socket, String> {
         let user = sys::user();
         let directory = directory(user)?;
@@ -44,7 +44,7 @@ impl Socket {
         clean(&directory, user, &here);
         let name = here.owner.socket_name();
         let path = directory.join(&name);
-        // It gets its name when it listens: whoever sees it can connect, unless its process is over.
+        // The socket is renamed once it listens, so a client that sees the name can connect unless the process has exited.
         let unnamed = directory.join(format!(".{name}.new"));
         remove_socket(&unnamed, user);
         let cannot = |error: std::io::Error| {
@@ -57,7 +57,7 @@ impl Socket {
             fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
             let file = fs::symlink_metadata(&unnamed)?;
-            // What stands in its place, such as a link, is replaced and not followed.
+            // Rename replaces a file or link of that name and does not follow it.
             fs::rename(&unnamed, &path)?;
             Ok((file.dev(), file.ino()))
         })();
@@ -77,11 +77,10 @@ impl Socket {
         &self.listener
     }
 
-    /// The next one that connects, if it is this user; others are sent away, and so is everybody while no file descriptor is
-    /// left.
+    /// Accepts the next connection. Returns none when the client is another user, or is refused because no file descriptor is left.
     ///
     /// # Errors
-    /// Nobody connects, or somebody has to wait for a descriptor.
+    /// No client is waiting, or one waits and not even the spare descriptor is available.
     pub(super) fn accept(&mut self) -> io::Result<Option<UnixStream>> {
         match self.listener.accept() {
             Ok((stream, _)) => Ok(self.of_user(stream)),
@@ -95,14 +94,14 @@ impl Socket {
         Some(stream).filter(|stream| is_user && stream.set_nonblocking(true).is_ok())
     }
 
-    /// Accepts with the spare descriptor, only to say that no other is left.
+    /// Accepts a connection with the spare descriptor, and refuses it because no other is left.
     fn send_away(&mut self, error: io::Error) -> io::Result<()> {
         if self.spare.take().is_none() {
             self.spare = spare();
             return Err(error);
         }
-        // Linux says that no descriptor is left before it looks whether somebody connects. Another thread of the program may
-        // also have taken the spare one.
+        // Linux reports missing descriptors before it checks for a connection, so there may be none. Another thread of the program may
+        // also have taken the released descriptor.
         let accepted = self.listener.accept();
         let sent = accepted.map(|(stream, _)| {
             let text = match error.raw_os_error() {
@@ -120,14 +119,14 @@ impl Socket {
     }
 }
 
-/// Sends a refusal, as far as there is room for it at once.
+/// Sends a refusal without blocking; what the socket does not accept at once is discarded.
 pub(super) fn refuse(stream: &UnixStream, refusal: &Refusal) {
     let mut bytes = Vec::new();
     protocol::frame(Kind::Json, refusal.to_json().as_bytes(), &mut bytes);
     let _ = sys::send(stream, &bytes);
 }
 
-/// A descriptor to give up when no other is left.
+/// Opens the descriptor to release when no other is left.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -141,10 +140,10 @@ impl Drop for Socket {
     }
 }
 
-/// The directory of this user, made where it is not there yet.
+/// Returns this user's socket directory, and creates it if it is missing.
 fn directory(user: u32) -> Result<PathBuf, String> {
     let given = environment::var_os("XDG_RUNTIME_DIR");
-    // One that another user has left in the environment, as `su` does, is not this user's.
+    // Ignore a directory of another user: `su` leaves the variable in the environment.
     let given =
         given.filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user));
     let directory = place::directory(given.as_deref(), user);
@@ -158,7 +157,7 @@ fn directory(user: u32) -> Result<PathBuf, String> {
     }
     let metadata = fs::symlink_metadata(&directory).map_err(|error| cannot(error.to_string()))?;
     let above = directory.parent().and_then(|above| fs::metadata(above).ok());
-    // Where anybody may rename, whose it is now says nothing.
+    // In a world-writable parent without the sticky bit, anybody can replace the directory, so its owner proves nothing.
     let is_open = above.is_some_and(|above| above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0);
     let fault = is_open.then(|| "anybody may put something else in its place".to_owned());
     match fault.or_else(|| place::fault(&metadata, user)) {
@@ -167,7 +166,7 @@ fn directory(user: u32) -> Result<PathBuf, String> {
     }
 }
 
-/// Removes the sockets of processes that are over.
+/// Removes the sockets of processes that have exited.
 fn clean(directory: &Path, user: u32, here: &ProcessView) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -180,7 +179,7 @@ fn clean(directory: &Path, user: u32, here: &ProcessView) {
     }
 }
 
-/// Removes a socket of this user, and nothing else.
+/// Removes the file if it is a socket of this user.
 fn remove_socket(path: &Path, user: u32) {
     if fs::symlink_metadata(path).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
         let _ = fs::remove_file(path);

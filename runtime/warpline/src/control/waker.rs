@@ -1,11 +1,11 @@
-//! What wakes the thread that listens: a byte on a pair of sockets. It never waits, so that a collector may call it.
+//! Wakes the server's thread with a byte on a socket pair. It never blocks, so the collector may call it.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::sys;
 
-/// Wakes the thread that listens.
+/// The sending end of the socket pair that wakes the server's thread.
 pub struct Waker(UnixStream);
 
 impl Waker {
@@ -15,7 +15,7 @@ impl Waker {
         Ok((Arc::new(Waker(waker)), woken))
     }
 
-    /// Never waits: where so many calls are unheard that there is no room, it will wake anyway.
+    /// Wakes the server's thread without blocking. If the socket's buffer is full, a wake-up is already pending.
     pub(crate) fn wake(&self) {
         let _ = sys::send(&self.0, &[1]);
     }

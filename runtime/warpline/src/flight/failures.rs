@@ -1,13 +1,13 @@
-//! What a flight recorder could not write: said in the report, and to whoever asks from outside.
+//! A log of the flight recorder's write failures, for the session's report and for control clients.
 //!
-//! Whoever fails notes it from any thread and goes on. What fails again and again is kept once, with how often.
+//! Any thread may add a failure. Repeated failures are stored once, with a count.
 
 use std::sync::Mutex;
 
 use warpline_core::lock::lock;
 use warpline_core::suggest::counted;
 
-/// So many different ones are kept.
+/// Limit of distinct failures.
 const MOST: usize = 8;
 
 #[derive(Default)]
@@ -15,9 +15,9 @@ pub(super) struct Failures(Mutex<FailureLog>);
 
 #[derive(Default)]
 struct FailureLog {
-    /// The first ones, each with how often it came.
+    /// The first distinct failures, each with its count.
     known: Vec<(String, u64)>,
-    /// How many others came.
+    /// The number of further failures above the limit.
     more: u64,
 }
 
@@ -32,7 +32,7 @@ impl Failures {
         }
     }
 
-    /// All of it, in the order in which it came.
+    /// Returns the failures in the order of their first occurrence.
     pub(super) fn texts(&self) -> Vec<String> {
         let kept = lock(&self.0);
         let text = |(text, count): &(String, u64)| match count {

@@ -1,9 +1,9 @@
-//! The flight recorder of a session: whoever writes to its file or asks it for a trace comes here.
+//! The flight recorder of a session: its file, and the traces that are written from it.
 //!
-//! `panic` and `signal` ask for a trace, and so does the collector where a stream stands still or fails. `writer` is the thread that
-//! writes those traces, and `failures` what could not be written. Whoever asks for a trace has the collector write down what it knows, for
-//! a bounded time, and then copies the ring itself: a collector that hangs with its device keeps no trace from being written. Nothing
-//! here waits for a device, or for a lock that a launching thread could hold.
+//! `panic` and `signal` request a trace, and so does the collector when a stream stalls or fails. `writer` is the thread that writes
+//! those traces, and `failures` logs write errors. A caller that wants a trace asks the collector to flush to the file, waits for a
+//! bounded time, and then copies the ring itself, so a collector that hangs with its device does not prevent a trace. Nothing here
+//! waits for a device, or for a lock that a launching thread could hold.
 
 mod failures;
 mod panic;
@@ -36,21 +36,21 @@ use warpline_trace::perfetto::open::OpenTrace;
 use failures::Failures;
 use writer::Writer;
 
-/// So long somebody who asks waits for the collector, which looks at its rings far more often.
+/// How long a caller waits for the collector to flush. The collector polls its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So long a thread that panics waits for the trace of another one's panic.
+/// How long a panicking thread waits for the trace of another thread's panic.
 const UNTIL_TOLD: Duration = Duration::from_secs(2);
 
-/// Between two traces for one reason, but for those that somebody asks for.
+/// The minimum interval between two traces for one reason. Requests by signal or by a caller are not limited.
 const REST: Duration = Duration::from_secs(60);
 
 /// The flight recorder of a session.
 pub(crate) struct Flight {
     ring: Arc<RingFile>,
-    /// What the user must know, where the file is not the one that was asked for.
+    /// A notice for the user if the file has another name than requested.
     pub(crate) notice: Option<String>,
-    /// The file goes with the session.
+    /// The file is removed at the end of the session.
     pub(crate) is_temporary: bool,
     pub(crate) stall: Option<Duration>,
     open: Mutex<Areas>,
@@ -59,12 +59,12 @@ pub(crate) struct Flight {
     /// When a trace was last written for each reason.
     written: Mutex<Vec<(Reason, Instant)>>,
     writer: Writer,
-    /// What could not be written.
+    /// Write failures.
     failures: Failures,
     /// The trace of a panic is being written.
     panics: Mutex<bool>,
     panic_is_told: Condvar,
-    /// Whose file it is.
+    /// The process that owns the file.
     process: Process,
     /// The session is over.
     is_over: AtomicBool,
@@ -75,17 +75,17 @@ struct Areas {
     trace: OpenTrace,
     incident: OpenTrace,
     sequence: u64,
-    /// There were open zones in the last look.
+    /// The last write had open zones.
     had_some: bool,
 }
 
-/// Somebody wants what the collector knows to be in the file.
+/// A request that the collector flush what it knows to the file.
 pub(crate) struct Request {
     pub(crate) incident: Option<Incident>,
     done: Sender<()>,
 }
 
-/// What a session's flight recorder is made of.
+/// The settings of a session's flight recorder.
 pub(crate) struct FlightPlan<'a> {
     pub(crate) bytes: u64,
     pub(crate) path: Option<&'a Path>,
@@ -94,18 +94,18 @@ pub(crate) struct FlightPlan<'a> {
 }
 
 impl Flight {
-    /// Makes the file and takes its room.
+    /// Creates the file and allocates its space.
     ///
     /// # Errors
-    /// The file, what is in the way, and the remedy.
+    /// The path, and a message with the cause and the remedy.
     pub(crate) fn create(plan: &FlightPlan<'_>, info: &SessionInfo) -> Result<Arc<Flight>, (PathBuf, String)> {
         let path = match plan.path {
             Some(path) => path.to_owned(),
             None => PathBuf::from(format!("warpline-{}.flight", info.process_id)),
         };
-        // The program may go to another folder, and the file is asked for by its path until the end.
+        // The path must stay valid if the program changes its working directory.
         let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
-        // Before the file, so that a signal that cannot be handled leaves what an earlier session wrote.
+        // Install the handler before creating the file, so that a failure keeps the file of an earlier session.
         let signal = plan.on_signal.then(signal::Handler::install).transpose();
         let no_signal = |error| (path.clone(), format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`"));
         let signal = signal.map_err(no_signal)?;
@@ -140,7 +140,7 @@ impl Flight {
         &self.ring
     }
 
-    /// The collector runs: it is asked from now on. A panic goes to the recorder that `current` finds then.
+    /// Registers the running collector to receive requests, and the panic hook. A panic uses the recorder that `current` returns then.
     pub(crate) fn begin(&self, collector: Thread, current: fn() -> Option<Arc<Flight>>) {
         let _ = self.collector.set(collector);
         panic::listen(current);
@@ -150,7 +150,7 @@ impl Flight {
         self.collector.get().map(Thread::id)
     }
 
-    /// What is asked of the collector now.
+    /// Returns the pending requests for the collector, including one for a signal.
     pub(crate) fn take_requests(&self) -> Vec<Request> {
         let mut requests = std::mem::take(&mut *lock(&self.requests));
         if self.signal.as_ref().is_some_and(signal::Handler::has_come) {
@@ -162,7 +162,7 @@ impl Flight {
         requests
     }
 
-    /// Has the collector write down what it knows, and says so when it has; nobody waits for it here.
+    /// Asks the collector to flush to the file, without waiting. The receiver reports completion.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only the control server asks"))]
     pub(crate) fn ask_for_all(&self) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::channel();
@@ -173,7 +173,7 @@ impl Flight {
         is_done
     }
 
-    /// Has the collector write down what it knows, with the incident; false where it does not come to that in time.
+    /// Asks the collector to flush to the file, with the incident, and waits. Returns false on timeout, or if no collector can answer.
     fn ask(&self, incident: Option<Incident>) -> bool {
         let Some(collector) = self.collector.get() else { return false };
         if std::thread::current().id() == collector.id() || self.is_over.load(Ordering::Acquire) {
@@ -185,10 +185,10 @@ impl Flight {
         is_done.recv_timeout(PATIENCE).is_ok()
     }
 
-    /// Writes open zones into the file: `more` are open besides. The collector calls it ten times a second.
+    /// Writes open zones to the file; `more` is the number of further open zones. The collector calls it ten times a second.
     ///
     /// # Errors
-    /// What keeps the file from being written.
+    /// The file cannot be written.
     pub(crate) fn write_open(&self, zones: &[OpenZone], more: u64) -> io::Result<()> {
         self.ring.look();
         let mut areas = lock(&self.open);
@@ -202,7 +202,7 @@ impl Flight {
         self.write_area(area, sequence, count, &content)
     }
 
-    /// Writes what has happened, and what is open meanwhile, into the file.
+    /// Writes an incident and the zones open at that time to the file.
     pub(crate) fn write_incident(&self, incident: &Incident, zones: &[OpenZone], more: u64) -> io::Result<()> {
         let mut areas = lock(&self.open);
         let (content, count) = areas.incident.write(now_ns(), zones, more, Some(incident));
@@ -221,7 +221,7 @@ impl Flight {
         self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
     }
 
-    /// Writes a trace there, with all that is known by now, and says what could not be written before, or was not in time.
+    /// Writes a trace of everything known so far. The result lists earlier write failures and a collector that missed the deadline.
     pub(crate) fn dump(&self, to: &Path) -> Result<Recovered, RecoverError> {
         let is_fresh = self.ask(None);
         let found = self.copy(to)?;
@@ -234,9 +234,9 @@ impl Flight {
         Ok(Recovered { problems, ..found })
     }
 
-    /// Copies the ring: to a file of another name first, so that a trace is whole or not there.
+    /// Copies the ring to a temporary file and renames it, so that the trace is complete or missing.
     fn copy(&self, to: &Path) -> Result<Recovered, RecoverError> {
-        // To rename a file to a device or a pipe would replace it.
+        // A rename would replace a device or a pipe.
         if fs::metadata(to).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
             return Err(RecoverError::Write(io::Error::other(
                 "it is a device or a pipe, and a dump needs a regular file",
@@ -251,8 +251,8 @@ impl Flight {
         without_signals(write).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Whether a trace is to be written for this reason now, which the caller then does. Whoever sends a signal asks for
-    /// each. One that waits for its turn is enough for its reason.
+    /// Whether the caller must write a trace for this reason now. False while one for the same reason is queued, or was due less
+    /// than [`REST`] ago.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
         if self.writer.has(reason) {
             return false;
@@ -267,7 +267,7 @@ impl Flight {
         true
     }
 
-    /// Writes a trace beside the ring and says where on standard error: the session's report may never be made.
+    /// Writes a trace beside the ring, and prints its path to standard error because the session's report may never be printed.
     pub(crate) fn write_out(&self, incident: &Incident) {
         let mut to = self.ring.path.as_os_str().to_owned();
         to.push(format!(".{}.pftrace", incident.reason.name()));
@@ -282,7 +282,7 @@ impl Flight {
         }
     }
 
-    /// The same on a thread of its own: the collector has zones to read. While it writes another one, this one waits.
+    /// Writes a trace on a separate thread, so that the collector goes on. Queues it while another trace is being written.
     pub(crate) fn write_out_aside(self: &Arc<Self>, incident: Incident) {
         if !self.writer.add(incident) {
             return;
@@ -297,9 +297,9 @@ impl Flight {
         }
     }
 
-    /// What a thread does that has panicked: it may be the last one that the program does.
+    /// Writes a trace for a panic, on the thread that panicked: the process may end right after it.
     pub(super) fn panicked(&self, title: String, args: Vec<(&'static str, String)>) {
-        // Of a forked process the parent's file says nothing.
+        // The file belongs to the parent of a forked process.
         if !self.process.is_this()
             || self.is_over.load(Ordering::Acquire)
             || self.collector_id() == Some(std::thread::current().id())
@@ -308,7 +308,7 @@ impl Flight {
         }
         let mut is_being_told = lock(&self.panics);
         if !self.is_due(Reason::Panic) {
-            // What this thread does next may end the program, and with it the trace of the first panic.
+            // This thread may end the process next, and with it the unfinished trace of the first panic.
             drop(is_being_told.wait_while(&self.panic_is_told, UNTIL_TOLD, |is_being_told| *is_being_told));
             return;
         }
@@ -316,7 +316,7 @@ impl Flight {
         drop(is_being_told);
         let incident = Incident { reason: Reason::Panic, ns: now_ns(), title, args };
         if !self.ask(Some(incident.clone())) {
-            // The collector hangs. What was open a moment ago is in the file.
+            // The collector hangs. The file has the zones that were open at its last flush.
             let _ = self.write_incident(&incident, &[], 0);
         }
         self.write_out(&incident);
@@ -324,7 +324,7 @@ impl Flight {
         self.panic_is_told.notify_all();
     }
 
-    /// The session is over: nothing happens any more, and the file goes or stays. Waits so long for a trace that is being written.
+    /// Ends the recorder with its session: waits up to `within` for a trace being written, and removes a temporary file.
     pub(crate) fn end(&self, within: Duration) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(within) {
@@ -338,24 +338,23 @@ impl Flight {
         }
     }
 
-    /// The session does not start: what was there before its file is there again.
+    /// Restores the file that the recorder replaced, because the session does not start.
     pub(crate) fn undo(&self) {
         self.ring.undo();
     }
 
-    /// What somebody had done to the file when the collector looked last.
+    /// Returns outside changes to the file that the collector's last check found.
     pub(crate) fn harm(&self) -> impl Iterator<Item = String> {
         self.ring.harm()
     }
 
-    /// What the user must know of what was to be written: of the file itself, as the collector saw it last, and of traces. It
-    /// asks no disk.
+    /// Returns the problems of the file, as of the collector's last check, and of the traces. Makes no file-system call.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.harm().chain(self.ring.problem()).chain(self.failures.texts()).collect()
     }
 }
 
-/// Makes a file beside this one that nobody else has: not another thread, and not a link that somebody has put there.
+/// Creates a new temporary file beside this path. It is never shared with another thread, and never follows a link.
 fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     for _ in 0..100 {
@@ -363,7 +362,7 @@ fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
         let mut path = to.as_os_str().to_owned();
         path.push(format!(".unfinished-{}-{number}", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            // One that a killed process of the same number has left.
+            // A killed process with the same id left this file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return opened.map(|file| (PathBuf::from(path), file)),
         }
@@ -372,9 +371,9 @@ fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 impl Request {
-    /// All is in the file.
+    /// Reports that the flush is complete.
     pub(crate) fn answer(self) {
-        // Who asked may wait no more.
+        // The caller may have stopped waiting.
         let _ = self.done.send(());
     }
 }

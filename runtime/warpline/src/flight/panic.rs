@@ -1,9 +1,8 @@
 //! A panic of the program writes the flight recorder out, before the program's own hook runs.
 //!
-//! The hook is set by the first session that has a recorder, and stays: taking it away would wait for every hook that
-//! runs at that moment, and such a hook may wait for the thread that finishes the session. Without a session it does
-//! nothing but call the one that was there before. A later session uses it again, and sets another one only where the
-//! program has dropped it.
+//! The first session with a recorder installs the hook, and it stays installed: removing it would wait for every running hook, and
+//! such a hook may wait for the thread that finishes the session. Without a session it only calls the previous hook. A later session
+//! reuses it, and installs another one only if the program has dropped it.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,15 +11,15 @@ use super::Flight;
 use warpline_core::lock::lock;
 use warpline_core::stream::thread;
 
-/// There as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
+/// Alive as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
 static HOOK: Mutex<Weak<Hook>> = Mutex::new(Weak::new());
 
 struct Hook;
 
-/// Tells the recorder that `current` finds of panics from now on.
+/// Installs the hook, unless it is installed. It reports each panic to the recorder that `current` returns then.
 pub(super) fn listen(current: fn() -> Option<Arc<Flight>>) {
     let mut hook = lock(&HOOK);
-    // A thread that panics may not touch hooks.
+    // Changing hooks on a panicking thread would panic.
     if hook.strong_count() > 0 || std::thread::panicking() {
         return;
     }

@@ -1,7 +1,7 @@
-//! SIGUSR2 asks for a trace, where the settings say so.
+//! SIGUSR2 requests a trace, if the settings enable it.
 //!
-//! A handler that the program has installed before is called, too. The handler stays when the session ends, and does
-//! nothing then: what it replaces would end the program.
+//! A handler that the program installed earlier is called, too. The handler stays installed after the session and then does nothing,
+//! because the default action would end the program.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Handler {
         Ok(Handler { has_come, id })
     }
 
-    /// Whether it has come since the last call.
+    /// Whether the signal has arrived since the last call.
     pub(super) fn has_come(&self) -> bool {
         self.has_come.load(Ordering::Relaxed) && self.has_come.swap(false, Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! The traces that are written on a thread of their own, one after the other, so that the collector goes on.
+//! A queue of traces that a separate thread writes one after the other, so that the collector goes on.
 //!
-//! What happens while one is being written waits, once for each reason: the trace that is written then has what a later
-//! incident of that reason would have shown. A disk that hangs keeps the thread, and nobody else.
+//! While a trace is being written, one incident per reason is queued: its trace also covers later incidents of that reason. A disk
+//! that hangs blocks only this thread.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -17,19 +17,19 @@ pub(super) struct Writer {
 
 #[derive(Default)]
 struct State {
-    /// There is a thread that writes.
+    /// A writing thread is running.
     is_writing: bool,
-    /// What it writes next.
+    /// The queue of incidents.
     waiting: Vec<Incident>,
 }
 
 impl Writer {
-    /// Whether a trace for this reason waits for its turn.
+    /// Whether a trace for this reason is queued.
     pub(super) fn has(&self, reason: Reason) -> bool {
         lock(&self.state).waiting.iter().any(|incident| incident.reason == reason)
     }
 
-    /// Has it written in its turn; true where there is no thread that writes, and the caller has to start one.
+    /// Queues an incident. Returns true if no writing thread is running; the caller must then start one.
     pub(super) fn add(&self, incident: Incident) -> bool {
         let mut state = lock(&self.state);
         if !state.waiting.iter().any(|waiting| waiting.reason == incident.reason) {
@@ -38,7 +38,7 @@ impl Writer {
         !std::mem::replace(&mut state.is_writing, true)
     }
 
-    /// What the thread does: writes all that waits.
+    /// Writes the queued traces until the queue is empty. The writing thread runs it.
     pub(super) fn write_all(&self, write: impl Fn(&Incident)) {
         loop {
             let mut state = lock(&self.state);
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Waits for what is being written, for so long; false where it is not done then. What waits behind it is given up.
+    /// Waits for the trace being written, and discards the queue. Returns false on timeout.
     pub(super) fn finish(&self, within: Duration) -> bool {
         let mut state = lock(&self.state).wait_while(&self.is_idle, within, |state| state.is_writing);
         state.waiting.clear();

@@ -1,4 +1,4 @@
-//! How an application starts a session: from `WARPLINE`, or from a builder.
+//! The calls that start a session: from the environment variable `WARPLINE`, or from a builder.
 
 use super::handle::Session;
 #[cfg(not(feature = "enable"))]

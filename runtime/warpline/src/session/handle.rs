@@ -33,13 +33,13 @@ use warpline_core::stderr;
 pub struct Session {
     /// None when the settings said `off`, or when the session is over.
     pub(super) running: Option<Running>,
-    /// As long as it is there, the process can be asked from outside.
+    /// Keeps the control server running.
     #[allow(dead_code, reason = "held, not read")]
     pub(super) listening: Option<Listening>,
 }
 
 impl Session {
-    /// A session whose settings the program says itself.
+    /// Returns a builder, for settings that the program makes.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
@@ -53,12 +53,12 @@ impl Session {
         Session { running, listening: None }
     }
 
-    /// None also in a process that was forked from the one that records.
+    /// Returns the recording session; none in a process that was forked from the one that records.
     pub(super) fn running(&self) -> Option<&Running> {
         self.running.as_ref().filter(|running| running.is_here())
     }
 
-    /// Says it now, and in the report, if there will be one.
+    /// Prints a warning, and adds it to the report if there will be one.
     pub(super) fn warn(&self, text: String) {
         match self.running() {
             Some(running) => running.warn(text),

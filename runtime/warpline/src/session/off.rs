@@ -1,4 +1,4 @@
-//! What is behind a session in a program that was built without feature `enable`: settings are checked, and nothing is recorded.
+//! Replaces the recording session in builds without feature `enable`: it checks settings and records nothing.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -10,13 +10,13 @@ use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, Sink};
 use warpline_core::stderr;
 
-/// Why the report of such a session is empty.
+/// The note that explains the empty report.
 const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
 
-/// A session that records; there is none.
+/// Stands for the recording session, which never exists in this build.
 pub(super) enum Running {}
 
-/// A socket that listens; there is none.
+/// Stands for the control server, which never exists in this build.
 pub(super) enum Listening {}
 
 #[rustfmt::skip]
@@ -39,7 +39,7 @@ pub(super) fn why_nothing() -> Vec<String> {
     vec![NOTHING.to_owned()]
 }
 
-/// Checks the settings; where they ask for something to be recorded, it says that nothing is.
+/// Checks the settings, and warns if they request a recording.
 pub(super) fn check(mut builder: SessionBuilder) -> Result<(), Error> {
     builder.check()?;
     let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();

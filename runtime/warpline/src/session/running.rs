@@ -1,7 +1,7 @@
 //! A session that records: its engine, and the files that it writes.
 //!
 //! The handle ([`Session`](super::Session)) calls it, on any thread and in the middle of zones. Nothing here waits for a zone or a
-//! device; the end waits for the collector, and no longer than it was told to.
+//! device; the end waits for the collector, up to the configured timeout.
 
 #[cfg(unix)]
 use std::io;
@@ -26,18 +26,18 @@ use warpline_core::stderr;
 
 #[cfg(target_os = "linux")]
 pub(super) use crate::control::Listening;
-/// Nobody can ask from outside here.
+/// The control server, which exists only on Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) enum Listening {}
 
-/// What there is of a session as long as it records or may record again.
+/// The state of a session from its start to its end, also while it is stopped.
 pub(super) struct Running {
     pub(super) engine: Arc<Engine>,
-    /// The files that it writes, but for those of a trace that is rotated.
+    /// The files that the session writes, except those of a rotated trace.
     pub(super) written: Vec<Written>,
 }
 
-/// Why a session that never ran has an empty report: its settings said so, and nothing more is to be said.
+/// Returns the notes for the report of a session that never ran: none, because its settings disabled it.
 pub(super) fn why_nothing() -> Vec<String> {
     Vec::new()
 }
@@ -76,10 +76,10 @@ impl Running {
         report.notes.iter().filter(|note| !is_said(note)).for_each(stderr::line);
     }
 
-    /// Stops, waits for the collector within the time limit, and says what became of everything.
+    /// Stops, waits for the collector within the time limit, and returns the report.
     pub(super) fn finish(self) -> Report {
         if !self.is_here() {
-            // What it shares with the collector may be locked for ever, and its files are the parent's.
+            // State shared with the collector may stay locked forever in a forked process, and the files are the parent's.
             std::mem::forget(self);
             let note =
                 "this process was forked from the one that records: its zones are in no trace; start a session here";

@@ -1,6 +1,6 @@
-//! From settings to a session that records: sinks and files are made, and an engine that writes to them.
+//! Starts a session from its settings: creates the sinks and files, and the engine that writes to them.
 //!
-//! [`SessionBuilder::start`] comes here. An error leaves nothing running, and no zone begins before all is there.
+//! [`SessionBuilder::start`] calls it. An error leaves nothing running, and no zone is recorded before everything is set up.
 
 use std::path::PathBuf;
 #[cfg(unix)]
@@ -33,7 +33,7 @@ use warpline_trace::files::claim::FileClaim;
 use warpline_trace::perfetto::FlightSink;
 use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 
-/// Starts what the settings say.
+/// Starts a session as the settings require.
 pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
     let _inside = Inside::enter();
     builder.check()?;
@@ -49,8 +49,8 @@ pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
 }
 
 impl SessionBuilder {
-    /// The program can be asked from outside; without anywhere to write to it records only what is asked for. Where nobody can
-    /// ask, it does all else that it was started for.
+    /// Starts the control server. Without an output in the settings, the session records only what clients request. If the server
+    /// cannot start, the session still records to its outputs.
     #[cfg(target_os = "linux")]
     fn start_listening(self) -> Result<Session, Error> {
         let listening = control::Listening::start(&self.config);
@@ -72,8 +72,8 @@ impl SessionBuilder {
         let info = SessionInfo::now();
         #[cfg_attr(not(unix), expect(unused_mut, reason = "the flight recorder comes later"))]
         let mut engine = EngineBuilder::reserve(&self.config, false)?;
-        // No file is changed before all of them are ours, and there is a thread to write them. The flight recorder's comes first, because
-        // it can be taken back.
+        // Change no file before all of them are locked and the thread that writes them exists. The flight recorder's file comes first,
+        // because it can be undone.
         let files = self.claim_files()?;
         let thread = CollectorThread::spawn("warpline").map_err(Error::Thread)?;
         #[cfg(unix)]
@@ -105,7 +105,7 @@ impl SessionBuilder {
         Ok(Session::with(Some(Running { engine, written })))
     }
 
-    /// Opens and locks the files that the settings name. None that is there is changed.
+    /// Opens and locks the files that the settings name. Existing files are not changed yet.
     fn claim_files(&self) -> Result<Vec<Claimed>, Error> {
         let mut files = Vec::new();
         for path in &self.config.perfetto {
@@ -125,7 +125,7 @@ impl SessionBuilder {
         Ok(files)
     }
 
-    /// Makes the sinks of these files, and says which have another name than was asked for.
+    /// Creates the sinks of these files, and warns about each that has another name than requested.
     fn begin_files(&mut self, files: Vec<Claimed>, tally: &SessionStats) -> Result<Vec<Written>, Error> {
         let mut written = Vec::new();
         for file in files {
@@ -154,7 +154,7 @@ impl SessionBuilder {
         Ok(written)
     }
 
-    /// Makes the sinks that hand zones to other libraries.
+    /// Creates the sinks that pass zones to other libraries.
     fn add_guest_sinks(&mut self) {
         #[cfg(feature = "tracing")]
         if self.config.log {
@@ -166,7 +166,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Makes the flight recorder that the settings name.
+    /// Creates the flight recorder, if the settings name one.
     #[cfg(unix)]
     fn open_flight(&self, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
         let Config { flight, stall, dump_on_sigusr2, .. } = &self.config;
@@ -176,9 +176,9 @@ impl SessionBuilder {
     }
 }
 
-/// A file that is ours, and not changed yet.
+/// A file that this session has locked and not changed yet.
 enum Claimed {
-    /// The first of several, and the path that was asked for. It is new.
+    /// The first file of a rotated trace, which is new, with the requested path.
     Rotating(PathBuf, Box<RotatingSink>),
     Perfetto(FileClaim),
     Chrome(FileClaim),

@@ -1,6 +1,6 @@
 //! Warnings on standard error, one line each.
 //!
-//! A session calls it where it starts and where it ends. It must never panic, also with standard error closed.
+//! A session calls it at its start and its end. It must never panic, even with standard error closed.
 
 use crate::collector::SessionStats;
 use crate::settings::{Config, Environment, unmatched};
@@ -8,7 +8,7 @@ use warpline_core::report::{Report, SinkReport};
 use warpline_core::stderr;
 use warpline_core::suggest;
 
-/// What is likely to be a mistake in the settings, though a session can go by them.
+/// Warns about valid settings that are likely to be mistakes.
 pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {
     if let Some(environment) = environment.filter(|_| !has_sinks && !config.summary) {
         environment.warn_of_no_output(config);
@@ -16,7 +16,7 @@ pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&En
     unmatched(&config.filters).into_iter().for_each(|text| tally.warn(text));
 }
 
-/// Each sink of which something failed, and what it lost.
+/// Prints each sink that failed, and what it lost.
 pub(super) fn of_failed_sinks(report: &Report) {
     for sink in &report.sinks {
         if let Some(error) = &sink.first_error {
@@ -37,7 +37,7 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     }
 }
 
-/// What records the session has.
+/// Returns the kinds of records that the session has.
 fn kinds(report: &Report) -> String {
     let counts = [
         ("zones", report.recorded),

@@ -1,8 +1,8 @@
 //! The files that a session leaves, and the lines on standard error that say where they are.
 //!
-//! `start` notes each file when it is opened, and the end of the session says them. It asks the file system for their sizes, so a
-//! session whose sinks hang says nothing. A trace that somebody removed meanwhile is an error of its sink; one that somebody moved is
-//! whole, and that is said here.
+//! `start` registers each file when it is opened, and the end of the session prints them. It asks the file system for their sizes, so a
+//! session whose sinks hang prints nothing. A trace that was removed during the session is an error of its sink; one that was moved is
+//! complete, and a note says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::stderr;
 
-/// What kind of file it is.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Perfetto,
@@ -23,16 +23,16 @@ pub(super) enum Format {
 pub(super) struct Written {
     format: Format,
     path: PathBuf,
-    /// From the root: the program may go to another folder.
+    /// The absolute path: the program may change its working directory.
     absolute: PathBuf,
-    /// Which file was there then.
+    /// Device and inode of the file when it was opened.
     identity: Option<Identity>,
 }
 
 type Identity = (u64, u64);
 
 impl Format {
-    /// What to do with the file.
+    /// Returns how to open the file.
     fn remedy(self, path: &Path) -> String {
         match self {
             Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
@@ -49,25 +49,25 @@ impl Written {
         Written { format, path: path.to_owned(), absolute, identity }
     }
 
-    /// One line for the file, if it is there and has some of its records.
+    /// Returns the line for the file, if it exists and has at least some of its records.
     fn line(&self, sinks: &[SinkReport]) -> Option<String> {
         let has_none = |sink: &SinkReport| sink.taken == 0 && sink.lost > 0;
         if self.is_elsewhere() || self.sink(sinks).is_some_and(has_none) {
             return None;
         }
         let bytes = fs::metadata(&self.absolute).ok()?.len();
-        // As the user wrote it, where that leads to the file.
+        // Print the path as the user wrote it if it still leads to the file.
         let is_here = std::path::absolute(&self.path).is_ok_and(|path| path == self.absolute);
         let path = if is_here { &self.path } else { &self.absolute };
         Some(format!("wrote `{}` ({}); {}", path.display(), size(bytes), self.format.remedy(path)))
     }
 
-    /// Whether another file has its name now, or none. The flight recorder says so itself.
+    /// Whether the file was moved or replaced. The flight recorder reports that itself.
     fn is_elsewhere(&self) -> bool {
         self.format != Format::Flight && self.identity.is_some() && identity(&self.absolute) != self.identity
     }
 
-    /// What the session says of the sink that wrote it.
+    /// Returns the report of the sink that wrote the file.
     fn sink<'a>(&self, sinks: &'a [SinkReport]) -> Option<&'a SinkReport> {
         let name = match self.format {
             Format::Perfetto => format!("perfetto={}", self.path.display()),
@@ -78,7 +78,7 @@ impl Written {
     }
 }
 
-/// That somebody moved traces: one note each. Of one that was removed, its sink has said so.
+/// Returns a note for each trace that was moved. A removed trace is already an error of its sink.
 pub(super) fn moved(written: &[Written], sinks: &[SinkReport]) -> impl Iterator<Item = String> {
     let is_moved = |file: &&Written| file.is_elsewhere() && file.sink(sinks).is_none_or(|sink| sink.errors == 0);
     written.iter().filter(is_moved).map(|file| {
@@ -100,7 +100,7 @@ fn identity(_: &Path) -> Option<Identity> {
     None
 }
 
-/// Says where each file is: those that are known from the start, and those that rotation has left.
+/// Prints where each file is: those opened at the start, and those that rotation kept.
 pub(super) fn say(written: &[Written], report: &Report) {
     let rotated =
         report.sinks.iter().filter(|sink| sink.name.starts_with("perfetto=")).flat_map(|sink| &sink.kept.files);
@@ -108,7 +108,7 @@ pub(super) fn say(written: &[Written], report: &Report) {
     written.iter().chain(&rotated).filter_map(|file| file.line(&report.sinks)).for_each(stderr::line);
 }
 
-/// A size for people, in the units of settings.
+/// Formats a size in the units that settings use.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {

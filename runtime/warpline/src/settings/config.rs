@@ -1,7 +1,7 @@
-//! The settings as a whole: whether they go with one another, and what follows from them for a range.
+//! The settings as a whole: whether they are consistent, and what they mean for a range.
 //!
-//! The values are plain data ([`Config`] comes from `table`), so that a session that is held for somebody outside can have settings of
-//! its own.
+//! The values are plain data ([`Config`] comes from `table`), so an engine that is started for a control client can have its own
+//! settings.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ const UNASKED_BUDGET: f64 = 0.01;
 pub(crate) const KEPT: usize = 4;
 
 impl Config {
-    /// Whether the settings go with one another.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// The first that needs another one.
+    /// The first setting that lacks one it needs.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for setting in SETTINGS {
             (setting.check)(self).map_err(|problem| ConfigError::new(setting.key, problem))?;
@@ -29,7 +29,7 @@ impl Config {
         files::apart(self.clone().paths())
     }
 
-    /// Each file that a setting names, with the setting's key.
+    /// Returns each file that a setting names, with the setting's key.
     fn paths(&mut self) -> Vec<(&'static str, PathBuf)> {
         let paths = |config: &mut Config, setting: &Setting| -> Vec<_> {
             (setting.paths)(config).into_iter().map(|path| (setting.key, path.clone())).collect()
@@ -37,7 +37,7 @@ impl Config {
         SETTINGS.iter().flat_map(|setting| paths(self, setting)).collect()
     }
 
-    /// Puts into each path what its placeholders stand for in this process, now.
+    /// Expands the placeholders of each path for this process.
     ///
     /// # Errors
     /// The first path with an unknown placeholder.
@@ -52,14 +52,14 @@ impl Config {
         Ok(())
     }
 
-    /// The share of its time that recording may cost the program; none where every zone is recorded. `is_asked_for`: by the program's own
-    /// settings, for a trace or a sink.
+    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for`: the program's
+    /// own settings ask for a trace or a sink.
     pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
         let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
         self.budget.or(default).filter(|share| *share < 1.0)
     }
 
-    /// What a session with these settings records of a range.
+    /// Returns what a session with these settings records of a range.
     pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
         use warpline_core::sample::{Wanted, may_be_sampled};
 
@@ -70,17 +70,17 @@ impl Config {
         }
     }
 
-    /// Whether a session with these settings leaves the range out.
+    /// Whether a session with these settings excludes the range.
     fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }
 
-    /// Whether it goes anywhere besides the flight recorder.
+    /// Whether records have an output other than control clients and the flight recorder.
     pub(crate) fn has_output_beside_flight(&self) -> bool {
         SETTINGS.iter().any(|setting| setting.key != "flight" && (setting.is_output)(self))
     }
 
-    /// Whether what is recorded goes anywhere, other than to those who ask from outside.
+    /// Whether records have an output other than control clients.
     pub(crate) fn has_output(&self) -> bool {
         SETTINGS.iter().any(|setting| (setting.is_output)(self))
     }

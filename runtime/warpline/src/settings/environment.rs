@@ -1,26 +1,26 @@
-//! What `WARPLINE` says, as far as it matters that it was the variable who said it, and not the program.
+//! The settings of the variable `WARPLINE`, for messages that depend on whether the variable or the program made a setting.
 
 use super::line::{self, VARIABLE};
 use super::table::Config;
 use crate::error::{ConfigError, PROGRAM};
 use warpline_core::stderr;
 
-/// The variable is set.
+/// The value of the variable, if it is set.
 pub(crate) struct Environment {
     line: String,
-    /// The program's own settings, which it replaces, would have written something.
+    /// The program's own settings, which the variable replaces, had an output.
     replaces: bool,
 }
 
 impl Environment {
-    /// `line` stands in place of the program's own `settings`.
+    /// Creates it from the variable's `line`, which replaces the program's own `settings`.
     pub(super) fn new(line: String, settings: &str) -> Environment {
         let mut config = Config::default();
         let is_good = config.add(settings).is_ok();
         Environment { line, replaces: is_good && config.has_output() && !config.off }
     }
 
-    /// Who said a setting that does not go with the others.
+    /// Returns the origin of a setting that conflicts with others: the variable or the program.
     pub(super) fn origin(environment: Option<&Environment>, wrong: &ConfigError) -> &'static str {
         match environment {
             Some(Environment { line, .. }) if line::has(line, wrong.key()) => VARIABLE,

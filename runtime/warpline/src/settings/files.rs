@@ -1,7 +1,7 @@
-//! That no two sinks write to one file: each would destroy what the other one wrote.
+//! Checks that no two sinks write to one file: each would destroy the other's data.
 //!
-//! Called before any file is made. Two spellings of one place are one: the folder counts as the file system knows it, and
-//! of files that are there the file itself, so that links are seen. Devices such as `/dev/null` may be named twice.
+//! It runs before any file is created. Directories and existing files are compared by their identity in the file system, so links
+//! and other spellings of a path are detected. Devices such as `/dev/null` may be named twice.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,14 +11,14 @@ use crate::error::ConfigError;
 
 #[derive(PartialEq, Eq)]
 enum Target {
-    /// A file that is there.
+    /// An existing file.
     #[cfg(unix)]
     File(u64, u64),
-    /// One that will be made, by its folder and its name.
+    /// A file to create, by its directory and its name.
     New(PathBuf, OsString),
 }
 
-/// Whether each file is named once; each stands with the setting that names it.
+/// Checks that each file is named once. Each path comes with the setting that names it.
 ///
 /// # Errors
 /// The second setting that names a file.
@@ -43,7 +43,7 @@ fn target(path: &Path) -> Option<Target> {
         use std::os::unix::fs::{FileTypeExt, MetadataExt};
         return (!there.file_type().is_char_device()).then(|| Target::File(there.dev(), there.ino()));
     }
-    // A link to a file that is not there yet leads to it.
+    // A link may lead to a file that does not exist yet.
     let path = fs::read_link(path)
         .map_or_else(|_| path.to_owned(), |to| path.parent().map_or(to.clone(), |folder| folder.join(to)));
     let name = path.file_name()?.to_owned();

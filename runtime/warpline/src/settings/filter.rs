@@ -1,13 +1,13 @@
-//! Patterns over range names: which ranges a session, or a guest of one, records.
+//! Patterns over range names, which select the ranges that a session or a subscription records.
 //!
-//! The setting `filter`, the builder, a session that changes and who asks from outside all say them in one form. However many stars a
-//! pattern has, matching a name never takes more than the product of the two lengths.
+//! The setting `filter`, the builder, `Session::set_filter` and control requests use the same syntax. Matching takes at most the product
+//! of the two lengths, however many stars a pattern has.
 
 use std::fmt;
 
 use crate::error::ConfigError;
 
-/// A pattern over range names: `*` stands for any characters, a leading `!` leaves out what the pattern matches.
+/// A pattern over range names: `*` matches any characters, a leading `!` excludes what the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pattern: String,
@@ -21,7 +21,7 @@ impl fmt::Display for Filter {
 }
 
 impl Filter {
-    /// Several patterns, joined by commas.
+    /// Parses patterns joined by commas.
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Filter>, ConfigError> {
         let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         let wrong = |pattern: &str, problem| ConfigError::new(format!("filter={pattern}"), problem);
@@ -61,7 +61,7 @@ impl Filter {
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
-        // Where to go on when the characters after the last star do not fit.
+        // Where to resume when the characters after the last star do not match.
         let mut retry = None;
         while n < name.len() {
             if pattern.get(p) == Some(&b'*') {
@@ -81,7 +81,7 @@ impl Filter {
     }
 }
 
-/// Whether a name fits one of the filters without `!`, if there is any, and none with it.
+/// Whether a name matches one of the filters without `!`, if there are any, and none of those with it.
 pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
     let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
     let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));

@@ -101,7 +101,7 @@ impl<C> Setting<C> {
     }
 }
 
-/// What a setting lacks that needs another one.
+/// Checks that another setting, which this one needs, is present.
 pub(super) fn needs(is_there: bool, other: &str, example: &str) -> Result<(), String> {
     if is_there { Ok(()) } else { Err(format!("needs {other}, as in `{example}`")) }
 }

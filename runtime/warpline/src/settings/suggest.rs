@@ -1,10 +1,10 @@
-//! What a text that is no setting probably means. The parser puts it into its errors.
+//! Suggestions for texts that are not settings. The parser adds them to its errors.
 
 use super::filter::Filter;
 use super::table::SETTINGS;
 use warpline_core::suggest::nearest;
 
-/// What to write in place of a setting that is none.
+/// Returns the suggestion for an unknown setting.
 pub(super) fn unknown(setting: &str, key: &str) -> String {
     for (extension, sink) in [(".pftrace", "perfetto"), (".json", "chrome")] {
         if !setting.contains('=') && setting.ends_with(extension) {
@@ -23,7 +23,7 @@ pub(super) fn unknown(setting: &str, key: &str) -> String {
     }
 }
 
-/// A blank stands where a comma should: what to write instead.
+/// Returns the suggestion for a blank that should be a comma.
 pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
     let mut words = setting.split_whitespace().peekable();
     let mut meant = words.next()?.to_owned();
@@ -38,7 +38,7 @@ pub(super) fn blank_for_comma(setting: &str) -> Option<String> {
     is_joined.then(|| format!("settings are joined by commas: write `{meant}`"))
 }
 
-/// The name of each setting.
+/// Returns the key of each setting.
 fn keys() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|setting| setting.key)
 }

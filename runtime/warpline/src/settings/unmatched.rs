@@ -1,7 +1,7 @@
 //! Filters that no range of the program matches.
 //!
-//! The session warns of them at its start and when its filters change, and the control server tells whoever asks for a recording. They
-//! are no error, because one line of settings may be for several programs.
+//! The session warns about them at its start and when its filters change, and the control server reports them to a recording client.
+//! They are not an error, because one line of settings may serve several programs.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use super::filter::Filter;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::suggest;
 
-/// The most filters that are named; a request from outside may have thousands.
+/// Limit of filters reported; a control request may have thousands.
 const MOST: usize = 16;
 
-/// The filters that no range of the catalog fits, with the range that may be meant. The catalog does not change while the program
-/// runs.
+/// Returns a message for each filter that matches no range of the catalog, with a suggestion. The catalog does not change while the
+/// program runs.
 pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
     let fits = |filter: &&Filter| catalog().into_iter().any(|range| filter.matches(range.name()));
     let text = |filter: &Filter| {
@@ -26,7 +26,7 @@ pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
     filters.iter().filter(|filter| !fits(filter)).take(MOST).map(text).collect()
 }
 
-/// The range's name, or the beginning of some, that is nearly this.
+/// Returns the range name, or the prefix of one, that is most similar.
 fn nearest(pattern: &str) -> Option<String> {
     let names = catalog().into_iter().map(RangeSpec::name);
     match pattern.strip_suffix(".*") {
@@ -39,7 +39,7 @@ fn nearest(pattern: &str) -> Option<String> {
     }
 }
 
-/// Of two names that are equally near, the same one is suggested every time.
+/// Sorts the names, so that of two equally similar ones the same is always suggested.
 fn sorted(names: HashSet<&str>) -> Vec<&str> {
     let mut names: Vec<_> = names.into_iter().collect();
     names.sort_unstable();

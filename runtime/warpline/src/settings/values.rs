@@ -1,7 +1,6 @@
-//! The values of settings: what each may be, as text in `WARPLINE` and as the builder takes it.
+//! The values of settings: parsers for the text of `WARPLINE`, and checks for values from the program.
 //!
-//! The table parses with them; the builder, and a session that changes, check with them what they are given. Each error says what
-//! to write instead.
+//! The table uses the parsers; the builder and the session's setters use the checks. Each error says what to write instead.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was asked for is begun, or refused: called once a connection, when its request is whole.
+//! Starts or refuses a connection's request. The connection calls it once, when the request is complete.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use crate::settings::{Config, Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
 
-/// A collector comes to it within this time; a sink of the program's may keep it from that.
+/// How long a dump waits for the collector to write what it knows. A slow sink of the program can make the collector miss it.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
-/// The most recordings and watchers at one time, so that their memory is bounded.
+/// Limit of recordings and watchers, which bounds their memory.
 const SUBSCRIPTIONS: usize = 4;
 
-/// The longest that an engine which is held for others takes to end, besides a fixed grace.
+/// Upper limit for the finish timeout of an engine that was started for a client.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Connection {
@@ -107,7 +107,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the collector write down what it knows. Who asked reads the file then; this process copies nothing.
+    /// Asks the collector to write what it knows to the recorder's file. The client then reads the file; this process copies nothing.
     fn dump(&mut self, now: Instant) -> Result<(), Refusal> {
         let flight = engine::current().and_then(|engine| engine.flight.clone());
         let flight = flight.ok_or_else(|| {
@@ -151,7 +151,7 @@ fn subscribe<'a>(
     }
     let waker = Arc::clone(&shared.waker);
     let handle = SubscriptionHandle::new(move || waker.wake());
-    // An engine that starts for it records no more than the program's own settings allow.
+    // An engine that is started for a client records no more than the program's own settings allow.
     let config = Config {
         kernels: kernels && cfg!(feature = "cupti"),
         finish_timeout: shared.base.finish_timeout.min(ENDS_WITHIN),

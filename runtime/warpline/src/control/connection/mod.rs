@@ -1,8 +1,8 @@
-//! One who connected: what came from there, and what is still to be sent.
+//! A client's connection: its request, its state, and the bytes to send.
 //!
-//! A connection has one request. Whoever says no more (the end of what they send), goes away, or does not read for a while,
-//! ends what was begun for them. `begin` begins what was asked for, `state` is what has been begun, `progress` goes on with it
-//! until it is over, `sink` is a trace for who records. Nothing here waits.
+//! A connection carries one request. The request ends early when the client closes its sending side, disconnects, or stops reading.
+//! `begin` starts the request, `state` holds its state, `progress` advances it until it is done, and `sink` writes the trace of a
+//! recording. Nothing here blocks.
 
 mod begin;
 mod progress;
@@ -27,37 +27,37 @@ use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Refusa
 
 use state::{LEAVES_WITHIN, Leaving, State};
 
-/// A request is there within this time, or never.
+/// Deadline for receiving the request.
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Who takes nothing for so long does not read.
+/// A client that accepts no bytes for this long is dropped.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A reader takes what is left within this time once nothing more is to come.
+/// Deadline for sending the rest once the last reply is ready.
 const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// What every connection is served with.
+/// What all connections share.
 pub(super) struct Shared {
     pub(super) base: Config,
     pub(super) waker: Arc<Waker>,
 }
 
 pub(super) struct Connection {
-    /// The other end hears when this process ends, although a forked one lives.
+    /// Closes the socket in forked children, so that the client sees the end of this process.
     _not_in_children: NotInChildren,
     stream: UnixStream,
     state: State,
     out: Vec<u8>,
     sent: usize,
-    /// When it last took something, or had nothing to take.
+    /// When the client last accepted bytes, or had nothing pending.
     took: Instant,
-    /// When the last of what there is to send was ready.
+    /// When the last reply became ready.
     told: Option<Instant>,
-    /// There was nothing left to take at the last turn.
+    /// Nothing was left to send after the last turn.
     has_all: bool,
-    /// The other end says no more.
+    /// The client has closed its sending side.
     is_heard: bool,
-    /// The other end is gone, or not worth listening to.
+    /// The client has disconnected, or the connection must be dropped.
     is_gone: bool,
 }
 
@@ -86,12 +86,12 @@ impl Connection {
         sys::interest(&self.stream, if hears { sys::IN } else { 0 } | if tells { sys::OUT } else { 0 })
     }
 
-    /// When it has something to do though nothing comes.
+    /// Returns the next deadline: when the connection needs a turn without an event.
     pub(super) fn wants_turn(&self) -> Option<Instant> {
         let leaves = |leaving: &Option<Leaving>| leaving.map(|leaving| leaving.since + LEAVES_WITHIN);
         let own = match &self.state {
             State::Asking { until, .. } => Some(*until),
-            // What is over has only to be sent.
+            // A finished recording has only bytes to send.
             State::Recording(of) if of.subscriber.outcome().is_some() => None,
             State::Recording(of) => leaves(&of.leaving).or(of.until),
             State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
@@ -104,7 +104,7 @@ impl Connection {
         own.into_iter().chain(reads).chain(takes_all).min()
     }
 
-    /// What it has subscribed to, until that is over and told.
+    /// Returns the connection's subscription, until its end has been reported.
     pub(super) fn subscriber(&self) -> Option<&Subscriber> {
         match &self.state {
             State::Recording(of) => Some(&of.subscriber),
@@ -113,12 +113,12 @@ impl Connection {
         }
     }
 
-    /// Whether it has not said yet what it wants.
+    /// Whether the request is still incomplete.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Asking { .. })
     }
 
-    /// Whether all that there will be to send is ready.
+    /// Whether everything that will be sent is ready.
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing left to do for it.
+    /// Whether the connection can be closed.
     pub(super) fn is_done(&self) -> bool {
         match &self.state {
             State::Telling => self.is_gone || !self.has_to_send(),
@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// Does what there is to do now. Says whether it asks for all recordings to end.
+    /// Handles events and deadlines. Returns true if the client requested the end of all recordings.
     pub(super) fn turn<'a>(
         &mut self,
         events: i16,
@@ -163,7 +163,7 @@ impl Connection {
         }
         self.go_on(now);
         self.send(now);
-        // With the last piece of a trace on its way nothing else may come that makes a turn: its end is told in this one.
+        // After the last piece of a trace no further event may arrive, so the end is reported in this turn.
         if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.subscriber.outcome().is_some()) {
             self.go_on(now);
             self.send(now);
@@ -172,7 +172,7 @@ impl Connection {
         stops
     }
 
-    /// Ends what it has begun: somebody asked for that, or the session is over.
+    /// Ends the connection's recording, watch or armed request, with the reason to report.
     pub(super) fn stop(&mut self, why: &'static str, now: Instant) {
         if matches!(self.state, State::Arming(_)) {
             self.tell_last(&answers::over(why));
@@ -181,13 +181,13 @@ impl Connection {
         self.send(now);
     }
 
-    /// Reads what came; gives the request when it is whole.
+    /// Reads from the socket. Returns the request when it is complete.
     fn hear(&mut self) -> Option<Request> {
         let State::Asking { decoder, .. } = &mut self.state else {
             let mut any = [0; 1];
             match (&self.stream).read(&mut any) {
                 Ok(0) => self.is_heard = true,
-                // One request a connection: what else comes is nothing that has to be understood.
+                // A connection carries one request: further data is a protocol error.
                 Ok(_) => self.is_gone = true,
                 Err(error) => self.is_gone |= !is_passing(&error),
             }
@@ -229,7 +229,7 @@ impl Connection {
         self.sent < self.out.len() || waits
     }
 
-    /// Sends what there is room for, pieces of a trace behind what is told.
+    /// Sends as much as the socket accepts: replies first, then pieces of the trace.
     fn send(&mut self, now: Instant) {
         if self.is_gone {
             return;

@@ -1,4 +1,4 @@
-//! What was begun goes on until it is over: its time is up, somebody asks for its end, or its session ends.
+//! Advances a request until it ends: its deadline passes, a client asks for its end, or the session ends.
 
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, MAX_REPLY_BYTES, Refusal};
 
 impl Connection {
-    /// What goes on without a word from the other end.
+    /// Advances the request and checks its deadlines. Needs no input from the client.
     pub(super) fn go_on(&mut self, now: Instant) {
         let ends = match &self.state {
             State::Asking { until, .. } if now >= *until => {
@@ -50,7 +50,7 @@ impl Connection {
                     self.state = State::Telling;
                 } else if of.leaving.is_none() && now >= of.last + of.every {
                     let tick = of.look(now);
-                    // Who has not read the last figures misses these.
+                    // Backpressure: a client that has not read the last figures misses these.
                     if !self.has_to_send() {
                         self.tell(&tick);
                     }
@@ -76,7 +76,7 @@ impl Connection {
         let State::Arming(of) = &mut self.state else { return };
         of.next = now + LOOKS_EVERY;
         let mut zones = Vec::new();
-        // What is not read yet is enough for now.
+        // Backpressure: stop while enough unread bytes are queued.
         while self.out.len() < MAX_REPLY_BYTES {
             let Some(zone) = of.pending.try_next() else { break };
             if let Err(error @ ProfileError::NoSuchRange { .. }) = &zone {
@@ -105,7 +105,7 @@ impl Connection {
             State::Watching(of) => (&of.subscriber, &mut of.leaving),
             _ => return,
         };
-        // One that is over already ended for another reason.
+        // A subscription that is over has ended for another reason.
         if leaving.is_none() && subscriber.outcome().is_none() {
             *leaving = Some(Leaving { since: now, why });
             subscriber.cancel();
@@ -117,7 +117,7 @@ fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
     leaving.is_some_and(|leaving| now.duration_since(leaving.since) >= LEAVES_WITHIN)
 }
 
-/// Why it ended: as was asked, or because its session did.
+/// Returns why the subscription ended: as requested, or with its session.
 fn why(over: &Outcome, leaving: Option<Leaving>, subscriber: &Subscriber) -> &'static str {
     match leaving {
         Some(leaving) => leaving.why,

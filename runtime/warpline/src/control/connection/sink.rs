@@ -1,4 +1,4 @@
-//! A trace for a connection: what a session records goes into the pipe to it.
+//! The sink of a recording client: it writes a Perfetto trace to the connection's pipe. The collector calls it, and it never blocks.
 
 use std::io;
 use std::sync::Arc;

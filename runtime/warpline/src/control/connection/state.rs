@@ -1,4 +1,4 @@
-//! What has been begun for a connection: `begin` makes it, `progress` goes on with it. Nothing here sends or waits.
+//! The state of a connection's request: `begin` creates it and `progress` advances it. Nothing here sends or blocks.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use warpline_core::profile::pending::PendingZones;
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Decoder, Kind};
 
-/// An engine ends a subscription within this time; a sink of the program's may keep it from that.
+/// How long a connection waits for the engine to end its subscription. A slow sink of the program can exceed it.
 pub(super) const LEAVES_WITHIN: Duration = Duration::from_secs(4);
 
-/// Between two looks for zones that were asked for.
+/// Interval between polls for armed zones, and for the collector's reply to a dump.
 pub(super) const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
-/// A piece of a trace, and how many of them a connection gets at once.
+/// Largest payload of a trace frame, in bytes.
 const PIECE: usize = 64 << 10;
 
 pub(super) enum State {
@@ -37,7 +37,7 @@ pub(super) enum State {
     Watching(Watching),
     Arming(Arming),
     Dumping(Dumping),
-    /// What is left to send, and no more.
+    /// Only queued bytes are left to send.
     Telling,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Recording {
     pub(super) pipe: Arc<Pipe>,
     pub(super) until: Option<Instant>,
     pub(super) leaving: Option<Leaving>,
-    /// Of what was taken out of the pipe, what is not sent yet.
+    /// Bytes taken from the pipe that are not framed yet.
     pub(super) rest: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Watching {
     pub(super) watch: Arc<Mutex<LiveStats>>,
     pub(super) every: Duration,
     pub(super) last: Instant,
-    /// How many zones had been passed over at the last look.
+    /// The process's count of unsampled zones at the last tick.
     pub(super) passed_over: u64,
     pub(super) leaving: Option<Leaving>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Arming {
     pub(super) next: Instant,
 }
 
-/// The collector writes down what it knows.
+/// A dump that waits for the collector to write what it knows to the recorder's file.
 pub(super) struct Dumping {
     pub(super) flight: Arc<Flight>,
     pub(super) written: Receiver<()>,
