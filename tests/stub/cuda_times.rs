@@ -92,12 +92,12 @@ fn a_chain_of_lazy_zones_takes_one_distance_a_zone() {
             let stream = driver.stream();
             launch(driver, stream, 0);
             wait_for(&zones, 1);
-            let before = driver.calls("cuEventElapsedTime");
+            let before = driver.calls("cuEventElapsedTime_v2");
             let hold = driver.stub_hold(stream);
             (0..MANY).for_each(|_| launch(driver, stream, 10 * US));
             driver.stub_release(hold);
             let zones = wait_for(&zones, MANY);
-            let distances = driver.calls("cuEventElapsedTime") - before;
+            let distances = driver.calls("cuEventElapsedTime_v2") - before;
             for pair in zones.windows(2).filter(|_| ends == EndMode::Lazy) {
                 let (one, next) = (pair[0].gpu.unwrap(), pair[1].gpu.unwrap());
                 // Added up or compared with the anchor, it is the same place, to two steps of the device's clock.

@@ -23,6 +23,8 @@ mod cuda_live;
 #[cfg(feature = "cuda")]
 mod cuda_nccl;
 #[cfg(feature = "cuda")]
+mod cuda_reading;
+#[cfg(feature = "cuda")]
 mod cuda_replays;
 #[cfg(feature = "cuda")]
 mod cuda_rules;

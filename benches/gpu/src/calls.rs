@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use cudarc::driver::sys;
+use cudarc::driver::{CudaStream, sys};
 use gpu::{Event, Gpu, Result};
 
 use crate::clock::boottime_ns;
@@ -53,12 +53,91 @@ pub fn run(_: &Options) -> Result {
         let (alone, beside) = (read(&elapsed), beside_launches(&gpu, || read(&elapsed))?);
         row(&format!("cuEventElapsedTime, {name}"), alone, Some(beside));
     }
-    table.print();
+    if let Some(v2) = ElapsedV2::load() {
+        let elapsed = |n: usize| _ = black_box(v2.call(&events[0], &events[n]));
+        let same = |n: usize| _ = black_box(v2.call(&events[n], &events[n]));
+        row(
+            "cuEventElapsedTime_v2",
+            on_thread(&gpu, false, &elapsed),
+            Some(beside_launches(&gpu, || on_thread(&gpu, false, &elapsed))?),
+        );
+        row(
+            "the same, of one event",
+            on_thread(&gpu, false, &same),
+            Some(beside_launches(&gpu, || on_thread(&gpu, false, &same))?),
+        );
+        table.print();
+        v2.answers(&gpu, &stream)?;
+    } else {
+        table.print();
+        println!("the driver has no cuEventElapsedTime_v2");
+    }
     fresh(&gpu, &stream, &events)
 }
 
+/// `cuEventElapsedTime_v2`, which not every driver has; the plain symbol is the older call.
+struct ElapsedV2(unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> u32);
+
+impl ElapsedV2 {
+    fn load() -> Option<ElapsedV2> {
+        // SAFETY: the driver is loaded already.
+        let library = unsafe { libloading::Library::new("libcuda.so.1") }.ok()?;
+        // SAFETY: the type is that of the driver's header.
+        let call = *unsafe { library.get(b"cuEventElapsedTime_v2\0") }.ok()?;
+        std::mem::forget(library);
+        Some(ElapsedV2(call))
+    }
+
+    fn call(&self, start: &Event, end: &Event) -> (u32, f32) {
+        let mut ms = f32::NAN;
+        // SAFETY: a valid out-pointer, and events that live.
+        let code = unsafe { (self.0)(&mut ms, start.raw(), end.raw()) };
+        (code, ms)
+    }
+
+    /// What the call returns for events of each kind: the collector depends on it.
+    fn answers(&self, gpu: &Gpu, stream: &CudaStream) -> Result {
+        let events = Event::many(4)?;
+        let [passed, pending, later, never] = &events[..] else { return Ok(()) };
+        passed.record(stream)?;
+        stream.synchronize()?;
+        gpu.spin(stream, 5_000_000, None)?;
+        pending.record(stream)?;
+        later.record(stream)?;
+        let before = [
+            ("passed, passed", self.call(passed, passed)),
+            ("passed, pending", self.call(passed, pending)),
+            ("pending, pending", self.call(pending, pending)),
+            ("pending, later", self.call(pending, later)),
+            ("never recorded, itself", self.call(never, never)),
+            ("passed, never recorded", self.call(passed, never)),
+        ];
+        stream.synchronize()?;
+        let again = [
+            ("pending, pending after it", self.call(pending, pending)),
+            ("pending, later after it", self.call(pending, later)),
+        ];
+        gpu.spin(stream, 5_000_000, None)?;
+        passed.record(stream)?;
+        let anew = [
+            ("recorded anew, itself", self.call(passed, passed)),
+            ("recorded anew, pending", self.call(passed, pending)),
+        ];
+        stream.synchronize()?;
+        let mut table = Table::new(
+            "calls: what cuEventElapsedTime_v2 returns (0 success, 400 invalid handle, 600 not ready)",
+            &["of", "code", "ms"],
+        );
+        for (name, (code, ms)) in before.into_iter().chain(again).chain(anew) {
+            table.row(&[name.to_owned(), code.to_string(), format!("{ms:.4}")]);
+        }
+        table.print();
+        Ok(())
+    }
+}
+
 /// What reading an event costs that nobody has read yet: its time lies where the device wrote it.
-fn fresh(gpu: &Gpu, stream: &cudarc::driver::CudaStream, events: &[Event]) -> Result {
+fn fresh(gpu: &Gpu, stream: &CudaStream, events: &[Event]) -> Result {
     let other = gpu.stream()?;
     let anchors = Event::many(1)?;
     let anchor = &anchors[0];

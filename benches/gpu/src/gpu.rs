@@ -201,6 +201,11 @@ impl Event {
         unsafe { sys::cuStreamWaitEvent(stream.cu_stream(), self.0, 0) }.result()
     }
 
+    /// The driver's handle.
+    pub fn raw(&self) -> sys::CUevent {
+        self.0
+    }
+
     /// Exactly `cuEventQuery`.
     pub fn is_complete(&self) -> std::result::Result<bool, DriverError> {
         // SAFETY: the event lives.

@@ -1,4 +1,5 @@
-//! Values that a zone carries, stored inline; numbers, `bool` and string literals need no allocation.
+//! Values that a zone carries. The first ones are stored inline, further ones and a label in memory that a slot keeps for its next zones;
+//! numbers, `bool` and string literals need no allocation of their own.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -202,11 +203,23 @@ impl Write for BoundedText {
     }
 }
 
-/// The fields and the label of one zone, inline.
+/// Fields that are stored inline: most zones have no more, and no label.
+const INLINE: usize = 2;
+
+type Field = Option<(&'static str, Value)>;
+
+/// The fields and the label of one zone.
 #[derive(Clone, Default)]
 pub struct Fields {
-    values: [Option<(&'static str, Value)>; MAX_FIELDS],
+    first: [Field; INLINE],
     len: u8,
+    more: Option<Box<More>>,
+}
+
+/// What few zones have.
+#[derive(Clone, Default)]
+struct More {
+    values: [Field; MAX_FIELDS - INLINE],
     label: Label,
 }
 
@@ -214,22 +227,34 @@ impl Fields {
     /// Adds a field. The macros never add more than [`MAX_FIELDS`]; further ones are dropped.
     #[inline]
     pub fn push(&mut self, name: &'static str, value: impl IntoValue) {
-        if let Some(free) = self.values.get_mut(usize::from(self.len)) {
-            *free = Some((name, value.into_value()));
-            self.len += 1;
-        }
+        let at = usize::from(self.len);
+        let free = match self.first.get_mut(at) {
+            Some(free) => free,
+            None => match self.more().values.get_mut(at - INLINE) {
+                Some(free) => free,
+                None => return,
+            },
+        };
+        *free = Some((name, value.into_value()));
+        self.len += 1;
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
     }
 
     /// Sets the instance's own label.
     #[inline]
     pub fn set_label(&mut self, label: impl fmt::Display) {
-        self.label.set(label);
+        self.more().label.set(label);
     }
 
     /// The fields in the order in which the mark names them.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.values[..usize::from(self.len)].iter().flatten().map(|(name, value)| (*name, value))
+        let more = self.more.iter().flat_map(|more| &more.values);
+        let values = self.first.iter().chain(more).take(usize::from(self.len));
+        values.flatten().map(|(name, value)| (*name, value))
     }
 
     /// The value of the field with this name.
@@ -250,16 +275,30 @@ impl Fields {
     /// The instance's own label, if the mark has one.
     #[inline]
     pub fn label(&self) -> Option<&str> {
-        self.label.as_str()
+        self.more.as_ref()?.label.as_str()
     }
 
     /// Clears everything, so that the slot can be reused for the next zone.
     pub(crate) fn clear(&mut self) {
-        for value in &mut self.values[..usize::from(self.len)] {
-            *value = None;
+        self.first = [const { None }; INLINE];
+        if let Some(more) = &mut self.more {
+            for value in &mut more.values[..usize::from(self.len).saturating_sub(INLINE)] {
+                *value = None;
+            }
+            more.label.len = Label::NONE;
         }
         self.len = 0;
-        self.label.len = Label::NONE;
+    }
+
+    /// Moves the contents out, for the collector. The memory stays, so that a launching thread allocates it once for a slot.
+    #[doc(hidden)]
+    pub fn take(&mut self) -> Fields {
+        let is_small = usize::from(self.len) <= INLINE && self.label().is_none();
+        Fields {
+            first: std::mem::take(&mut self.first),
+            len: std::mem::take(&mut self.len),
+            more: self.more.as_deref_mut().filter(|_| !is_small).map(|more| Box::new(std::mem::take(more))),
+        }
     }
 }
 
@@ -382,6 +421,24 @@ mod tests {
             );
         }
         assert_eq!(Cow::Borrowed("static").into_value(), Value::Str("static"));
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_its_memory_and_nothing_else() {
+        assert!(size_of::<Fields>() <= 96);
+        let mut fields = Fields::default();
+        (0..5_u32).for_each(|n| fields.push("n", n));
+        fields.set_label("one");
+        let taken = fields.take();
+        assert_eq!((taken.len(), taken.label(), taken.iter().last()), (5, Some("one"), Some(("n", &Value::U64(4)))));
+        assert_eq!((fields.len(), fields.label(), fields.iter().count()), (0, None, 0));
+        let place = fields.more.as_deref().map(std::ptr::from_ref);
+        fields.push("n", 7_u32);
+        let small = fields.take();
+        assert_eq!((small.len(), small.more.is_none()), (1, true), "a copy of what is not used");
+        (0..3_u32).for_each(|n| fields.push("n", n));
+        assert!(place.is_some() && place == fields.more.as_deref().map(std::ptr::from_ref));
+        assert_eq!((fields.len(), fields.label()), (3, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! own time on the path, without the zones within it. The collector finds the path in the last records of a session;
 //! [`critical_path`] finds it in any records.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -103,9 +103,11 @@ struct Arrow {
 
 /// The records in which a path is found: the last zones and waits, in order of arrival.
 pub struct PathLog {
-    zones: Vec<Passed>,
-    arrows: Vec<Arrow>,
+    zones: VecDeque<Passed>,
+    arrows: VecDeque<Arrow>,
     names: HashMap<Track, String>,
+    /// The stream and the thread of the last record, whose names are known.
+    last: [Option<Track>; 2],
     most: usize,
     /// Records that ended before this time are incomplete.
     forgotten_until_ns: i64,
@@ -116,10 +118,10 @@ pub struct PathLog {
 const NAMES: usize = 1 << 13;
 
 impl PathLog {
-    /// Creates a log that keeps at least this many zones and arrows, and at most twice as many.
+    /// Creates a log that keeps the last zones and arrows: of each at most this many.
     pub fn new(most: usize) -> PathLog {
-        let (zones, arrows) = (Vec::new(), Vec::new());
-        PathLog { zones, arrows, names: HashMap::new(), most, forgotten_until_ns: i64::MIN }
+        let (zones, arrows) = (VecDeque::new(), VecDeque::new());
+        PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
     }
 
     pub fn zone(&mut self, zone: &ZoneRecord) {
@@ -130,11 +132,12 @@ impl PathLog {
         self.forget_names();
         let on = self.place(zone.stream.as_ref(), &zone.thread);
         let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
-        if self.zones.len() >= self.most.saturating_mul(2) {
-            let ends = self.zones.drain(..self.most).map(|zone| zone.span.end_ns);
-            self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+        if self.zones.len() >= self.most
+            && let Some(oldest) = self.zones.pop_front()
+        {
+            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.span.end_ns);
         }
-        self.zones.push(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
+        self.zones.push_back(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
     }
 
     /// A program may create ever more streams and threads: the most recently used ones keep their names.
@@ -148,6 +151,7 @@ impl PathLog {
         let of_arrows = self.arrows.iter().rev().take(newest).flat_map(|arrow| [arrow.on, arrow.from]);
         let used: HashSet<Track> = of_zones.chain(of_arrows).collect();
         self.names.retain(|place, _| used.contains(place));
+        self.last = [None; 2];
     }
 
     pub fn wait(&mut self, wait: &WaitRecord) {
@@ -159,20 +163,24 @@ impl PathLog {
         self.forget_names();
         let on = self.place(wait.stream.as_ref(), &wait.thread);
         let from = self.place(stream.as_ref(), thread);
-        if self.arrows.len() >= self.most.saturating_mul(2) {
-            let ends = self.arrows.drain(..self.most).map(|arrow| arrow.end_ns);
-            self.forgotten_until_ns = ends.fold(self.forgotten_until_ns, i64::max);
+        if self.arrows.len() >= self.most
+            && let Some(oldest) = self.arrows.pop_front()
+        {
+            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.end_ns);
         }
-        self.arrows.push(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
+        self.arrows.push_back(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
     }
 
     fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
         let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
-        self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
-            (Some(stream), _) => stream.name.clone(),
-            (None, Some(name)) => name.clone(),
-            (None, None) => place.to_string(),
-        });
+        let last = &mut self.last[usize::from(stream.is_none())];
+        if last.replace(place) != Some(place) {
+            self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
+                (Some(stream), _) => stream.name.clone(),
+                (None, Some(name)) => name.clone(),
+                (None, None) => place.to_string(),
+            });
+        }
         place
     }
 
@@ -370,10 +378,10 @@ mod tests {
         let mut log = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
             let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
-            log.zones.push(Passed { on, name, span: span(begin, end), launch });
+            log.zones.push_back(Passed { on, name, span: span(begin, end), launch });
         }
         for &(on, end_ns, from, at_ns) in arrows {
-            log.arrows.push(Arrow { on, end_ns, from, at_ns });
+            log.arrows.push_back(Arrow { on, end_ns, from, at_ns });
         }
         log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
         log.path(None).expect("there are zones")

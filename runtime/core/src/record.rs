@@ -61,6 +61,9 @@ pub struct ZoneRecord {
     pub entry: Option<BatchEntry>,
 }
 
+// The collector copies and sorts records.
+const _: () = assert!(size_of::<ZoneRecord>() <= 280);
+
 /// An entry of a batch of collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchEntry {

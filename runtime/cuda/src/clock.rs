@@ -276,7 +276,7 @@ impl NotYet {
     }
 }
 
-/// Watches an event until it is complete or the time is up.
+/// Watches a timed event until it is complete or the time is up.
 pub(super) fn watch(
     driver: &Driver,
     event: EventPtr,
@@ -286,7 +286,7 @@ pub(super) fn watch(
     let mut from_ns = recorded_ns;
     loop {
         let asked_ns = now_ns();
-        if driver.is_complete(event)? {
+        if driver.has_passed(event)? {
             return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
         }
         from_ns = asked_ns;
@@ -359,6 +359,14 @@ impl Clock for CudaClock {
 
     fn bracket_bound(&self) -> Option<EventOverhead> {
         self.brackets.bound()
+    }
+
+    fn note(&self) -> Option<String> {
+        (!self.context.driver.reads_beside_launches()).then(|| {
+            "the CUDA driver has no `cuEventElapsedTime_v2`: reading a zone's events makes threads that launch at the same time wait \
+             for some µs; a driver for CUDA 12.8 or newer has it"
+                .to_owned()
+        })
     }
 
     fn zone_ns(&self) -> i64 {

@@ -72,15 +72,36 @@ table! {
     event_destroy: b"cuEventDestroy_v2\0" fn(EventPtr);
     event_record: b"cuEventRecord\0" fn(EventPtr, StreamPtr);
     event_query: b"cuEventQuery\0" fn(EventPtr);
-    event_elapsed: b"cuEventElapsedTime\0" fn(*mut f32, EventPtr, EventPtr);
     get_error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
 }
 
 /// The driver of this process.
 pub(crate) struct Driver {
     symbols: Symbols,
+    elapsed: ElapsedTime,
     /// Never closed.
     pub(super) library: &'static libloading::Library,
+}
+
+/// The driver's call for the time between two events. Both versions answer `NOT_READY` while an event is not complete.
+struct ElapsedTime {
+    name: &'static str,
+    call: unsafe extern "C" fn(*mut f32, EventPtr, EventPtr) -> Code,
+    /// `cuEventElapsedTime_v2`, which does not wait for threads that launch. The plain symbol is the older call, which does.
+    is_v2: bool,
+}
+
+impl ElapsedTime {
+    fn load(library: &libloading::Library) -> Result<ElapsedTime, BackendError> {
+        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.8.
+        if let Ok(call) = unsafe { library.get(b"cuEventElapsedTime_v2\0") } {
+            return Ok(ElapsedTime { name: "cuEventElapsedTime_v2", call: *call, is_v2: true });
+        }
+        let symbol = b"cuEventElapsedTime\0";
+        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 2.0.
+        let call = unsafe { library.get(symbol) };
+        Ok(ElapsedTime { name: "cuEventElapsedTime", call: *call.map_err(|_| missing(symbol))?, is_v2: false })
+    }
 }
 
 /// What launches kernels of our own; only a calibration asks for it.
@@ -142,7 +163,7 @@ impl Driver {
             BackendError(format!("there is no CUDA driver: {error}; install one, or time host streams"))
         })?;
         let library: &'static libloading::Library = Box::leak(Box::new(library));
-        let driver = Driver { symbols: Symbols::load(library)?, library };
+        let driver = Driver { symbols: Symbols::load(library)?, elapsed: ElapsedTime::load(library)?, library };
         let version = driver.version().map_err(|error| driver.describe(error))?;
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);
@@ -440,6 +461,8 @@ impl Driver {
         self.check("cuEventRecord", code)
     }
 
+    /// Whether an event is complete. The call waits for threads that launch at the same time; where an event has a time,
+    /// [`has_passed`](Self::has_passed) does not.
     pub(super) fn is_complete(&self, event: EventPtr) -> Result<bool, CudaError> {
         // SAFETY: an event of ours.
         match unsafe { (self.symbols.event_query)(event) } {
@@ -449,14 +472,26 @@ impl Driver {
         }
     }
 
+    /// Whether reading timed events does not wait for threads that launch: the driver is one for CUDA 12.8 or newer.
+    pub(super) fn reads_beside_launches(&self) -> bool {
+        self.elapsed.is_v2
+    }
+
+    /// Whether a timed event is complete.
+    #[inline]
+    pub(super) fn has_passed(&self, event: EventPtr) -> Result<bool, CudaError> {
+        if self.elapsed.is_v2 { Ok(self.elapsed_ns(event, event)?.is_some()) } else { self.is_complete(event) }
+    }
+
     /// The time between two timed events in ns; none while either is not complete.
+    #[inline]
     pub(super) fn elapsed_ns(&self, since: EventPtr, event: EventPtr) -> Result<Option<i64>, CudaError> {
         let mut ms = 0_f32;
         // SAFETY: a valid out-pointer, and two events of ours.
-        match unsafe { (self.symbols.event_elapsed)(&raw mut ms, since, event) } {
+        match unsafe { (self.elapsed.call)(&raw mut ms, since, event) } {
             SUCCESS => Ok(Some((f64::from(ms) * 1e6).round() as i64)),
             NOT_READY => Ok(None),
-            code => Err(CudaError { call: "cuEventElapsedTime", code }),
+            code => Err(CudaError { call: self.elapsed.name, code }),
         }
     }
 }

@@ -219,13 +219,36 @@ impl Pool {
     /// One owner fewer.
     #[inline]
     pub(super) fn give(&self, id: PairId) {
-        let Some(pair) = self.get(id) else { return };
-        if pair.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.given.fetch_add(1, Ordering::Relaxed);
-            self.links.give(id.index());
-            if self.closed.load(Ordering::Acquire) {
-                self.destroy_free();
+        self.give_all([id]);
+    }
+
+    /// One owner fewer of each. Of those without an owner, up to 64 become free with one change of the word that launching threads take
+    /// pairs from.
+    pub(super) fn give_all(&self, ids: impl IntoIterator<Item = PairId>) {
+        let (mut free, mut count) = ([0; 64], 0);
+        for id in ids {
+            let Some(pair) = self.get(id) else { continue };
+            if pair.owners.fetch_sub(1, Ordering::AcqRel) != 1 {
+                continue;
             }
+            if count == free.len() {
+                self.give_free(&free);
+                count = 0;
+            }
+            free[count] = id.index();
+            count += 1;
+        }
+        self.give_free(&free[..count]);
+    }
+
+    fn give_free(&self, free: &[u32]) {
+        if free.is_empty() {
+            return;
+        }
+        self.given.fetch_add(free.len() as u64, Ordering::Relaxed);
+        self.links.give_all(free);
+        if self.closed.load(Ordering::Acquire) {
+            self.destroy_free();
         }
     }
 
@@ -259,11 +282,6 @@ impl Pool {
                 break;
             }
         }
-    }
-
-    /// Whether half of the budget is in use.
-    pub(super) fn is_short(&self) -> bool {
-        self.in_use() * 4 > self.budget
     }
 
     /// Makes a step of pairs, as far as the budget goes, and says how many.

@@ -11,6 +11,7 @@ use super::point::{Timepoint, register_backends};
 use super::state::{Core, Point, Seen, Stage, Waiter, WaiterKey};
 use super::trace::{self, Edge};
 use warpline_core::backend::{AsStream, StreamRef};
+use warpline_core::stream::waited;
 
 /// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///
@@ -41,6 +42,7 @@ impl Semaphore {
     /// `signal <name>`) and in [`Report::semaphores`](warpline_core::report::Report::semaphores).
     pub fn named(name: &str, initial: u64) -> Semaphore {
         register_backends();
+        waited::semaphore_is_made();
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }
 

@@ -8,7 +8,6 @@ mod clusters;
 mod sums;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
@@ -23,8 +22,8 @@ use warpline_core::report::figures::RangeStats;
 pub(crate) struct Summary {
     /// It began in the middle of a session: the first zone that it is given may not be the first.
     is_of_part: bool,
-    /// By the range's number, and whether the times are those of streams.
-    ranges: HashMap<(u32, bool), Figures>,
+    /// By the range's number: the figures of its times on threads, and of those on streams.
+    ranges: Vec<[Option<Box<Figures>>; 2]>,
     /// From the begin of the first zone to the end of the last.
     window: Option<Span>,
     /// The first and the last of the session's windows in which something was recorded; zero without a budget.
@@ -93,13 +92,16 @@ impl Summary {
         let window = self.window.get_or_insert(Span { begin_ns, end_ns });
         window.begin_ns = window.begin_ns.min(begin_ns);
         window.end_ns = window.end_ns.max(end_ns);
-        let key = (record.range.number(), record.gpu.is_some());
-        let is_of_part = self.is_of_part;
         if record.window > 0 {
             let (first, last) = self.windows;
             self.windows = (if first == 0 { record.window } else { first.min(record.window) }, last.max(record.window));
         }
-        self.ranges.entry(key).or_insert_with(|| Figures::new(record.range)).add(record, is_of_part);
+        let (number, on_stream) = (record.range.number() as usize, usize::from(record.gpu.is_some()));
+        if number >= self.ranges.len() {
+            self.ranges.resize_with(number + 1, Default::default);
+        }
+        let figures = self.ranges[number][on_stream].get_or_insert_with(|| Box::new(Figures::new(record.range)));
+        figures.add(record, self.is_of_part);
     }
 
     /// The figures, largest total first.
@@ -107,11 +109,18 @@ impl Summary {
         let window_ns = self.window.map_or(0, |window| window.duration_ns()).max(1);
         let (first, last) = self.windows;
         let windows = if last > 0 { last - first + 1 } else { 0 };
-        let stats = self.ranges.iter().map(|(&(range, on_stream), figures)| {
+        let stats = self.ranges.iter().flat_map(|figures| {
             // Zones that ran are counted for the range, not for the places where it runs.
-            let is_split = self.ranges.contains_key(&(range, !on_stream));
+            let is_split = figures.iter().all(Option::is_some);
             let came_by = if is_split { CameBy::Unknown } else { came_by };
-            RangeStats { on_stream, ..figures.stats(came_by, window_ns, windows) }
+            let stats = move |on_stream, figures: &Figures| RangeStats {
+                on_stream,
+                ..figures.stats(came_by, window_ns, windows)
+            };
+            [false, true]
+                .into_iter()
+                .zip(figures)
+                .filter_map(move |(on_stream, figures)| Some(stats(on_stream, figures.as_ref()?)))
         });
         let mut stats: Vec<_> = stats.collect();
         stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
@@ -152,10 +161,10 @@ impl Figures {
         if record.window > 0 {
             self.clusters.add(record.window, weight * ns as f64);
         }
-        // Of a sample nobody knows which one was the first, nor after one.
-        let is_sample = self.all.sampled > 0 || self.range.chance().passed_over() > 0;
-        let may_be_first = !is_of_part && (!is_sample || self.has_first(record));
-        let later = if may_be_first && weight <= 1.0 { self.keep_first(record, ns) } else { Some(ns) };
+        // Of a sample nobody knows which one was the first, nor after one. Threads write the chance's counts: they are read rarely.
+        let is_sample = || self.all.sampled > 0 || self.range.chance().passed_over() > 0;
+        let may_be_first = !is_of_part && weight <= 1.0 && (self.has_first(record) || !is_sample());
+        let later = if may_be_first { self.keep_first(record, ns) } else { Some(ns) };
         if let Some(ns) = later {
             self.later.add(ns, weight);
             add_length(self.lengths.as_mut(), ns, weight);
@@ -278,7 +287,7 @@ mod tests {
 
     /// What the memory of a summary depends on: how many counters it has.
     fn counters(summary: &Summary) -> usize {
-        let lengths = summary.ranges.values().filter_map(|figures| figures.lengths.as_ref());
+        let lengths = summary.ranges.iter().flatten().flatten().filter_map(|figures| figures.lengths.as_ref());
         lengths.map(Histogram::distinct_values).sum()
     }
 

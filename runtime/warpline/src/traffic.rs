@@ -19,8 +19,8 @@ const WAITING: usize = 2048;
 /// Stretches of compute that are kept for them at the most.
 const STRETCHES: usize = 1 << 15;
 
-/// So many while there has been no collective.
-const FEW_STRETCHES: usize = 256;
+/// So many of all streams while there has been no collective: nothing else is done for zones then.
+const BEFORE: usize = 4096;
 
 /// The compute of so many streams of a device is kept apart. Where there are more, that of streams which have been idle longest and have
 /// no collective that waits is kept together: it hides what it hides on whichever stream it was.
@@ -45,6 +45,7 @@ pub(crate) struct Traffic {
     /// By the group's lane and the kind: the place in `groups`.
     places: HashMap<(String, CollectiveKind), usize>,
     devices: HashMap<(DeviceKind, u32), Device>,
+    before: VecDeque<((DeviceKind, u32), u32, Span)>,
 }
 
 struct Figures {
@@ -83,6 +84,9 @@ impl Traffic {
             let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { continue };
             let device = (stream.device.kind, stream.device.ordinal);
             if record.message.is_some() {
+                for (device, stream, span) in std::mem::take(&mut self.before) {
+                    self.devices.entry(device).or_default().add(stream, span, STRETCHES);
+                }
                 let place = self.count(record);
                 let device = self.devices.entry(device).or_default();
                 let share = record.entry.map_or(1.0, |entry| entry.share);
@@ -91,10 +95,31 @@ impl Traffic {
                     device.settle(WAITING / 2, &mut self.groups);
                 }
             } else if record.range.kind() == Kind::Gpu {
-                let most = if self.groups.is_empty() { FEW_STRETCHES } else { STRETCHES };
                 // A lazy end may lie behind a wait of the stream, such as for the collective itself.
                 let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
-                self.devices.entry(device).or_default().add(stream.id, surely, most);
+                if self.groups.is_empty() {
+                    self.keep(device, stream.id, surely);
+                } else {
+                    self.devices.entry(device).or_default().add(stream.id, surely, STRETCHES);
+                }
+            }
+        }
+    }
+
+    /// Compute before the first collective, which it may hide: the last stretches of all streams.
+    fn keep(&mut self, device: (DeviceKind, u32), stream: u32, span: Span) {
+        match self.before.back_mut() {
+            // Zones within one another, or one behind another without a gap.
+            Some((on, of, known))
+                if (*on, *of) == (device, stream) && known.begin_ns <= span.end_ns && span.begin_ns <= known.end_ns =>
+            {
+                *known = Span { begin_ns: known.begin_ns.min(span.begin_ns), end_ns: known.end_ns.max(span.end_ns) };
+            }
+            _ => {
+                if self.before.len() == BEFORE {
+                    self.before.pop_front();
+                }
+                self.before.push_back((device, stream, span));
             }
         }
     }

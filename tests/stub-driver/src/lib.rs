@@ -14,20 +14,39 @@
 //! What it leaves out: other kernels, memory, and that the legacy default stream waits for the others.
 #![cfg(target_os = "linux")]
 
+#[cfg(not(feature = "free"))]
 mod abi;
+#[cfg(not(feature = "free"))]
 mod call;
+#[cfg(not(feature = "free"))]
 mod capture;
+#[cfg(not(feature = "free"))]
 mod clock;
+#[cfg(not(feature = "free"))]
 mod code;
+#[cfg(not(feature = "free"))]
 mod control;
+#[cfg(not(feature = "free"))]
 mod cublas;
+#[cfg(not(feature = "free"))]
 mod driver;
+#[cfg(not(feature = "free"))]
 mod faults;
+#[cfg(feature = "free")]
+mod free;
+#[cfg(not(feature = "free"))]
 mod graph;
+#[cfg(not(feature = "free"))]
 mod journal;
+#[cfg(not(feature = "free"))]
 mod module;
+#[cfg(not(feature = "free"))]
 mod moment;
+#[cfg(not(feature = "free"))]
 mod nccl;
+#[cfg(not(feature = "free"))]
 mod page;
+#[cfg(not(feature = "free"))]
 mod table;
+#[cfg(not(feature = "free"))]
 mod thread;

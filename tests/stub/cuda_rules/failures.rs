@@ -139,7 +139,7 @@ failing! {
     event_create_fails: "cuEventCreate";
     event_record_fails: "cuEventRecord";
     event_query_fails: "cuEventQuery";
-    event_elapsed_time_fails: "cuEventElapsedTime";
+    event_elapsed_time_fails: "cuEventElapsedTime_v2";
     event_destroy_fails: "cuEventDestroy_v2";
     stream_get_id_fails: "cuStreamGetId";
     stream_get_ctx_fails: "cuStreamGetCtx";

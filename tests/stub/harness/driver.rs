@@ -50,6 +50,8 @@ pub enum Driver {
     Current,
     /// The stub of a driver for CUDA 11, which lacks `cuStreamGetId` and `cuCtxGetId`.
     Old,
+    /// The stub of a driver for CUDA 12.0 to 12.7, which lacks `cuEventElapsedTime_v2`.
+    ElapsedV1,
     /// A file that is no library: as good as no driver, also where there is one.
     Unloadable,
 }
@@ -86,6 +88,7 @@ pub fn path_of(test: &str) -> PathBuf {
 fn folder(driver: Driver) -> PathBuf {
     static CURRENT: OnceLock<PathBuf> = OnceLock::new();
     static OLD: OnceLock<PathBuf> = OnceLock::new();
+    static ELAPSED_V1: OnceLock<PathBuf> = OnceLock::new();
     static UNLOADABLE: OnceLock<PathBuf> = OnceLock::new();
     let place = |name: &str, library: &dyn Fn(&Path) -> PathBuf| {
         let target = root().join(name);
@@ -111,6 +114,9 @@ fn folder(driver: Driver) -> PathBuf {
         }
         Driver::Old => OLD
             .get_or_init(|| place("old", &|target| build_stub("warpline-stub-driver", target, &["--features", "old"]))),
+        Driver::ElapsedV1 => ELAPSED_V1.get_or_init(|| {
+            place("elapsed-v1", &|target| build_stub("warpline-stub-driver", target, &["--features", "elapsed-v1"]))
+        }),
         Driver::Unloadable => UNLOADABLE.get_or_init(|| {
             place("unloadable", &|target| {
                 let file = target.join("no-library");

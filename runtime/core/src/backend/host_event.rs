@@ -14,6 +14,13 @@ use crate::record::{DeviceInfo, DeviceKind, EndSource, Span};
 struct HostReader;
 
 impl Reader for HostReader {
+    fn is_complete(&mut self, points: &EventPair) -> Result<bool, BackendError> {
+        match points {
+            EventPair::Host(points) => points.is_complete(),
+            _ => Err(BackendError("points of another device".to_owned())),
+        }
+    }
+
     fn read(&mut self, points: &EventPair, _: Span, _: &mut dyn Clock) -> Result<Option<Reading>, BackendError> {
         let EventPair::Host(points) = points else {
             return Err(BackendError("points of another device".to_owned()));

@@ -49,11 +49,6 @@ pub trait Backend: Send + Sync {
 
     /// How zone ends are found from now on, given the number of streams on the device; none while streams are still being added.
     fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
-
-    /// Whether the session runs short of resources for zones on this stream, so that it must be read now.
-    fn is_short(&self) -> bool {
-        false
-    }
 }
 
 /// A zone's begin and end on its stream. A slot keeps it and reuses it for later zones.
@@ -86,16 +81,13 @@ pub struct ZonePoints {
 
 /// A device's stream, which records the points of zones.
 ///
-/// Launching threads call all methods but [`is_complete`](Self::is_complete) and [`release`](Self::release). No method waits.
+/// Launching threads call all methods but [`release`](Self::release). No method waits.
 pub trait PointStream: Send + Sync {
     /// Records the begin after the work that is on the stream now.
     fn begin(&self, zone: &mut ZonePoints, call: Call) -> Result<(), Refused>;
 
     /// Records the end after the work that is on the stream now.
     fn end(&self, zone: &mut ZonePoints, call: Call) -> Result<Ended, Refused>;
-
-    /// Whether the stream has reached the end.
-    fn is_complete(&self, zone: &ZonePoints) -> Result<bool, BackendError>;
 
     /// Releases the zone's resources.
     fn release(&self, zone: &mut ZonePoints);
@@ -165,15 +157,6 @@ impl EventPair {
         }
     }
 
-    /// Whether the stream has reached the end.
-    pub fn is_complete(&self) -> Result<bool, BackendError> {
-        match self {
-            EventPair::Host(points) => points.is_complete(),
-            EventPair::Device(points) => points.stream.is_complete(&points.zone),
-            EventPair::Captured(_) => Err(BackendError("a captured zone has no times".to_owned())),
-        }
-    }
-
     /// Discards the zone, and releases its resources.
     pub fn release(&mut self) {
         match self {
@@ -202,6 +185,12 @@ impl EventPair {
         if let EventPair::Device(points) = self {
             points.stream.add_to_past_captures(zone);
         }
+    }
+
+    /// Takes the backend's number for the zone's points, which the caller then releases.
+    #[inline]
+    pub fn take_number(&mut self) -> Option<NonZeroU32> {
+        if let EventPair::Device(points) = self { points.zone.id.take() } else { None }
     }
 
     /// The state that a device's backend keeps for the zone.
@@ -242,11 +231,26 @@ pub struct Call {
 
 /// Reads the zones of one stream, oldest end first.
 pub trait Reader: Send {
-    /// Starts a pass over the stream: reads what was recorded since the last pass, which found this many incomplete zones.
-    fn pass(&mut self, _waiting: usize) {}
+    /// Starts a pass over the stream: reads what was recorded since the last pass, which found this many incomplete zones. `asks`
+    /// allows questions to the device that make launching threads wait.
+    fn pass(&mut self, _waiting: usize, _asks: bool) {}
+
+    /// Whether the stream has reached the end of a zone, as far as this pass can know.
+    fn is_complete(&mut self, points: &EventPair) -> Result<bool, BackendError>;
 
     /// In this pass, the zone with these points is the newest complete one.
     fn seen(&mut self, _newest: &EventPair) {}
+
+    /// The zone with these points is read soon.
+    fn prefetch(&self, _points: &EventPair) {}
+
+    /// The collector is done with a zone.
+    fn release(&mut self, points: &mut EventPair) {
+        points.release();
+    }
+
+    /// The pass is over: gives back what [`release`](Self::release) kept.
+    fn end_pass(&mut self) {}
 
     /// The times of a complete zone whose thread recorded the end on the stream before `host`'s end; none if it is not complete
     /// after all, or if the next pass will have better times.
@@ -274,6 +278,11 @@ pub trait Clock: Any + Send {
 
     /// An upper bound of what a pair of points adds, if only that is known; [`bracket`](Self::bracket) is zero then.
     fn bracket_bound(&self) -> Option<EventOverhead> {
+        None
+    }
+
+    /// A limit of the driver or the device that the report states.
+    fn note(&self) -> Option<String> {
         None
     }
 

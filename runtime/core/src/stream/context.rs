@@ -269,15 +269,19 @@ impl StreamContext {
         (taken.saturating_sub(self.waits.slots_taken()), self.waits.counts())
     }
 
-    /// The collector gives back a slot that it has read.
+    /// The collector is done with a slot, and gives it back later, with others.
     #[inline]
-    pub fn give_back(&self, mut token: Token) {
-        if let Some(slot) = self.ring.slot(&mut token) {
+    pub fn clear(&self, token: &mut Token) {
+        if let Some(slot) = self.ring.slot(token) {
             let sequence = slot.sequence;
             slot.clear();
             self.cuts.give_back(sequence);
         }
-        self.ring.give(token);
+    }
+
+    /// The collector gives back slots that it has cleared.
+    pub fn give_back(&self, cleared: impl IntoIterator<Item = Token>) {
+        self.ring.give_all(cleared);
     }
 
     /// The account of the waits.

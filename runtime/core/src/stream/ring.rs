@@ -9,6 +9,7 @@
 //! holder alone may touch the slot.
 
 use std::cell::UnsafeCell;
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 
@@ -47,8 +48,27 @@ pub enum Take {
 /// `close` not one zone more has begun than it says.
 pub struct Links {
     next: Box<[AtomicU32]>,
+    heads: Line<Heads>,
+}
+
+/// Launching threads write them with every zone.
+struct Heads {
     free: AtomicU64,
     published: List,
+}
+
+/// Has its cache lines for itself: what launching threads write with every zone does not lie beside what the collector reads, nor the
+/// other way round.
+#[repr(align(64))]
+pub struct Line<T>(pub T);
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 /// The head of a list of published slots.
@@ -64,8 +84,7 @@ impl Links {
     pub fn new(capacity: usize) -> Links {
         Links {
             next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
-            free: AtomicU64::new(u64::from(NONE)),
-            published: List::new(),
+            heads: Line(Heads { free: AtomicU64::new(u64::from(NONE)), published: List::new() }),
         }
     }
 
@@ -77,7 +96,7 @@ impl Links {
     /// Takes a free slot.
     #[inline]
     pub fn take(&self) -> Take {
-        let mut free = self.free.load(Ordering::Acquire);
+        let mut free = self.heads.free.load(Ordering::Acquire);
         loop {
             if free & CLOSED != 0 {
                 return Take::Closed;
@@ -88,7 +107,7 @@ impl Links {
             }
             let next = u64::from(self.next[index as usize].load(Ordering::Relaxed));
             let taken = ((free & !INDEX_MASK) + ONE_TAKEN) | next;
-            match self.free.compare_exchange_weak(free, taken, Ordering::AcqRel, Ordering::Acquire) {
+            match self.heads.free.compare_exchange_weak(free, taken, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let next = next as u32;
                     if let Some(link) = self.next.get(next as usize) {
@@ -101,14 +120,25 @@ impl Links {
         }
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back. The index of no slot is ignored.
     pub fn give(&self, index: u32) {
-        let Some(link) = self.next.get(index as usize) else { return };
-        let mut free = self.free.load(Ordering::Relaxed);
+        if index != NONE {
+            self.give_all(&[index]);
+        }
+    }
+
+    /// Gives several slots back at once.
+    pub fn give_all(&self, indices: &[u32]) {
+        let (Some(first), Some(last)) = (indices.first(), indices.last()) else { return };
+        for pair in indices.windows(2) {
+            self.next[pair[0] as usize].store(pair[1], Ordering::Relaxed);
+        }
+        let Some(link) = self.next.get(*last as usize) else { return };
+        let mut free = self.heads.free.load(Ordering::Relaxed);
         loop {
             link.store((free & INDEX_MASK) as u32, Ordering::Relaxed);
-            let given = (free & !INDEX_MASK) | u64::from(index);
-            match self.free.compare_exchange_weak(free, given, Ordering::Release, Ordering::Relaxed) {
+            let given = (free & !INDEX_MASK) | u64::from(*first);
+            match self.heads.free.compare_exchange_weak(free, given, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => free = now,
             }
@@ -118,12 +148,12 @@ impl Links {
     /// Hands a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, index: u32) {
-        self.publish_to(&self.published, index);
+        self.publish_to(&self.heads.published, index);
     }
 
     /// Takes everything that is published, oldest first. Only one thread may call it.
     pub(crate) fn collect(&self, each: impl FnMut(u32)) {
-        self.collect_from(&self.published, each);
+        self.collect_from(&self.heads.published, each);
     }
 
     /// As `publish`, to another list over the same links.
@@ -159,18 +189,18 @@ impl Links {
 
     /// How many slots were ever taken.
     pub fn taken(&self) -> u64 {
-        (self.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
+        (self.heads.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
     }
 
     /// Lets no zone begin from now on, and says how many did.
     pub(crate) fn close(&self) -> u64 {
-        (self.free.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED) >> INDEX_BITS
+        (self.heads.free.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED) >> INDEX_BITS
     }
 
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // What was said before it was closed is seen, too.
-        self.free.load(Ordering::Acquire) & CLOSED != 0
+        self.heads.free.load(Ordering::Acquire) & CLOSED != 0
     }
 }
 
@@ -338,6 +368,20 @@ impl<T: Send> Ring<T> {
     /// Gives a slot back.
     pub(crate) fn give(&self, token: Token) {
         self.links.give(token.0);
+    }
+
+    /// Gives slots back, up to 64 of them with one change of the word that launching threads take slots from.
+    pub(crate) fn give_all(&self, tokens: impl IntoIterator<Item = Token>) {
+        let (mut indices, mut count) = ([NONE; 64], 0);
+        for token in tokens {
+            if count == indices.len() {
+                self.links.give_all(&indices);
+                count = 0;
+            }
+            indices[count] = token.0;
+            count += 1;
+        }
+        self.links.give_all(&indices[..count]);
     }
 
     /// Takes everything that is published, oldest first. Only the collector may call it.

@@ -54,11 +54,12 @@ impl Ring {
     }
 
     fn collect(&self) -> Vec<u64> {
-        let mut values = Vec::new();
+        let (mut values, mut indices) = (Vec::new(), Vec::new());
         self.links.collect(|index| {
             values.push(self.read(index));
-            self.links.give(index);
+            indices.push(index);
         });
+        self.links.give_all(&indices);
         values
     }
 }

@@ -68,6 +68,8 @@ pub struct Slot {
 
 // What every zone writes and reads lies in two cache lines.
 const _: () = assert!(std::mem::offset_of!(Slot, has_entries) < 128);
+// A ring has thousands of them, and the collector touches each.
+const _: () = assert!(size_of::<Slot>() <= 448);
 
 /// Room for so many entries stays with the slot.
 const FEW_ENTRIES: usize = 256;

@@ -4,10 +4,22 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::record::StreamInfo;
 use crate::wait::WaitOutcome;
+
+static SEMAPHORES_EXIST: AtomicBool = AtomicBool::new(false);
+
+/// A semaphore is made. From now on the collector keeps where zones end, since that dates signals.
+pub fn semaphore_is_made() {
+    SEMAPHORES_EXIST.store(true, Ordering::Release);
+}
+
+/// Whether one was ever made.
+pub fn semaphores_exist() -> bool {
+    SEMAPHORES_EXIST.load(Ordering::Acquire)
+}
 
 /// What a slot holds of a wait, beside its times.
 #[derive(Debug)]

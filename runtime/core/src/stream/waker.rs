@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::Thread;
 
 /// So many zones of one stream wake the collector, however long it means to rest.
-const EVERY: u64 = 512;
+const EVERY: u64 = 1024;
 
 #[derive(Default)]
 pub struct Waker {

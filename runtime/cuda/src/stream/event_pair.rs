@@ -69,15 +69,6 @@ impl PointStream for CudaStream {
         Ok(if graph::captured_since(call.begin_ns) { Ended::AfterCapture } else { Ended::Done })
     }
 
-    fn is_complete(&self, zone: &ZonePoints) -> Result<bool, BackendError> {
-        let Context { driver, pool, .. } = &*self.context;
-        let Some(pair) = self.pair(zone) else {
-            return Err(BackendError("a zone has no end on its stream".to_owned()));
-        };
-        let asked = pool.end(pair, zone.is_lazy).and_then(|end| driver.is_complete(end));
-        asked.map_err(|error| self.context.failed(error))
-    }
-
     fn release(&self, zone: &mut ZonePoints) {
         if let Some(id) = zone.id.take() {
             self.context.pool.give(id.into());

@@ -17,7 +17,7 @@ use super::driver::{ContextPtr, CudaError, EventPtr, LEGACY, PER_THREAD, StreamP
 use warpline_core::backend::{Backend, BackendError, Clock, DevicePoints, EventPair, PointStream, Reader, Refused};
 use warpline_core::observer;
 use warpline_core::record::DeviceInfo;
-use warpline_core::stream::ring::List;
+use warpline_core::stream::ring::{Line, List};
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::timing::EndMode;
@@ -51,11 +51,11 @@ pub(super) struct CudaStream {
     /// CUPTI's numbers of the context and of the stream.
     tool_numbers: Option<(u32, u32)>,
     /// Counts points, to know their order.
-    order: AtomicU64,
+    order: Line<AtomicU64>,
     /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
-    owes_end: AtomicBool,
+    owes_end: Line<AtomicBool>,
     /// Begins that the collector has not seen yet.
-    begins: List,
+    begins: Line<List>,
 }
 
 // SAFETY: the driver takes a stream from any thread; everything else is `Send` and `Sync`.
@@ -85,9 +85,9 @@ impl CudaStream {
             ptr,
             name,
             tool_numbers,
-            order: AtomicU64::new(0),
-            owes_end: AtomicBool::new(false),
-            begins: List::new(),
+            order: Line(AtomicU64::new(0)),
+            owes_end: Line(AtomicBool::new(false)),
+            begins: Line(List::new()),
         }
     }
 
@@ -179,9 +179,5 @@ impl Backend for CudaBackend {
 
     fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         self.0.context.choose_ends(ends, streams);
-    }
-
-    fn is_short(&self) -> bool {
-        self.0.context.pool.is_short()
     }
 }

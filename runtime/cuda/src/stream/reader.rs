@@ -1,6 +1,8 @@
 //! How a stream's zones are read: which begin ended each of them, when that was, and how late it may be.
 //!
-//! Only the collector calls it. It asks for the times of events that are complete, and waits for none.
+//! Only the collector calls it, and it waits for no event. It asks for the time between two timed events: the driver answers at once
+//! beside threads that launch, also when an event is not complete. Only a marker needs `cuEventQuery`, which waits for those
+//! threads, so markers are asked only in passes that allow it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,11 +11,13 @@ use std::sync::atomic::Ordering;
 
 use super::CudaStream;
 use crate::clock::CudaClock;
+use crate::context::Context;
 use crate::driver::CudaError;
 use crate::pool::{Pair, PairId};
 use warpline_core::backend::{BackendError, Clock, EventPair, Reader, Reading};
 use warpline_core::clock::now_ns;
 use warpline_core::record::{EndSource, Span};
+use warpline_core::stream::ring::prefetch;
 
 /// A host thread launches nothing in less time than this: between two points closer than that there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
@@ -29,10 +33,14 @@ pub(super) struct CudaReader {
     /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
     known: Option<KnownBegin>,
     look: Look,
+    /// This pass asks markers.
+    asks: bool,
     /// The look that found zones complete with nothing behind them yet: they are read at the next one. And where the first of
     /// them begins, if it is known.
     deferred: Option<Look>,
     deferred_begin: Option<KnownBegin>,
+    /// Pairs of zones that were read in this pass, and begins that no zone ends at any more.
+    released: Vec<PairId>,
 }
 
 /// A look at what is complete on a stream.
@@ -41,7 +49,7 @@ struct Look {
     /// When it began, and the one before it.
     began_ns: i64,
     last_ns: i64,
-    /// How many of the oldest zones were looked at then too, and not complete.
+    /// How many of the oldest zones had markers that were asked then too, and were not complete.
     waited: usize,
     /// When it had found out what is complete, and the count of points at the end of the newest zone that is.
     seen_ns: i64,
@@ -73,6 +81,9 @@ const MOST_LINKS: u32 = 64;
 /// Longer ones lose nanoseconds in the driver's 32-bit floats.
 const LONGEST_LINK_NS: i64 = 8_000_000;
 
+/// So many pairs are given back at once.
+const RELEASED: usize = 64;
+
 /// What a distance of a second, to the anchor, loses there.
 const LOST_NS: i64 = 64;
 
@@ -83,8 +94,10 @@ impl CudaReader {
             begins: VecDeque::new(),
             known: None,
             look: Look::default(),
+            asks: true,
             deferred: None,
             deferred_begin: None,
+            released: Vec::new(),
         }
     }
 
@@ -103,16 +116,34 @@ impl CudaReader {
             self.begins.pop_front();
             // It may be another begin by the time that it is met again.
             self.known = self.known.filter(|known| known.pair != id);
-            pool.give(id);
+            self.released.push(id);
         }
         None
     }
 
+    /// The same, but keeps the begins before it.
+    fn first_begin_after(&self, after: u64) -> Option<&Pair> {
+        let pool = &self.stream.context.pool;
+        let order = |id: &PairId| pool.get(*id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
+        let at = self.begins.partition_point(|id| order(id) <= after);
+        self.begins.get(at).and_then(|id| pool.get(*id))
+    }
+
+    /// Whether a lazy zone is over: what comes behind it has begun, or its marker is complete.
+    fn is_past(&self, zone: &Pair) -> Result<bool, CudaError> {
+        let Context { driver, pool, .. } = &*self.stream.context;
+        if driver.reads_beside_launches()
+            && let Some(next) = self.first_begin_after(zone.after_end.load(Ordering::Relaxed))
+            && driver.elapsed_ns(zone.begin(), next.begin())?.is_some()
+        {
+            return Ok(true);
+        }
+        if self.asks { driver.is_complete(pool.end(zone, true)?) } else { Ok(false) }
+    }
+
     fn let_begins_go(&mut self) {
         self.known = None;
-        for id in self.begins.drain(..) {
-            self.stream.context.pool.give(id);
-        }
+        self.stream.context.pool.give_all(self.begins.drain(..));
     }
 
     /// The end of a lazy zone, in the device's time: what it was found by, and how much earlier it can have been.
@@ -168,8 +199,11 @@ impl CudaReader {
 }
 
 impl Reader for CudaReader {
-    fn pass(&mut self, waiting: usize) {
-        self.look = Look { began_ns: now_ns(), last_ns: self.look.began_ns, waited: waiting, ..Look::default() };
+    fn pass(&mut self, waiting: usize, asks: bool) {
+        // Of a zone whose marker was not asked, the last look says nothing.
+        let waited = if self.asks { waiting } else { 0 };
+        self.look = Look { began_ns: now_ns(), last_ns: self.look.began_ns, waited, ..Look::default() };
+        self.asks = asks || !self.stream.context.driver.reads_beside_launches();
         let pool = &self.stream.context.pool;
         let order = |id: PairId| pool.get(id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
         let known = self.begins.len();
@@ -179,6 +213,40 @@ impl Reader for CudaReader {
         if !self.begins.range(known.saturating_sub(1)..).is_sorted_by_key(|&id| order(id)) {
             self.begins.make_contiguous().sort_by_key(|&id| order(id));
         }
+    }
+
+    fn is_complete(&mut self, points: &EventPair) -> Result<bool, BackendError> {
+        let Context { driver, pool, .. } = &*self.stream.context;
+        let zone = points.of_device();
+        let Some((zone, pair)) = zone.and_then(|zone| Some((zone, self.stream.pair(zone)?))) else {
+            return Err(BackendError("a zone has no end on its stream".to_owned()));
+        };
+        let asked = if zone.is_lazy {
+            self.is_past(pair)
+        } else {
+            pool.end(pair, false).and_then(|end| driver.has_passed(end))
+        };
+        asked.map_err(|error| self.stream.context.failed(error))
+    }
+
+    fn prefetch(&self, points: &EventPair) {
+        if let Some(pair) = points.of_device().and_then(|zone| self.stream.pair(zone)) {
+            prefetch(pair);
+        }
+    }
+
+    fn release(&mut self, points: &mut EventPair) {
+        match points.take_number() {
+            Some(id) => self.released.push(id.into()),
+            None => points.release(),
+        }
+        if self.released.len() >= RELEASED {
+            self.end_pass();
+        }
+    }
+
+    fn end_pass(&mut self) {
+        self.stream.context.pool.give_all(self.released.drain(..));
     }
 
     fn seen(&mut self, newest: &EventPair) {
@@ -265,7 +333,8 @@ impl Reader for CudaReader {
 
 impl Drop for CudaReader {
     fn drop(&mut self) {
-        self.pass(0);
+        self.pass(0, false);
+        self.end_pass();
         self.let_begins_go();
     }
 }

@@ -33,7 +33,11 @@ impl Clocks {
         let mut figures = lock(&tally.clocks);
         let place = figures.len();
         match &clock {
-            Ok(clock) => figures.push(figures_of(&info.device.name, clock.as_ref())),
+            Ok(clock) => {
+                figures.push(figures_of(&info.device.name, clock.as_ref()));
+                let known = &mut *lock(&tally.notes);
+                known.extend(clock.note().filter(|note| !known.contains(note)));
+            }
             Err(error) => lock(&tally.notes)
                 .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
         }
@@ -50,7 +54,7 @@ impl Clocks {
         }
     }
 
-    /// What a zone costs its thread, on the device where it is most.
+    /// What a zone costs its thread, on the device where it is most; none before a device is known.
     pub(super) fn zone_ns(&self) -> Option<i64> {
         self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max()
     }

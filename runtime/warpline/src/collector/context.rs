@@ -25,6 +25,7 @@ pub(crate) struct Context {
     pub(super) pace: Pace,
     /// The threads of the records of one pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
+    last_thread: Option<Arc<ThreadInfo>>,
 }
 
 impl Context {
@@ -34,7 +35,15 @@ impl Context {
         streams: Streams,
         subscriptions: Subscriptions,
     ) -> Context {
-        Context { recorder, tally, subscriptions, streams, pace: Pace::default(), threads: HashMap::new() }
+        Context {
+            recorder,
+            tally,
+            subscriptions,
+            streams,
+            pace: Pace::default(),
+            threads: HashMap::new(),
+            last_thread: None,
+        }
     }
 
     /// Hands a batch to every subscription.
@@ -85,14 +94,19 @@ impl Context {
         }
     }
 
-    /// A thread of the program. It is looked up once a pass.
+    /// A thread of the program. It is looked up once a pass, and not at all for zones in a row.
     pub(super) fn thread(&mut self, id: u64) -> &Arc<ThreadInfo> {
-        self.threads.entry(id).or_insert_with(|| self.recorder.thread(id))
+        if self.last_thread.as_ref().is_none_or(|last| last.id != id) {
+            let thread = self.threads.entry(id).or_insert_with(|| self.recorder.thread(id));
+            self.last_thread = Some(Arc::clone(thread));
+        }
+        self.last_thread.get_or_insert_with(|| self.recorder.thread(id))
     }
 
     /// The pass is over.
     pub(super) fn forget_threads(&mut self) {
         self.threads.clear();
+        self.last_thread = None;
     }
 
     pub(super) fn discover_streams(&mut self) {

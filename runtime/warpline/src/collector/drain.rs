@@ -35,9 +35,9 @@ impl Collector {
     fn drain(&mut self, deadline: Instant) {
         self.cx.recorder.close();
         // Some zones take two looks.
-        self.pass();
+        self.pass(true);
         loop {
-            self.pass();
+            self.pass(true);
             self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));
             let is_given_up = || self.cx.tally.abandoned.load(Ordering::Acquire);
             if !self.cx.streams.are_waiting() || Instant::now() >= deadline || is_given_up() {

@@ -60,6 +60,10 @@ impl KernelStage {
 }
 
 impl Stage for KernelStage {
+    fn polls(&self, _cx: &Context) -> bool {
+        true
+    }
+
     fn pass(&mut self, cx: &mut Context) -> usize {
         // A stopped session asks nothing of CUPTI, once what was open is read.
         let is_on = !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting();

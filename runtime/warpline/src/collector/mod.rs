@@ -64,7 +64,7 @@ use subscriptions::Subscriptions;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
 
 /// A sink gets no more records than this at once, but for the entries of one batch of collectives.
-const BATCH: usize = 1024;
+const BATCH: usize = 256;
 
 pub(crate) struct Collector {
     cx: Context,
@@ -115,10 +115,10 @@ impl Collector {
             let is_launching = self.look();
             let is_removing = !self.cx.subscriptions.removals.is_empty();
             let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all()) || is_removing;
-            let mut collected = if is_asked { self.pass() } else { self.pass_in_time(is_launching) };
+            let mut collected = self.pass(is_asked || !is_launching);
             if is_removing {
                 // Some zones take two looks.
-                collected += self.pass();
+                collected += self.pass(true);
             }
             collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
             self.cx.pass_changes();
@@ -161,23 +161,15 @@ impl Collector {
         is_launching
     }
 
-    /// Reads the streams, or leaves it while the program launches and what waits has time. Returns how many zones were recorded.
-    fn pass_in_time(&mut self, is_launching: bool) -> usize {
-        if !is_launching {
-            return self.pass();
-        }
-        if !self.cx.pace.is_due() && !self.cx.streams.all.iter().any(Stream::is_short) {
-            return 0;
-        }
-        self.pass()
-    }
-
     /// Pauses after a look.
     fn rest(&mut self, is_launching: bool, has_collected: bool) {
         let cx = &mut self.cx;
         let is_waiting = cx.streams.are_waiting() || self.stages.iter().any(|stage| stage.is_holding());
         let is_settling = cx.streams.is_settling(&cx.recorder);
-        let pause = cx.pace.next(Look { is_launching, is_waiting, has_collected, is_settling });
+        let polls = self.stages.iter().any(|stage| stage.polls(cx));
+        let is_idle = cx.subscriptions.is_flushed() && cx.streams.are_unused() && !polls;
+        let is_short = cx.streams.all.iter().any(Stream::is_short);
+        let pause = cx.pace.next(Look { is_launching, is_short, is_waiting, has_collected, is_settling, is_idle });
         let due = self.stages.iter().filter_map(|stage| stage.due()).min();
         self.pause(due.map_or(pause, |due| due.min(pause)));
     }

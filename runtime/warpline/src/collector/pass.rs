@@ -1,7 +1,6 @@
 //! One pass over the streams: what is complete on them becomes records, and goes to the sinks.
 //!
-//! The collector's loop and its end call [`Collector::pass`]. It asks each device as little
-//! as it can, since launching threads wait for such calls. A stream that fails costs what waits on it, and nothing else.
+//! The collector's loop and its end call [`Collector::pass`]. A stream that fails costs what waits on it, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,26 +9,27 @@ use super::stream::{Stream, complete_prefix, take_entries, take_record};
 use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
+use warpline_core::record::ZoneRecord;
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 
 /// After so many zones of one stream, the others are looked after before they are read.
 const MANY: usize = 256;
 
-/// So many zones before a zone is read, its slot is asked for.
-const AHEAD: usize = 4;
+/// So many zones before a zone is read, its slot is fetched, and half as many before, its points.
+const AHEAD: usize = 8;
 
 impl Collector {
-    /// Reads what is complete on every stream. Returns how many zones were recorded.
-    pub(super) fn pass(&mut self) -> usize {
+    /// Reads what is complete on every stream. Returns how many zones were recorded. `asks` allows questions that make launching
+    /// threads wait.
+    pub(super) fn pass(&mut self, asks: bool) -> usize {
         let cx = &mut self.cx;
         cx.discover_streams();
-        cx.pace.has_read();
         cx.streams.renew_clocks(&cx.recorder, &cx.tally);
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.cx.streams.all);
         for index in 0..streams.len() {
-            let read = self.pass_stream(&mut streams[index]);
+            let read = self.pass_stream(&mut streams[index], asks);
             // A long read is time in which launching threads need more slots and events on every stream.
             if read >= MANY {
                 provide(&self.cx.recorder, &streams);
@@ -43,10 +43,11 @@ impl Collector {
         recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()
     }
 
-    fn pass_stream(&mut self, stream: &mut Stream) -> usize {
+    fn pass_stream(&mut self, stream: &mut Stream, asks: bool) -> usize {
+        let asks = stream.may_ask(asks);
         let Stream { context, pending, reader, .. } = stream;
         if let Some(reader) = reader {
-            reader.pass(pending.len());
+            reader.pass(pending.len(), asks);
         }
         context.ring().collect(|token| pending.push_back(token));
         let mut recorded = 0;
@@ -64,9 +65,7 @@ impl Collector {
             reader.seen(points);
         }
         for _ in 0..complete {
-            if let Some(later) = stream.pending.get(AHEAD) {
-                stream.context.ring().prefetch(later);
-            }
+            stream.prefetch(AHEAD);
             match self.record_first(stream) {
                 Ok(true) => {}
                 // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
@@ -78,8 +77,13 @@ impl Collector {
                 }
             }
             if self.batch.len() >= BATCH {
+                stream.give_back();
                 recorded += self.deliver(&stream.context);
             }
+        }
+        stream.give_back();
+        if let Some(reader) = &mut stream.reader {
+            reader.end_pass();
         }
         recorded += self.deliver(&stream.context);
         recorded
@@ -105,30 +109,23 @@ impl Collector {
                 stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
             }
             self.shown = self.batch.len();
-            self.give_back_first(stream);
+            stream.clear_first();
             return Ok(true);
         }
-        if let Some(record) = take_record(slot, thread, stream.context.info.clone(), reading) {
-            if let Some(ticket) = slot.ticket.take() {
-                ticket.complete(&record);
+        if let Some(range) = slot.range {
+            self.batch.push(take_record(range, slot, thread, stream.context.info.clone(), reading));
+            if let (Some(ticket), Some(record)) = (slot.ticket.take(), self.batch.last()) {
+                ticket.complete(record);
             }
-            if slot.entries.is_empty() {
-                self.batch.push(record);
-            } else {
-                let entries: Vec<_> = take_entries(slot, &record).collect();
-                self.batch.push(record);
+            if !slot.entries.is_empty()
+                && let Some(record) = self.batch.last()
+            {
+                let entries: Vec<_> = take_entries(slot, record).collect();
                 self.batch.extend(entries);
             }
         }
-        self.give_back_first(stream);
+        stream.clear_first();
         Ok(true)
-    }
-
-    fn give_back_first(&mut self, stream: &mut Stream) {
-        if let Some(token) = stream.pending.pop_front() {
-            stream.context.give_back(token);
-            stream.given_back += 1;
-        }
     }
 
     /// Drops what waits on a stream that failed, and notes that once.
@@ -142,7 +139,7 @@ impl Collector {
                 lost += slot.entries.len() as u64;
                 if slot.is_wait() {
                     lost_waits += 1;
-                    self.give_back_first(stream);
+                    stream.clear_first();
                     continue;
                 }
                 if let Some(ticket) = slot.ticket.take() {
@@ -150,8 +147,9 @@ impl Collector {
                 }
             }
             lost += 1;
-            self.give_back_first(stream);
+            stream.clear_first();
         }
+        stream.give_back();
         stream.context.waits().add_stream_failed(lost_waits);
         if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
@@ -166,7 +164,11 @@ impl Collector {
         let mut batch = std::mem::take(&mut self.batch);
         let shown = std::mem::take(&mut self.shown);
         self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
-        batch.sort_by_key(|record| record.gpu.unwrap_or(record.host).end_ns);
+        let end_ns = |record: &ZoneRecord| record.gpu.unwrap_or(record.host).end_ns;
+        if !batch.is_sorted_by_key(end_ns) {
+            // It sorts indices and moves each record once.
+            batch.sort_by_cached_key(end_ns);
+        }
         self.cx.tally.add_zones(&batch);
         self.cx.hand_out(Batch::Zones(&batch));
         let recorded = batch.len();

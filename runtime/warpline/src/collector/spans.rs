@@ -20,6 +20,11 @@ impl Stage for SpanStage {
         cx.recorder.spans().begun() != self.begun
     }
 
+    /// The end of a span does not wake the collector.
+    fn polls(&self, cx: &Context) -> bool {
+        cx.recorder.span_counts().unfinished > 0
+    }
+
     fn pass(&mut self, cx: &mut Context) -> usize {
         let queue = Arc::clone(cx.recorder.spans());
         self.begun = queue.begun();

@@ -67,6 +67,11 @@ pub(crate) trait Stage: Send {
         false
     }
 
+    /// Whether records come to it from a source that does not wake the collector, which must look for them then.
+    fn polls(&self, _cx: &Context) -> bool {
+        false
+    }
+
     /// Whether records from before this time are still to be handed on, as far as that can be known.
     fn has_pending(&self, _since: Instant) -> bool {
         false

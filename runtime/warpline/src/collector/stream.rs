@@ -2,25 +2,38 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warpline_core::backend::{BackendError, Reader, Reading};
+use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::ring::Token;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
 
+/// So many slots are given back at once.
+const CLEARED: usize = 64;
+
+/// Between two questions that make threads wait which launch on other streams.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
 /// One stream's zones that have ended on the host and perhaps not yet on the GPU.
 pub(crate) struct Stream {
     pub(super) context: Arc<StreamContext>,
     pub(super) pending: VecDeque<Token>,
+    /// Slots that are cleared and not given back yet.
+    cleared: Vec<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
     /// Its place in `Streams::clocks`.
     pub(super) clock: usize,
     /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
     pub(super) active: (Instant, u64),
+    /// Zones began on it between the last two looks.
+    pub(super) is_launching: bool,
+    /// When questions were last allowed that make launching threads wait.
+    pub(super) asked: Instant,
     /// What a flight recorder knows of it.
     pub(super) watched: Watched,
 }
@@ -44,35 +57,83 @@ impl Stream {
         Stream {
             context,
             pending: VecDeque::new(),
+            cleared: Vec::new(),
             reader,
             given_back: 0,
             clock,
             active: (now, 0),
+            is_launching: false,
+            asked: now,
             watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
+    }
+
+    /// Fetches what a zone behind the first has written on another core.
+    #[inline]
+    pub(super) fn prefetch(&mut self, ahead: usize) {
+        let ring = self.context.ring();
+        if let Some(token) = self.pending.get(ahead) {
+            ring.prefetch(token);
+        }
+        if let (Some(reader), Some(token)) = (&self.reader, self.pending.get_mut(ahead / 2))
+            && let Some(points) = ring.slot(token).and_then(|slot| slot.points.as_ref())
+        {
+            reader.prefetch(points);
+        }
+    }
+
+    /// Clears the slot of the oldest zone, which is given back with others.
+    #[inline]
+    pub(super) fn clear_first(&mut self) {
+        let Some(mut token) = self.pending.pop_front() else { return };
+        if let Some(reader) = &mut self.reader
+            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points.as_mut())
+        {
+            reader.release(points);
+        }
+        self.context.clear(&mut token);
+        self.given_back += 1;
+        self.cleared.push(token);
+        if self.cleared.len() >= CLEARED {
+            self.give_back();
+        }
+    }
+
+    /// Gives back the slots that were cleared.
+    pub(super) fn give_back(&mut self) {
+        self.context.give_back(self.cleared.drain(..));
+    }
+
+    /// Whether a quarter of its slots is in use.
+    pub(super) fn is_short(&self) -> bool {
+        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
     }
 
     pub(super) fn is_cuda(&self) -> bool {
         self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
     }
 
-    /// Whether a quarter of its slots is in use, or its events come to their end.
-    pub(super) fn is_short(&self) -> bool {
-        self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
-            || self.context.backend.as_ref().is_some_and(|backend| backend.is_short())
+    /// Whether a pass may put questions to the device that make launching threads wait: at any time if the program rests, now and
+    /// then if it launches on other streams, and never while it launches on this one. There, what comes next answers them.
+    pub(super) fn may_ask(&mut self, asks: bool) -> bool {
+        let may = asks || (!self.is_launching && self.asked.elapsed() >= ASK_EVERY);
+        if may {
+            self.asked = Instant::now();
+        }
+        may
     }
 }
 
 /// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
 /// so while a stream keeps up this is one question for all of them.
 pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
-    let Stream { context, pending, .. } = stream;
+    let Stream { context, pending, reader, .. } = stream;
     let waiting = pending.len();
     let mut is_complete = |at: usize| -> Result<bool, BackendError> {
         let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
-        match slot.and_then(|slot| slot.points.as_ref()) {
-            Some(points) => points.is_complete(),
-            None => Ok(true),
+        match (slot.and_then(|slot| slot.points.as_ref()), &mut *reader) {
+            (Some(points), Some(reader)) => reader.is_complete(points),
+            _ => Ok(true),
         }
     };
     if waiting == 0 || is_complete(waiting - 1)? {
@@ -95,20 +156,21 @@ pub(super) fn take_entries(slot: &mut Slot, batch: &ZoneRecord) -> impl Iterator
 }
 
 /// The zone as plain data; its fields and error move out.
+#[inline]
 pub(super) fn take_record(
+    range: &'static RangeSpec,
     slot: &mut Slot,
     thread: Arc<ThreadInfo>,
     stream: Option<Arc<StreamInfo>>,
     reading: Option<(Reading, i64)>,
-) -> Option<ZoneRecord> {
-    let range = slot.range?;
+) -> ZoneRecord {
     let mut gpu = reading.map(|(reading, _)| reading.gpu);
     let begin_late_by_ns = gpu.as_mut().filter(|_| slot.begin_at_launch).map_or(0, |gpu| {
         let waited_ns = gpu.overlap_ns(slot.host);
         gpu.begin_ns += waited_ns;
         waited_ns
     });
-    Some(ZoneRecord {
+    ZoneRecord {
         range,
         stream,
         thread,
@@ -125,10 +187,10 @@ pub(super) fn take_record(
         bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
         status: slot.status,
         error: slot.error.take(),
-        fields: std::mem::take(&mut slot.fields),
+        fields: slot.fields.take(),
         message: slot.message.take().map(Box::new),
         entry: None,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -149,7 +211,7 @@ mod tests {
         let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
         let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
         (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
-        assert!(!stream.is_short(), "none of them is in use");
+        assert!(!stream.is_short() && stream.context.in_use(stream.given_back) == 0, "none of them is in use");
         let open: Vec<SlotGuard> = (0..17).map(|_| claim()).collect();
         assert!(stream.is_short(), "a quarter of them is, and one more");
         open.into_iter().for_each(|mut claim| claim.give_up(Lost::EventFailed));

@@ -77,7 +77,8 @@ impl Streams {
         let mut is_launching = false;
         for stream in &mut self.all {
             let begun = stream.context.ring().taken();
-            if begun != stream.active.1 {
+            stream.is_launching = begun != stream.active.1;
+            if stream.is_launching {
                 stream.active = (now, begun);
                 is_launching |= stream.is_cuda();
                 // No zone begins on a stream that the application has dropped, so its slots would only take memory.
@@ -124,6 +125,11 @@ impl Streams {
         let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
         let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
         clocks.renew(tally, |place| all.iter().any(|stream| stream.clock == place && is_used(stream)));
+    }
+
+    /// Whether no zone is open on any of them, and none waits.
+    pub(super) fn are_unused(&self) -> bool {
+        self.all.iter().all(|stream| stream.context.in_use(stream.given_back) == 0)
     }
 
     /// Whether zones wait on any of them.

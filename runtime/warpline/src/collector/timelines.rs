@@ -13,7 +13,7 @@ use warpline_core::report::Report;
 use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
 use warpline_core::wait::WaitRecord;
 
-/// The path is found in the last zones: at least so many.
+/// The path is found in the last zones: so many.
 const ZONES: usize = 1 << 15;
 
 /// A stream's time is known in so many pieces; older ones become sums.
@@ -68,10 +68,17 @@ impl Default for Timelines {
 
 impl Timelines {
     pub(super) fn add_zones(&mut self, batch: &[ZoneRecord]) {
-        for zone in batch {
-            self.path.zone(zone);
-            if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
-                self.stream(stream, gpu).used.add(gpu);
+        batch.iter().for_each(|zone| self.path.zone(zone));
+        for zones in batch.chunk_by(is_same_stream) {
+            let Some(stream) = zones.first().and_then(|zone| zone.stream.as_ref()) else { continue };
+            let spans = || zones.iter().filter_map(|zone| zone.gpu);
+            let all = spans().reduce(|all, span| Span {
+                begin_ns: all.begin_ns.min(span.begin_ns),
+                end_ns: all.end_ns.max(span.end_ns),
+            });
+            if let Some(all) = all {
+                let used = &mut self.stream(stream, all).used;
+                spans().for_each(|span| used.add(span));
             }
         }
     }
@@ -133,6 +140,11 @@ impl Timelines {
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
         report.critical_path = self.path.path(None);
     }
+}
+
+/// Whether two records are of one stream, which is nearly always so within a batch.
+pub(super) fn is_same_stream(one: &ZoneRecord, other: &ZoneRecord) -> bool {
+    one.stream.as_ref().map(|stream| stream.id) == other.stream.as_ref().map(|stream| stream.id)
 }
 
 fn add((count, sum_ns): &mut (u64, i64), (more, ns): (u64, i64)) {

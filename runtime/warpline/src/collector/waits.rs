@@ -12,6 +12,7 @@ use super::BATCH;
 use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
+use super::timelines::is_same_stream;
 use warpline_core::backend::Reading;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
@@ -19,7 +20,7 @@ use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::wait_stats::SHORTEST_LAUNCH_NS;
-use warpline_core::stream::waited::{GivenSignal, Waited};
+use warpline_core::stream::waited::{GivenSignal, Waited, semaphores_exist};
 use warpline_core::wait::{SignalInfo, WaitRecord};
 
 /// A lazy end takes two looks; the zone is there one look later.
@@ -69,22 +70,30 @@ struct End {
 }
 
 impl WaitStage {
-    /// A zone was recorded.
-    fn saw(&mut self, zone: &ZoneRecord) {
-        let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) else { return };
-        self.end_before(stream, zone.sequence, gpu.begin_ns);
+    /// Zones of one stream were recorded.
+    fn saw(&mut self, stream: &StreamInfo, zones: &[ZoneRecord]) {
+        if !self.held.is_empty() {
+            for zone in zones {
+                let Some(gpu) = zone.gpu else { continue };
+                self.end_before(stream, zone.sequence, gpu.begin_ns);
+            }
+        }
         let ends = self.ends.entry(stream.id).or_default();
-        let end = End {
-            host_ns: zone.host.end_ns,
-            thread: zone.thread.id,
-            gpu_ns: gpu.end_ns,
-            early_by_ns: zone.end_early_by_ns,
-        };
-        // Nearly always it is the last one.
-        let at = ends.len() - ends.iter().rev().take_while(|known| known.host_ns > end.host_ns).count();
-        ends.insert(at, end);
-        if ends.len() > ENDS {
-            ends.pop_front();
+        // Signals come soon after the zones that they follow.
+        for zone in &zones[zones.len().saturating_sub(ENDS)..] {
+            let Some(gpu) = zone.gpu.filter(|_| zone.entry.is_none()) else { continue };
+            let end = End {
+                host_ns: zone.host.end_ns,
+                thread: zone.thread.id,
+                gpu_ns: gpu.end_ns,
+                early_by_ns: zone.end_early_by_ns,
+            };
+            if ends.len() == ENDS {
+                ends.pop_front();
+            }
+            // Nearly always it is the last one.
+            let later = ends.iter().rev().take_while(|known| known.host_ns > end.host_ns).count();
+            if later == 0 { ends.push_back(end) } else { ends.insert(ends.len() - later, end) }
         }
     }
 
@@ -191,7 +200,15 @@ impl WaitStage {
 
 impl Stage for WaitStage {
     fn zones(&mut self, zones: &[ZoneRecord]) {
-        zones.iter().filter(|zone| zone.entry.is_none()).for_each(|zone| self.saw(zone));
+        // Only a signal asks where zones ended.
+        if !semaphores_exist() {
+            return;
+        }
+        for zones in zones.chunk_by(is_same_stream) {
+            if let Some(stream) = zones.first().and_then(|zone| zone.stream.as_ref()) {
+                self.saw(stream, zones);
+            }
+        }
     }
 
     fn wait(

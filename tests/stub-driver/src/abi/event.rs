@@ -84,7 +84,10 @@ driver_calls! {
     fn cuEventElapsedTime(ms: Out<f32>, start: Handle, end: Handle) = |driver| {
         ms.put(driver.elapsed_ms(start, end)?)
     }
+}
 
+#[cfg(not(feature = "elapsed-v1"))]
+driver_calls! {
     fn cuEventElapsedTime_v2(ms: Out<f32>, start: Handle, end: Handle) = |driver| {
         ms.put(driver.elapsed_ms(start, end)?)
     }

@@ -114,6 +114,10 @@ impl ReplayStage {
 }
 
 impl Stage for ReplayStage {
+    fn polls(&self, _cx: &Context) -> bool {
+        true
+    }
+
     fn pass(&mut self, cx: &mut Context) -> usize {
         self.read(cx, false)
     }

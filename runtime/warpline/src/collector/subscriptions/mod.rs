@@ -97,6 +97,11 @@ impl Subscriptions {
         self.flushed.elapsed() >= FLUSH_EVERY
     }
 
+    /// Whether nothing was handed out since the last flush.
+    pub(super) fn is_flushed(&self) -> bool {
+        !self.is_dirty
+    }
+
     pub(super) fn flush(&mut self, tally: &SessionStats, progress: &Progress) {
         self.take_in();
         for subscription in &mut self.all {
