@@ -18,6 +18,7 @@ mod contexts;
 mod cupti;
 mod flight;
 mod graphs;
+mod kernel_timing;
 mod live;
 mod nvtx;
 mod replays;

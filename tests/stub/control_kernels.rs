@@ -11,13 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use warpline::Session;
 use warpline::sink::MemorySink;
+use warpline::{Session, Timing};
 use warpline_tests::this_test;
 use warpline_trace::control::place::{SocketOwner, directory};
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
-use crate::harness::cupti::{kernel, name_library, with_cupti};
+use crate::harness::cupti::{Launch, kernel, name_library, with_cupti};
 use crate::harness::driver::{self, Stub, on_stub, scratch};
 use crate::harness::zones::{self, raw};
 
@@ -167,6 +167,33 @@ fn kernels_come_to_a_recording_that_asks_for_them_and_to_no_other() {
         let calls = ["cuptiSubscribe", "cuptiFinalize"].map(|call| cupti.calls(call));
         assert_eq!((calls, cupti.stub_cupti_is_attached()), ([1, 1], false), "for the one that asked for kernels");
         session.finish();
+        fs::remove_dir_all(dir).unwrap();
+    });
+}
+
+#[test]
+fn a_recording_has_the_zones_that_a_session_times_by_kernels_with_their_times() {
+    with_cupti(this_test!(), |driver, cupti| {
+        let dir = runtime_dir();
+        driver.start();
+        let (session, sink) = zones::start(|builder| builder.control().timing(Timing::Kernels));
+        let stream = driver.stream();
+        let mut asker = Asker::record(&dir, false);
+        assert_eq!(asker.notes(), [""; 0]);
+        asker.until_it_records();
+        for _ in 0..3 {
+            let _step = STEP.zone(&raw(stream));
+            thread::sleep(Duration::from_micros(100));
+            let begin_ns = zones::boot_ns().cast_unsigned() + 3_500;
+            cupti.launch(Launch { begin_ns, end_ns: begin_ns + 7_000, ..kernel(c"gemm_of_a_step") });
+            thread::sleep(Duration::from_micros(100));
+        }
+        // It ends before CUPTI has handed over what was launched last.
+        let (trace, ended) = asker.end();
+        assert_eq!((&ended["recorded"], &ended["kernels"]), (&3.into(), &0.into()), "{ended}");
+        assert!(holds(&trace, "stub.control_kernels.step") && holds(&trace, "kernels"));
+        let report = session.finish();
+        assert_eq!((report.kernel_timing.timed, sink.take().len()), (3, 3), "{report}");
         fs::remove_dir_all(dir).unwrap();
     });
 }

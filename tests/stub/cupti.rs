@@ -3,6 +3,7 @@
 
 mod library;
 mod replays;
+mod times;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

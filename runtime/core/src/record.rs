@@ -154,7 +154,7 @@ impl ZoneRecord {
             self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
             Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
             (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
-            (self.end != EndSource::Event).then_some(("end_early_by_ns", self.end_early_by_ns)),
+            self.end.is_bound().then_some(("end_early_by_ns", self.end_early_by_ns)),
             sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
         ]
     }
@@ -171,6 +171,12 @@ pub enum EndSource {
     Boundary,
     /// By the collector, when it found the zone complete.
     Observed,
+    /// By CUPTI's records of the zone's work: its begin is the begin of the first work, and its end is the end of the last.
+    Kernels,
+    /// With [`Timing::Kernels`](crate::timing::Timing::Kernels): the zone launched no work, so it has no GPU span.
+    NoWork,
+    /// With [`Timing::Kernels`](crate::timing::Timing::Kernels): records of the zone's work are missing, so its GPU span is not known.
+    Lost,
 }
 
 impl EndSource {
@@ -180,7 +186,15 @@ impl EndSource {
             EndSource::Event => "event",
             EndSource::Boundary => "boundary",
             EndSource::Observed => "observed",
+            EndSource::Kernels => "kernels",
+            EndSource::NoWork => "no_device_work",
+            EndSource::Lost => "records_lost",
         }
+    }
+
+    /// Whether the end can be later than the work's own end.
+    pub(crate) const fn is_bound(self) -> bool {
+        matches!(self, EndSource::Boundary | EndSource::Observed)
     }
 }
 

@@ -17,6 +17,18 @@ pub enum EndMode {
     Lazy,
 }
 
+/// The clock of zones on GPU streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Timing {
+    /// CUDA events on the zone's stream; [`EndMode`] says which.
+    #[default]
+    Events,
+    /// CUPTI's records of kernels, copies and memory sets. Nothing is put on a stream, and a zone lasts from the begin of its first work
+    /// to the end of its last.
+    Kernels,
+}
+
 /// How zones that are captured into CUDA graphs are timed in each replay, without a profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -25,6 +25,8 @@ pub(super) struct Context {
     pub(super) id: u64,
     pub(super) device: DeviceInfo,
     pub(super) pool: Pool,
+    /// CUPTI's records time the zones: nothing is put on a stream.
+    pub(super) is_timed_by_kernels: bool,
     /// The device's hardware queues.
     connections: usize,
     lazy: AtomicBool,
@@ -82,6 +84,7 @@ impl Context {
             id,
             device,
             pool,
+            is_timed_by_kernels: scope.by_kernels.load(Ordering::Acquire),
             connections: connections(),
             lazy,
             retained,
@@ -104,6 +107,9 @@ impl Context {
     /// Eager ends cost overlap as soon as two streams share a hardware queue. The application may have streams that no mark
     /// names, so half of the queues are left to them.
     pub(super) fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
+        if self.is_timed_by_kernels {
+            return;
+        }
         let lazy = match ends {
             EndMode::Lazy => true,
             EndMode::Eager => false,

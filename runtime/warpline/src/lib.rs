@@ -141,7 +141,7 @@ pub use warpline_core::backend::host::HostStream;
 pub use warpline_core::catalog::{RangeSpec, catalog};
 pub use warpline_core::fields::{Value, display};
 pub use warpline_core::namespace;
-pub use warpline_core::timing::{EndMode, GraphTiming};
+pub use warpline_core::timing::{EndMode, GraphTiming, Timing};
 pub use warpline_core::zone::{AsyncZone, Zone};
 #[doc(hidden)]
 pub use warpline_core::{__namespace, __note, __range, __spec};
@@ -212,9 +212,9 @@ pub mod record {
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
-        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report,
-        Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts, WaitedFor,
-        WindowFigures,
+        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut,
+        RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts,
+        WaitedFor, WindowFigures,
     };
 }
 

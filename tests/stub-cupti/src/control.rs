@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char};
 
 use crate::launch::Launch;
-use crate::record::{self, CONCURRENT_KERNEL, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET};
+use crate::record::{self, CONCURRENT_KERNEL, DRIVER, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET, RUNTIME};
 use crate::state::{IS_AT_EXIT, lock, with_stack};
 
 /// CUPTI's clock is this much before `CLOCK_BOOTTIME`.
@@ -34,7 +34,14 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
             let thread = unsafe { libc::gettid() }.cast_unsigned();
             // cuGraphLaunch, cuLaunchKernel.
             let number = if launch.graph > 0 { 514 } else { 307 };
-            state.write(&record::call(number, thread, launch.begin_ns.saturating_sub(5_000), correlation));
+            let begin_ns = launch.begin_ns.saturating_sub(5_000);
+            if state.runtime != 1 {
+                state.write(&record::call(DRIVER, number, thread, begin_ns, correlation));
+            }
+            if state.runtime != 0 {
+                // cudaLaunchKernel.
+                state.write(&record::call(RUNTIME, 211, thread, begin_ns, correlation));
+            }
         }
     }
     let kind = match launch.kind {
@@ -51,6 +58,18 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         }
     }
     correlation
+}
+
+/// Launches are calls of the driver (0), of the runtime (1), or of the driver within the runtime's (2) from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_runtime(runtime: u32) {
+    lock().runtime = runtime;
+}
+
+/// CUPTI drops so many records.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_drop(records: u64) {
+    lock().dropped += records;
 }
 
 /// The device has done all that was launched.

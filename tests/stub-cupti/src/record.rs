@@ -5,6 +5,7 @@ use crate::launch::Launch;
 pub const MEMCPY: u32 = 1;
 pub const MEMSET: u32 = 2;
 pub const DRIVER: u32 = 4;
+pub const RUNTIME: u32 = 5;
 pub const CONCURRENT_KERNEL: u32 = 10;
 pub const MEMCPY2: u32 = 22;
 pub const EXTERNAL_CORRELATION: u32 = 39;
@@ -111,8 +112,8 @@ pub fn work(version: u32, launch: &Launch, correlation: u32) -> Vec<u8> {
 }
 
 /// The record of a call.
-pub fn call(number: u32, thread: u32, begin_ns: u64, correlation: u32) -> Vec<u8> {
-    let mut record = Record::new(40, DRIVER);
+pub fn call(kind: u32, number: u32, thread: u32, begin_ns: u64, correlation: u32) -> Vec<u8> {
+    let mut record = Record::new(40, kind);
     record.u32(4, number);
     record.u64(8, begin_ns);
     record.u64(16, begin_ns + 3_000);
@@ -140,7 +141,7 @@ pub fn len(version: u32, kind: u32) -> Option<usize> {
         MEMCPY => Some(copy),
         MEMCPY2 => Some(peer),
         MEMSET => Some(set),
-        DRIVER => Some(40),
+        DRIVER | RUNTIME => Some(40),
         EXTERNAL_CORRELATION => Some(24),
         _ => None,
     }

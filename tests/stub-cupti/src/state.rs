@@ -34,6 +34,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     most_lent: 0,
     dropped: 0,
     correlation: 0,
+    runtime: 0,
 });
 
 thread_local! {
@@ -88,6 +89,8 @@ pub struct State {
     pub most_lent: u64,
     pub dropped: u64,
     pub correlation: u32,
+    /// Launches are calls of the driver (0), of the runtime (1), or of the driver within the runtime's (2).
+    pub runtime: u32,
 }
 
 struct Buffer {

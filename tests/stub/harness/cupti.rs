@@ -77,6 +77,8 @@ warpline_tests::exports! {
 
     fn stub_cupti_launch(launch: *const Launch) -> u32;
     fn stub_cupti_complete() -> ();
+    fn stub_cupti_runtime(runtime: u32) -> ();
+    fn stub_cupti_drop(records: u64) -> ();
     fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
     fn stub_cupti_asks(ask: extern "C" fn()) -> ();
     fn stub_cupti_set_back(ns: u64) -> ();

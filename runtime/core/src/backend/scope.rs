@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::timing::EndMode;
@@ -24,6 +25,8 @@ pub struct Limits {
 /// State that the streams of one session share, by backend and GPU context.
 pub struct Scope {
     pub limits: Limits,
+    /// The session times zones on GPU streams by CUPTI's records: backends put nothing on a stream.
+    pub by_kernels: AtomicBool,
     /// None after the end of the session: no state is created then.
     pub shared: Mutex<Option<HashMap<u64, Arc<dyn Shared>>>>,
 }

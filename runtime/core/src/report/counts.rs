@@ -36,6 +36,28 @@ impl SpanCounts {
     }
 }
 
+/// Zones on GPU streams of a session with [`Timing::Kernels`](crate::timing::Timing::Kernels).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelTimingCounts {
+    /// Zones with a GPU span.
+    pub timed: u64,
+    /// Zones that launched no work.
+    pub without_work: u64,
+    /// Zones without a GPU span because records of their work are missing.
+    pub lost: u64,
+}
+
+impl KernelTimingCounts {
+    /// The counts for traces: names with values; empty if no zone was timed this way.
+    #[doc(hidden)]
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
+        if *self == KernelTimingCounts::default() {
+            return Vec::new();
+        }
+        vec![("timed", self.timed), ("without_work", self.without_work), ("lost", self.lost)]
+    }
+}
+
 /// Counts of kernels and copies in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounts {

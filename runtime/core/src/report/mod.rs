@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use counts::{GraphTimingCounts, KernelCounts, SpanCounts, WaitCounts};
+pub use counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
 pub use figures::{
     ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor, WindowFigures,
 };
@@ -46,6 +46,8 @@ pub struct Report {
     pub spans: SpanCounts,
     /// Counts of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,
+    /// Zones that were timed by kernels; all zero without `timing=kernels`.
+    pub kernel_timing: KernelTimingCounts,
     /// Counts of replays of graphs; all zero in a session without `graph_timing`.
     pub graph_timing: GraphTimingCounts,
     /// Counts of the waits of timelines; all zero without feature `timeline`.

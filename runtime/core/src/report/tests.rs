@@ -137,6 +137,7 @@ fn each(count: u64) -> Report {
         spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
         waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },
         kernels: KernelCounts { recorded: count, dropped: count, untimed: count, buffers_refused: count },
+        kernel_timing: KernelTimingCounts { timed: count, without_work: count, lost: count },
         graph_timing: GraphTimingCounts {
             replays: count,
             incomplete: count,

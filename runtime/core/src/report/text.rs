@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, LeftOut, RangeStats, Report, Retention,
-    SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut, RangeStats,
+    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
 };
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
@@ -62,6 +62,7 @@ impl fmt::Display for Report {
         spans(f, self.spans)?;
         waits(f, self.waits)?;
         kernels(f, self.kernels)?;
+        kernel_timing(f, self.kernel_timing)?;
         replays(f, &self.graph_timing)?;
         if let Some(figures) = &self.windows {
             windows(f, figures)?;
@@ -70,7 +71,7 @@ impl fmt::Display for Report {
             let more = counted_as(self.not_sampled, "more zone", "more zones");
             write!(f, "\nonly a sample was recorded: {more} ran")?;
         }
-        self.clocks.iter().try_for_each(|figures| clock(f, figures))?;
+        self.clocks.iter().try_for_each(|figures| clock(f, figures, self.kernel_timing.timed == 0))?;
         self.sinks.iter().try_for_each(|report| sink(f, report))?;
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
     }
@@ -375,6 +376,18 @@ fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
     Ok(())
 }
 
+fn kernel_timing(f: &mut fmt::Formatter<'_>, counts: KernelTimingCounts) -> fmt::Result {
+    let KernelTimingCounts { timed, without_work, lost } = counts;
+    if counts != KernelTimingCounts::default() {
+        let timed = counted_are(timed, "GPU zone");
+        write!(
+            f,
+            "\n{timed} timed by kernels, {without_work} without device work, {lost} without a time because records are missing"
+        )?;
+    }
+    Ok(())
+}
+
 fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Result {
     if *counts == GraphTimingCounts::default() {
         return Ok(());
@@ -405,10 +418,13 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
     Ok(())
 }
 
-fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures) -> fmt::Result {
+fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures, has_events: bool) -> fmt::Result {
     let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
     let device = printable(&clock.device);
     if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
+        if !has_events {
+            return write!(f, "\n{device}: positions within ±{uncertainty}");
+        }
         return write!(
             f,
             "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"

@@ -52,7 +52,7 @@ impl Recorder {
         Recorder {
             epoch,
             limits,
-            scope: Scope { limits, shared: Mutex::new(Some(HashMap::new())) },
+            scope: Scope { limits, by_kernels: AtomicBool::new(false), shared: Mutex::new(Some(HashMap::new())) },
             host: Arc::new(
                 StreamContext::new(None, None, None, limits.zones, Arc::clone(&waker), limits.watch)
                     .owned_by(Owner::from_epoch(epoch), 0),
@@ -75,6 +75,11 @@ impl Recorder {
 
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Zones on GPU streams are timed by CUPTI's records. Called before the first zone begins.
+    pub fn time_by_kernels(&self) {
+        self.scope.by_kernels.store(true, Ordering::Release);
     }
 
     /// Whether zones begin.

@@ -131,6 +131,11 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
+    /// Whether the zone nests on the thread that began it, and ends there.
+    pub fn nests(&self) -> bool {
+        self.nests
+    }
+
     /// Whether it is a wait, and no zone.
     #[inline]
     pub fn is_wait(&self) -> bool {

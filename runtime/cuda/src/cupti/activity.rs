@@ -25,19 +25,20 @@ const KINDS: [u32; 7] = [
 ];
 
 /// Turns everything on that a session needs.
-pub(super) fn start(cupti: &Cupti) -> Result<(), CuptiError> {
+pub(super) fn start(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
     // SAFETY: the callbacks are functions of the program.
     unsafe {
         let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
     }
-    enable(cupti)
+    enable(cupti, names_zones)
 }
 
-pub(super) fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
+/// Turns the kinds on. External ids name the zone of each launch.
+pub(super) fn enable(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
     // Calls before kernels, and off again behind them: each kernel that is traced has its call.
-    for kind in KINDS.into_iter().rev() {
+    for kind in KINDS.into_iter().rev().filter(|kind| names_zones || *kind != kind::EXTERNAL_CORRELATION) {
         // SAFETY: the call takes a number.
         cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
     }

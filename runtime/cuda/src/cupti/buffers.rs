@@ -9,6 +9,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use warpline_core::clock::now_ns;
+
 /// Some thousand records.
 const BYTES: usize = 1 << 20;
 
@@ -30,8 +32,8 @@ static POOL: Mutex<Pool> =
 struct Pool {
     is_open: bool,
     ready: Vec<Buffer>,
-    /// What CUPTI has.
-    lent: Vec<Buffer>,
+    /// What CUPTI has, and since when.
+    lent: Vec<(Buffer, i64)>,
     full: VecDeque<Full>,
     /// How often CUPTI asked and there was none.
     refused: u64,
@@ -109,6 +111,14 @@ pub(super) fn give_back(full: Full) {
     }
 }
 
+/// The time before which every call has been read, once all buffers here are: CUPTI writes a call's record before the call returns, into
+/// a buffer that it has by then. None while a buffer waits.
+pub(super) fn delivered_ns() -> Option<i64> {
+    let pool = lock();
+    let oldest_ns = pool.lent.iter().map(|(_, since_ns)| *since_ns).min();
+    pool.full.is_empty().then(|| oldest_ns.unwrap_or_else(now_ns))
+}
+
 /// How often CUPTI asked for a buffer and there was none.
 pub(super) fn refused() -> u64 {
     lock().refused
@@ -122,7 +132,7 @@ impl Pool {
     }
 
     fn take_back(&mut self) {
-        self.ready.append(&mut self.lent);
+        self.ready.extend(self.lent.drain(..).map(|(buffer, _)| buffer));
     }
 
     fn lend(&mut self) -> Option<NonNull<u8>> {
@@ -139,14 +149,14 @@ impl Pool {
             return None;
         };
         let memory = buffer.0;
-        self.lent.push(buffer);
+        self.lent.push((buffer, now_ns()));
         Some(memory)
     }
 
     fn receive(&mut self, memory: *mut u8, valid: usize) {
         // A buffer of someone else's, from before these callbacks were registered, is not ours to touch.
-        let Some(at) = self.lent.iter().position(|lent| lent.0.as_ptr() == memory) else { return };
-        let buffer = self.lent.swap_remove(at);
+        let Some(at) = self.lent.iter().position(|(lent, _)| lent.0.as_ptr() == memory) else { return };
+        let (buffer, _) = self.lent.swap_remove(at);
         if self.is_open && valid > 0 {
             self.full.push_back(Full { buffer, valid: valid.min(BYTES) });
         } else if self.is_open && self.ready.len() < READY {

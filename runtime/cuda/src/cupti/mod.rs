@@ -1,7 +1,7 @@
 //! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
 //!
 //! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` the memory that it fills, `clock` leads from its
-//! times to ours, `records` reads them, `zones` ties each launch to its zone, `nodes` and `replays` do the same for graphs. `gate` says
+//! times to ours, `records` reads them, `zones` ties each launch to its zone, `times` times zones, `nodes` and `replays` do the same for graphs. `gate` says
 //! whether CUPTI may be called, and `end` ends it. A session with `kernels` starts it ([`Kernels::start`]), the collector reads it, and it
 //! is stopped when the session ends. Launching threads tell CUPTI which zone they are in and do nothing else.
 //!
@@ -19,19 +19,24 @@ mod library;
 mod nodes;
 mod records;
 mod replays;
+mod times;
 mod zones;
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::DefaultStream;
 use crate::driver::Driver;
 use crate::graph::ids::Provided;
+use crate::stream;
+use warpline_core::clock::now_ns;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::report::counts::KernelCounts;
+use warpline_core::suggest::counted_are;
 
 use abi::*;
 use activity::{compare, disable, dropped, enable, end_or_unsubscribe, number_threads, start, traced, why};
@@ -39,6 +44,7 @@ use clock::Clock;
 use library::Cupti;
 use records::{Raw, Records};
 pub use replays::Replays;
+pub use times::{TimedZone, ZoneWork};
 
 /// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -50,16 +56,31 @@ const FIRST_LOOKS: usize = 50;
 /// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// CUPTI records for a session now: streams ask for its numbers.
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
+
+/// What a session wants of CUPTI.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Kernels, copies and sets as records, each with its zone.
+    pub records: bool,
+    /// The times of zones on GPU streams.
+    pub times: bool,
+}
+
 /// CUPTI, recording for one session.
 pub struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
+    wanted: Wanted,
     /// Graphs that are registered meanwhile get CUPTI's ids.
     node_ids: Option<Provided>,
     /// What stood for a thread before.
     thread_ids: c_int,
     clock: Clock,
     records: Records,
+    /// How often buffers were read.
+    reads: u64,
     /// Read at the last look; their launches were not known.
     waiting: Vec<Raw>,
     counts: KernelCounts,
@@ -92,12 +113,12 @@ impl Kernels {
     ///
     /// # Errors
     /// Why there will be no kernels, and what to do. Nothing is left on then.
-    pub fn start() -> Result<Kernels, String> {
+    pub fn start(wanted: Wanted) -> Result<Kernels, String> {
         // It is a thread of the application's, and others may capture.
-        outside_captures(Kernels::start_here)
+        outside_captures(|| Kernels::start_here(wanted))
     }
 
-    fn start_here() -> Result<Kernels, String> {
+    fn start_here(wanted: Wanted) -> Result<Kernels, String> {
         // The application's thread does not wait for it.
         let _turn = match TURN.try_lock() {
             Ok(turn) => turn,
@@ -108,6 +129,9 @@ impl Kernels {
         };
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
+        if wanted.times && symbols.set_thread_id.is_none() {
+            return Err("this CUPTI does not record which thread launches: install a newer one".to_owned());
+        }
         let mut subscriber = std::ptr::null_mut();
         // SAFETY: the place outlives the call, and the callback is a function of the program.
         let code = unsafe { (symbols.subscribe)(&raw mut subscriber, end::told, std::ptr::null_mut()) };
@@ -115,20 +139,24 @@ impl Kernels {
         gate::open();
         buffers::open();
         let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
-        let started = start(cupti).and_then(|()| compare(cupti, FIRST_LOOKS));
+        let started = start(cupti, wanted.records).and_then(|()| compare(cupti, FIRST_LOOKS));
         match started {
             Ok(compared) => {
                 // What was dropped before is not ours.
                 let _ = dropped(cupti);
                 crate::ask_tool_numbers(numbers);
-                zones::turn(true);
+                IS_RECORDING.store(true, Ordering::Release);
+                zones::turn(wanted.records);
+                stream::by_kernels::set_uncertainty(compared.uncertainty_ns);
                 Ok(Kernels {
                     cupti,
                     subscriber,
+                    wanted,
                     node_ids: Some(nodes::node_ids(cupti)),
                     thread_ids,
                     clock: Clock::new(compared),
-                    records: Records::default(),
+                    records: Records::new(wanted),
+                    reads: 0,
                     waiting: Vec::new(),
                     counts: KernelCounts::default(),
                     flushed: Instant::now(),
@@ -189,17 +217,36 @@ impl Kernels {
         relax_capture_mode();
         self.is_paused = pause;
         if pause {
+            if let Some(times) = &mut self.records.times {
+                times.pause(now_ns());
+            }
+            IS_RECORDING.store(false, Ordering::Release);
             zones::turn(false);
             disable(self.cupti);
             self.flush(0);
         } else if self.failure.is_none() {
             // First, so that no kernel is recorded whose zone is not told.
-            zones::turn(true);
-            self.failure = enable(self.cupti).err().map(|error| why(self.cupti, error));
+            zones::turn(self.wanted.records);
+            IS_RECORDING.store(true, Ordering::Release);
+            self.failure = enable(self.cupti, self.wanted.records).err().map(|error| why(self.cupti, error));
             if self.failure.is_some() {
+                IS_RECORDING.store(false, Ordering::Release);
                 zones::turn(false);
+            } else if let Some(times) = &mut self.records.times {
+                times.resume(now_ns());
             }
         }
+    }
+
+    /// A zone's work, as far as CUPTI has delivered it; in a session that is over, as far as it ever will.
+    pub fn work(&self, zone: &TimedZone) -> ZoneWork {
+        let times = self.records.times.as_ref();
+        times.map_or(ZoneWork::Lost, |times| times.work(zone, &self.clock, self.is_stopped))
+    }
+
+    /// How often buffers were read: more can be known of zones when it goes up.
+    pub fn read_count(&self) -> u64 {
+        self.reads
     }
 
     /// What became of everything until now.
@@ -221,22 +268,30 @@ impl Kernels {
                  not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
             )
         });
+        let setting = if self.wanted.times { "timing=kernels" } else { "kernels" };
         let of_graphs = self.records.graph_launches();
         let cost = self.records.graph_launch_ns().map(|ns| {
             let plural = if of_graphs == 1 { "launch" } else { "launches" };
             format!(
-                "{of_graphs} {plural} of CUDA graphs took {:.2} µs each (median) with `kernels`: CUPTI makes them slower; \
+                "{of_graphs} {plural} of CUDA graphs took {:.2} µs each (median) with `{setting}`: CUPTI makes them slower; \
                  `graph_timing=stamps` times replays without it",
                 ns as f64 / 1e3
             )
         });
-        [failed, newer, cost, self.stays.clone()].into_iter().flatten().collect()
+        let lost = self.counts.dropped + self.counts.buffers_refused + self.counts.untimed;
+        let unsure = (self.wanted.times && lost > 0).then(|| {
+            format!("GPU spans of zones may be incomplete: {} missing from CUPTI", counted_are(lost, "record"))
+        });
+        [failed, newer, cost, unsure, self.stays.clone()].into_iter().flatten().collect()
     }
 
     fn flush(&mut self, flag: u32) {
         // SAFETY: the call takes a number.
         let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
         self.flushed = Instant::now();
+        if let Some(times) = &mut self.records.times {
+            times.flushed();
+        }
         if let Ok(compared) = compare(self.cupti, LOOKS) {
             self.clock.compare(compared);
         }
@@ -250,6 +305,7 @@ impl Kernels {
     }
 
     fn stop_here(&mut self) {
+        IS_RECORDING.store(false, Ordering::Release);
         zones::turn(false);
         self.node_ids = None;
         disable(self.cupti);
@@ -272,6 +328,11 @@ impl Kernels {
         }
         if !last {
             self.counts.dropped += dropped(self.cupti);
+        }
+        self.reads += 1;
+        self.records.list_calls(&self.clock);
+        if let (Some(times), Some(ns)) = (&mut self.records.times, buffers::delivered_ns()) {
+            times.delivered(ns);
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         let raw = self.records.take(&mut waiting, last);
@@ -327,7 +388,7 @@ impl Drop for Kernels {
 /// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
 /// stream is not being captured.
 fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
-    if !zones::is_on() {
+    if !IS_RECORDING.load(Ordering::Acquire) {
         return None;
     }
     let symbols = &Cupti::get().ok()?.symbols;

@@ -7,11 +7,15 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use super::Wanted;
 use super::abi::*;
 use super::buffers::Full;
+use super::clock::Clock;
 use super::library::Cupti;
+use super::times::{Listed, Times, Work};
 use super::zones::Zone;
 use crate::demangle::readable_name;
 use crate::stamps;
@@ -55,6 +59,28 @@ pub(super) struct Launch {
     /// The call puts work on a device, and that has been reported.
     wants_work: bool,
     has_work: bool,
+    /// Its work, and where `times` has it: where zones are timed by it.
+    work: Work,
+    listed: Option<Listed>,
+    is_called: bool,
+}
+
+/// Correlations are consecutive numbers: a product spreads them well enough.
+#[derive(Default)]
+struct CorrelationHasher(u64);
+
+impl Hasher for CorrelationHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(self.0 as u32 ^ u32::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(32);
+    }
 }
 
 impl Launch {
@@ -75,8 +101,12 @@ impl Launch {
 /// What is read of the buffers and not yet handed on.
 #[derive(Default)]
 pub(super) struct Records {
+    /// Work is only timed, and not handed on.
+    is_for_times: bool,
+    /// What zones are timed by, if they are.
+    pub(super) times: Option<Times>,
     work: Vec<Raw>,
-    launches: HashMap<u32, Launch>,
+    launches: HashMap<u32, Launch, BuildHasherDefault<CorrelationHasher>>,
     /// Their correlations, in the order in which they came.
     order: VecDeque<u32>,
     /// Texts as CUPTI has them, and as people read them.
@@ -97,6 +127,12 @@ pub(super) struct Records {
 }
 
 impl Records {
+    /// For one session.
+    pub(super) fn new(wanted: Wanted) -> Records {
+        let times = wanted.times.then(Times::default);
+        Records { is_for_times: !wanted.records, times, ..Records::default() }
+    }
+
     /// Reads one buffer.
     pub(super) fn read(&mut self, cupti: &Cupti, full: &Full) {
         let (buffer, valid) = full.records();
@@ -164,12 +200,23 @@ impl Records {
             self.unsound += 1;
             return;
         };
+        let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
+        if self.is_for_times {
+            // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
+            let own = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }).and_then(own_kernel);
+            self.arrived(own, (start, end), &place);
+            return;
+        }
         // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
         let name = unsafe { self.name(name) };
-        self.add(name, work, (start, end), WorkOrigin { device, context, stream, correlation, graph, graph_node });
+        self.add(name, work, (start, end), place);
     }
 
     fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: WorkOrigin) {
+        if self.is_for_times {
+            self.arrived(None, times, &place);
+            return;
+        }
         let (kind, from, to) = (copy_kind(kind), memory_kind(from.into()), memory_kind(to.into()));
         let name = self.shared(&format!("Memcpy {kind} ({from} -> {to})"));
         self.add(name, KernelWork::Memcpy { bytes, kind, from, to }, times, place);
@@ -178,37 +225,71 @@ impl Records {
     fn set(&mut self, set: CUpti_ActivityMemset) {
         let CUpti_ActivityMemset { value, bytes, start, end, memory, .. } = set;
         let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
+        let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
+        if self.is_for_times {
+            self.arrived(None, (start, end), &place);
+            return;
+        }
         let memory = memory_kind(memory);
         let name = self.shared(&format!("Memset ({memory})"));
-        let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
         self.add(name, KernelWork::Memset { bytes, value, memory }, (start, end), place);
     }
 
     fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: WorkOrigin) {
-        let WorkOrigin { correlation, graph_node, .. } = place;
-        let (is_timed, is_own) = (start != 0 && end != 0, OWN_KERNELS.contains(&&*name));
-        self.has_nodes |= graph_node != 0;
-        if graph_node == 0 {
-            self.launch(correlation).has_work |= is_timed;
-        }
-        // What the session launches itself is none of the program's work.
-        if is_own {
-            if graph_node != 0 && &*name == OWN_GRAPH {
-                self.own_graphs.insert(correlation);
-            }
+        let own = OWN_KERNELS.into_iter().find(|own| *own == &*name);
+        if !self.arrived(own, (start, end), &place) {
             return;
         }
-        if !is_timed {
-            self.untimed += 1;
-            return;
-        }
-        if end < start {
-            self.unsound += 1;
-            return;
-        }
-        let WorkOrigin { device, context, stream, graph, .. } = place;
+        let WorkOrigin { device, context, stream, correlation, graph, graph_node } = place;
         let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
         self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
+    }
+
+    /// Notes work with its launch. Returns whether it is the program's own, with times.
+    fn arrived(&mut self, own: Option<&str>, (start, end): (u64, u64), place: &WorkOrigin) -> bool {
+        let &WorkOrigin { correlation, graph_node, context, stream, .. } = place;
+        let is_timed = start != 0 && end != 0;
+        let is_sound = is_timed && start <= end;
+        self.has_nodes |= graph_node != 0;
+        let is_used = self.times.is_some();
+        if graph_node == 0 || is_used {
+            let launch = self.launch(correlation);
+            launch.has_work |= is_timed && graph_node == 0;
+            launch.work.has_come |= is_sound;
+            launch.work.stream = (context, stream);
+            if is_sound && own.is_none() {
+                launch.work.add(start, end);
+            }
+            let (listed, work) = (launch.listed, launch.work);
+            if let (Some(listed), Some(times)) = (listed, &mut self.times) {
+                times.update(listed, work);
+            }
+        }
+        // What the session launches itself is none of the program's work.
+        if let Some(own) = own {
+            if graph_node != 0 && own == OWN_GRAPH {
+                self.own_graphs.insert(correlation);
+            }
+            return false;
+        }
+        self.untimed += u64::from(!is_timed);
+        self.unsound += u64::from(is_timed && !is_sound);
+        is_sound
+    }
+
+    /// Puts the calls that were read into the lists that zones are timed by.
+    pub(super) fn list_calls(&mut self, clock: &Clock) {
+        let Records { times: Some(times), launches, .. } = self else { return };
+        for call in std::mem::take(&mut times.calls) {
+            let correlation = call.1;
+            let work = launches.get(&correlation).map_or(Work::default(), |launch| launch.work);
+            let (listed, moved) = times.insert(call, work, clock);
+            for (correlation, listed) in std::iter::once((correlation, listed)).chain(moved) {
+                if let Some(launch) = launches.get_mut(&correlation) {
+                    launch.listed = Some(listed);
+                }
+            }
+        }
     }
 
     fn call(&mut self, call: CUpti_ActivityAPI) {
@@ -231,11 +312,18 @@ impl Records {
                 Entry::Vacant(_) => self.graph_launches += u64::from(kind == kind::DRIVER),
             }
         }
+        let puts_work = returned == 0 && calls.iter().any(|calls| calls.contains(&callback));
         let launch = self.launch(correlation);
+        let is_new = puts_work && !launch.is_called;
+        launch.is_called |= puts_work;
         launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
         // The runtime's call and the driver's within it have one number: the outer one is the program's.
         if launch.call.is_none_or(|(_, begun, _)| start < begun) {
             launch.call = Some((thread, start, end));
+        }
+        // The runtime's call and the driver's within it are one launch.
+        if let (true, Some(times)) = (is_new, &mut self.times) {
+            times.calls.push((thread, correlation, (start, end), is_of_graph));
         }
     }
 
@@ -317,6 +405,11 @@ impl Records {
         }
         shown
     }
+}
+
+/// The session's own kernel of this name.
+fn own_kernel(name: &CStr) -> Option<&'static str> {
+    OWN_KERNELS.into_iter().find(|own| own.as_bytes() == name.to_bytes())
 }
 
 /// What all work on the device has.

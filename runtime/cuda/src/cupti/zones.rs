@@ -32,10 +32,6 @@ pub(super) fn turn(on: bool) {
     observer::turn(Position::Begun, on);
 }
 
-pub(super) fn is_on() -> bool {
-    observer::active().has(Position::Begun)
-}
-
 static OBSERVER: &dyn LaunchObserver = &Correlation;
 
 struct Correlation;

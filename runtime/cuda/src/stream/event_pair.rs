@@ -28,6 +28,9 @@ impl CudaStream {
 impl PointStream for CudaStream {
     fn begin(&self, zone: &mut ZonePoints, call: Call) -> Result<(), Refused> {
         let Context { driver, pool, .. } = &*self.context;
+        if self.context.is_timed_by_kernels {
+            return Ok(());
+        }
         let lazy = self.context.is_lazy();
         let id = pool.take(lazy).map_err(|error| error.refusal(driver))?.ok_or(Refused::Full)?;
         zone.id = Some(id.into());
@@ -50,7 +53,8 @@ impl PointStream for CudaStream {
     }
 
     fn end(&self, zone: &mut ZonePoints, call: Call) -> Result<Ended, Refused> {
-        if self.ptr as usize == PER_THREAD && call.thread != zone.thread {
+        let is_timed_by_kernels = self.context.is_timed_by_kernels;
+        if self.ptr as usize == PER_THREAD && !is_timed_by_kernels && call.thread != zone.thread {
             return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
         }
         let Context { driver, pool, .. } = &*self.context;
@@ -59,6 +63,10 @@ impl PointStream for CudaStream {
         if self.where_known(|| driver.is_capturing(self.ptr)).map_err(refused)? {
             return Err(Refused::Captured);
         }
+        let ended = || if graph::captured_since(call.begin_ns) { Ended::AfterCapture } else { Ended::Done };
+        if is_timed_by_kernels {
+            return Ok(ended());
+        }
         let Some(pair) = self.pair(zone) else { return Err(Refused::Full) };
         zone.is_lazy = self.context.is_lazy();
         self.record(pool.end(pair, zone.is_lazy).map_err(refused)?)?;
@@ -66,7 +74,7 @@ impl PointStream for CudaStream {
             pair.after_end.store(self.count(), Ordering::Relaxed);
             self.owes_end.store(true, Ordering::Relaxed);
         }
-        Ok(if graph::captured_since(call.begin_ns) { Ended::AfterCapture } else { Ended::Done })
+        Ok(ended())
     }
 
     fn release(&self, zone: &mut ZonePoints) {

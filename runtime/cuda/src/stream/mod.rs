@@ -4,6 +4,7 @@
 //! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be. `points` puts
 //! them on the stream, on the launching thread; `reader` reads them, on the collector's.
 
+pub(super) mod by_kernels;
 mod captured;
 mod event_pair;
 mod reader;
@@ -22,6 +23,7 @@ use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::timing::EndMode;
 
+use by_kernels::{KernelClock, KernelReader};
 pub(super) use captured::CapturedEventPair;
 use reader::CudaReader;
 
@@ -165,16 +167,24 @@ impl Backend for CudaBackend {
     }
 
     fn reader(&self) -> Box<dyn Reader> {
+        if self.0.context.is_timed_by_kernels {
+            return Box::new(KernelReader);
+        }
         Box::new(CudaReader::new(Arc::clone(&self.0)))
     }
 
     fn clock(&self) -> Result<Box<dyn Clock>, BackendError> {
+        if self.0.context.is_timed_by_kernels {
+            return Ok(Box::new(KernelClock));
+        }
         Ok(Box::new(CudaClock::new(Arc::clone(&self.0.context))?))
     }
 
     fn provide(&self) {
         let context = &self.0.context;
-        context.pool.provide(context.is_lazy());
+        if !context.is_timed_by_kernels {
+            context.pool.provide(context.is_lazy());
+        }
     }
 
     fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {

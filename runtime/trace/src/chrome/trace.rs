@@ -113,6 +113,7 @@ impl Trace {
         let accounts = [
             ("spans", object(report.spans.to_args())),
             ("kernels", object(report.kernels.to_args())),
+            ("kernel_timing", object(report.kernel_timing.to_args())),
             ("replays", object(report.graph_timing.to_args())),
             ("waits", object(report.waits.to_args())),
         ];

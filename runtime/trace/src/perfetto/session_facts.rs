@@ -121,7 +121,7 @@ impl SessionFacts {
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
         let left_out = report.said_left_out();
         let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
-        let replays = report.graph_timing.to_args();
+        let (replays, kernel_timing) = (report.graph_timing.to_args(), report.kernel_timing.to_args());
         // A row of its own only for what a user must not overlook. Everything is in the account.
         let lost = [
             ("zones dropped", dropped),
@@ -146,6 +146,9 @@ impl SessionFacts {
             }
             for (name, count) in &kernels {
                 uint(event, &format!("kernels.{name}"), *count);
+            }
+            for (name, count) in &kernel_timing {
+                uint(event, &format!("kernel_timing.{name}"), *count);
             }
             for (name, count) in &replays {
                 uint(event, &format!("replays.{name}"), *count);

@@ -94,7 +94,8 @@ pub(super) fn write_zone(
     if error.is_some() {
         define(words.error, ERROR);
     }
-    let end = (on_stream && record.end != EndSource::Event).then_some(record.end);
+    let is_without_span = matches!(record.end, EndSource::NoWork | EndSource::Lost);
+    let end = ((on_stream && record.end != EndSource::Event) || is_without_span).then_some(record.end);
     if end.is_some() {
         define(words.end, END);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::SessionStats;
+use super::held::HeldZones;
 use super::pace::Pace;
 use super::stream::Stream;
 use super::streams::Streams;
@@ -23,6 +24,7 @@ pub(crate) struct Context {
     pub(super) subscriptions: Subscriptions,
     pub(super) streams: Streams,
     pub(super) pace: Pace,
+    pub(super) held: HeldZones,
     /// The threads of the records of one pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
     last_thread: Option<Arc<ThreadInfo>>,
@@ -41,6 +43,7 @@ impl Context {
             subscriptions,
             streams,
             pace: Pace::default(),
+            held: HeldZones::default(),
             threads: HashMap::new(),
             last_thread: None,
         }

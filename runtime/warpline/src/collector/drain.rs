@@ -39,13 +39,16 @@ impl Collector {
         loop {
             self.pass(true);
             self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));
+            self.deliver_timed();
             let is_given_up = || self.cx.tally.abandoned.load(Ordering::Acquire);
-            if !self.cx.streams.are_waiting() || Instant::now() >= deadline || is_given_up() {
+            let is_waiting = self.cx.streams.are_waiting() || !self.cx.held.waiting.is_empty();
+            if !is_waiting || Instant::now() >= deadline || is_given_up() {
                 break;
             }
             std::thread::sleep(SHORTEST);
         }
         self.stages.iter_mut().for_each(|stage| stage.finish(&mut self.cx));
+        self.deliver_timed();
         self.cx.pass_changes();
         self.tell_what_is_missing();
         self.give_up();

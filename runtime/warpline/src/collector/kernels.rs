@@ -1,4 +1,4 @@
-//! Takes what CUPTI records of kernels, and hands it to the sinks.
+//! Takes what CUPTI records of kernels, hands it to the sinks, and times zones by it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,27 +9,102 @@ use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
 use super::{BATCH, SessionStats};
+use crate::settings::Config;
+use warpline_core::clock::now_ns;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
-use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
-use warpline_cuda::cupti::{Kernels, Names, Replays};
+use warpline_core::timing::{EndMode, Timing};
+use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 
 pub(crate) struct KernelStage {
     /// None once it is over.
     kernels: Option<Kernels>,
+    /// Sinks get them.
+    gives: bool,
+    /// How often CUPTI's buffers had been read when zones were timed last.
+    read: u64,
+    /// When the oldest zone ended whose work was not known then.
+    oldest_ns: Option<i64>,
     replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
 }
 
 impl KernelStage {
-    /// Takes what CUPTI records. Where it has not started, the report says why, and zones are recorded without it.
-    pub(crate) fn new(started: Result<Kernels, String>, tally: &SessionStats) -> Option<KernelStage> {
-        let kernels =
-            started.map_err(|why| lock(&tally.notes).push(format!("no kernels are recorded: {why}"))).ok().map(Some)?;
-        Some(KernelStage { kernels, replays: Replays::default(), devices: HashMap::new() })
+    /// Starts CUPTI, if the settings need it. Where it does not start, the report says why, and zones are recorded without it. Also says
+    /// whether there will be kernels, if they were asked for.
+    pub(crate) fn start(
+        config: &Config,
+        recorder: &Recorder,
+        tally: &SessionStats,
+    ) -> (Option<KernelStage>, Option<Result<(), String>>) {
+        let wanted = Wanted { records: config.kernels, times: config.timing == Timing::Kernels };
+        if !wanted.records && !wanted.times {
+            return (None, None);
+        }
+        match Kernels::start(wanted) {
+            Ok(kernels) => {
+                if wanted.times {
+                    recorder.time_by_kernels();
+                }
+                let (replays, devices) = (Replays::default(), HashMap::new());
+                let stage = KernelStage {
+                    kernels: Some(kernels),
+                    gives: wanted.records,
+                    read: 0,
+                    oldest_ns: None,
+                    replays,
+                    devices,
+                };
+                (Some(stage), wanted.records.then_some(Ok(())))
+            }
+            Err(why) => {
+                let mut notes = lock(&tally.notes);
+                if wanted.times {
+                    let ends = if recorder.limits().ends == EndMode::Eager { "eager" } else { "lazy" };
+                    notes.push(format!("zones are timed by {ends} events instead of kernels: {why}"));
+                }
+                if wanted.records {
+                    notes.push(format!("no kernels are recorded: {why}"));
+                }
+                (None, wanted.records.then_some(Err(why)))
+            }
+        }
+    }
+
+    /// Times the zones whose work CUPTI has delivered.
+    fn time_zones(&mut self, cx: &mut Context) {
+        self.oldest_ns = None;
+        let Some(kernels) = self.kernels.as_ref().filter(|_| !cx.held.waiting.is_empty()) else { return };
+        let mut counts = lock(&cx.tally.kernel_timing);
+        for mut held in std::mem::take(&mut cx.held.waiting) {
+            let stream = || held.context.backend.as_ref().and_then(|backend| backend.tool_numbers());
+            let on_stream = if held.nests { None } else { stream() };
+            let is_known = held.nests || on_stream.is_some();
+            let zone = TimedZone { thread: held.record.thread.id, host: held.record.host, on_stream };
+            let (gpu, end) = match kernels.work(&zone) {
+                ZoneWork::Pending => {
+                    let end_ns = held.record.host.end_ns;
+                    self.oldest_ns = Some(self.oldest_ns.map_or(end_ns, |oldest_ns| oldest_ns.min(end_ns)));
+                    cx.held.waiting.push(held);
+                    continue;
+                }
+                _ if !is_known => (None, EndSource::Lost),
+                ZoneWork::Nothing => (None, EndSource::NoWork),
+                ZoneWork::Lost => (None, EndSource::Lost),
+                ZoneWork::Span(span) => (Some(span), EndSource::Kernels),
+            };
+            counts.timed += u64::from(gpu.is_some());
+            counts.without_work += u64::from(end == EndSource::NoWork);
+            counts.lost += u64::from(end == EndSource::Lost);
+            for record in held.entries.iter_mut().chain([&mut held.record]) {
+                (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
+            }
+            cx.held.timed.push(held);
+        }
     }
 
     fn take(
@@ -46,7 +121,7 @@ impl KernelStage {
             begun: HashMap::new(),
         };
         let records = take(kernels, &mut names);
-        let counts = kernels.counts();
+        let (counts, read) = (kernels.counts(), kernels.read_count());
         for batch in records.chunks(BATCH) {
             cx.hand_out(Batch::Kernels(batch));
         }
@@ -55,6 +130,10 @@ impl KernelStage {
             cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.kernels) = counts;
+        if read != self.read || is_last {
+            self.read = read;
+            self.time_zones(cx);
+        }
         records.len()
     }
 }
@@ -65,9 +144,22 @@ impl Stage for KernelStage {
     }
 
     fn pass(&mut self, cx: &mut Context) -> usize {
+        let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
+        if is_stopped {
+            // Those that were open while CUPTI did not record are not waited for.
+            self.time_zones(cx);
+        }
         // A stopped session asks nothing of CUPTI, once what was open is read.
-        let is_on = !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting();
+        let is_on =
+            !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting() || !cx.held.waiting.is_empty();
         self.take(cx, false, |kernels, names| kernels.collect(is_on, names))
+    }
+
+    /// Zones that CUPTI times wait for their work, as those that events time wait for their events.
+    fn drain(&mut self, cx: &mut Context) {
+        if !cx.held.waiting.is_empty() {
+            self.take(cx, false, |kernels, names| kernels.collect(true, names));
+        }
     }
 
     /// Stops CUPTI and hands on what is left.
@@ -80,11 +172,13 @@ impl Stage for KernelStage {
 
     fn has_pending(&self, since: Instant) -> bool {
         let is_behind = |kernels: &Kernels| kernels.flushed().is_some_and(|flushed| flushed <= since);
-        self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open())
+        let since_ns = now_ns() - since.elapsed().as_nanos() as i64;
+        let is_waiting = self.oldest_ns.is_some_and(|oldest_ns| oldest_ns <= since_ns);
+        self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open() || is_waiting)
     }
 
     fn gives_kernels(&self) -> bool {
-        self.kernels.is_some()
+        self.gives && self.kernels.is_some()
     }
 }
 

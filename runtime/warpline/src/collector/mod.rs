@@ -5,7 +5,7 @@
 //!
 //! `pace` says how often it looks and reads, `streams` meets streams and lets them go, `stream` is one of them with what waits on it,
 //! `clocks` are those of their devices, `pass` reads what is complete, and `drain` is the end. Everything besides zones is a
-//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
+//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI with the zones that `held` keeps for it, replays of graphs (`stamps`), and
 //! `watch` for the flight recorder. `context` is what they share, `subscriptions` are those who take the records, `admission`
 //! lets requests from outside in, `tally` has the
 //! session's figures with `timelines` and `left_out`.
@@ -16,6 +16,7 @@ mod clocks;
 mod context;
 mod drain;
 pub(crate) mod engine;
+mod held;
 #[cfg(feature = "cupti")]
 mod kernels;
 pub(crate) mod left_out;
@@ -121,6 +122,7 @@ impl Collector {
                 collected += self.pass(true);
             }
             collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
+            collected += self.deliver_timed();
             self.cx.pass_changes();
             if is_asked {
                 self.cx.flush()

@@ -9,7 +9,7 @@ use super::stream::{Stream, complete_prefix, take_entries, take_record};
 use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
-use warpline_core::record::ZoneRecord;
+use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 
@@ -106,13 +106,20 @@ impl Collector {
             for stage in &mut self.stages {
                 // Zones before the wait first.
                 stage.zones(&self.batch[self.shown..]);
-                stage.wait(slot, &thread, &stream.context, reading.map(|(reading, _)| reading));
+                let reading = reading.map(|(reading, _)| reading).filter(|reading| reading.end != EndSource::Kernels);
+                stage.wait(slot, &thread, &stream.context, reading);
             }
             self.shown = self.batch.len();
             stream.clear_first();
             return Ok(true);
         }
         if let Some(range) = slot.range {
+            if reading.is_some_and(|(reading, _)| reading.end == EndSource::Kernels) {
+                let record = take_record(range, slot, thread, stream.context.info.clone(), reading);
+                self.cx.hold(slot, record, &stream.context);
+                stream.clear_first();
+                return Ok(true);
+            }
             self.batch.push(take_record(range, slot, thread, stream.context.info.clone(), reading));
             if let (Some(ticket), Some(record)) = (slot.ticket.take(), self.batch.last()) {
                 ticket.complete(record);
@@ -157,7 +164,7 @@ impl Collector {
         }
     }
 
-    fn deliver(&mut self, context: &StreamContext) -> usize {
+    pub(super) fn deliver(&mut self, context: &StreamContext) -> usize {
         if self.batch.is_empty() {
             return 0;
         }

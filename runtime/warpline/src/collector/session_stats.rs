@@ -11,7 +11,7 @@ use crate::traffic::Traffic;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
-use warpline_core::report::counts::{GraphTimingCounts, KernelCounts};
+use warpline_core::report::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts};
 use warpline_core::report::figures::{ClockFigures, WindowFigures};
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, SessionChange};
@@ -32,6 +32,7 @@ pub(crate) struct SessionStats {
     /// Those that were said on standard error already.
     said: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
+    pub(crate) kernel_timing: Mutex<KernelTimingCounts>,
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
@@ -141,6 +142,7 @@ impl SessionStats {
             dropped,
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),
+            kernel_timing: *lock(&self.kernel_timing),
             graph_timing: *lock(&self.graph_timing),
             duration,
             clocks: lock(&self.clocks).clone(),

@@ -19,7 +19,7 @@ use warpline_core::file_name;
 use warpline_core::sink::Sink;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stderr;
-use warpline_core::timing::{EndMode, GraphTiming};
+use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
 /// Configures and starts a session.
 ///

@@ -96,7 +96,7 @@ mod tests {
     use super::super::values::{FlightSettings, NO_CUPTI, NO_TRACING};
     use super::*;
     use warpline_core::catalog::Level;
-    use warpline_core::timing::{EndMode, GraphTiming};
+    use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
     fn parse(line: &str) -> Result<Config, ConfigError> {
         let mut config = Config::default();
@@ -119,6 +119,13 @@ mod tests {
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
         assert_eq!(parse("").expect("empty"), Config::default());
         let nvtx = |line: &str| parse(line).expect(line).nvtx;
+        let clock = |line: &str| parse(line).map(|config| config.timing);
+        assert_eq!((clock(""), clock("timing=events")), (Ok(Timing::Events), Ok(Timing::Events)));
+        match cfg!(feature = "cupti") {
+            true => assert_eq!(clock("timing=kernels"), Ok(Timing::Kernels)),
+            false => assert!(problem("timing=kernels").contains(NO_CUPTI)),
+        }
+        assert!(problem("timing=stamps").contains("is `events` or `kernels`"));
         let timing = |line: &str| parse(line).map(|config| config.graph_timing);
         assert_eq!((timing(""), timing("graph_timing=off")), (Ok(GraphTiming::Off), Ok(GraphTiming::Off)));
         match cfg!(feature = "cuda") {
@@ -143,7 +150,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, timing, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");

@@ -11,7 +11,7 @@ use super::filter::Filter;
 use super::setting::{self, needs};
 use super::values::*;
 use warpline_core::catalog::Level;
-use warpline_core::timing::{EndMode, GraphTiming};
+use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
 /// An entry.
 pub(super) type Setting = setting::Setting<Config>;
@@ -184,6 +184,31 @@ settings! {
         /// How the end of a zone on a GPU stream is found; [`EndMode::Auto`] by default. `WARPLINE=ends=…`.
         pub fn ends(mut self, ends: EndMode) -> Self {
             self.config.ends = ends;
+            self
+        }
+    }
+
+    Setting::value("timing", "timing=events", "the clock of GPU zones: events, kernels", "kernels", |config, text| {
+        parse_timing(text).map(|timing| config.timing = timing)
+    })
+    .row(
+        "`.timing(Timing::Kernels)`",
+        "`events`",
+        "the clock of zones on GPU streams: CUDA `events`, or with `kernels` CUPTI's records, which put nothing on a stream \
+         ([which timing](cuda.md#which-timing)); `kernels` needs feature `cupti`",
+    );
+    // CUPTI makes launches of graphs slower for the rest of the process: only the program's own session decides that.
+    own { timing: Timing = Timing::Events }
+    methods {
+        /// The clock of zones on GPU streams; [`Timing::Events`] by default. With [`Timing::Kernels`] a zone lasts from the begin of the
+        /// first work that its thread launches in it to the end of the last, and [`ends`](Self::ends) has no effect. It needs feature
+        /// `cupti` and NVIDIA's CUPTI on the machine. Where CUPTI is missing, or another tool uses it, zones are timed by events with
+        /// lazy ends, and a note of the report says why. CUPTI makes launches of CUDA graphs slower: see [`kernels`](Self::kernels).
+        /// `WARPLINE=timing=kernels`.
+        pub fn timing(mut self, timing: Timing) -> Self {
+            if let Some(timing) = self.checked("timing", check_timing(timing)) {
+                self.config.timing = timing;
+            }
             self
         }
     }

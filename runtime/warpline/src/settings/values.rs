@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use warpline_core::catalog::Level;
 use warpline_core::file_name;
-use warpline_core::timing::{EndMode, GraphTiming};
+use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
 /// What `log` needs.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
@@ -92,6 +92,22 @@ pub(super) fn parse_ends(text: &str) -> Result<EndMode, String> {
         "eager" => Ok(EndMode::Eager),
         "lazy" => Ok(EndMode::Lazy),
         _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
+    }
+}
+
+pub(super) fn parse_timing(text: &str) -> Result<Timing, String> {
+    let timing = match text {
+        "events" => Timing::Events,
+        "kernels" => Timing::Kernels,
+        _ => return Err("a way of timing zones is `events` or `kernels`".to_owned()),
+    };
+    check_timing(timing)
+}
+
+pub(super) fn check_timing(timing: Timing) -> Result<Timing, String> {
+    match timing != Timing::Events && cfg!(not(feature = "cupti")) {
+        true => Err(NO_CUPTI.to_owned()),
+        false => Ok(timing),
     }
 }
 

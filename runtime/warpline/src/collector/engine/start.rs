@@ -36,6 +36,7 @@ use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 #[cfg(feature = "cuda")]
 use warpline_core::timing::GraphTiming;
+use warpline_core::timing::{EndMode, Timing};
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
 
@@ -72,7 +73,9 @@ impl EngineBuilder {
         }
         #[cfg(feature = "cuda")]
         warpline_cuda::register();
-        let Config { ring, events, ends, .. } = *config;
+        let Config { ring, events, ends, timing, .. } = *config;
+        // Where CUPTI cannot be had.
+        let ends = if timing == Timing::Kernels && ends == EndMode::Auto { EndMode::Lazy } else { ends };
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
@@ -114,9 +117,7 @@ impl EngineBuilder {
         }
         // Before the sinks start: they are told whether there will be kernels.
         #[cfg(feature = "cupti")]
-        let source = config.kernels.then(warpline_cuda::cupti::Kernels::start);
-        #[cfg(feature = "cupti")]
-        let kernels = source.as_ref().map(|source| source.as_ref().map(drop).map_err(Clone::clone));
+        let (stage, kernels) = KernelStage::start(&config, &recorder, &tally);
         #[cfg(not(feature = "cupti"))]
         let kernels: Option<Result<(), String>> = None;
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
@@ -126,8 +127,6 @@ impl EngineBuilder {
             budget::suspend();
             collector.add(Budget::new(share));
         }
-        #[cfg(feature = "cupti")]
-        let stage = source.and_then(|source| KernelStage::new(source, &tally));
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]

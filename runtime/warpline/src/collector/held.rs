@@ -1,0 +1,63 @@
+//! Zones that have ended and wait for CUPTI to deliver their work: the session times them by kernels.
+//!
+//! The pass over the streams puts them here and gives their slots back, so that a ring never waits for CUPTI. The stage of kernels takes
+//! those whose work is known, and the collector hands them on. Only the collector's thread is here.
+
+use std::sync::Arc;
+
+use super::Collector;
+use super::context::Context;
+use warpline_core::record::ZoneRecord;
+use warpline_core::stream::context::StreamContext;
+use warpline_core::stream::slot::{Completion, Slot};
+
+/// A zone without its times.
+pub(super) struct HeldZone {
+    pub(super) record: ZoneRecord,
+    /// The entries of a batch of collectives, which have its times.
+    pub(super) entries: Vec<ZoneRecord>,
+    /// Somebody has asked for this zone.
+    pub(super) ticket: Option<Box<dyn Completion>>,
+    pub(super) context: Arc<StreamContext>,
+    /// It ends on the thread that began it.
+    pub(super) nests: bool,
+}
+
+/// Those that wait, and those whose times are known.
+#[derive(Default)]
+pub(super) struct HeldZones {
+    pub(super) waiting: Vec<HeldZone>,
+    pub(super) timed: Vec<HeldZone>,
+}
+
+impl Context {
+    /// Keeps a zone until its work is known.
+    pub(super) fn hold(&mut self, slot: &mut Slot, record: ZoneRecord, context: &Arc<StreamContext>) {
+        let entries = super::stream::take_entries(slot, &record).collect();
+        let (ticket, nests) = (slot.ticket.take(), slot.nests());
+        self.held.waiting.push(HeldZone { record, entries, ticket, context: Arc::clone(context), nests });
+    }
+}
+
+impl Collector {
+    /// Hands on the zones whose times are known. Returns how many.
+    pub(super) fn deliver_timed(&mut self) -> usize {
+        let mut timed = std::mem::take(&mut self.cx.held.timed);
+        // A batch has the zones of one stream.
+        timed.sort_by_key(|held| Arc::as_ptr(&held.context).addr());
+        let mut delivered = 0;
+        let mut last: Option<Arc<StreamContext>> = None;
+        for HeldZone { record, entries, ticket, context, .. } in timed {
+            if let Some(other) = last.take_if(|last| !Arc::ptr_eq(last, &context) || self.batch.len() >= super::BATCH) {
+                delivered += self.deliver(&other);
+            }
+            if let Some(ticket) = ticket {
+                ticket.complete(&record);
+            }
+            self.batch.push(record);
+            self.batch.extend(entries);
+            last = Some(context);
+        }
+        delivered + last.map_or(0, |context| self.deliver(&context))
+    }
+}
