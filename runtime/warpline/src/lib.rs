@@ -214,7 +214,7 @@ pub mod report {
     pub use warpline_core::report::{
         ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut,
         RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts,
-        WaitedFor,
+        WaitedFor, WindowFigures,
     };
 }
 
