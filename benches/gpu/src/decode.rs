@@ -18,6 +18,7 @@ use warpline::graph::GraphZones;
 use warpline::{Session, block};
 
 use crate::clock::cpu_ns_of_thread;
+use crate::cupti::{Bare, KERNELS_AND_CALLS};
 use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::graph::MODE;
 use crate::options::Options;
@@ -31,8 +32,8 @@ const ZONES: usize = 1 + LAYERS;
 
 const SETTLED: Duration = Duration::from_millis(100);
 const MEASURED: Duration = Duration::from_millis(150);
-/// By then the command records.
-const ATTACHED: Duration = Duration::from_millis(500);
+/// By then the command records, and a session with windows has seen some.
+const SETTLED_LATE: Duration = Duration::from_millis(500);
 const GRAPH_MEASURED: Duration = Duration::from_millis(200);
 
 /// A way to record the program.
@@ -52,6 +53,8 @@ enum Records {
     WithFile,
     /// It needs CUPTI.
     Cupti,
+    /// CUPTI without warpline: kernels and the calls that launch them, thrown away.
+    BareCupti,
     /// The command records the program.
     FromOutside,
 }
@@ -60,7 +63,8 @@ const fn way(name: &'static str, settings: &'static str, records: Records, goal:
     Way { name, settings, records, goal }
 }
 
-const WAYS: [Way; 10] = [
+const WAYS: [Way; 11] = [
+    way("CUPTI without warpline", "", Records::BareCupti, None),
     way("timing=kernels", "timing=kernels", Records::Cupti, Some(5.0)),
     way("lazy", "ends=lazy", Records::Here, Some(7.0)),
     way("lazy, a Perfetto file", "ends=lazy,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
@@ -153,7 +157,7 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
     let ways: Vec<&Way> = WAYS
         .iter()
         .filter(|way| match way.records {
-            Records::Cupti => cupti_name().is_some(),
+            Records::Cupti | Records::BareCupti => cupti_name().is_some(),
             Records::FromOutside => command.is_some(),
             Records::Here | Records::WithFile => true,
         })
@@ -213,11 +217,15 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
                 (percentile(&of_way.over_none, 75.0) - 1.0) * 100.0
             ),
             goal,
-            of_way.recorded.to_string(),
-            format!("{:.1}%", 100.0 * of_way.recorded as f64 / (of_way.units * zones as u64) as f64),
-            of_way.dropped.to_string(),
-            format!("{:.0}", median(&of_way.collector_ns)),
         ]);
+        if of_way.units > 0 {
+            cells.extend([
+                of_way.recorded.to_string(),
+                format!("{:.1}%", 100.0 * of_way.recorded as f64 / (of_way.units * zones as u64) as f64),
+                of_way.dropped.to_string(),
+                format!("{:.0}", median(&of_way.collector_ns)),
+            ]);
+        }
         table.row(&cells);
     }
     table.print();
@@ -237,13 +245,21 @@ fn measure(
     work: &dyn Fn(Duration) -> Result<Done>,
     samples: &mut Samples,
 ) -> Result<f64> {
+    if way.records == Records::BareCupti {
+        let bare = Bare::start(KERNELS_AND_CALLS)?;
+        work(SETTLED)?;
+        let done = work(MEASURED)?;
+        drop(bare);
+        return Ok(done.us);
+    }
     let file = Scratch::new();
     let session = Session::builder().settings(&way.settings.replace("FILE", &file.0.display().to_string()))?.start()?;
     let outside = match command {
         Some(command) if way.records == Records::FromOutside => Some(Outside::start(command, &file.0)?),
         _ => None,
     };
-    let settled = work(if outside.is_some() { ATTACHED } else { SETTLED })?;
+    let is_late = way.goal == Some(1.0);
+    let settled = work(if is_late { SETTLED_LATE } else { SETTLED })?;
     let before = cpu_ns_of_thread("warpline")?;
     let done = work(MEASURED);
     let after = cpu_ns_of_thread("warpline")?;
@@ -300,7 +316,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("warpline-bench-decode-{}", std::process::id())))
+        Scratch(std::env::temp_dir().join(format!("warpline-bench-decode-{}.pftrace", std::process::id())))
     }
 }
 
