@@ -4,7 +4,7 @@
 //! roots are *counted*: a root is a zone that nests, with no other such zone open on its thread. A root that begins now is followed to its
 //! end, so that the window knows which threads are between roots, and nothing is recorded. Then the window is *open*: roots that
 //! begin are recorded, with everything inside them. It is *closing* until the last of them ends. The collector (`budget.rs`) decides
-//! when; zones call [`admit`] out of line, and only while the switch is awake.
+//! when; zones call `admit` out of line, and only while the switch is awake.
 //!
 //! A gap leaves no trace of the zones that began in it, so a zone may look like a root and be inside one that nobody followed. A range that has been
 //! seen inside a root is therefore no root on a thread that has not been seen between roots in this cycle. Where a thread runs more
