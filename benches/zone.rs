@@ -71,6 +71,10 @@ fn disabled(c: &mut Criterion) {
     for (name, function) in functions {
         group.bench_function(name, |b| b.iter(|| function(&stream, black_box(7))));
     }
+    // Between the windows of a session with a budget; the first gap is longer than a measurement. No collective keeps it awake.
+    let session = Session::builder().budget(1e-9).filter("bench.marked").start().expect("no other session");
+    group.bench_function("warpline, closed window", |b| b.iter(|| marked(&stream, black_box(7))));
+    drop(session);
     group.finish();
 }
 

@@ -65,6 +65,18 @@ fn a_running_program_is_listed_and_recorded_and_is_then_as_it_was() {
 }
 
 #[test]
+fn a_recording_with_a_budget_says_which_share_of_the_time_it_has() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control,budget=1%");
+    let trace = dir.path().join("t.pftrace");
+    let text = said(dir.path(), &["record", &target.pid(), "--for", "1s", "-o", trace.to_str().expect("UTF-8")]);
+    let note = text.lines().find(|line| line.starts_with("note: recorded ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(note.contains(" % of the time in ") && note.contains(" window"), "{text}");
+    assert!(text.contains("≈") && holds(&fs::read(&trace).expect("a trace"), "target.step"), "{text}");
+    target.end();
+}
+
+#[test]
 fn the_last_zones_of_a_flight_recorder_are_dumped_while_the_program_goes_on() {
     let dir = runtime_dir();
     let recorder = dir.path().join("run.flight");

@@ -39,7 +39,10 @@ fn a_program_that_starts_without_a_descriptor_says_so_and_does_not_blame_proc() 
     let dir = runtime_dir();
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["starts_without_descriptors", "--exact", "--ignored", "--nocapture"]);
-    command.env("WARPLINE_TEST_DESCRIPTORS", "1").env("WARPLINE", "control").env("XDG_RUNTIME_DIR", dir.path());
+    command
+        .env("WARPLINE_TEST_DESCRIPTORS", "1")
+        .env("WARPLINE", "control,budget=100%")
+        .env("XDG_RUNTIME_DIR", dir.path());
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");

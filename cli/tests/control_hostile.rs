@@ -266,7 +266,7 @@ fn links_in_place_of_the_directory_are_refused_and_not_followed() {
     symlink(elsewhere.path(), dir.path().join("warpline")).expect("a link");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["target::program", "--exact", "--ignored", "--nocapture"]).env("WARPLINE_TEST_TARGET", "1");
-    command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control").stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control,budget=100%").stdin(Stdio::null());
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("it is a symlink; remove it, or set XDG_RUNTIME_DIR"), "{text}");
@@ -364,7 +364,7 @@ fn a_program_in_another_namespace_of_the_file_system_is_reached_by_its_number() 
         // A fresh file system over the runtime directory: what is made in it is seen nowhere else.
         let script = "mount -t tmpfs -o mode=0700 none \"$XDG_RUNTIME_DIR\" && exec \"$0\" \"$@\"";
         command.args(["--mount", "--", "sh", "-c", script]).arg(program).args(args);
-        command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control");
+        command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control,budget=100%");
         command
     };
     let probe = unshare(Path::new("true"), &[]).stderr(Stdio::null()).status();

@@ -106,7 +106,7 @@ fn a_program_in_another_namespace_has_the_number_that_it_has_here() {
     for options in [&["--mount-proc"][..], &[]] {
         let dir = runtime_dir();
         let mut command = in_a_namespace(options, &me);
-        command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control");
+        command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control,budget=100%");
         let mut target = Target::run(command);
         let listed = listed(dir.path());
         let [program] = &listed[..] else { panic!("{options:?}: {listed:?}") };
@@ -161,7 +161,7 @@ fn with_another_namespaces_proc_nobodys_socket_is_removed() {
     }
     let dir = runtime_dir();
     let mut command = in_a_namespace(&[], &std::env::current_exe().expect("this test"));
-    command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control");
+    command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control,budget=100%");
     let mut first = Target::run(command);
     let [socket] = &sockets(dir.path())[..] else { panic!("one socket") };
     let outside = listed(dir.path())[0]["process"].as_u64();
@@ -184,7 +184,7 @@ fn with_another_namespaces_proc_nobodys_socket_is_removed() {
     assert_eq!(list[0]["process"], child, "the number that `/proc` has");
     // And so does a program.
     let mut second = beside(&std::env::current_exe().expect("this test"));
-    second.env("WARPLINE", "control");
+    second.env("WARPLINE", "control,budget=100%");
     let second = Target::run(second);
     assert!(socket.exists(), "a program beside it has removed the socket of one that runs");
     assert_eq!(listed(dir.path()).len(), 2);

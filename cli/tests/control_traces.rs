@@ -93,7 +93,7 @@ fn placeholders_in_a_name_stand_for_the_program() {
     let dir = runtime_dir();
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.env("XDG_RUNTIME_DIR", dir.path()).env("RANK", "3");
-    command.env("WARPLINE", format!("control,flight=1MiB:{}", dir.path().join("run.flight").display()));
+    command.env("WARPLINE", format!("control,budget=100%,flight=1MiB:{}", dir.path().join("run.flight").display()));
     let target = Target::run(command);
     let pid = target.pid();
     let host = rustix::system::uname().nodename().to_str().expect("UTF-8").to_owned();

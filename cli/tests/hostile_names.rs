@@ -290,7 +290,7 @@ fn no_command_writes_what_deceives_a_terminal_or_its_reader() {
     let mut command = Command::new(&program);
     command
         .env("XDG_RUNTIME_DIR", files)
-        .env("WARPLINE", format!("control,flight=1MiB:{}", files.join("run.flight").display()));
+        .env("WARPLINE", format!("control,budget=100%,flight=1MiB:{}", files.join("run.flight").display()));
     let real = Target::run(command);
     let pid = fake::listen(files, |request, stream| send(request["ask"].as_str().expect("a word"), stream));
     let mut definition = warpline_cli::definition();

@@ -29,7 +29,7 @@ fn flight(path: &Path, zones: u64) -> Vec<u8> {
     // One session at a time in the process.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let session = Session::builder().flight_at(256 << 10, path).ring(100_000).start().unwrap();
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, path).ring(100_000).start().unwrap();
     for n in 0..zones {
         drop(LOAD.host().field("n", n));
     }

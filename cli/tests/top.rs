@@ -168,6 +168,16 @@ fn what_a_sample_says_is_scaled() {
 }
 
 #[test]
+fn a_budget_says_which_share_of_the_time_is_recorded() {
+    let dir = runtime_dir();
+    let target = Target::start(dir.path(), "control,budget=1%");
+    let terminal = top(dir.path(), &target.pid(), 24, 80);
+    let is_scaled = |lines: &[String]| lines[23].contains(" % of the time, scaled") && shows_ranges(lines);
+    terminal.until("windows", is_scaled);
+    target.end();
+}
+
+#[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
@@ -189,7 +199,10 @@ fn the_picture_of_the_docs() {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let dir = runtime_dir();
     let mut program = Command::new(folder.join("release/examples/quickstart"));
-    program.args(["--host", "--seconds", "60"]).env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control");
+    program
+        .args(["--host", "--seconds", "60"])
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .env("WARPLINE", "control,budget=100%");
     let mut program = program.stdout(Stdio::null()).spawn().expect("it is built");
     let pid = program.id().to_string();
     until("it listens", || dir.path().join("warpline").is_dir() && said(dir.path(), &["ps"]).contains(&pid));

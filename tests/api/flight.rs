@@ -89,7 +89,8 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
         // All steps fit: the collector may not come to run meanwhile.
-        let session = Session::builder().flight_at(1 << 20, &file).ring(8_192).start().expect("no other session");
+        let session =
+            Session::builder().budget(1.0).flight_at(1 << 20, &file).ring(8_192).start().expect("no other session");
         let (stream, stuck) = (HostStream::new("compute"), HostStream::new("stuck"));
         let _outer = OUTER.zone(&stream).field("epoch", 3_u64).field("kind", "forward").field("share", 0.25);
         let _load = LOAD.host().label("shard 7");
@@ -165,7 +166,7 @@ fn a_dump_that_the_collector_did_not_come_to_says_so() {
     let file = scratch("a_dump_that_the_collector_did_not_come_to");
     let (has_come, comes) = std::sync::mpsc::channel();
     let (go, goes) = std::sync::mpsc::channel();
-    let builder = Session::builder().flight_at(256 << 10, &file).sink(Held { has_come, go: goes });
+    let builder = Session::builder().budget(1.0).flight_at(256 << 10, &file).sink(Held { has_come, go: goes });
     let session = builder.start().expect("no other session");
     drop(LOAD.host());
     comes.recv_timeout(LONG).expect("the collector hands the zone on");
@@ -206,7 +207,7 @@ fn by_caller(stream: &HostStream) -> warpline::Zone {
 fn an_open_zone_names_the_place_where_it_began_and_not_that_of_its_range() {
     let _turn = alone();
     let file = scratch("an_open_zone_names_the_place");
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
     let (stream, trace) = (HostStream::new("compute"), beside(&file, "dump.pftrace"));
     let (one, one_at) = (by_caller(&stream), line!());
     let (two, two_at) = (OUTER.zone(&stream).field("n", 3_u64), line!());
@@ -247,7 +248,7 @@ fn an_open_zone_names_the_place_where_it_began_and_not_that_of_its_range() {
 fn a_panic_that_ends_the_program_leaves_a_trace() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
-        let session = Session::builder().flight_at(1 << 20, &file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(1 << 20, &file).start().expect("no other session");
         let stream = HostStream::new("compute");
         steps(&stream, 0..500);
         let before = beside(file.as_ref(), "before");
@@ -292,7 +293,7 @@ fn a_second_panic_that_ends_the_program_leaves_the_first_one_its_trace() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
         panic::set_hook(Box::new(|_| std::process::abort()));
-        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
         steps(&HostStream::new("compute"), 0..500);
         let together = Arc::new(std::sync::Barrier::new(4));
         let threads: Vec<_> = (0..4)
@@ -333,7 +334,7 @@ fn hooks_of_a_program(file: &Path) {
     let fail = || drop(catch_unwind(AssertUnwindSafe(|| panic!("as the test asks"))));
     let trace = beside(file, "panic.pftrace");
     for sessions in 1..=2 {
-        let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, file).start().expect("no other session");
         drop(LOAD.host());
         fail();
         assert!(trace.exists());
@@ -347,7 +348,7 @@ fn hooks_of_a_program(file: &Path) {
         assert_eq!(calls.load(Ordering::Relaxed), 3 * sessions);
     }
     // A hook that the program sets during the session stays.
-    let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, file).start().expect("no other session");
     let (earlier, others) = (panic::take_hook(), Arc::new(AtomicU64::new(0)));
     let its = Arc::clone(&others);
     panic::set_hook(Box::new(move |info| {
@@ -362,7 +363,7 @@ fn hooks_of_a_program(file: &Path) {
         if is_dropped {
             drop(panic::take_hook());
         }
-        let session = Session::builder().flight_at(256 << 10, file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, file).start().expect("no other session");
         drop(LOAD.host());
         fail();
         assert!(trace.exists());
@@ -386,7 +387,7 @@ fn a_panic_hook_that_waits_for_the_thread_that_finishes_the_session_holds_nobody
                 std::process::abort();
             }
         }));
-        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
         let thread = std::thread::spawn(|| panic!("as the test asks"));
         said.recv_timeout(LONG).expect("the hook runs");
         session.finish();
@@ -404,7 +405,7 @@ fn a_stream_that_fails_leaves_a_trace_that_names_the_zone() {
     let file = scratch("a_stream_that_fails");
     let trace = beside(&file, "stream_failed.pftrace");
     let _ = fs::remove_file(&trace);
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
     let stream = HostStream::new("compute");
     steps(&stream, 0..100);
     let (hold, held) = std::sync::mpsc::channel::<()>();
@@ -440,7 +441,8 @@ fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
     // A loaded machine gives no thread its time for a while.
     let limit = Duration::from_secs(2);
     let begin = Instant::now();
-    let session = Session::builder().flight_at(256 << 10, &file).stall(limit).start().expect("no other session");
+    let session =
+        Session::builder().budget(1.0).flight_at(256 << 10, &file).stall(limit).start().expect("no other session");
     let (stream, other) = (HostStream::new("stuck"), HostStream::new("well"));
     steps(&stream, 0..10);
     let (hold, held) = std::sync::mpsc::channel::<()>();
@@ -479,7 +481,7 @@ fn a_zone_that_is_open_on_its_thread_stands_still_and_an_idle_stream_does_not() 
     let file = scratch("a_zone_that_is_open_on_its_thread");
     let trace = beside(&file, "stall.pftrace");
     let _ = fs::remove_file(&trace);
-    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_secs(2)).start();
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).stall(Duration::from_secs(2)).start();
     let session = session.expect("no other session");
     let stream = HostStream::new("compute");
     let host = LOAD.host();
@@ -500,7 +502,7 @@ fn each_of_several_streams_that_stand_still_is_told_once() {
     let file = scratch("each_of_several_streams");
     let trace = beside(&file, "stall.pftrace");
     let _ = fs::remove_file(&trace);
-    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(500)).start();
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).stall(Duration::from_millis(500)).start();
     let session = session.expect("no other session");
     let hang = |name: &str, rank: u64| {
         let stream = HostStream::new(name);
@@ -548,7 +550,7 @@ fn a_trace_that_cannot_be_written_is_told_by_the_report_and_by_the_next_dump() {
     // A folder stands where the trace would be.
     let trace = beside(&file, "stall.pftrace");
     fs::create_dir_all(&trace).expect("a folder");
-    let session = Session::builder().flight_at(256 << 10, &file).stall(Duration::from_millis(100)).start();
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).stall(Duration::from_millis(100)).start();
     let session = session.expect("no other session");
     let stream = HostStream::new("stuck");
     let (hold, held) = std::sync::mpsc::channel::<()>();
@@ -582,7 +584,7 @@ fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
         let its = child::count_sigusr2();
-        let settings = format!("flight=1MiB:{file},dump_on=sigusr2");
+        let settings = format!("flight=1MiB:{file},dump_on=sigusr2,budget=100%");
         let session = Session::builder().settings(&settings).expect("settings").start().expect("no other session");
         let stream = HostStream::new("compute");
         steps(&stream, 0..200);
@@ -609,7 +611,8 @@ fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
 fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
     let _turn = alone();
     let file = scratch("a_dump_has_what_is_recorded");
-    let session = Session::builder().flight_at(256 << 10, &file).ring(1 << 16).start().expect("no other session");
+    let session =
+        Session::builder().budget(1.0).flight_at(256 << 10, &file).ring(1 << 16).start().expect("no other session");
     let stream = HostStream::new("compute");
     let mut last = 0;
     for round in 1..=5 {
@@ -653,7 +656,7 @@ fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
 #[test]
 fn the_file_of_no_place_goes_with_the_session_and_that_of_a_killed_one_is_put_aside() {
     let _turn = alone();
-    let session = Session::builder().flight(256 << 10).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight(256 << 10).start().expect("no other session");
     let own = PathBuf::from(format!("warpline-{}.flight", std::process::id()));
     assert!(own.exists());
     drop(LOAD.host());
@@ -661,7 +664,7 @@ fn the_file_of_no_place_goes_with_the_session_and_that_of_a_killed_one_is_put_as
     assert!(!own.exists(), "it goes with the session");
     let file = scratch("the_file_of_a_killed_one");
     for run in 1..=3_u64 {
-        let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
         (0..run).for_each(|_| drop(LOAD.host()));
         session.finish();
         assert_eq!(recovered(&file).0.zones, run);
@@ -733,7 +736,12 @@ fn a_file_that_may_not_grow_so_large_is_an_error_and_ends_no_program() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
         child::limit_files(100 << 10);
-        let error = Session::builder().flight_at(256 << 10, &file).start().expect_err("it is too large").to_string();
+        let error = Session::builder()
+            .budget(1.0)
+            .flight_at(256 << 10, &file)
+            .start()
+            .expect_err("it is too large")
+            .to_string();
         assert!(error.contains("there is no room for its") && error.contains("make it smaller"), "{error}");
         assert!(!Path::new(&file).exists());
         child::kill_me();
@@ -747,7 +755,7 @@ fn a_forked_process_ends_at_once_and_takes_nothing_away() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
         std::env::set_current_dir(Path::new(&file).parent().expect("a folder")).expect("it is there");
-        let builder = Session::builder().flight(1 << 20).finish_timeout(LONG);
+        let builder = Session::builder().budget(1.0).flight(1 << 20).finish_timeout(LONG);
         let session = builder.start().expect("no other session");
         let stream = HostStream::new("compute");
         steps(&stream, 0..10);
@@ -779,7 +787,7 @@ fn a_forked_process_ends_at_once_and_takes_nothing_away() {
 fn a_second_process_records_beside_the_first() {
     let test = this_test!();
     if let Some(file) = when_killed(test) {
-        let session = Session::builder().flight_at(256 << 10, &file).start().expect("another name is free");
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("another name is free");
         drop(LOAD.host());
         drop(LOAD.host());
         let report = session.finish();
@@ -789,7 +797,7 @@ fn a_second_process_records_beside_the_first() {
     }
     let _turn = alone();
     let file = scratch(test);
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
     drop(LOAD.host());
     let child = Child::start(test, &file);
     let beside = file.with_extension(format!("{}.flight", child.id()));
@@ -803,7 +811,7 @@ fn a_second_process_records_beside_the_first() {
 fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     let _turn = alone();
     let file = scratch("somebody_who_cuts_the_file");
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
     let stream = HostStream::new("compute");
     steps(&stream, 0..4_000);
     fs::OpenOptions::new().write(true).open(&file).expect("it is there").set_len(0).expect("it is cut");
@@ -814,7 +822,7 @@ fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     let error = recover(&mut Cursor::new(fs::read(&file).expect("it is there")), &mut Vec::new()).expect_err("cut");
     assert!(!error.to_string().is_empty());
     fs::remove_file(&file).expect("it is ours");
-    let session = Session::builder().flight_at(256 << 10, &file).start().expect("no other session");
+    let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start().expect("no other session");
     fs::remove_file(&file).expect("it is there");
     steps(&stream, 0..100);
     let trace = beside(&file, "dump.pftrace");

@@ -58,7 +58,7 @@ fn a_dump_does_not_replace_a_pipe_or_a_device() {
 fn a_file_that_was_never_recorded_into_is_taken_over_and_costs_no_earlier_one() {
     let _turn = alone();
     let file = scratch("never_recorded_into");
-    let start = || Session::builder().flight_at(256 << 10, &file).start();
+    let start = || Session::builder().budget(1.0).flight_at(256 << 10, &file).start();
     for zones in [3, 5] {
         let session = start().expect("no other session");
         (0..zones).for_each(|_| drop(LOAD.host()));
@@ -112,7 +112,7 @@ fn a_process_that_is_killed_while_it_starts_keeps_no_other_from_starting() {
         // Another moment each time.
         std::thread::sleep(Duration::from_micros(round * 137));
         child.kill();
-        let session = Session::builder().flight_at(256 << 10, &file).start();
+        let session = Session::builder().budget(1.0).flight_at(256 << 10, &file).start();
         let session = session.unwrap_or_else(|error| panic!("round {round}: {error}"));
         drop(LOAD.host());
         session.finish();

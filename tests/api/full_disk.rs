@@ -251,7 +251,11 @@ fn a_flight_recorder_whose_limit_falls_while_it_runs_fails_and_ends_no_program()
     let test = this_test!();
     if let Ok(folder) = env::var(LIMIT) {
         let folder = PathBuf::from(folder);
-        let session = Session::builder().flight_at(256 << 10, folder.join("my.flight")).start().expect("there is room");
+        let session = Session::builder()
+            .budget(1.0)
+            .flight_at(256 << 10, folder.join("my.flight"))
+            .start()
+            .expect("there is room");
         limit_files(500);
         let stream = HostStream::new("compute");
         for _ in 0..10 {

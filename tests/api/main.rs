@@ -77,6 +77,8 @@ mod timeline_trace;
 mod trace;
 #[cfg(feature = "tracing")]
 mod tracing;
+#[cfg(feature = "enable")]
+mod windows;
 
 warpline::namespace!("api", "zones of the tests of the public API");
 

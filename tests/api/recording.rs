@@ -539,13 +539,12 @@ warpline::range! {
 fn a_budget_pays_for_a_sample_of_what_is_frequent() {
     let _turn = alone();
     let zones = MemorySink::new(1_000_000);
-    // A zone costs some hundred ns here, so this pays for some thousand in a second, also where the loop is slow.
-    let session = Session::builder().budget(0.001).sink(zones.clone()).start().expect("no other session");
+    // Recording takes some percent of this loop, so the budget pays for a part of the time.
+    let session = Session::builder().budget(0.005).sink(zones.clone()).start().expect("no other session");
     let stream = HostStream::new("compute");
-    // Until the session knows how often they come.
-    let settle = Instant::now();
+    let begin = Instant::now();
     let (mut often, mut seldom) = (0_u64, 0_u64);
-    while settle.elapsed() < Duration::from_millis(900) {
+    while begin.elapsed() < Duration::from_millis(2_500) {
         for _ in 0..200 {
             drop(OFTEN.zone(&stream));
             often += 1;
@@ -559,10 +558,8 @@ fn a_budget_pays_for_a_sample_of_what_is_frequent() {
     assert_exact(&report);
     let of = |name: &str| report.ranges.iter().find(|range| range.name == name).expect("it came by");
     let (frequent, rare) = (of("api.recording.often"), of("api.recording.seldom"));
-    assert_eq!((frequent.seen, rare.seen), (often, seldom));
-    assert_eq!(report.not_sampled, often + seldom - report.begun);
     assert!(frequent.count * 4 < often, "{} of {often} were recorded", frequent.count);
-    assert!(rare.count * 2 > seldom, "{} of {seldom} were recorded", rare.count);
+    assert!(rare.count * 4 < seldom, "{} of {seldom} were recorded", rare.count);
     // Each record counts for as many as came by for it: their sum is an estimate of all.
     let records = zones.take();
     let estimate: f64 = records
@@ -570,9 +567,10 @@ fn a_budget_pays_for_a_sample_of_what_is_frequent() {
         .filter(|zone| zone.range.name() == "api.recording.often")
         .map(|zone| 1.0 / f64::from(zone.sample_share))
         .sum();
-    assert!((0.7..1.3).contains(&(estimate / often as f64)), "{estimate} of {often}");
+    assert!((0.6..1.4).contains(&(estimate / often as f64)), "{estimate} of {often}");
+    assert!((0.99..1.01).contains(&(frequent.seen as f64 / estimate)), "{} and {estimate}", frequent.seen);
     let text = report.to_string();
-    assert!(text.contains(&format!("only a sample was recorded: {} more zones ran", report.not_sampled)), "{text}");
+    assert!(text.contains("a sample: ≈ is scaled to all zones that ran") && text.contains("of the time in "), "{text}");
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn a_flight_recorder_counts_what_somebody_takes_away() {
     {
         let folder = folder("flight");
         let file = folder.join("my.flight");
-        let mut process = Process::begin(test, &folder, "flight=1MiB:my.flight");
+        let mut process = Process::begin(test, &folder, "flight=1MiB:my.flight,budget=100%");
         if is_cut {
             cut(&file, 0);
         } else {

@@ -48,7 +48,7 @@ fn kernels(gpu: &Gpu, stream: &Arc<CudaStream>, count: u64) {
 fn recording(file: &str, builder: SessionBuilder) -> (&'static Gpu, Arc<CudaStream>, Session) {
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    let session = builder.flight_at(1 << 20, file).start().expect("no other session");
+    let session = builder.budget(1.0).flight_at(1 << 20, file).start().expect("no other session");
     kernels(gpu, &stream, 1_000);
     (gpu, stream, session)
 }
@@ -213,7 +213,8 @@ fn what_the_recorder_costs() {
         let none = median_ns(&stream, |_| gpu.null(&stream).expect("launched"));
         let plain = cost_ns(gpu, &stream, Session::builder());
         let perfetto = cost_ns(gpu, &stream, Session::builder().perfetto(beside(&folder, "pftrace")));
-        let flight = cost_ns(gpu, &stream, Session::builder().flight_at(64 << 20, beside(&folder, "flight")));
+        let flight =
+            cost_ns(gpu, &stream, Session::builder().budget(1.0).flight_at(64 << 20, beside(&folder, "flight")));
         println!(
             "round {round}: a launch {none:.0} ns; with a zone {plain:.0} ns with no sink, {perfetto:.0} with a trace, {flight:.0} with a flight recorder"
         );

@@ -128,7 +128,7 @@ fn until_idle(runtime_dir: &Path) {
 }
 
 fn listening() -> Session {
-    Session::builder().control().start().expect("no other session")
+    Session::builder().control().budget(1.0).start().expect("no other session")
 }
 
 /// Runs `body` in a process with the stub driver, and with a library in CUPTI's place that is none.
@@ -229,7 +229,8 @@ fn where_cupti_cannot_be_had_that_is_the_reason_and_no_other() {
         let dir = runtime_dir();
         driver.start();
         for own in [false, true] {
-            let session = if own { Session::builder().control().kernels(true).start().unwrap() } else { listening() };
+            let session =
+                if own { Session::builder().control().budget(1.0).kernels(true).start().unwrap() } else { listening() };
             let mut asker = Asker::record(&dir, true);
             let notes = asker.notes();
             assert_eq!(notes.len(), 1, "{notes:?}");
@@ -269,7 +270,7 @@ fn beside_a_session_without_kernels_there_are_none_and_nothing_while_it_is_stopp
     with_cupti(test, |driver, _| {
         let dir = runtime_dir();
         driver.start();
-        let session = Session::builder().control().sink(MemorySink::new(1)).start().unwrap();
+        let session = Session::builder().control().budget(1.0).sink(MemorySink::new(1)).start().unwrap();
         let why = "no kernels are recorded: the program's own session records none; start it with `kernels`";
         let mut asker = Asker::record(&dir, true);
         assert_eq!(asker.notes(), [why]);

@@ -48,8 +48,12 @@ const ROTATED: Output = Output {
     extension: "pftrace",
     keeps_all: false,
 };
-const FLIGHT: Output =
-    Output { settings: "flight=256KiB:t.flight", read: files::flight, extension: "flight", keeps_all: false };
+const FLIGHT: Output = Output {
+    settings: "flight=256KiB:t.flight,budget=100%",
+    read: files::flight,
+    extension: "flight",
+    keeps_all: false,
+};
 const CHROME: Output = Output { settings: "chrome=t.json", read: chrome, extension: "json", keeps_all: true };
 
 fn pftrace(path: &Path, end: End) -> Result<u64, String> {

@@ -76,17 +76,21 @@ impl Cupti {
     }
 }
 
-/// CUPTI with callbacks that throw away what comes: what any tool pays that has kernels, copies and memory sets recorded.
+/// CUPTI with callbacks that throw away what comes: what any tool pays that has these kinds recorded.
 pub struct Bare {
+    kinds: &'static [u32],
     /// Never unloaded: its callbacks may still come.
     library: ManuallyDrop<Library>,
 }
 
-/// What a session with kernels has recorded, without what ties it to zones.
-const BARE: [u32; 3] = [CONCURRENT_KERNEL, 1, 2];
+/// What a session with kernels has recorded, without what ties it to zones: kernels, copies and sets.
+pub const WORK: &[u32] = &[CONCURRENT_KERNEL, 1, 2];
+
+/// What a clock needs at the least: kernels, and the calls of the driver that launch them.
+pub const KERNELS_AND_CALLS: &[u32] = &[CONCURRENT_KERNEL, 4];
 
 impl Bare {
-    pub fn start() -> Result<Bare> {
+    pub fn start(kinds: &'static [u32]) -> Result<Bare> {
         // SAFETY: CUPTI's initialisers are those of every program that profiles itself.
         let library = gpu::cupti_name().and_then(|name| unsafe { Library::new(name) }.ok());
         let library = library.ok_or("there is no libcupti.so.13; add its folder to LD_LIBRARY_PATH")?;
@@ -96,11 +100,11 @@ impl Bare {
                 .get::<unsafe extern "C" fn(Request, Completed) -> c_int>(b"cuptiActivityRegisterCallbacks\0")?;
             check("cuptiActivityRegisterCallbacks", register(request, throw_away))?;
             let enable = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuptiActivityEnable\0")?;
-            for kind in BARE {
-                check("cuptiActivityEnable", enable(kind))?;
+            for kind in kinds {
+                check("cuptiActivityEnable", enable(*kind))?;
             }
         }
-        Ok(Bare { library: ManuallyDrop::new(library) })
+        Ok(Bare { kinds, library: ManuallyDrop::new(library) })
     }
 }
 
@@ -110,7 +114,7 @@ impl Drop for Bare {
         unsafe {
             type Call = unsafe extern "C" fn(u32) -> c_int;
             if let Ok(disable) = self.library.get::<Call>(b"cuptiActivityDisable\0") {
-                BARE.into_iter().for_each(|kind| _ = disable(kind));
+                self.kinds.iter().for_each(|kind| _ = disable(*kind));
             }
             if let Ok(flush) = self.library.get::<Call>(b"cuptiActivityFlushAll\0") {
                 flush(FLUSH_FORCED);

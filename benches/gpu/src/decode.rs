@@ -1,6 +1,9 @@
 //! What zones cost a program that is bound by its launches: a loop like the decoding of a language model, 100 tiny kernels in 13 zones
 //! a token, and the small transformer block of `steps`. Every way of recording takes its turn, round by round, in one process.
 //!
+//! The speed of a launch changes within seconds on some machines. So a turn is short, and the program runs without a session right before and
+//! right behind it: a turn is compared with the mean of these two.
+//!
 //! The program waits for the device once a token, as one that samples the next token does. The same loop is also captured into one graph
 //! and replayed. A way of recording is a line of settings, so that a new one is a new line in [`WAYS`].
 
@@ -15,6 +18,7 @@ use warpline::graph::GraphZones;
 use warpline::{Session, block};
 
 use crate::clock::cpu_ns_of_thread;
+use crate::cupti::{Bare, KERNELS_AND_CALLS};
 use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::graph::MODE;
 use crate::options::Options;
@@ -26,8 +30,10 @@ const LAYERS: usize = 12;
 const KERNELS_A_LAYER: usize = 8;
 const ZONES: usize = 1 + LAYERS;
 
-const SETTLED: Duration = Duration::from_millis(250);
-const MEASURED: Duration = Duration::from_millis(400);
+const SETTLED: Duration = Duration::from_millis(100);
+const MEASURED: Duration = Duration::from_millis(150);
+/// By then the command records, and a session with windows has seen some.
+const SETTLED_LATE: Duration = Duration::from_millis(500);
 const GRAPH_MEASURED: Duration = Duration::from_millis(200);
 
 /// A way to record the program.
@@ -47,6 +53,8 @@ enum Records {
     WithFile,
     /// It needs CUPTI.
     Cupti,
+    /// CUPTI without warpline: kernels and the calls that launch them, thrown away.
+    BareCupti,
     /// The command records the program.
     FromOutside,
 }
@@ -55,7 +63,8 @@ const fn way(name: &'static str, settings: &'static str, records: Records, goal:
     Way { name, settings, records, goal }
 }
 
-const WAYS: [Way; 10] = [
+const WAYS: [Way; 11] = [
+    way("CUPTI without warpline", "", Records::BareCupti, None),
     way("timing=kernels", "timing=kernels", Records::Cupti, Some(5.0)),
     way("lazy", "ends=lazy", Records::Here, Some(7.0)),
     way("lazy, a Perfetto file", "ends=lazy,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
@@ -127,15 +136,19 @@ fn units_for(time: Duration, mut unit: impl FnMut() -> Result) -> Result<Done> {
     Ok(Done { units, us: begin.elapsed().as_secs_f64() * 1e6 / units as f64 })
 }
 
-/// What was measured of one way.
+/// What was measured of one way, by round.
 #[derive(Default)]
 struct Samples {
     us: Vec<f64>,
+    /// Over the mean of the turns without a session before and behind.
+    over_none: Vec<f64>,
     /// Tokens or steps, with those before the measured ones.
     units: u64,
     recorded: u64,
     dropped: u64,
     collector_ns: Vec<f64>,
+    /// What the command printed about its last recording.
+    command: String,
 }
 
 /// Compares the ways to record `work`, which has so many zones a unit.
@@ -144,7 +157,7 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
     let ways: Vec<&Way> = WAYS
         .iter()
         .filter(|way| match way.records {
-            Records::Cupti => cupti_name().is_some(),
+            Records::Cupti | Records::BareCupti => cupti_name().is_some(),
             Records::FromOutside => command.is_some(),
             Records::Here | Records::WithFile => true,
         })
@@ -153,11 +166,17 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
     let mut samples: Vec<Samples> = ways.iter().map(|_| Samples::default()).collect();
     work(SETTLED)?;
     for round in 0..rounds as usize {
-        none.push(work(MEASURED)?.us);
+        let mut before = work(MEASURED)?.us;
+        none.push(before);
         // Another one comes first in each round, but a way with a file stays behind the one without.
         let first = round * 2 % ways.len();
         for index in (first..ways.len()).chain(0..first) {
-            measure(ways[index], command.as_deref(), work, &mut samples[index])?;
+            let us = measure(ways[index], command.as_deref(), work, &mut samples[index])?;
+            let behind = work(MEASURED)?.us;
+            samples[index].us.push(us);
+            samples[index].over_none.push(us / ((before + behind) / 2.0));
+            none.push(behind);
+            before = behind;
         }
     }
     let columns = [
@@ -166,6 +185,7 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
         "p10",
         "p90",
         "over none",
+        "quartiles",
         "goal",
         "zones recorded",
         "of the program's",
@@ -177,10 +197,11 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
         |us: &[f64]| [median(us), percentile(us, 10.0), percentile(us, 90.0)].map(|us| format!("{us:.1}")).to_vec();
     table.row(&[vec!["none".to_owned()], of_rounds(&none)].concat());
     for (index, (way, of_way)) in ways.iter().zip(&samples).enumerate() {
-        let percent = |others: &[f64]| (ratio(&of_way.us, others) - 1.0) * 100.0;
-        let over = percent(&none);
+        let over = (median(&of_way.over_none) - 1.0) * 100.0;
         let judged = match (way.records, index.checked_sub(1).and_then(|before| samples.get(before))) {
-            (Records::WithFile, Some(before)) => (percent(&before.us), " over the same without a file"),
+            (Records::WithFile, Some(before)) => {
+                ((ratio(&of_way.over_none, &before.over_none) - 1.0) * 100.0, " over the same without a file")
+            }
             _ => (over, ""),
         };
         let goal = way.goal.map_or_else(String::new, |goal| {
@@ -190,45 +211,66 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
         cells.extend(of_rounds(&of_way.us));
         cells.extend([
             format!("{over:+.2}%"),
+            format!(
+                "{:+.1}% to {:+.1}%",
+                (percentile(&of_way.over_none, 25.0) - 1.0) * 100.0,
+                (percentile(&of_way.over_none, 75.0) - 1.0) * 100.0
+            ),
             goal,
-            of_way.recorded.to_string(),
-            format!("{:.1}%", 100.0 * of_way.recorded as f64 / (of_way.units * zones as u64) as f64),
-            of_way.dropped.to_string(),
-            format!("{:.0}", median(&of_way.collector_ns)),
         ]);
+        if of_way.units > 0 {
+            cells.extend([
+                of_way.recorded.to_string(),
+                format!("{:.1}%", 100.0 * of_way.recorded as f64 / (of_way.units * zones as u64) as f64),
+                of_way.dropped.to_string(),
+                format!("{:.0}", median(&of_way.collector_ns)),
+            ]);
+        }
         table.row(&cells);
     }
     table.print();
+    for of_way in samples.iter().filter(|of_way| !of_way.command.is_empty()) {
+        println!("\nthe command's last recording: {}", of_way.command);
+    }
     for way in WAYS.iter().filter(|way| !ways.iter().any(|known| known.name == way.name)) {
         println!("\nnot measured: {}, which needs CUPTI or the command `warpline` beside this program", way.name);
     }
     Ok(())
 }
 
-/// One round of one way.
+/// One turn of one way: returns the us of a unit.
 fn measure(
     way: &Way,
     command: Option<&Path>,
     work: &dyn Fn(Duration) -> Result<Done>,
     samples: &mut Samples,
-) -> Result {
+) -> Result<f64> {
+    if way.records == Records::BareCupti {
+        let bare = Bare::start(KERNELS_AND_CALLS)?;
+        work(SETTLED)?;
+        let done = work(MEASURED)?;
+        drop(bare);
+        return Ok(done.us);
+    }
     let file = Scratch::new();
     let session = Session::builder().settings(&way.settings.replace("FILE", &file.0.display().to_string()))?.start()?;
     let outside = match command {
         Some(command) if way.records == Records::FromOutside => Some(Outside::start(command, &file.0)?),
         _ => None,
     };
-    let settled = work(SETTLED)?;
+    let is_late = way.goal == Some(1.0);
+    let settled = work(if is_late { SETTLED_LATE } else { SETTLED })?;
     let before = cpu_ns_of_thread("warpline")?;
     let done = work(MEASURED);
     let after = cpu_ns_of_thread("warpline")?;
-    drop(outside);
+    if let Some(outside) = outside {
+        samples.command = outside.end()?;
+    }
     let report = session.finish();
     if report.begun != report.recorded + report.captured + report.dropped.total() {
         return Err(format!("the account is wrong: {report}").into());
     }
     let done = done?;
-    samples.us.push(done.us);
     samples.units += settled.units + done.units;
     samples.recorded += report.recorded;
     samples.dropped += report.dropped.total();
@@ -236,10 +278,10 @@ fn measure(
         let share = done.units as f64 / (settled.units + done.units) as f64;
         samples.collector_ns.push((after - before) as f64 / (report.begun as f64 * share).max(1.0));
     }
-    Ok(())
+    Ok(done.us)
 }
 
-/// The command, which records this process while it lives.
+/// The command, which records this process until it is told to end.
 struct Outside(Child);
 
 impl Outside {
@@ -248,17 +290,18 @@ impl Outside {
             .args(["record", &std::process::id().to_string(), "--for", "30s", "-o"])
             .arg(trace)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()?;
         Ok(Outside(child))
     }
-}
 
-impl Drop for Outside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    /// Interrupts it, as a person does, and returns what it printed.
+    fn end(self) -> Result<String> {
+        // SAFETY: a plain system call; the process is a child of this one that nobody has waited for.
+        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
+        let output = self.0.wait_with_output()?;
+        Ok([output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
     }
 }
 
@@ -273,7 +316,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("warpline-bench-decode-{}", std::process::id())))
+        Scratch(std::env::temp_dir().join(format!("warpline-bench-decode-{}.pftrace", std::process::id())))
     }
 }
 

@@ -11,7 +11,7 @@ use warpline::sink::MemorySink;
 use warpline::{EndMode, Session};
 
 use crate::clock::let_session_settle;
-use crate::cupti::Bare;
+use crate::cupti::{Bare, WORK};
 use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::options::Options;
 
@@ -108,7 +108,7 @@ fn costs(options: &Options, gpu: &Gpu, stream: &Arc<CudaStream>) -> Result {
 
 /// ns a launch, and kernels and zones that were lost.
 fn measure(gpu: &Gpu, stream: &Arc<CudaStream>, what: What) -> Result<(f64, u64)> {
-    let bare = if matches!(what, What::Bare) { Some(Bare::start()?) } else { None };
+    let bare = if matches!(what, What::Bare) { Some(Bare::start(WORK)?) } else { None };
     let (zones, session) = match what {
         What::Session { zones, kernels } => {
             // The sink keeps nothing: what it costs to keep is not the launching thread's.

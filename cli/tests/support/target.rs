@@ -35,7 +35,8 @@ fn program() {
         return;
     }
     let listening = Session::from_env().expect("the settings are right");
-    let names_output = |setting: &str| !["control", "filter=", "sample="].iter().any(|none| setting.starts_with(none));
+    let names_output =
+        |setting: &str| !["control", "filter=", "sample=", "budget="].iter().any(|none| setting.starts_with(none));
     let records = std::env::var("WARPLINE").is_ok_and(|settings| settings.split(',').any(names_output));
     assert_eq!(LOAD.host().is_active(), records, "alone it records nothing until somebody asks");
     let (say, said) = mpsc::channel();
@@ -113,10 +114,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Starts it with this runtime directory and these settings.
+    /// Starts it with this runtime directory and these settings; recordings from outside have every zone.
     pub fn start(runtime_dir: &Path, settings: &str) -> Target {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.env("XDG_RUNTIME_DIR", runtime_dir).env("WARPLINE", settings);
+        command.env("XDG_RUNTIME_DIR", runtime_dir).env("WARPLINE", every_zone(settings));
         Target::run(command)
     }
 
@@ -233,4 +234,9 @@ pub fn sockets(runtime_dir: &Path) -> Vec<PathBuf> {
 /// What a program records now.
 pub fn state(runtime_dir: &Path, pid: &str) -> String {
     said(runtime_dir, &["status", pid]).lines().nth(2).expect("a state").trim().to_owned()
+}
+
+/// The settings, without the budget that recordings from outside have by default, unless they have one.
+fn every_zone(settings: &str) -> String {
+    if settings.contains("budget=") { settings.to_owned() } else { format!("{settings},budget=100%") }
 }

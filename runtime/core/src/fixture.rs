@@ -93,6 +93,7 @@ pub fn zone(
         host,
         gpu,
         sample_share: 1.0,
+        window: 0,
         end: EndSource::Event,
         end_early_by_ns: 0,
         begin_late_by_ns: 0,

@@ -50,6 +50,7 @@ pub mod sync;
 pub mod text;
 pub mod timing;
 pub mod wait;
+pub mod windows;
 pub mod zone;
 
 #[doc(hidden)]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::catalog::RangeSpec;
 use crate::inside::Inside;
 use crate::sample::SampleRate;
+use crate::windows::Nesting;
 
 /// A value for each range, made when it is first asked for and kept as long as the program runs.
 ///
@@ -77,6 +78,8 @@ struct RangeState {
     chance: SampleRate,
     /// How many wait for a zone of the range.
     asked: AtomicU32,
+    /// Where its zones begin, as sessions with windows have seen it.
+    nesting: Nesting,
 }
 
 static STATES: RangeTable<RangeState> = RangeTable::new();
@@ -87,6 +90,11 @@ impl RangeSpec {
     #[doc(hidden)]
     pub fn chance(&'static self) -> &'static SampleRate {
         &STATES.get(self).chance
+    }
+
+    /// Where zones of the range begin, as sessions with windows have seen it.
+    pub(crate) fn nesting(&'static self) -> &'static Nesting {
+        &STATES.get(self).nesting
     }
 
     /// Whether somebody has asked for a zone of the range.

@@ -37,6 +37,8 @@ pub struct ZoneRecord {
     /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a
     /// range, divide each record's value by it.
     pub sample_share: f32,
+    /// The number of the session's window in which the zone was recorded; 0 in a session without a budget.
+    pub window: u32,
     /// The method by which the end on the stream was found.
     pub end: EndSource,
     /// The true end is at most this much earlier than the end of `gpu`, in ns; 0 if an event marks it.

@@ -2,17 +2,13 @@
 //!
 //! Every range has a *chance*, which each of its zones takes on its own, so that what is recorded of a range is an unbiased
 //! sample. A session sets it from its level, its filters and its `sample`, at its start and whenever one of those changes.
-//! With a budget (`budget.rs`) the collector adjusts it.
+//! A session with a budget records windows of its time (`windows.rs`); the chance then holds inside them.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::catalog::{Kind, RangeSpec};
 use crate::clock::{now_ns, thread_id};
-
-/// Before anything is known of how often ranges come by.
-const FIRST_CHANCE: f64 = 1.0 / 16.0;
 
 /// Every zone is recorded, and nobody counts.
 const ALWAYS: u32 = u32::MAX;
@@ -62,8 +58,8 @@ impl SampleRate {
     #[inline]
     pub(crate) fn now(&self) -> Sampled {
         match self.chance.load(Ordering::Relaxed) {
-            0 => Sampled(ALWAYS),
-            chance => Sampled(chance),
+            0 => Sampled::ALL,
+            chance => Sampled { chance, window: 0 },
         }
     }
 
@@ -90,45 +86,14 @@ impl SampleRate {
         self.set(wanted);
     }
 
-    /// Adjusts the chance of a range that is sampled, unless the session changes its mind at this moment.
-    pub fn adjust(&self, chance: u32) {
-        let now = self.chance.load(Ordering::Relaxed);
-        if (1..ALWAYS).contains(&now) {
-            let _ = self.chance.compare_exchange(now, chance, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
     /// For a session that changes what it records: zones that begin from now on. What was counted stays.
     pub fn set(&self, wanted: Wanted) {
         let chance = match wanted {
             Wanted::None => 0,
             Wanted::All => ALWAYS,
             Wanted::Share(share) => parts(share),
-            // What the budget has found out of the range stands.
-            Wanted::Paid(most) => match self.chance.load(Ordering::Relaxed) {
-                0 | ALWAYS => parts(FIRST_CHANCE.min(most)),
-                chance => chance.min(parts(most)),
-            },
         };
         self.chance.store(chance, Ordering::Relaxed);
-    }
-}
-
-/// A share that one thread says and another one reads.
-#[derive(Clone, Debug)]
-pub struct Share(Arc<AtomicU64>);
-
-impl Share {
-    pub fn new(share: f64) -> Share {
-        Share(Arc::new(AtomicU64::new(share.to_bits())))
-    }
-
-    pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-
-    pub fn set(&self, share: f64) {
-        self.0.store(share.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -139,21 +104,35 @@ pub enum Wanted {
     All,
     /// Each with this chance.
     Share(f64),
-    /// What the budget pays for, and no greater a share than this.
-    Paid(f64),
 }
 
-/// A chance that a zone took.
+/// With which probability a zone was recorded, and in which window of the session.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sampled(u32);
+pub struct Sampled {
+    /// Of 2³² − 1.
+    chance: u32,
+    /// None is 0.
+    window: u32,
+}
 
 impl Sampled {
     /// A zone that was not drawn.
-    pub(crate) const ALL: Sampled = Sampled(ALWAYS);
+    pub(crate) const ALL: Sampled = Sampled { chance: ALWAYS, window: 0 };
 
     /// Up to 1.
     pub fn share(self) -> f32 {
-        (f64::from(self.0) / f64::from(ALWAYS)) as f32
+        (f64::from(self.chance) / f64::from(ALWAYS)) as f32
+    }
+
+    /// The number of the window; 0 in a session without a budget.
+    pub fn window(self) -> u32 {
+        self.window
+    }
+
+    /// The same in a window that is open with a probability of `chance`.
+    pub(crate) fn in_window(self, chance: u32, window: u32) -> Sampled {
+        let chance = (u64::from(self.chance) * u64::from(chance) / u64::from(ALWAYS)) as u32;
+        Sampled { chance: chance.max(1), window }
     }
 }
 
@@ -194,7 +173,7 @@ mod tests {
         assert!(chance.take() && chance.seen() == 0);
         chance.reset(Wanted::None);
         assert!(!chance.take());
-        chance.reset(Wanted::Paid(1.0));
+        chance.reset(Wanted::Share(1.0 / 16.0));
         let taken = (0..160_000).filter(|_| chance.take()).count();
         assert_eq!(chance.seen(), 160_000);
         assert!((9_500..10_500).contains(&taken), "{taken} of 160,000 at 1 in 16");
@@ -202,20 +181,25 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_was_counted_and_a_budget_does_not_undo_it() {
+    fn a_change_keeps_what_was_counted() {
         let chance = SampleRate::new();
         chance.reset(Wanted::Share(0.5));
         (0..1_000).for_each(|_| _ = chance.take());
         chance.set(Wanted::None);
-        chance.adjust(parts(0.5));
-        assert!(!chance.take() && chance.seen() == 1_000, "left out, whatever the budget could pay for");
+        assert!(!chance.take() && chance.seen() == 1_000, "left out");
         assert_eq!(chance.now().share(), 1.0, "a zone that was under way is no sample of nothing");
-        chance.set(Wanted::Paid(0.01));
+        chance.set(Wanted::Share(0.01));
         assert!((0.009..0.011).contains(&chance.now().share()));
-        chance.adjust(parts(0.005));
-        chance.set(Wanted::Paid(1.0));
-        assert!((0.004..0.006).contains(&chance.now().share()), "what the budget knows stands");
         chance.set(Wanted::All);
         assert!(chance.take());
+    }
+
+    #[test]
+    fn a_zone_of_a_sample_in_a_window_has_the_product_of_both_probabilities() {
+        let chance = SampleRate::new();
+        chance.reset(Wanted::Share(0.5));
+        let sampled = chance.now().in_window(parts(0.1), 7);
+        assert!((sampled.share() - 0.05).abs() < 1e-6 && sampled.window() == 7);
+        assert!((Sampled::ALL.in_window(parts(0.1), 7).share() - 0.1).abs() < 1e-6);
     }
 }

@@ -4,6 +4,9 @@
 //! whether the contexts it remembers are of this session; that somebody has asked for single zones; that zones are mirrored
 //! to an NVTX tool; and that nobody has looked for a tool yet, which the first zone does. The recorder behind it (`stream::current`) is only
 //! looked up when a thread meets a stream for the first time in an epoch.
+//!
+//! Between the windows of a session with a budget (`windows.rs`) the word keeps all of this and its highest bit is set: to a zone,
+//! that is the same as off.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +20,7 @@ static_of_atomics!(
 /// The epoch of the recorder for zones that are asked for one by one: no session's.
 pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
-/// What there is to do for a zone; none when all is off.
+/// What there is to do for a zone; none when all is off, and between the windows of a session with a budget.
 #[inline(always)]
 pub(crate) fn word() -> Option<SwitchState> {
     SWITCH.word()
@@ -27,7 +30,7 @@ pub(crate) fn word() -> Option<SwitchState> {
 /// the program.
 #[inline]
 pub fn epoch() -> Option<NonZeroU32> {
-    if cfg!(feature = "enable") { SWITCH.word().and_then(SwitchState::epoch) } else { None }
+    if cfg!(feature = "enable") { SWITCH.whole().and_then(SwitchState::epoch) } else { None }
 }
 
 /// Whether zones are mirrored to an NVTX tool.
@@ -59,6 +62,11 @@ pub fn turn_on(epoch: NonZeroU32) {
     SWITCH.set(epoch.get());
 }
 
+/// The session that is on records windows of its time only: each zone asks `windows`. While it is `closed`, no zone is recorded.
+pub(crate) fn set_windows(is_on: bool, is_closed: bool) {
+    SWITCH.window(is_on, is_closed);
+}
+
 /// Turns recording off; the recorder stays until `remove`.
 pub fn turn_off(epoch: NonZeroU32) {
     SWITCH.clear(epoch.get());
@@ -86,11 +94,18 @@ pub(crate) const UNKNOWN: u32 = 1;
 const MIRRORED: u32 = 2;
 /// Somebody has asked for single zones.
 const ARMED: u32 = 4;
-const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED;
+/// The session records windows of its time only.
+const WINDOWED: u32 = 8;
+/// No window is open. In a [`ZoneRequest`](crate::zone::ZoneRequest): the zone is a root that is followed and not recorded.
+const CLOSED: u32 = 16;
+const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED | WINDOWED | CLOSED;
 /// Above the flags: the epoch, or zero.
-const EPOCH_SHIFT: u32 = 3;
+const EPOCH_SHIFT: u32 = 5;
+/// There is nothing to do for any zone: no window is open, and nobody else wants zones. It makes the word negative, so that a zone
+/// finds this, and that all is off, with one comparison.
+const ASLEEP: u32 = 1 << 31;
 /// The greatest epoch.
-pub(crate) const MAX_EPOCH: u32 = u32::MAX >> EPOCH_SHIFT;
+pub(crate) const MAX_EPOCH: u32 = !ASLEEP >> EPOCH_SHIFT;
 
 /// What the word said when it was not zero.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +115,19 @@ impl SwitchState {
     /// The epoch of the session that is on.
     #[inline]
     pub(crate) fn epoch(self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.0.get() >> EPOCH_SHIFT)
+        NonZeroU32::new((self.0.get() & !ASLEEP) >> EPOCH_SHIFT)
+    }
+
+    /// Whether the session records windows of its time only.
+    #[inline]
+    pub(crate) fn is_windowed(self) -> bool {
+        self.0.get() & WINDOWED != 0
+    }
+
+    /// Whether the zone of this request is a root that is followed to its end and not recorded.
+    #[inline]
+    pub(crate) fn is_followed(self) -> bool {
+        self.0.get() & CLOSED != 0
     }
 
     /// Whether zones are mirrored to an NVTX tool.
@@ -129,6 +156,23 @@ impl SwitchState {
         NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(SwitchState)
     }
 
+    /// The same for what is recorded in a window.
+    pub(crate) fn in_window(self) -> SwitchState {
+        SwitchState(self.0 | WINDOWED)
+    }
+
+    /// What there is to do for a zone besides what was asked for; none if nothing.
+    pub(crate) fn unasked(self) -> Option<SwitchState> {
+        NonZeroU32::new(self.0.get() & !ARMED).map(SwitchState)
+    }
+
+    /// What there is to do for a root that is followed to its end and not recorded.
+    #[cold]
+    pub(crate) fn of_followed(self, is_asked: bool) -> Option<SwitchState> {
+        let armed = if is_asked { ARMED } else { 0 };
+        NonZeroU32::new(self.0.get() & (MIRRORED | armed) | CLOSED).map(SwitchState)
+    }
+
     /// Whether nobody has looked for a tool yet.
     #[inline]
     pub(crate) fn is_unknown(self) -> bool {
@@ -142,6 +186,14 @@ pub(crate) struct Switch(pub(crate) AtomicU32);
 impl Switch {
     #[inline(always)]
     pub(crate) fn word(&self) -> Option<SwitchState> {
+        let word = self.0.load(Ordering::Relaxed);
+        // One comparison: zero is off, and what is asleep is negative.
+        if word.cast_signed() > 0 { NonZeroU32::new(word).map(SwitchState) } else { None }
+    }
+
+    /// The same while it is asleep.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<SwitchState> {
         NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(SwitchState)
     }
 
@@ -149,9 +201,14 @@ impl Switch {
         self.change(|word| (word & FLAGS) | (epoch << EPOCH_SHIFT));
     }
 
+    pub(crate) fn window(&self, is_on: bool, is_closed: bool) {
+        let flags = if is_on { WINDOWED } else { 0 } | if is_closed { CLOSED } else { 0 };
+        self.change(|word| (word & !(WINDOWED | CLOSED)) | flags);
+    }
+
     /// Off, unless another epoch is on by now.
     pub(crate) fn clear(&self, epoch: u32) {
-        self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS } else { word });
+        self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS & !(WINDOWED | CLOSED) } else { word });
     }
 
     pub(crate) fn mirror(&self, on: bool) {
@@ -164,6 +221,39 @@ impl Switch {
 
     /// A release, so that who finds zones mirrored and then fences sees what the tool has written.
     fn change(&self, change: impl Fn(u32) -> u32) {
-        let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, |word| Some(change(word)));
+        let change = |word| {
+            let word = change(word & !ASLEEP);
+            let is_asleep = word & (CLOSED | UNKNOWN | MIRRORED | ARMED) == CLOSED;
+            Some(if is_asleep { word | ASLEEP } else { word })
+        };
+        let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, change);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_window_is_off_to_zones_unless_somebody_else_wants_them() {
+        let switch = Switch(AtomicU32::new(0));
+        switch.set(7);
+        switch.window(true, true);
+        assert!(switch.word().is_none(), "a zone has nothing to do");
+        assert_eq!(switch.whole().and_then(SwitchState::epoch), NonZeroU32::new(7), "the session is on");
+        switch.arm(true);
+        assert!(switch.word().is_some_and(|word| word.is_armed() && word.is_windowed()));
+        switch.arm(false);
+        assert!(switch.word().is_none());
+        switch.mirror(true);
+        assert!(switch.word().is_some_and(SwitchState::is_mirrored));
+        switch.mirror(false);
+        switch.window(true, false);
+        assert!(switch.word().is_some_and(|word| word.is_windowed() && word.epoch() == NonZeroU32::new(7)));
+        switch.window(true, true);
+        switch.clear(7);
+        assert_eq!(switch.0.load(Ordering::Relaxed), 0, "nothing is left of the session");
+        switch.set(MAX_EPOCH);
+        assert_eq!(switch.word().and_then(SwitchState::epoch), NonZeroU32::new(MAX_EPOCH));
     }
 }

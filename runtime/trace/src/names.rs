@@ -51,6 +51,8 @@ pub fn change_name(change: &Change) -> &'static str {
         Change::Filter(_) => "filter changed",
         Change::Level(_) => "level changed",
         Change::Sample(_) => "sample changed",
+        Change::WindowOpened => "window opened",
+        Change::WindowClosed => "window closed",
         Change::More(_) => "more changes",
         _ => "changed",
     }

@@ -1,7 +1,7 @@
-//! Why a session could not start, or could not do what it was asked for while it ran.
+//! The errors of a session: why it could not start, or could not do what the program requested while it ran.
 //!
-//! The builder and the session return it to the application, which decides what to do; nothing here prints, and no error leaves
-//! anything running. `Display` is written by hand because a build without feature `enable` has no dependencies for it.
+//! The builder and the session return an error to the application, which decides what to do. Nothing here prints, and no error leaves
+//! anything running. `Display` is written by hand because a build without the feature `enable` has no dependencies for it.
 
 use std::fmt;
 use std::io;
@@ -10,57 +10,57 @@ use std::path::PathBuf;
 use warpline_core::catalog::CatalogFault;
 use warpline_core::recovered::RecoverError;
 
-/// Where a setting stands that does not come from the environment.
+/// The source of a setting that does not come from the environment.
 pub(crate) const PROGRAM: &str = "the program";
 
-/// Why a session could not start. `Debug` prints the same sentence as `Display`, so that
+/// Why a session could not start, or could not do what the program requested. `Debug` prints the same sentence as `Display`, so that
 /// `fn main() -> Result<(), warpline::Error>` ends with it.
 #[non_exhaustive]
 pub enum Error {
-    /// A setting is not one. Nothing was started.
+    /// A setting is invalid. Nothing was started.
     Config {
-        /// Where the setting stands: `WARPLINE` or the program.
+        /// The source of the setting: `WARPLINE` or the program.
         origin: &'static str,
-        /// The setting and what to write instead.
+        /// The setting, and the text to write instead.
         source: ConfigError,
     },
     /// `WARPLINE` is not UTF-8. Nothing was started.
     NotUnicode,
-    /// A session is on already: its `finish` must come first.
+    /// A session is running already; it must finish first.
     AlreadyRecording,
-    /// The program's catalog has faults that no compiler could see. Nothing was started.
+    /// The program's catalog has faults that the compiler cannot detect. Nothing was started.
     Catalog(Vec<CatalogFault>),
-    /// A trace file could not be made. Nothing was started.
+    /// A trace file could not be created. Nothing was started.
     Create {
         /// The kind of trace.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system says, or what is wrong with the file and the remedy.
+        /// The operating system's message, or the fault of the file and the remedy.
         source: io::Error,
     },
-    /// The flight recorder's file could not be made, or the signal that it waits for not be handled. Nothing was started.
+    /// The flight recorder's file could not be created, or no handler could be installed for its signal. Nothing was started.
     Flight {
         /// The file.
         path: PathBuf,
-        /// What is in the way, and the remedy.
+        /// The cause and the remedy.
         problem: String,
     },
-    /// There is no flight recorder to write out.
+    /// The session has no flight recorder to write out.
     NoFlight,
     /// The flight recorder could not be written out.
     Dump {
         /// The trace.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: RecoverError,
     },
-    /// The operating system gave no thread for the collector.
+    /// The operating system refused a thread for the collector.
     Thread(io::Error),
 }
 
 impl Error {
-    /// What the program says itself is no setting.
+    /// A setting that the program itself gives is invalid.
     pub(crate) fn of_program(source: ConfigError) -> Error {
         Error::Config { origin: PROGRAM, source }
     }
@@ -118,12 +118,12 @@ impl std::error::Error for Error {
     }
 }
 
-/// What is wrong with the text of a setting.
+/// The fault in the text of a setting.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// The setting, as it was written.
     setting: String,
-    /// What is wrong with it and what to write instead.
+    /// The fault, and the text to write instead.
     problem: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 #![doc = warpline_macros::__page!("docs/README.md")]
 
-/// Cargo builds the documentation anew when the index changes.
+/// Makes Cargo rebuild the documentation when the index changes.
 const _: &str = include_str!("../docs/README.md");
 
 #[doc = warpline_macros::__page!("docs/annotate.md")]

@@ -103,14 +103,14 @@
 #![deny(unsafe_code)]
 
 mod error;
-/// In the documentation alone. Its tests are run elsewhere, with the features that they need.
+/// Only in the documentation. The tests of its pages run elsewhere, with the features that they need.
 #[cfg(all(doc, not(doctest)))]
-// Sketches of code have `…` where a part is left out.
+// Incomplete examples have `…` in place of the missing part.
 #[allow(rustdoc::invalid_rust_codeblocks)]
 pub mod guide;
 pub mod profile;
 mod session;
-/// Only a build that records acts on all of them.
+/// Only a build that records uses all of them.
 #[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
 mod settings;
 #[cfg(feature = "tracing")]
@@ -214,7 +214,7 @@ pub mod report {
     pub use warpline_core::report::{
         ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut,
         RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts,
-        WaitedFor,
+        WaitedFor, WindowFigures,
     };
 }
 

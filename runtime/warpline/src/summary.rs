@@ -4,12 +4,14 @@
 //! maxima are exact, percentiles come from a histogram with two significant digits. Where only a sample of a range was recorded, each
 //! record counts for as many zones as ran for it (`sums`).
 
+mod clusters;
 mod sums;
 
 use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
 
+use clusters::Clusters;
 use sums::Sums;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
@@ -24,6 +26,8 @@ pub(crate) struct Summary {
     ranges: Vec<[Option<Box<Figures>>; 2]>,
     /// From the begin of the first zone to the end of the last.
     window: Option<Span>,
+    /// The first and the last of the session's windows in which something was recorded; zero without a budget.
+    windows: (u32, u32),
 }
 
 /// How many zones of a range ran in a session that records a sample of them.
@@ -33,7 +37,7 @@ pub(crate) enum CameBy {
     Counted,
     /// Some that took their chance have no time of their own (captured, or dropped): their number says nothing of the others.
     CountedWithOthers,
-    /// Nobody counted since this summary began.
+    /// Nobody counted since this summary began, or only zones in windows.
     Unknown,
 }
 
@@ -46,6 +50,8 @@ struct Figures {
     max_ns: i64,
     /// Of all zones.
     all: Sums,
+    /// Of those that were recorded in windows.
+    clusters: Clusters,
     /// Of those that were not the first on their device.
     later: Sums,
     launch_ns: f64,
@@ -86,6 +92,10 @@ impl Summary {
         let window = self.window.get_or_insert(Span { begin_ns, end_ns });
         window.begin_ns = window.begin_ns.min(begin_ns);
         window.end_ns = window.end_ns.max(end_ns);
+        if record.window > 0 {
+            let (first, last) = self.windows;
+            self.windows = (if first == 0 { record.window } else { first.min(record.window) }, last.max(record.window));
+        }
         let (number, on_stream) = (record.range.number() as usize, usize::from(record.gpu.is_some()));
         if number >= self.ranges.len() {
             self.ranges.resize_with(number + 1, Default::default);
@@ -97,12 +107,16 @@ impl Summary {
     /// The figures, largest total first.
     pub(crate) fn stats(&self, came_by: CameBy) -> Vec<RangeStats> {
         let window_ns = self.window.map_or(0, |window| window.duration_ns()).max(1);
+        let (first, last) = self.windows;
+        let windows = if last > 0 { last - first + 1 } else { 0 };
         let stats = self.ranges.iter().flat_map(|figures| {
             // Zones that ran are counted for the range, not for the places where it runs.
             let is_split = figures.iter().all(Option::is_some);
             let came_by = if is_split { CameBy::Unknown } else { came_by };
-            let stats =
-                move |on_stream, figures: &Figures| RangeStats { on_stream, ..figures.stats(came_by, window_ns) };
+            let stats = move |on_stream, figures: &Figures| RangeStats {
+                on_stream,
+                ..figures.stats(came_by, window_ns, windows)
+            };
             [false, true]
                 .into_iter()
                 .zip(figures)
@@ -124,6 +138,7 @@ impl Figures {
             min_ns: i64::MAX,
             max_ns: 0,
             all: Sums::default(),
+            clusters: Clusters::default(),
             later: Sums::default(),
             launch_ns: 0.0,
             firsts: Vec::new(),
@@ -143,6 +158,9 @@ impl Figures {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.all.add(ns, weight);
+        if record.window > 0 {
+            self.clusters.add(record.window, weight * ns as f64);
+        }
         // In a sampled session the first zone may not be recorded. Launching threads write the counts, so they are read last.
         let is_sample = || self.all.sampled > 0 || self.range.chance().passed_over() > 0;
         let may_be_first = !is_of_part && weight <= 1.0 && (self.has_first(record) || !is_sample());
@@ -183,7 +201,7 @@ impl Figures {
         (apart.into_iter().max(), usual)
     }
 
-    fn stats(&self, came_by: CameBy, window_ns: i64) -> RangeStats {
+    fn stats(&self, came_by: CameBy, window_ns: i64, windows: u32) -> RangeStats {
         let chance = self.range.chance();
         let seen = match came_by {
             CameBy::Unknown => (self.all.weight.round() as u64).max(self.count),
@@ -192,6 +210,9 @@ impl Figures {
         };
         let known = (came_by == CameBy::Counted).then_some(seen);
         let (total, error) = self.all.total(known);
+        // Zones of a window are not chosen each on its own.
+        let is_in_windows = windows > 0 && self.all.sampled > 0;
+        let error = if is_in_windows { self.clusters.error(windows).unwrap_or(0.0) } else { error };
         let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
         let total_ns = if is_whole { self.recorded_ns } else { total.round() as i64 };
         let (apart, usual) = self.firsts_apart();

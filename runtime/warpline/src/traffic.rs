@@ -1,7 +1,7 @@
-//! Figures per group and kind of collective: what was moved, how fast, and how much of it behind compute.
+//! Figures per group and kind of collective: the bytes moved, the bandwidths, and the share of the time that compute hides.
 //!
-//! The collector adds each batch of records. Streams come to it one after another, so a collective is compared with the
-//! compute zones of its device some time later, when those are known; memory is bounded all the same.
+//! The collector adds each batch of records. It reads one stream after another, so a collective is compared with the
+//! compute zones of its device later, when those are known. The memory is bounded.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,36 +13,36 @@ use warpline_core::intervals::Intervals;
 use warpline_core::record::{DeviceKind, Span, ZoneRecord};
 use warpline_core::report::figures::CollectiveStats;
 
-/// Collectives of a device that wait to be compared; when there are more, the older half is.
+/// The largest number of collectives of a device that wait for the comparison; beyond it, the older half is compared.
 const WAITING: usize = 2048;
 
-/// Stretches of compute that are kept for them at the most.
+/// The largest number of spans of compute that are kept for the comparison.
 const STRETCHES: usize = 1 << 15;
 
-/// So many of all streams while there has been no collective: nothing else is done for zones then.
+/// The largest number of spans of compute that are kept, of all streams together, before the first collective.
 const BEFORE: usize = 4096;
 
-/// The compute of so many streams of a device is kept apart. Where there are more, that of streams which have been idle longest and have
-/// no collective that waits is kept together: it hides what it hides on whichever stream it was.
+/// The largest number of streams of a device whose compute is kept apart. Beyond it, the compute of the streams that have been idle
+/// longest and have no waiting collective is merged: it hides the same time on whichever stream it ran.
 const STREAMS: usize = 1024;
 
-/// Stands for those streams.
+/// The number of the merged streams.
 const FOLDED: u32 = u32::MAX;
 
-/// So many groups and kinds are told apart. What comes then is counted for the group [`MORE`] of its kind.
+/// The largest number of groups and kinds that are counted apart. Later ones are counted under the group [`MORE`] of their kind.
 const GROUPS: usize = 1024;
 const MORE: &str = "…";
 
 /// Significant decimal digits of a percentile.
 const DIGITS: u8 = 2;
 
-/// A histogram counts bandwidths in so many bytes a second.
+/// The unit in which a histogram counts bandwidths, in bytes a second.
 const STEP: f64 = 1e3;
 
 #[derive(Default)]
 pub(crate) struct Traffic {
     groups: Vec<Figures>,
-    /// By the group's lane and the kind: the place in `groups`.
+    /// The index in `groups`, by the group's lane and the kind.
     places: HashMap<(String, CollectiveKind), usize>,
     devices: HashMap<(DeviceKind, u32), Device>,
     before: VecDeque<((DeviceKind, u32), u32, Span)>,
@@ -59,21 +59,21 @@ struct Figures {
     bus: Option<Histogram<u64>>,
 }
 
-/// A collective that is not compared with compute yet.
+/// A collective that has not been compared with compute yet.
 #[derive(Clone, Copy)]
 struct Waiting {
     span: Span,
     stream: u32,
-    /// The share of the time that is its own.
+    /// The share of the time that belongs to this collective.
     share: f64,
-    /// Its place in `groups`.
+    /// Its index in `groups`.
     place: usize,
 }
 
-/// What of a device's time is compute, and which collectives are not compared with it yet.
+/// The compute of a device, and the collectives that have not been compared with it yet.
 #[derive(Default)]
 struct Device {
-    /// By stream: what is on the collective's own stream cannot hide it.
+    /// By stream, because compute on the collective's own stream cannot hide it.
     compute: HashMap<u32, Intervals>,
     waiting: VecDeque<Waiting>,
 }
@@ -106,7 +106,7 @@ impl Traffic {
         }
     }
 
-    /// Compute before the first collective, which it may hide: the last stretches of all streams.
+    /// The last spans of compute of all streams before the first collective, which they may hide.
     fn keep(&mut self, device: (DeviceKind, u32), stream: u32, span: Span) {
         match self.before.back_mut() {
             // Zones within one another, or one behind another without a gap.
@@ -124,7 +124,7 @@ impl Traffic {
         }
     }
 
-    /// Adds one collective to its group's figures, and says where they are.
+    /// Adds one collective to its group's figures, and returns their index.
     fn count(&mut self, record: &ZoneRecord) -> usize {
         let Some(message) = record.message.as_deref() else { return 0 };
         let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
@@ -148,17 +148,17 @@ impl Traffic {
             figures.total_ns += (record.duration_ns() as f64 * share) as i64;
             let bandwidth = record.bandwidth().and_then(|bandwidth| bandwidth.bus);
             if let (Some(bandwidth), Some(bus)) = (bandwidth, &mut figures.bus) {
-                // It grows to whatever range the values need; the digits bound its size.
+                // It grows with the range of the values; the digits bound its size.
                 let _ = bus.record((bandwidth / STEP) as u64);
             }
         }
         place
     }
 
-    /// The figures until now, the longest time first.
+    /// The figures so far, the longest time first.
     pub(crate) fn stats(&self) -> Vec<CollectiveStats> {
         let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
-        // What still waits is compared with what is known of compute now.
+        // The collectives that still wait are compared with the compute that is known now.
         for device in self.devices.values() {
             for waiting in &device.waiting {
                 if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
@@ -190,7 +190,7 @@ impl Figures {
 }
 
 impl Device {
-    /// A stretch of compute on a stream.
+    /// Adds a span of compute on a stream.
     fn add(&mut self, stream: u32, span: Span, most: usize) {
         let compute = self.compute.entry(stream).or_default();
         compute.add(span);
@@ -202,7 +202,7 @@ impl Device {
         }
     }
 
-    /// Puts the compute of streams that have been idle longest together.
+    /// Merges the compute of the streams that have been idle longest.
     fn fold(&mut self, most: usize) {
         let waiting: HashSet<u32> = self.waiting.iter().map(|waiting| waiting.stream).collect();
         let mut idle: Vec<(i64, u32)> = (self.compute.iter())
@@ -219,7 +219,7 @@ impl Device {
         self.compute.insert(FOLDED, folded);
     }
 
-    /// How much of a span on `stream` is covered by compute of other streams, in ns.
+    /// The part of a span on `stream` that compute of other streams covers, in ns.
     fn covered_ns(&self, span: Span, stream: u32) -> i64 {
         let others = self.compute.iter().filter(|(other, _)| **other != stream);
         let mut covered = Intervals::default();
@@ -231,7 +231,7 @@ impl Device {
         (self.covered_ns(waiting.span, waiting.stream) as f64 * waiting.share) as i64
     }
 
-    /// Compares the oldest collectives, until so many are left, and forgets the compute that nobody waits for.
+    /// Compares the oldest collectives until `left` remain, and drops the compute that no waiting collective needs.
     fn settle(&mut self, left: usize, groups: &mut [Figures]) {
         while self.waiting.len() > left
             && let Some(waiting) = self.waiting.pop_front()
@@ -286,7 +286,7 @@ mod tests {
         let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
         let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(100, 200)));
         sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
-        // It ran to 110 at least; its end was found where the stream's wait for the collective was over.
+        // It ran until 110 at least; its recorded end lies behind the stream's wait for the collective.
         let mut lazy = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(90, 200)));
         (lazy.end, lazy.end_early_by_ns) = (EndSource::Boundary, 90);
         let mut traffic = Traffic::default();
@@ -300,7 +300,7 @@ mod tests {
         let (mut traffic, main) = (Traffic::default(), thread(1, None));
         let sums = stream(1, "comm");
         for n in 0..5 * STREAMS as i64 {
-            // Each collective is half covered, by compute on a stream that is gone then. There are few of them, so all wait.
+            // Compute on a stream that is gone afterwards covers half of each collective. There are few collectives, so all wait.
             let compute = stream(2 + n as u32, "compute");
             traffic.add(&[zone(&COPY, Some(&compute), &main, span(0, 1), Some(span(100 * n, 100 * n + 20)))]);
             if n % 8 == 0 {

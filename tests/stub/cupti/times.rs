@@ -174,6 +174,38 @@ fn a_zone_is_recorded_when_its_work_is_complete_and_not_before() {
 }
 
 #[test]
+fn a_kernel_that_does_not_end_keeps_a_bounded_number_of_zones() {
+    const WAIT: u64 = 1 << 17;
+    const NESTED: u64 = 64;
+    const EXCESS: u64 = 4 * NESTED;
+    with_cupti(this_test!(), |driver, cupti| {
+        driver.start();
+        let (session, sink) = start_with(|builder| builder.ring(1 << 16));
+        let stream = driver.stream();
+        for _ in 0..(WAIT + EXCESS) / NESTED {
+            let _zones: Vec<_> = (0..NESTED).map(|_| INNER.zone(&raw(stream))).collect();
+            // The call is in the middle of the zones.
+            thread::sleep(Duration::from_micros(10));
+            let begin_ns = boot_ns().cast_unsigned() + 3_500;
+            let end_ns = begin_ns + 1_000;
+            cupti.launch(Launch { is_pending: 1, begin_ns, end_ns, stream: number(stream), ..kernel(c"k") });
+            thread::sleep(Duration::from_micros(10));
+        }
+        let given_up = wait_for(&sink, EXCESS as usize);
+        given_up.iter().for_each(|zone| assert_without(zone, EndSource::Lost));
+        thread::sleep(Duration::from_millis(300));
+        assert!(sink.take().is_empty(), "the others wait");
+        cupti.stub_cupti_complete();
+        let (report, _) = finish(session, &sink);
+        let counts = report.kernel_timing;
+        assert_eq!((counts.timed, counts.lost, report.dropped.total()), (WAIT, EXCESS, 0), "{report}");
+        let note =
+            report.notes.iter().find(|note| note.starts_with("256 zones are without a GPU time")).expect("a note");
+        assert!(note.contains("more than 131072 zones waited"), "{note}");
+    });
+}
+
+#[test]
 fn a_zone_whose_records_are_missing_has_no_length() {
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();

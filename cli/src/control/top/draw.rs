@@ -246,6 +246,9 @@ impl Screen {
             return;
         }
         let shown = self.figures.as_ref().map_or_else(String::new, |figures| match figures.ranges_left_out {
+            0 if let Some(share) = figures.recorded_share => {
+                format!("recorded {:.1} % of the time, scaled ", share * 100.0)
+            }
             0 if figures.not_sampled > 0 => "a sample, scaled to all ".to_owned(),
             0 => format!("{} of {} ranges ran ", figures.ranges.len(), figures.ranges_in_catalog),
             // How much of the excluded work ran is unknown.

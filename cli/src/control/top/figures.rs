@@ -21,6 +21,9 @@ pub(super) struct Figures {
     pub(super) ranges_left_out: u64,
     pub(super) was_stopped: bool,
     pub(super) not_sampled: u64,
+    /// The share of the time that the windows of a budget record; none without a budget.
+    #[serde(default)]
+    pub(super) recorded_share: Option<f64>,
     /// The drops that this process has seen.
     #[serde(skip)]
     pub(super) drops: Drops,
@@ -38,7 +41,8 @@ pub(super) struct Drops {
 impl Figures {
     /// Whether the figures cover all zones that ended.
     pub(super) fn is_complete(&self) -> bool {
-        self.ranges_left_out == 0 && !self.was_stopped && self.not_sampled == 0 && !self.drops.latest
+        let covers_all = self.not_sampled == 0 && self.recorded_share.is_none();
+        self.ranges_left_out == 0 && !self.was_stopped && covers_all && !self.drops.latest
     }
 }
 

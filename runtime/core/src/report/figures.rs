@@ -163,3 +163,21 @@ pub struct SemaphoreStats {
     /// Their sum, in ns.
     pub waited_ns: i64,
 }
+
+/// What a session with a budget recorded, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WindowFigures {
+    /// Windows in which it recorded.
+    pub windows: u64,
+    /// The share of the session's time in which windows were open.
+    pub recorded: f64,
+    /// By which share the program ran slower in windows: root zones came so much faster while they were only counted. None while too
+    /// little was measured.
+    pub slowdown: Option<f64>,
+    /// The standard error of `slowdown`.
+    pub slowdown_error: f64,
+    /// The share by which the session slowed the program; none where `slowdown` is.
+    pub cost: Option<f64>,
+    /// Windows that closed before their last root zone ended: what that zone held afterwards is missing.
+    pub cut: u64,
+}

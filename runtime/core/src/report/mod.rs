@@ -16,7 +16,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
-pub use figures::{ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor};
+pub use figures::{
+    ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor, WindowFigures,
+};
 
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
 pub use text::{MoreRanges, RANGES, RangeTables};
@@ -56,8 +58,10 @@ pub struct Report {
     pub semaphores: Vec<SemaphoreStats>,
     /// The critical path through at least the last 32,768 zones; none without feature `timeline`.
     pub critical_path: Option<CriticalPath>,
-    /// Zones that were not chosen, in a session with a budget or a `sample`. `begun` does not include them.
+    /// Zones that were not chosen, in a session with a `sample`. `begun` does not include them.
     pub not_sampled: u64,
+    /// The windows in which a session with a budget recorded; none in other sessions. Zones outside of them are not counted.
+    pub windows: Option<WindowFigures>,
     /// What the session's settings left out. `begun` does not include these zones.
     pub left_out: LeftOut,
     /// The duration of the session.
@@ -77,16 +81,25 @@ impl Report {
     /// Whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or captured
     /// into a graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
-        let Report { left_out, not_sampled, captured, dropped, .. } = self;
-        left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
+        let Report { left_out, not_sampled, windows, captured, dropped, .. } = self;
+        windows.is_none() && left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
     }
 
     /// Zones that are not counted as begun, for traces: names with counts; empty if there are none.
     #[doc(hidden)]
     pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
-        let counts =
-            [("not_sampled", self.not_sampled), ("ranges_left_out", ranges), ("was_stopped", u64::from(while_stopped))];
+        let ppm = |share: f64| (share.max(0.0) * 1e6).round() as u64;
+        let windows = self.windows.unwrap_or_default();
+        let counts = [
+            ("not_sampled", self.not_sampled),
+            ("windows", windows.windows),
+            ("windows_recorded_ppm", ppm(windows.recorded)),
+            ("windows_cost_ppm", windows.cost.map_or(0, ppm)),
+            ("windows_cut", windows.cut),
+            ("ranges_left_out", ranges),
+            ("was_stopped", u64::from(while_stopped)),
+        ];
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 

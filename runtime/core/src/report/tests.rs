@@ -236,3 +236,23 @@ fn names_in_a_report_neither_drive_the_terminal_nor_begin_lines() {
     assert!(!text.contains(|c: char| c != '\n' && crate::text::deceives(c)), "{}", text.escape_debug());
     assert!(!text.lines().any(|line| line.starts_with("FORGED")), "{text}");
 }
+
+#[test]
+fn what_windows_cost_is_said_where_it_is_known() {
+    let figures = WindowFigures { windows: 412, recorded: 0.031, cut: 0, ..WindowFigures::default() };
+    let said = |figures| Report { windows: Some(figures), ..Report::default() }.to_string();
+    let text = said(figures);
+    assert!(text.contains("\nrecorded 3.1 % of the time in 412 windows; too few to measure what that cost"), "{text}");
+    let measured = WindowFigures { slowdown: Some(0.31), slowdown_error: 0.04, cost: Some(0.01), ..figures };
+    let line =
+        "recorded 3.1 % of the time in 412 windows; the program ran 31 % (± 4 %) slower inside; the session cost 1.0 %";
+    assert!(said(measured).contains(line) && !said(measured).contains("budget="), "{}", said(measured));
+    let hidden = WindowFigures { slowdown: Some(0.01), slowdown_error: 0.02, cost: Some(0.0003), ..figures };
+    assert!(said(hidden).contains("inside, the program ran at most 5.0 % slower"), "{}", said(hidden));
+    let dear = WindowFigures { cost: Some(0.09), cut: 1, ..measured };
+    assert!(said(dear).contains("a smaller `budget=`") && said(dear).contains("; 1 window closed"), "{}", said(dear));
+    let report = Report { windows: Some(measured), ..Report::default() };
+    assert!(!report.is_complete());
+    let args = [("windows", 412), ("windows_recorded_ppm", 31_000), ("windows_cost_ppm", 10_000)];
+    assert_eq!(report.said_left_out(), args);
+}

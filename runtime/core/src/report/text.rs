@@ -8,7 +8,7 @@ use std::fmt;
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
     ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut, RangeStats,
-    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts,
+    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
 };
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
@@ -25,6 +25,9 @@ const STREAMS: usize = 16;
 
 /// The maximum number of parts of the critical path that are printed.
 const PARTS: usize = 10;
+
+/// What a session may cost without a line about the remedy.
+const DEAR: f64 = 0.05;
 
 /// Fewer zones do not show how much lengths vary.
 const LEAST_OF_SAMPLE: u64 = 5;
@@ -61,6 +64,9 @@ impl fmt::Display for Report {
         kernels(f, self.kernels)?;
         kernel_timing(f, self.kernel_timing)?;
         replays(f, &self.graph_timing)?;
+        if let Some(figures) = &self.windows {
+            write!(f, "\n{figures}")?;
+        }
         if self.not_sampled > 0 {
             let more = counted_as(self.not_sampled, "more zone", "more zones");
             write!(f, "\nonly a sample was recorded: {more} ran")?;
@@ -114,10 +120,11 @@ impl fmt::Display for RangeTables<'_> {
         if self.dropped > 0 {
             writeln!(f, "of recorded zones only: {} dropped", counted_as(self.dropped, "zone was", "zones were"))?;
         }
-        if self.not_sampled > 0 {
+        let is_sample = self.not_sampled > 0 || self.ranges.iter().any(|range| range.count < range.seen);
+        if is_sample {
             writeln!(f, "a sample: ≈ is scaled to all zones that ran, ± its standard error")?;
         }
-        if left_out > 0 || while_stopped || self.dropped > 0 || self.not_sampled > 0 {
+        if left_out > 0 || while_stopped || self.dropped > 0 || is_sample {
             writeln!(f)?;
         }
         for on_stream in [true, false] {
@@ -134,7 +141,7 @@ impl fmt::Display for RangeTables<'_> {
             writeln!(f)?;
         }
         if self.more.count > 0 {
-            let estimated = if self.not_sampled > 0 { "≈" } else { "" };
+            let estimated = if is_sample { "≈" } else { "" };
             let share = percent(self.more.share);
             writeln!(f, "… and {}, {estimated}{share} of the time\n", counted(self.more.count, "more range"))?;
         }
@@ -190,6 +197,33 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
         })
         .collect();
     table(f, head, &rows)
+}
+
+/// One sentence. A slowdown that its error hides is an upper bound.
+impl fmt::Display for WindowFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WindowFigures { windows, recorded, slowdown, slowdown_error, cost, cut } = *self;
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        write!(f, "recorded {} of the time in {}", share(recorded), counted(windows, "window"))?;
+        match slowdown.zip(cost) {
+            None => write!(f, "; too few to measure what that cost")?,
+            Some((slowdown, _)) if slowdown <= 2.0 * slowdown_error => {
+                let most = slowdown.max(0.0) + 2.0 * slowdown_error;
+                write!(f, "; inside, the program ran at most {} slower", share(most))?;
+            }
+            Some((slowdown, cost)) => {
+                let [slower, error] = [slowdown, slowdown_error].map(|share| format!("{:.0} %", share * 100.0));
+                write!(f, "; the program ran {slower} (± {error}) slower inside; the session cost {}", share(cost))?;
+            }
+        }
+        if slowdown.zip(cost).is_some_and(|(slowdown, cost)| slowdown > 2.0 * slowdown_error && cost > DEAR) {
+            write!(f, "; a smaller `budget=`, `level=coarse` or a `filter=` costs less")?;
+        }
+        if cut > 0 {
+            write!(f, "; {} closed before a root zone ended", counted(cut, "window"))?;
+        }
+        Ok(())
+    }
 }
 
 /// The row with further remarks on the range.

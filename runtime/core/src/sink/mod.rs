@@ -170,6 +170,10 @@ pub enum Change {
     Level(Level),
     /// Each range's zones are recorded with this probability now.
     Sample(f64),
+    /// A window of a session with a budget opens: zones inside root zones that begin from now on are recorded.
+    WindowOpened,
+    /// The window is closed: nothing is recorded until the next one.
+    WindowClosed,
     /// This many more changes came faster than they were collected; nothing else is known about them.
     More(u64),
 }

@@ -13,6 +13,7 @@ use crate::fields::Fields;
 use crate::observer::{Tokens, Waiting};
 use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
+use crate::windows::RootKind;
 
 // The points stand before everything else that every zone writes.
 const _: () = assert!(size_of::<Option<EventPair>>() <= 32);
@@ -35,6 +36,8 @@ pub struct Slot {
     pub(crate) note: Option<Arc<OpenZoneSnapshot>>,
     pub depth: u32,
     pub sampled: Sampled,
+    /// In a session with windows: whether the zone is a root.
+    pub(crate) root: RootKind,
     pub(crate) start: Start,
     /// The launch observers that wait for the zone's end.
     pub(crate) waiting: Waiting,
@@ -210,6 +213,7 @@ impl Slot {
         self.parent = None;
         self.begin_at_launch = false;
         self.start = Start::Never;
+        self.root = RootKind::None;
     }
 }
 

@@ -23,14 +23,20 @@ impl Wanted {
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
         let stream = stream.filter(|stream| stream.is_some());
-        let others = self.word.of_zone(true, false).map(|word| Wanted { word, ..self });
+        let others = self.word.unasked().map(|word| Wanted { word, ..self });
         let builder =
             others.and_then(|request| stream.map_or_else(|| request.on_host(), |stream| request.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return builder };
         // What is only mirrored is given back: a zone that is recorded is mirrored, too.
         match builder.filter(|builder| builder.0.is_active()) {
             Some(builder) => Some(builder.with(ticket)),
-            None => open(self.range, ticket, stream).or_else(|| self.mirrored()),
+            None => {
+                let followed = |mut builder: ZoneBuilder| {
+                    builder.follow(self.word);
+                    builder
+                };
+                open(self.range, ticket, stream).map(followed).or_else(|| self.mirrored())
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::record::Status;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
 use crate::stream::thread::{self, Thread};
+use crate::windows::{self, RootKind};
 
 /// Who has a zone, and where.
 #[derive(Clone, Copy)]
@@ -32,11 +33,14 @@ pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location
     let launch = Launch { is_of_session: claim.is_of_session(), stream, observed };
     let Some(slot) = claim.slot() else { return false };
     slot.nests = nests;
+    if slot.root != RootKind::None {
+        slot.start_root();
+    }
     slot.notify(Position::Mirror, launch);
     if is_recorded {
         slot.begin(launch, place);
     }
-    slot.waiting.has(Position::Mirror) || matches!(slot.start, Start::Begun)
+    slot.waiting.has(Position::Mirror) || matches!(slot.start, Start::Begun) || slot.root != RootKind::None
 }
 
 /// Ends a zone, or gives back the slot of one that never started.
@@ -51,6 +55,9 @@ pub(super) fn end(mut claim: SlotGuard) {
     let Some(slot) = claim.slot() else { return };
     let (mirror, range, nests) = (slot.waiting.take(Position::Mirror, &slot.tokens), slot.range, slot.nests);
     let owner = slot.owner.take();
+    if slot.root != RootKind::None {
+        slot.end_root();
+    }
     if is_recorded {
         match slot.end(is_of_session, is_closed) {
             Ok(()) => claim.publish(),
@@ -80,6 +87,26 @@ fn leave_to_parent(mut claim: SlotGuard) {
 }
 
 impl Slot {
+    /// In a session with windows: a zone that is a root, if it nests and no root is open on this thread.
+    #[cold]
+    fn start_root(&mut self) {
+        let is_followed = self.root == RootKind::Followed;
+        self.root = match self.range.filter(|_| self.nests) {
+            Some(range) => windows::start(range, is_followed),
+            None => {
+                windows::pass_over();
+                RootKind::None
+            }
+        };
+    }
+
+    #[cold]
+    fn end_root(&mut self) {
+        if let Some(range) = self.range {
+            windows::end(range, self.root, self.sampled.window());
+        }
+    }
+
     /// The begin of a zone that is recorded.
     #[inline]
     fn begin(&mut self, launch: Launch, place: &'static Location<'static>) {

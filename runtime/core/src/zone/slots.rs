@@ -15,10 +15,12 @@ use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
 use crate::observer;
 use crate::profile;
+use crate::sample::may_be_sampled;
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::current;
 use crate::stream::thread::{self, Thread};
 use crate::switch::{self, SwitchState};
+use crate::windows::{self, Admission, RootKind};
 
 /// See [`ZoneRequest`](super::ZoneRequest).
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +47,35 @@ impl Wanted {
             observer::first_zone();
             word = switch::word()?;
         }
-        let is_taken = word.epoch().is_some() && range.chance().take();
         let is_asked = word.is_armed() && profile::is_asked(range);
+        if word.is_windowed() {
+            return Wanted::in_window(range, word, is_asked);
+        }
+        let is_taken = word.epoch().is_some() && range.chance().take();
         word.of_zone(is_taken, is_asked).map(|word| Wanted { range, word })
+    }
+
+    /// The same in a session that records windows of its time, and all collectives.
+    #[cold]
+    #[inline(never)]
+    fn in_window(range: &'static RangeSpec, word: SwitchState, is_asked: bool) -> Option<Wanted> {
+        let is_wanted = word.epoch().is_some() && !range.chance().is_left_out();
+        let word = match may_be_sampled(range) {
+            _ if !is_wanted => word.of_zone(false, is_asked),
+            false => word.of_zone(true, is_asked),
+            true => match windows::admit(range) {
+                Admission::Refused => word.of_zone(false, is_asked),
+                Admission::Followed => word.of_followed(is_asked),
+                Admission::Recorded if range.chance().take() => {
+                    word.of_zone(true, is_asked).map(SwitchState::in_window)
+                }
+                Admission::Recorded => {
+                    windows::lose();
+                    word.of_zone(false, is_asked)
+                }
+            },
+        };
+        word.map(|word| Wanted { range, word })
     }
 
     /// See [`ZoneRequest::on`](super::ZoneRequest::on).
@@ -97,19 +125,36 @@ impl Wanted {
         context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
     }
 
-    /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it.
+    /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it or it is followed.
     #[inline(never)]
     pub(super) fn mirrored(self) -> Option<ZoneBuilder> {
-        if !switch::is_mirrored() {
+        if !switch::is_mirrored() && !self.word.is_followed() {
             return None;
         }
         let _inside = Inside::enter();
-        self.open(thread::with(Thread::mirror)).inspect_err(|_| observer::zone_lost(MOST_MIRRORED)).ok()
+        let mut builder =
+            self.open(thread::with(Thread::mirror)).inspect_err(|_| observer::zone_lost(MOST_MIRRORED)).ok()?;
+        builder.follow(self.word);
+        Some(builder)
     }
 
     #[inline]
     fn open(self, context: Arc<StreamContext>) -> Result<ZoneBuilder, NoSlot> {
-        ZoneBuilder::in_ring(self.range, context)
+        let builder = ZoneBuilder::in_ring(self.range, context);
+        if self.word.is_windowed() { Wanted::place_in_window(builder) } else { builder }
+    }
+
+    #[cold]
+    fn place_in_window(mut builder: Result<ZoneBuilder, NoSlot>) -> Result<ZoneBuilder, NoSlot> {
+        match builder.as_mut().map(|builder| builder.0.slot()) {
+            Ok(Some(slot)) => {
+                slot.sampled = windows::sampled(slot.sampled);
+                slot.root = RootKind::Recorded;
+            }
+            Ok(None) => {}
+            Err(_) => windows::lose(),
+        }
+        builder
     }
 }
 
@@ -124,6 +169,14 @@ impl ZoneBuilder {
             slot.was_panicking = panicking();
         }
         Ok(ZoneBuilder(Guard(Some(claim))))
+    }
+
+    /// A root that no session records is followed to its end.
+    #[inline]
+    pub(super) fn follow(&mut self, word: SwitchState) {
+        if let Some(slot) = self.0.slot().filter(|_| word.is_followed()) {
+            slot.root = RootKind::Followed;
+        }
     }
 
     /// The zone owns a handle on its stream until it ends: the application may drop the stream before.

@@ -46,6 +46,7 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
         host: ran.host,
         gpu: Some(ran.gpu),
         sample_share: 1.0,
+        window: 0,
         end: EndSource::Event,
         end_early_by_ns: 0,
         begin_late_by_ns: 0,

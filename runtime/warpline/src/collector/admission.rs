@@ -126,7 +126,8 @@ impl Request {
         let late = self.sink.late;
         let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
         let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
-        let notes = lock(&cx.tally.notes).clone();
+        let mut notes = lock(&cx.tally.notes).clone();
+        notes.extend(lock(&cx.tally.windows).map(|windows| windows.to_string()));
         let mut left_out = lock(&cx.tally.left_out).since(Some(self.came));
         left_out.ranges = left_out.ranges.max(self.sink.left_out);
         Report {

@@ -9,9 +9,6 @@ use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, StreamInfo};
 use warpline_core::report::figures::ClockFigures;
 
-/// What a zone costs its thread, while nothing is known of the device.
-const UNKNOWN_ZONE_NS: i64 = 4_000;
-
 #[derive(Default)]
 pub(super) struct Clocks(Vec<SpaceClock>);
 
@@ -57,10 +54,14 @@ impl Clocks {
         }
     }
 
-    /// What a zone costs its thread, on the device where it is most.
-    pub(super) fn zone_ns(&self) -> i64 {
-        let known = self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max();
-        known.unwrap_or(UNKNOWN_ZONE_NS)
+    /// What a zone costs its thread, on the device where it is most; none before a device is known.
+    pub(super) fn zone_ns(&self) -> Option<i64> {
+        self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max()
+    }
+
+    /// What a zone costs its thread, by the clock at a place.
+    pub(super) fn zone_ns_at(&self, place: usize) -> Option<i64> {
+        Some(self.0.get(place)?.clock.as_ref().ok()?.zone_ns())
     }
 
     /// Measures those that are old and in use; one that cannot be measured keeps what it knows.

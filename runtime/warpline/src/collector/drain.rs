@@ -4,13 +4,17 @@
 //! device or a sink that hangs costs what it holds, and that is said.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use warpline_core::lock::lock;
 use warpline_core::suggest::counted_are;
+
+/// The share of a thread's time from which the report names a remedy, in a session of this length at least.
+const MUCH: f64 = 0.05;
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 impl Collector {
     /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
@@ -51,6 +55,7 @@ impl Collector {
         self.deliver_timed();
         self.cx.pass_changes();
         self.tell_what_is_missing();
+        self.tell_what_it_cost();
         self.give_up();
     }
 
@@ -72,6 +77,37 @@ impl Collector {
             }
         }
         lock(&self.cx.tally.notes).extend(notes);
+    }
+
+    /// Notes the remedy where every zone is recorded and that costs a thread much of its time.
+    fn tell_what_it_cost(&mut self) {
+        let duration = self.duration();
+        if duration < LONG_ENOUGH || lock(&self.cx.tally.windows).is_some() {
+            return;
+        }
+        let streams = self.cx.streams.all.iter();
+        let costs = streams.filter_map(|stream| {
+            let zone_ns = self.cx.streams.clocks.zone_ns_at(stream.clock)?;
+            let zones = stream.context.ring().taken();
+            Some((
+                stream.context.info.as_ref()?,
+                zones,
+                zone_ns,
+                (zones as f64 * zone_ns as f64) / duration.as_nanos() as f64,
+            ))
+        });
+        let Some((info, zones, zone_ns, share)) = costs.max_by(|a, b| a.3.total_cmp(&b.3)) else { return };
+        if share > MUCH {
+            let note = format!(
+                "recording took about {:.0} % of the time of the thread that launches on stream `{}` (estimated: {zones} zones, {:.1} µs each, in \
+                 {:.1} s); `budget=1%` records complete steps in windows of the time, `level=coarse` and `filter=` record fewer zones",
+                share * 100.0,
+                info.name,
+                zone_ns as f64 / 1e3,
+                duration.as_secs_f64()
+            );
+            lock(&self.cx.tally.notes).push(note);
+        }
     }
 
     /// Nobody reads any more what still waits: its events go back, and who asked for a zone is told.

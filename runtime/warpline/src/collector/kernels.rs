@@ -16,8 +16,13 @@ use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::suggest::counted_are;
 use warpline_core::timing::{EndMode, Timing};
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
+
+/// The largest number of zones that wait for their work; beyond it, the oldest are delivered without a time. A thread that never rests ends
+/// some ten thousand zones between two deliveries of CUPTI.
+const MOST_WAITING: usize = 1 << 17;
 
 pub(crate) struct KernelStage {
     /// None once it is over.
@@ -28,6 +33,8 @@ pub(crate) struct KernelStage {
     read: u64,
     /// When the oldest zone ended whose work was not known then.
     oldest_ns: Option<i64>,
+    /// Zones whose work CUPTI had not delivered when too many waited.
+    given_up: u64,
     replays: Replays,
     /// Devices on which no zone has begun.
     devices: HashMap<u32, DeviceInfo>,
@@ -56,6 +63,7 @@ impl KernelStage {
                     gives: wanted.records,
                     read: 0,
                     oldest_ns: None,
+                    given_up: 0,
                     replays,
                     devices,
                 };
@@ -100,9 +108,14 @@ impl KernelStage {
             counts.timed += u64::from(gpu.is_some());
             counts.without_work += u64::from(end == EndSource::NoWork);
             counts.lost += u64::from(end == EndSource::Lost);
-            for record in held.entries.iter_mut().chain([&mut held.record]) {
-                (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
-            }
+            held.set_times(gpu, end);
+            cx.held.timed.push(held);
+        }
+        let excess = cx.held.waiting.len().saturating_sub(MOST_WAITING);
+        counts.lost += excess as u64;
+        self.given_up += excess as u64;
+        for mut held in cx.held.waiting.drain(..excess) {
+            held.set_times(None, EndSource::Lost);
             cx.held.timed.push(held);
         }
     }
@@ -166,7 +179,14 @@ impl Stage for KernelStage {
     fn finish(&mut self, cx: &mut Context) {
         self.take(cx, true, |kernels, names| kernels.finish(names));
         if let Some(kernels) = self.kernels.take() {
-            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.note()));
+            let given_up = (self.given_up > 0).then(|| {
+                format!(
+                    "{} without a GPU time, because CUPTI had not delivered their work when more than {MOST_WAITING} zones waited: a kernel that runs \
+                     for long holds back the records of later ones",
+                    counted_are(self.given_up, "zone")
+                )
+            });
+            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.note()).chain(given_up));
         }
     }
 

@@ -172,7 +172,8 @@ impl Collector {
         let is_idle = cx.subscriptions.is_flushed() && cx.streams.are_unused() && !polls;
         let is_short = cx.streams.all.iter().any(Stream::is_short);
         let pause = cx.pace.next(Look { is_launching, is_short, is_waiting, has_collected, is_settling, is_idle });
-        self.pause(pause);
+        let due = self.stages.iter().filter_map(|stage| stage.due()).min();
+        self.pause(due.map_or(pause, |due| due.min(pause)));
     }
 
     /// Pauses, unless it would be long and zones have begun meanwhile.

@@ -12,7 +12,7 @@ use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
 use warpline_core::report::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts};
-use warpline_core::report::figures::ClockFigures;
+use warpline_core::report::figures::{ClockFigures, WindowFigures};
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, SessionChange};
 use warpline_core::stderr;
@@ -36,6 +36,8 @@ pub(crate) struct SessionStats {
     /// What was changed of the session, until the sinks are told.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
+    /// The windows of a session with a budget.
+    pub(crate) windows: Mutex<Option<WindowFigures>>,
     /// What the session's settings leave out.
     pub(crate) left_out: Mutex<LeavesOut>,
     #[cfg(feature = "timeline")]
@@ -119,12 +121,20 @@ impl SessionStats {
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, captured, dropped, waits } = recorder.account();
         let is_all_recorded = captured == 0 && dropped.total() == 0;
-        let came_by = if is_all_recorded { CameBy::Counted } else { CameBy::CountedWithOthers };
+        let windows = *lock(&self.windows);
+        let came_by = if windows.is_some() {
+            CameBy::Unknown
+        } else if is_all_recorded {
+            CameBy::Counted
+        } else {
+            CameBy::CountedWithOthers
+        };
         #[cfg_attr(not(feature = "timeline"), expect(unused_mut, reason = "nothing is added"))]
         let mut report = Report {
             ranges: lock(&self.summary).stats(came_by),
             collectives: lock(&self.traffic).stats(),
             not_sampled: not_sampled(),
+            windows,
             left_out: lock(&self.left_out).since(None),
             begun,
             recorded,

@@ -4,7 +4,7 @@
 //! calls them in that order. A stage reaches the engine only through [`Context`]. It must not wait for a device or a thread.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::stream::Stream;
@@ -55,6 +55,11 @@ pub(crate) trait Stage: Send {
     /// Whether it holds records back until the next reads of the streams.
     fn is_holding(&self) -> bool {
         false
+    }
+
+    /// How long it is until the stage has to be passed again.
+    fn due(&self) -> Option<Duration> {
+        None
     }
 
     /// Whether something has begun since the last pass, so that the collector must not rest for long.

@@ -182,6 +182,7 @@ pub(super) fn take_record(
         begin_late_by_ns,
         end: reading.map_or(EndSource::Event, |(reading, _)| reading.end),
         sample_share: slot.sampled.share(),
+        window: slot.sampled.window(),
         end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
         bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
         status: slot.status,

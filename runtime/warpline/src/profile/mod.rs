@@ -120,7 +120,7 @@ macro_rules! time {
     }};
 }
 
-/// What a place of [`time!`] is.
+/// Where an invocation of [`time!`] stands in the program.
 #[doc(hidden)]
 pub const fn timed(module: &'static str, file: &'static str, line: u32) -> RangeMeta {
     RangeMeta {
@@ -157,14 +157,14 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
     )
 }
 
-/// The stream, once the backends know of it.
+/// The stream, after the backends of this program were registered.
 #[cfg(feature = "enable")]
 fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
     register();
     stream.as_stream()
 }
 
-/// Makes known the backends of this program, as a session does.
+/// Registers the backends of this program, as a session does.
 #[cfg(feature = "enable")]
 fn register() {
     outside::register(engine::for_requests);
@@ -195,7 +195,7 @@ impl RangeSelector for &str {
                 if !ranges.is_empty() {
                     return Ok(ranges);
                 }
-                // A name without what it begins with is much like it, whatever its length.
+                // The last part of a name is similar to the whole name, whatever the lengths.
                 let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
                 let names = || warpline_core::catalog::catalog().into_iter().map(RangeSpec::name);
                 let near = names().find(is_tail).or_else(|| warpline_core::suggest::nearest(self, names()));
@@ -207,7 +207,7 @@ impl RangeSelector for &str {
 }
 
 mod sealed {
-    //! Nobody else's types are ranges.
+    //! Keeps other crates from implementing the trait.
 
     use warpline_core::catalog::RangeSpec;
 

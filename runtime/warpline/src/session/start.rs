@@ -88,6 +88,9 @@ impl SessionBuilder {
         #[cfg_attr(not(unix), expect(unused_mut, reason = "the flight recorder's file comes later"))]
         let mut written = files?;
         self.add_guest_sinks();
+        let is_asked_for =
+            self.config.flight.is_none() || !self.sinks.is_empty() || self.config.has_output_beside_flight();
+        self.config.budget = self.config.budget(is_asked_for);
         #[cfg(unix)]
         if let Some(flight) = &engine.flight {
             self.sinks.push(Box::new(FlightSink::new(Arc::clone(flight.ring()))));

@@ -11,6 +11,9 @@ use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 use warpline_core::catalog::RangeSpec;
 
+/// The budget of what runs unasked: the flight recorder alone, and recordings from outside.
+const UNASKED_BUDGET: f64 = 0.01;
+
 /// How many files a rotated trace keeps by default.
 pub(crate) const KEPT: usize = 4;
 
@@ -49,22 +52,32 @@ impl Config {
         Ok(())
     }
 
+    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for`: the program's
+    /// own settings ask for a trace or a sink.
+    pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
+        let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
+        self.budget.or(default).filter(|share| *share < 1.0)
+    }
+
     /// Returns what a session with these settings records of a range.
     pub(crate) fn wants(&self, range: &RangeSpec) -> warpline_core::sample::Wanted {
         use warpline_core::sample::{Wanted, may_be_sampled};
 
-        match self.budget {
+        match self.sample {
             _ if self.leaves_out(range) => Wanted::None,
-            _ if !may_be_sampled(range) => Wanted::All,
-            Some(_) => Wanted::Paid(self.sample),
-            None if self.sample < 1.0 => Wanted::Share(self.sample),
-            None => Wanted::All,
+            share if share < 1.0 && may_be_sampled(range) => Wanted::Share(share),
+            _ => Wanted::All,
         }
     }
 
     /// Whether a session with these settings excludes the range.
     fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
+    }
+
+    /// Whether records have an output other than control clients and the flight recorder.
+    pub(crate) fn has_output_beside_flight(&self) -> bool {
+        SETTINGS.iter().any(|setting| setting.key != "flight" && (setting.is_output)(self))
     }
 
     /// Whether records have an output other than control clients.

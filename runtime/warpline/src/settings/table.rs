@@ -216,22 +216,24 @@ settings! {
     Setting::value(
         "budget",
         "budget=0.5%",
-        "the most of a launching thread's time that recording takes",
+        "the most that recording slows the program",
         "0.5%",
         |config, text| parse_budget(text).map(|share| config.budget = Some(share)),
     )
     .row(
         "`.budget(0.005)`",
-        "none",
-        "the share of a launching thread's time that recording may cost; frequent ranges are then sampled",
+        "1 % for the flight recorder alone and for recordings from outside, otherwise none",
+        "the share of its time that recording may cost the program; the session then records [windows](#sampling-and-budgets), in which steps are complete; `100%`: every zone is recorded",
     );
     shared {
-        /// The share of a launching thread's time that the session may cost; none for no limit.
+        /// The share of its time that the session may cost the program; none for no limit.
         budget: Option<f64> = None,
     }
     methods {
-        /// The share of a launching thread's time that the session may cost it, above 0 and up to 1: of the zones of frequent
-        /// ranges only an unbiased sample is recorded then. `WARPLINE=budget=0.5%`; without a budget all zones are recorded.
+        /// The share of its time that the session may cost the program, above 0 and up to 1. The session then records windows of its
+        /// time, chosen at random, in which each root zone is recorded with all zones inside it. It measures how much slower the program
+        /// runs in windows, and chooses the gaps between them accordingly. `WARPLINE=budget=0.5%`. A session whose only output is a
+        /// flight recorder, and recordings from outside, have a budget of 1 % by default; 1 lets them record every zone.
         pub fn budget(mut self, share: f64) -> Self {
             self.config.budget = self.checked(format_args!("budget({share})"), check_budget(share));
             self
@@ -253,7 +255,7 @@ settings! {
     methods {
         /// The share of each range's zones that is recorded, above 0 and up to 1. Each zone is chosen by chance on its own, and its
         /// record has the share ([`ZoneRecord::sample_share`](warpline_core::record::ZoneRecord::sample_share)). Collectives are recorded whole,
-        /// because ranks match them by number. With a budget, this is the largest share of a range. `WARPLINE=sample=10%`.
+        /// because ranks match them by number. With a budget, it applies inside windows. `WARPLINE=sample=10%`.
         pub fn sample(mut self, share: f64) -> Self {
             if let Some(share) = self.checked(format_args!("sample({share})"), check_sample(share)) {
                 self.config.sample = share;

@@ -9,11 +9,11 @@ mod layer;
 #[cfg(feature = "enable")]
 pub(crate) use layer::{log, mute};
 
-/// A layer that hands the spans and events of `tracing` to the session that is on, for any subscriber that keeps its spans
-/// as `tracing_subscriber::Registry` does.
+/// Returns a layer that passes the spans and events of `tracing` to the running session. It works with every subscriber that stores
+/// its spans as `tracing_subscriber::Registry` does.
 ///
-/// Each time that a thread enters a span and leaves it is a [`SpanRecord`](warpline_core::record::SpanRecord), and a slice on the thread's
-/// track; each event is an instant there. A zone that is begun within a span says so in
+/// Each time a thread enters and leaves a span, a [`SpanRecord`](warpline_core::record::SpanRecord) is made, which is a slice on the
+/// thread's track; each event is an instant there. A zone that begins within a span names it in
 /// [`ZoneRecord::parent`](warpline_core::record::ZoneRecord::parent).
 ///
 /// ```no_run
@@ -27,15 +27,15 @@ pub(crate) use layer::{log, mute};
 /// # Ok::<(), warpline::Error>(())
 /// ```
 ///
-/// With no session, entering a span costs one relaxed load here, and leaving it a look at a thread local. What a filter on
-/// the layer leaves out costs nothing. While a session is on, threads in different spans share no lock; a span that finds the
+/// Without a session, entering a span costs one relaxed load here, and leaving it one access to a thread local. Spans that a filter on
+/// the layer excludes cost nothing. While a session runs, threads in different spans share no lock; a span that finds the
 /// buffer full is counted in [`Report::spans`](warpline_core::report::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
     layer::observe();
     TracingLayer(())
 }
 
-/// See [`tracing_layer`]. `Send` and `Sync`; it has no state of its own, so one can be in each of several subscribers. Two in
+/// The layer that [`tracing_layer`] returns. It has no state of its own, so several subscribers can each have one. Two layers in
 /// one subscriber record everything twice.
 #[derive(Debug)]
 pub struct TracingLayer(());

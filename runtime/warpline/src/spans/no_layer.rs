@@ -1,4 +1,4 @@
-//! Stands for `layer` in a build without the feature `enable`: a layer that does nothing.
+//! Replaces `layer` in a build without the feature `enable`: a layer that does nothing.
 
 use tracing_core::Subscriber;
 use tracing_subscriber::Layer;

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use super::budget;
 use super::session_stats::SessionStats;
 use super::subscriptions::Inbox;
 #[cfg(unix)]
@@ -33,7 +34,7 @@ use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
 use warpline_core::report::Report;
-use warpline_core::sample::{Share, Wanted};
+use warpline_core::sample::Wanted;
 use warpline_core::sink::Change;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
@@ -66,8 +67,6 @@ pub(crate) struct Engine {
     started: Instant,
     /// The settings as they are by now. Whoever changes the engine holds the lock.
     pub(crate) config: Mutex<Config>,
-    /// The config's `sample`, for the collector.
-    sample: Share,
     /// It is held for those who ask from outside: what they change of it is no change of the program's.
     pub(crate) is_held: bool,
     /// Whether it records kernels, where it was asked to, or why it cannot.
@@ -116,8 +115,11 @@ impl Engine {
 
     /// Lets zones begin again.
     pub(crate) fn start(&self) {
-        let _turn = lock(&self.config);
+        let turn = lock(&self.config);
         let was_on = self.is_on();
+        if turn.budget.is_some() && !was_on {
+            budget::suspend();
+        }
         switch::turn_on(self.epoch());
         #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(false, Ordering::Release);
@@ -134,7 +136,6 @@ impl Engine {
     pub(crate) fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
         let mut config = lock(&self.config);
         change(&mut config);
-        self.sample.set(config.sample);
         self.choose_ranges(&config, |_| true);
         // Under the lock, so that changes are told in the order in which they were made.
         self.note(what);

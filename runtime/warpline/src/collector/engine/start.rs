@@ -17,7 +17,7 @@ use crate::collector::KernelStage;
 use crate::collector::ReplayStage;
 #[cfg(unix)]
 use crate::collector::StallMonitor;
-use crate::collector::budget::Budget;
+use crate::collector::budget::{self, Budget};
 use crate::collector::session_stats::SessionStats;
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
@@ -30,7 +30,6 @@ use warpline_core::catalog::catalog;
 use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
-use warpline_core::sample::Share;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::current as reserved;
@@ -124,8 +123,10 @@ impl EngineBuilder {
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
         let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&tally), Arc::clone(&inbox));
         let mut collector = Collector::new(its, figures, requests, sinks, info);
-        let sample = Share::new(config.sample);
-        config.budget.into_iter().for_each(|share| collector.add(Budget::new(share, sample.clone())));
+        if let Some(share) = config.budget {
+            budget::suspend();
+            collector.add(Budget::new(share));
+        }
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
@@ -148,7 +149,6 @@ impl EngineBuilder {
             done: Mutex::new(done),
             started: Instant::now(),
             config: Mutex::new(config),
-            sample,
             is_held,
             kernels,
             #[cfg(unix)]

@@ -63,7 +63,8 @@ pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Sub
                     new = *back;
                     continue;
                 }
-                builder.run(thread, config.clone(), HeldSinks::default(), &SessionInfo::now())
+                let config = Config { budget: config.budget(false), ..config.clone() };
+                builder.run(thread, config, HeldSinks::default(), &SessionInfo::now())
             }
         };
         engine.follow_subscriptions();

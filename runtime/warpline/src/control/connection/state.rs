@@ -114,6 +114,7 @@ impl Watching {
             "ranges_left_out": left_out.ranges,
             "was_stopped": left_out.while_stopped,
             "not_sampled": not_sampled,
+            "recorded_share": lock(&engine.tally.windows).map(|windows| windows.recorded),
         })
     }
 }

@@ -1,0 +1,372 @@
+//! The windows of a session with a budget: which zones it records, so that each step is recorded whole or not at all.
+//!
+//! The session's time is a sequence of cycles. In a *gap* the switch is asleep, and a zone costs as much as without a session. Then
+//! roots are *counted*: a root is a zone that nests, with no other such zone open on its thread. A root that begins now is followed to its
+//! end, so that the window knows which threads are between roots, and nothing is recorded. Then the window is *open*: roots that
+//! begin are recorded, with everything inside them. It is *closing* until the last of them ends. The collector (`budget.rs`) decides
+//! when; zones call [`admit`] out of line, and only while the switch is awake.
+//!
+//! A gap leaves no trace of the zones that began in it, so a zone may look like a root and be inside one that nobody followed. A range that has been
+//! seen inside a root is therefore no root on a thread that has not been seen between roots in this cycle. Where a thread runs more
+//! such zones than any root holds, they are roots. A zone that lasts longer than [`LONGEST_ROOT`] is no root but a frame around them.
+//!
+//! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::catalog::RangeSpec;
+use crate::clock::now_ns;
+use crate::sample::Sampled;
+use crate::switch;
+
+/// A longer zone is no step: the zones inside it are.
+pub const LONGEST_ROOT: Duration = Duration::from_millis(250);
+
+/// A root is expected to hold fewer zones than this, until one with more was seen.
+const FEW_CHILDREN: u32 = 16;
+
+/// What the session does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing is recorded, and nothing is counted.
+    Closed,
+    /// Roots are counted and followed.
+    Counting,
+    /// Roots that begin are recorded.
+    Open,
+    /// Roots that began while it was open are recorded to their end.
+    Closing,
+}
+
+/// The phase in the lowest bits, and above it the number of the cycle.
+static STATE: AtomicU32 = AtomicU32::new(0);
+const PHASE_BITS: u32 = 2;
+
+/// The probability with which a root is recorded in the cycle, in parts of 2³² − 1.
+static SHARE: AtomicU32 = AtomicU32::new(0);
+
+/// Roots of the open window that have not ended, and zones that were admitted as roots and have not started.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+static RECORDED: AtomicU64 = AtomicU64::new(0);
+
+/// The zones of the root that held the most.
+static MOST_CHILDREN: AtomicU32 = AtomicU32::new(FEW_CHILDREN);
+
+/// Goes up when less is known of which ranges nest in others. It starts above [`Nesting`]'s zero.
+static LESSON: AtomicU32 = AtomicU32::new(1);
+
+/// What is known of where zones of a range begin.
+#[derive(Debug, Default)]
+pub(crate) struct Nesting(AtomicU32);
+
+/// Zones of the range last so long that roots begin inside them.
+const FRAME: u32 = u32::MAX;
+
+impl Nesting {
+    fn is_inside_roots(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == LESSON.load(Ordering::Relaxed)
+    }
+
+    fn is_frame(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == FRAME
+    }
+
+    /// A zone of the range has begun inside a root. Says whether that is news.
+    fn see_inside_root(&self) -> bool {
+        let lesson = LESSON.load(Ordering::Relaxed);
+        let known = self.0.load(Ordering::Relaxed);
+        let is_news = known != lesson && known != FRAME;
+        if is_news {
+            self.0.store(lesson, Ordering::Relaxed);
+            NEWS.fetch_add(1, Ordering::Relaxed);
+        }
+        is_news
+    }
+
+    /// Zones of the range hold roots: what was learned of their insides holds no more.
+    fn see_frame(&self) {
+        self.0.store(FRAME, Ordering::Relaxed);
+        LESSON.fetch_add(1, Ordering::Relaxed);
+        NEWS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How often something new was learned: threads that took a zone for a root may have been wrong.
+static NEWS: AtomicU32 = AtomicU32::new(0);
+
+/// What a session with windows does with a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Refused,
+    /// It is a root that is followed to its end and not recorded.
+    Followed,
+    Recorded,
+}
+
+/// What a zone is to the windows; its slot keeps it until its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RootKind {
+    /// No root, or no session with windows.
+    #[default]
+    None,
+    Followed,
+    Recorded,
+}
+
+/// What one thread knows of the cycle.
+#[derive(Clone, Copy)]
+struct ThreadState {
+    cycle: u32,
+    /// The root that is open on the thread, and when it began.
+    root: Option<&'static RangeSpec>,
+    begin_ns: i64,
+    is_recorded: bool,
+    /// The thread was seen between two roots in this cycle.
+    is_between: bool,
+    news: u32,
+    /// Zones inside the root; with no root, zones that may be inside one.
+    zones: u32,
+    /// A zone was admitted as a root and has not started: it counts as under way.
+    is_starting: bool,
+}
+
+thread_local! {
+    static THREAD: Cell<ThreadState> = const {
+        Cell::new(ThreadState { cycle: 0, root: None, begin_ns: 0, is_recorded: false, is_between: false, news: 0, zones: 0, is_starting: false })
+    };
+}
+
+fn change<T: Default>(change: impl FnOnce(&mut ThreadState) -> T) -> T {
+    let change = |cell: &Cell<ThreadState>| {
+        let mut state = cell.get();
+        let result = change(&mut state);
+        cell.set(state);
+        result
+    };
+    THREAD.try_with(change).unwrap_or_default()
+}
+
+impl Default for Admission {
+    /// For a thread whose locals are gone.
+    fn default() -> Admission {
+        Admission::Refused
+    }
+}
+
+fn unpack(state: u32) -> (u32, Phase) {
+    let phase = [Phase::Closed, Phase::Counting, Phase::Open, Phase::Closing][(state & 3) as usize];
+    (state >> PHASE_BITS, phase)
+}
+
+/// Whether a zone that begins now is recorded.
+#[cold]
+pub(crate) fn admit(range: &'static RangeSpec) -> Admission {
+    let (cycle, phase) = unpack(STATE.load(Ordering::Relaxed));
+    let nesting = range.nesting();
+    change(|thread| {
+        if thread.cycle != cycle {
+            thread.enter(cycle);
+        }
+        if thread.root.is_some() {
+            thread.zones = thread.zones.saturating_add(1);
+            nesting.see_inside_root();
+            return if thread.is_recorded { Admission::Recorded } else { Admission::Refused };
+        }
+        thread.give_up_start();
+        if matches!(phase, Phase::Closed | Phase::Closing) {
+            return Admission::Refused;
+        }
+        if nesting.is_frame() {
+            return if phase == Phase::Open { Admission::Recorded } else { Admission::Refused };
+        }
+        let news = NEWS.load(Ordering::Relaxed);
+        if thread.news != news {
+            (thread.news, thread.is_between) = (news, false);
+        }
+        if !thread.is_between && nesting.is_inside_roots() {
+            thread.zones = thread.zones.saturating_add(1);
+            if thread.zones <= MOST_CHILDREN.load(Ordering::Relaxed) {
+                return Admission::Refused;
+            }
+        }
+        match phase {
+            Phase::Counting => Admission::Followed,
+            _ if thread.begin_start() => Admission::Recorded,
+            _ => Admission::Refused,
+        }
+    })
+}
+
+impl ThreadState {
+    /// A new cycle: what began in the gap is not known.
+    fn enter(&mut self, cycle: u32) {
+        (self.cycle, self.is_between, self.is_starting) = (cycle, false, false);
+        match self.root {
+            None => self.zones = 0,
+            Some(root) if now_ns() - self.begin_ns > LONGEST_ROOT.as_nanos() as i64 => {
+                root.nesting().see_frame();
+                (self.root, self.zones) = (None, 0);
+            }
+            // Its window is over; what follows of it was not recorded.
+            Some(_) => self.is_recorded = false,
+        }
+    }
+}
+
+impl ThreadState {
+    /// Lets a root begin in the open window, which waits for it from now on. False if the window has closed meanwhile.
+    fn begin_start(&mut self) -> bool {
+        // This store is before that look, and the collector's store of the phase before its look at the count: one sees the other.
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        self.is_starting = true;
+        let is_open = unpack(STATE.load(Ordering::SeqCst)) == (self.cycle, Phase::Open);
+        if !is_open {
+            self.give_up_start();
+        }
+        is_open
+    }
+
+    /// The zone that was admitted is no root of the window.
+    fn give_up_start(&mut self) {
+        if std::mem::take(&mut self.is_starting) {
+            leave(self.cycle);
+        }
+    }
+}
+
+/// A root of the cycle is not under way any more.
+fn leave(cycle: u32) {
+    // One that was given up with its window is not counted any more.
+    if unpack(STATE.load(Ordering::Relaxed)).0 == cycle {
+        let _ = UNDER_WAY.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |count| count.checked_sub(1));
+    }
+}
+
+/// A zone that nests starts. `is_followed` says that it is not recorded. Returns what it is.
+#[cold]
+pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
+    if range.nesting().is_frame() {
+        pass_over();
+        return RootKind::None;
+    }
+    let begins = change(|thread| {
+        if thread.root.is_some() {
+            return false;
+        }
+        (thread.root, thread.begin_ns, thread.is_recorded, thread.zones) = (Some(range), now_ns(), !is_followed, 0);
+        // What was counted for its start is counted for it.
+        thread.is_starting = false;
+        true
+    });
+    match (begins, is_followed) {
+        (false, _) => RootKind::None,
+        (true, true) => {
+            COUNTED.fetch_add(1, Ordering::Relaxed);
+            RootKind::Followed
+        }
+        (true, false) => {
+            RECORDED.fetch_add(1, Ordering::Relaxed);
+            RootKind::Recorded
+        }
+    }
+}
+
+/// A root ends on the thread that began it; `cycle` is that of a recorded one.
+#[cold]
+pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
+    let (now, _) = unpack(STATE.load(Ordering::Relaxed));
+    change(|thread| {
+        if thread.is_starting {
+            // It never started.
+            return thread.give_up_start();
+        }
+        if kind == RootKind::Recorded {
+            leave(cycle);
+        }
+        // A frame is not the thread's root any more.
+        if !thread.root.is_some_and(|root| std::ptr::eq(root, range)) {
+            return;
+        }
+        MOST_CHILDREN.fetch_max(thread.zones, Ordering::Relaxed);
+        (thread.root, thread.zones) = (None, 0);
+        thread.is_between = thread.cycle == now;
+    });
+}
+
+/// A zone that was admitted is not recorded: if it is a root, nobody follows it.
+#[cold]
+pub(crate) fn lose() {
+    change(|thread| {
+        if thread.root.is_none() {
+            (thread.is_between, thread.zones) = (false, 0);
+        }
+        thread.give_up_start();
+    });
+}
+
+/// A zone that was admitted is no root.
+#[cold]
+pub(crate) fn pass_over() {
+    change(ThreadState::give_up_start);
+}
+
+/// The share and the window of a zone that is recorded now and has the chance `sampled` in its window.
+#[cold]
+pub(crate) fn sampled(sampled: Sampled) -> Sampled {
+    let (cycle, _) = unpack(STATE.load(Ordering::Relaxed));
+    sampled.in_window(SHARE.load(Ordering::Relaxed), cycle)
+}
+
+/// What zones have counted since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roots {
+    /// Roots that began while roots were counted and nothing was recorded.
+    pub counted: u64,
+    /// Roots that are recorded.
+    pub recorded: u64,
+    /// Those of the window that have not ended.
+    pub under_way: u32,
+}
+
+pub fn roots() -> Roots {
+    Roots {
+        counted: COUNTED.load(Ordering::Relaxed),
+        recorded: RECORDED.load(Ordering::Relaxed),
+        under_way: UNDER_WAY.load(Ordering::SeqCst),
+    }
+}
+
+/// A gap begins: of a session with windows that is about to be turned on, or that was stopped. `stays_awake`: zones ask even in gaps.
+pub fn begin_gap(stays_awake: bool) {
+    COUNTED.store(0, Ordering::Relaxed);
+    RECORDED.store(0, Ordering::Relaxed);
+    set(Phase::Closed, stays_awake);
+}
+
+/// The session is over: the switch asks for no windows.
+pub fn finish() {
+    set(Phase::Closed, true);
+    switch::set_windows(false, false);
+}
+
+/// Enters a phase; [`Phase::Counting`] begins a cycle. Only the collector calls it.
+pub fn set(phase: Phase, stays_awake: bool) {
+    let (cycle, _) = unpack(STATE.load(Ordering::Relaxed));
+    let cycle = if phase == Phase::Counting {
+        UNDER_WAY.store(0, Ordering::Relaxed);
+        // Zero is no window.
+        ((cycle + 1) & (u32::MAX >> PHASE_BITS)).max(1)
+    } else {
+        cycle
+    };
+    STATE.store(cycle << PHASE_BITS | phase as u32, Ordering::SeqCst);
+    switch::set_windows(true, phase == Phase::Closed && !stays_awake);
+}
+
+/// The probability with which a root is recorded from now on.
+pub fn set_share(share: f64) {
+    SHARE.store(crate::sample::parts(share), Ordering::Relaxed);
+}

@@ -1,0 +1,442 @@
+//! When windows open and close: the lengths of a session's gaps and windows, from what was measured so far.
+//!
+//! It is given the time and the counts, so that tests have a clock of their own.
+
+use super::cost::{Cost, Estimate};
+use warpline_core::report::WindowFigures;
+use warpline_core::windows::{LONGEST_ROOT, Phase, Roots};
+
+/// A window is open so long at least, and for two roots.
+const SHORTEST_NS: i64 = 2_000_000;
+const ROOTS: f64 = 2.0;
+
+/// The longest window, and the longest that one waits for its last root.
+const LONGEST_NS: i64 = LONGEST_ROOT.as_nanos() as i64;
+
+/// In the first cycle threads are met, and it is learned which ranges nest.
+const FIRST_COUNTING_NS: i64 = 10_000_000;
+
+/// How often it looks whether the last root of a window has ended.
+const CLOSING_NS: i64 = 100_000;
+
+/// Where recording is cheap, a gap, in which the last window is read, and counting take the rest of the time.
+const MOST_OPEN: f64 = 0.96;
+
+/// Recording costs a program at most so many times what its zones cost their threads, unless the measurement shows otherwise.
+const MARGIN: f64 = 3.0;
+
+/// The share of a window's time that recording is taken to need before the first one.
+const UNKNOWN_COST: f64 = 0.5;
+
+/// What a zone costs its thread, in ns, while nothing is known of the device.
+const UNKNOWN_ZONE_NS: i64 = 4_000;
+
+/// A cycle counts so much less than the next one for the gaps.
+const KEEP: f64 = 0.97;
+
+/// How much the newest cycle counts for how late the collector comes.
+const LATEST: f64 = 0.1;
+
+/// What the session has counted by now.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) roots: Roots,
+    /// Zones that began.
+    pub(super) begun: u64,
+    /// What a zone costs its thread, where that was measured.
+    pub(super) zone_ns: Option<i64>,
+}
+
+pub(super) struct Schedule {
+    budget: f64,
+    phase: Phase,
+    /// When the phase began, and when there is something to do.
+    since_ns: i64,
+    due_ns: i64,
+    /// The length of the next window, and of the counting before it.
+    open_ns: i64,
+    count_ns: i64,
+    /// The length of the gap on average.
+    gap_ns: i64,
+    cycle: Cycle,
+    /// What was counted when the phase began.
+    roots: Roots,
+    begun: u64,
+    /// Roots in the time of the cycle in which they were counted, as many as in so many ns.
+    counted: (u64, i64),
+    /// The time and the roots of windows and counting, the newest most.
+    pace: (f64, f64),
+    /// The time of windows, and the zones in it.
+    zones: (f64, f64),
+    zone_ns: i64,
+    /// By how much windows, and all else of a cycle, are longer than planned: the collector comes late, and waits for the last root.
+    late_ns: (f64, f64),
+    recent: Cost,
+    all: Cost,
+    total: Total,
+    random: u64,
+}
+
+/// The cycle that has begun, in ns.
+#[derive(Clone, Copy, Default)]
+struct Cycle {
+    begin_ns: i64,
+    /// The plan for all but the window.
+    planned_ns: i64,
+    /// How long its window was open.
+    open_ns: i64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Total {
+    windows: u64,
+    open_ns: i64,
+    /// The time of all phases that are over.
+    all_ns: i64,
+    /// Windows that closed before their last root ended.
+    cut: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(budget: f64, now_ns: i64) -> Schedule {
+        let roots = Roots::default();
+        let mut schedule = Schedule {
+            budget,
+            phase: Phase::Closed,
+            since_ns: now_ns,
+            due_ns: now_ns,
+            open_ns: SHORTEST_NS,
+            count_ns: SHORTEST_NS,
+            gap_ns: 0,
+            cycle: Cycle::default(),
+            roots,
+            begun: 0,
+            counted: (0, 1),
+            pace: (0.0, 0.0),
+            zones: (0.0, 0.0),
+            zone_ns: UNKNOWN_ZONE_NS,
+            late_ns: (0.0, 0.0),
+            recent: Cost::default(),
+            all: Cost::default(),
+            total: Total::default(),
+            random: (now_ns as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        };
+        schedule.begin_gap(now_ns);
+        schedule
+    }
+
+    /// The session has stopped: a cycle that has begun is none.
+    pub(super) fn restart(&mut self, now_ns: i64) {
+        self.phase = Phase::Closed;
+        self.since_ns = now_ns;
+        self.begin_gap(now_ns);
+    }
+
+    /// When [`step`](Self::step) has something to do.
+    pub(super) fn due_ns(&self) -> i64 {
+        self.due_ns
+    }
+
+    /// The next phase, if it is time for it.
+    pub(super) fn step(&mut self, now_ns: i64, seen: Seen) -> Option<Phase> {
+        if now_ns < self.due_ns {
+            return None;
+        }
+        self.zone_ns = seen.zone_ns.unwrap_or(self.zone_ns);
+        let elapsed_ns = (now_ns - self.since_ns).max(1);
+        let next = match self.phase {
+            Phase::Closed => {
+                let first_ns = if self.total.windows == 0 { FIRST_COUNTING_NS } else { 0 };
+                self.due_ns = now_ns + self.count_ns.max(first_ns);
+                self.cycle.planned_ns += self.due_ns - now_ns;
+                Phase::Counting
+            }
+            Phase::Counting => {
+                self.counted = (seen.roots.counted - self.roots.counted.min(seen.roots.counted), elapsed_ns);
+                self.see_pace(self.counted.0, elapsed_ns);
+                self.due_ns = now_ns + self.open_ns;
+                Phase::Open
+            }
+            Phase::Open => {
+                self.end_window(elapsed_ns, seen);
+                self.due_ns = now_ns + CLOSING_NS;
+                Phase::Closing
+            }
+            Phase::Closing if seen.roots.under_way > 0 && elapsed_ns < LONGEST_NS => {
+                self.due_ns = now_ns + CLOSING_NS;
+                return None;
+            }
+            Phase::Closing => {
+                self.total.cut += u64::from(seen.roots.under_way > 0);
+                let Cycle { begin_ns, planned_ns, open_ns } = self.cycle;
+                self.late_ns.1 += ((now_ns - begin_ns - open_ns - planned_ns) as f64 - self.late_ns.1) * LATEST;
+                self.begin_gap(now_ns);
+                Phase::Closed
+            }
+        };
+        self.total.all_ns += elapsed_ns;
+        (self.phase, self.since_ns) = (next, now_ns);
+        (self.roots, self.begun) = (seen.roots, seen.begun);
+        Some(next)
+    }
+
+    /// The probability with which a root is recorded, for the window that opens: roots come faster while it is not open.
+    pub(super) fn share(&self) -> f64 {
+        let open_ns = self.open_ns as f64 + self.late_ns.0;
+        let rest_ns = ((self.count_ns + self.gap_ns) as f64 + self.late_ns.1).max(0.0);
+        let faster = self.recent.slowdown().map_or(1.0, |slowdown| (1.0 + slowdown.value).max(1.0));
+        open_ns / (open_ns + rest_ns * faster)
+    }
+
+    /// What is known by now; cost and slowdown only where there is enough to know them.
+    pub(super) fn figures(&self) -> WindowFigures {
+        let Total { windows, open_ns, all_ns, cut } = self.total;
+        let recorded = open_ns as f64 / all_ns.max(1) as f64;
+        let slowdown = self.all.slowdown();
+        // Of the time that the program would have needed without the session.
+        let lost = |slowdown: f64| recorded * overhead(slowdown);
+        let cost = slowdown.map(|Estimate { value, .. }| lost(value) / (1.0 - lost(value)));
+        WindowFigures {
+            windows,
+            recorded,
+            slowdown: slowdown.map(|slowdown| slowdown.value),
+            slowdown_error: slowdown.map_or(0.0, |slowdown| slowdown.error),
+            cost,
+            cut,
+        }
+    }
+
+    fn end_window(&mut self, elapsed_ns: i64, seen: Seen) {
+        let recorded = seen.roots.recorded - self.roots.recorded.min(seen.roots.recorded);
+        self.see_pace(recorded, elapsed_ns);
+        let zones = seen.begun.saturating_sub(self.begun);
+        self.zones = (self.zones.0 * KEEP + elapsed_ns as f64, self.zones.1 * KEEP + zones as f64);
+        self.cycle.open_ns = elapsed_ns;
+        self.late_ns.0 += ((elapsed_ns - self.open_ns) as f64 - self.late_ns.0) * LATEST;
+        let (counted, in_ns) = self.counted;
+        let counted = counted as f64 * elapsed_ns as f64 / in_ns as f64;
+        self.recent.add(counted, recorded as f64, KEEP);
+        self.all.add(counted, recorded as f64, 1.0);
+        self.total.windows += 1;
+        self.total.open_ns += elapsed_ns;
+    }
+
+    fn see_pace(&mut self, roots: u64, in_ns: i64) {
+        self.pace = (self.pace.0 * KEEP + in_ns as f64, self.pace.1 * KEEP + roots as f64);
+    }
+
+    /// Chooses the lengths of the next cycle.
+    fn begin_gap(&mut self, now_ns: i64) {
+        let (ns, roots) = self.pace;
+        let period_ns = ns / roots.max(1.0);
+        self.count_ns = ((ROOTS * period_ns) as i64).clamp(SHORTEST_NS, LONGEST_NS);
+        // So much of the time that the time lost is the budget's share of the rest.
+        let open = (self.budget / (1.0 + self.budget) / self.window_cost()).min(MOST_OPEN);
+        // A window is as long as the counting before it, and longer where the gap cannot be shorter: it is as long as the counting, too.
+        let length = (2.0 * open / (1.0 - open)).max(1.0);
+        self.open_ns = (self.count_ns as f64 * length) as i64;
+        let cycle_ns = self.open_ns as f64 / open;
+        self.gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
+        self.due_ns = now_ns + (self.gap_ns as f64 * (0.5 + self.noise())) as i64;
+        self.cycle = Cycle { begin_ns: now_ns, planned_ns: self.due_ns - now_ns, open_ns: 0 };
+    }
+
+    /// The share of a window's time that recording needs: at most that, as far as is known.
+    fn window_cost(&self) -> f64 {
+        let (ns, zones) = self.zones;
+        let bound = if ns > 0.0 { MARGIN * zones * self.zone_ns as f64 / ns } else { UNKNOWN_COST };
+        let cost = match self.recent.slowdown() {
+            None => bound,
+            Some(Estimate { value, error }) => {
+                let most = overhead(value.max(0.0) + error);
+                let exceeds_bound = overhead(value - 2.0 * error) > bound;
+                if exceeds_bound { most } else { most.min(bound) }
+            }
+        };
+        cost.clamp(1e-4, 1.0)
+    }
+
+    /// From 0 to 1 (xorshift64).
+    fn noise(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The share of the time that is lost where a program is slower by `slowdown`.
+fn overhead(slowdown: f64) -> f64 {
+    let slowdown = slowdown.max(0.0);
+    slowdown / (1.0 + slowdown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program on a clock of its own: steps of so many ns, by so much slower in windows.
+    struct Program {
+        step_ns: f64,
+        slowdown: f64,
+        zones: u64,
+        now_ns: i64,
+        done: f64,
+        roots: Roots,
+        begun: u64,
+    }
+
+    impl Program {
+        fn new(step_ns: f64, slowdown: f64) -> Program {
+            let roots = Roots::default();
+            Program { step_ns, slowdown, zones: 10, now_ns: 1, done: 0.0, roots, begun: 0 }
+        }
+
+        /// Runs the session's cycles for so long. Returns the time that the program lost, of the time that it needs.
+        fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
+            let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
+            while self.now_ns - begin_ns < for_ns {
+                let until_ns = schedule.due_ns().max(self.now_ns + 1);
+                let ns = (until_ns - self.now_ns) as f64;
+                let is_open = schedule.phase == Phase::Open;
+                let pace = self.step_ns * if is_open { 1.0 + self.slowdown } else { 1.0 };
+                let before = self.done.floor() as u64;
+                self.done += ns / pace;
+                let steps = self.done.floor() as u64 - before;
+                match schedule.phase {
+                    Phase::Open => {
+                        self.roots.recorded += steps;
+                        self.begun += steps * self.zones;
+                        lost_ns += ns * overhead(self.slowdown);
+                    }
+                    Phase::Counting => self.roots.counted += steps,
+                    Phase::Closed | Phase::Closing => {}
+                }
+                self.now_ns = until_ns;
+                schedule.step(self.now_ns, Seen { roots: self.roots, begun: self.begun, zone_ns: Some(3_000) });
+            }
+            let elapsed_ns = (self.now_ns - begin_ns) as f64;
+            lost_ns / (elapsed_ns - lost_ns)
+        }
+    }
+
+    #[test]
+    fn the_gaps_keep_what_recording_costs_within_the_budget() {
+        for (slowdown, budget) in [(0.31, 0.01), (0.05, 0.01), (2.0, 0.01), (0.31, 0.05), (0.1, 0.002)] {
+            let mut program = Program::new(150_000.0, slowdown);
+            let mut schedule = Schedule::new(budget, 0);
+            program.run(&mut schedule, 30_000_000_000);
+            let cost = program.run(&mut schedule, 120_000_000_000);
+            assert!(cost <= budget * 1.05, "{cost} of {budget} for {slowdown}");
+            assert!(cost >= budget * 0.6, "{cost} of {budget} is not spent for {slowdown}");
+            let figures = schedule.figures();
+            let said = figures.slowdown.expect("there were many windows");
+            assert!((said - slowdown).abs() <= 3.0 * figures.slowdown_error.max(0.005), "{figures:?} for {slowdown}");
+            assert!((figures.cost.expect("it is measured") - cost).abs() < 0.3 * budget, "{figures:?}, {cost}");
+        }
+    }
+
+    #[test]
+    fn before_anything_is_measured_the_known_cost_of_a_zone_keeps_the_budget() {
+        // Half of the time goes to the zones: 10 zones of 3 µs in a step of 30.
+        let mut program = Program::new(30_000.0, 1.0);
+        let mut schedule = Schedule::new(0.01, 0);
+        let cost = program.run(&mut schedule, 1_500_000_000);
+        assert!(cost <= 0.012, "{cost}");
+        assert!(schedule.figures().windows >= 2, "{:?}", schedule.figures());
+        let young = Schedule::new(0.01, 0).figures();
+        assert_eq!((young.slowdown, young.cost), (None, None), "nothing is said of what was not measured");
+    }
+
+    #[test]
+    fn a_root_stands_for_those_of_its_cycle_also_where_windows_slow_the_program() {
+        let mut program = Program::new(150_000.0, 0.6);
+        let mut schedule = Schedule::new(0.05, 0);
+        program.run(&mut schedule, 10_000_000_000);
+        let (begin, mut estimate) = (program.done, 0.0);
+        for _ in 0..2_000 {
+            let before = program.roots.recorded;
+            program.run(&mut schedule, 1);
+            if schedule.phase == Phase::Closing {
+                estimate += (program.roots.recorded - before) as f64 / schedule.share();
+            }
+        }
+        let ran = program.done - begin;
+        assert!((estimate / ran - 1.0).abs() < 0.05, "{estimate} of {ran}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_slowed_is_recorded_almost_all_of_the_time() {
+        let mut program = Program::new(100_000.0, 0.0);
+        let mut schedule = Schedule::new(0.05, 0);
+        program.run(&mut schedule, 60_000_000_000);
+        let figures = schedule.figures();
+        assert!((0.9..=0.96).contains(&figures.recorded), "{figures:?}");
+    }
+
+    #[test]
+    fn cheap_zones_are_recorded_almost_all_of_the_time_although_the_measurement_is_not_exact() {
+        // 10 zones of 3 µs in a step of 20 ms: 0.15 %. A few windows do not show so little.
+        let mut program = Program::new(20_000_000.0, 0.0015);
+        let mut schedule = Schedule::new(0.01, 0);
+        program.run(&mut schedule, 2_000_000_000);
+        let before = schedule.total;
+        program.run(&mut schedule, 20_000_000_000);
+        let open_ns = schedule.total.open_ns - before.open_ns;
+        assert!(open_ns as f64 > 0.9 * (schedule.total.all_ns - before.all_ns) as f64, "{:?}", schedule.figures());
+    }
+
+    #[test]
+    fn the_gaps_follow_a_program_that_changes() {
+        let mut program = Program::new(150_000.0, 0.05);
+        let mut schedule = Schedule::new(0.01, 0);
+        program.run(&mut schedule, 60_000_000_000);
+        program.slowdown = 1.0;
+        program.run(&mut schedule, 60_000_000_000);
+        let cost = program.run(&mut schedule, 60_000_000_000);
+        assert!(cost <= 0.011, "{cost}");
+    }
+
+    #[test]
+    fn a_window_has_room_for_two_steps_and_waits_for_the_last() {
+        let mut program = Program::new(20_000_000.0, 0.1);
+        program.zones = 400;
+        let mut schedule = Schedule::new(0.01, 0);
+        program.run(&mut schedule, 60_000_000_000);
+        assert!((36_000_000..60_000_000).contains(&schedule.open_ns), "{}", schedule.open_ns);
+        let mut schedule = Schedule::new(0.01, 0);
+        let mut seen = Seen { roots: Roots { under_way: 1, ..Roots::default() }, begun: 0, zone_ns: None };
+        for phase in [Phase::Counting, Phase::Open, Phase::Closing] {
+            assert_eq!(schedule.step(schedule.due_ns(), seen), Some(phase));
+        }
+        let closing = schedule.due_ns();
+        assert_eq!(schedule.step(closing, seen), None, "a root is under way");
+        seen.roots.under_way = 0;
+        assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Closed));
+        assert_eq!(schedule.figures().cut, 0);
+    }
+
+    #[test]
+    fn a_root_that_does_not_end_keeps_no_window_open() {
+        let mut schedule = Schedule::new(0.01, 0);
+        let seen = Seen { roots: Roots { under_way: 1, ..Roots::default() }, begun: 0, zone_ns: None };
+        while schedule.step(schedule.due_ns(), seen) != Some(Phase::Closing) {}
+        let begin_ns = schedule.due_ns();
+        while schedule.phase == Phase::Closing {
+            schedule.step(schedule.due_ns(), seen);
+        }
+        assert!(schedule.since_ns - begin_ns <= LONGEST_NS && schedule.figures().cut == 1);
+    }
+
+    #[test]
+    fn a_stop_begins_a_new_gap() {
+        let mut schedule = Schedule::new(0.01, 0);
+        let seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
+        schedule.step(schedule.due_ns(), seen);
+        schedule.step(schedule.due_ns(), seen);
+        assert_eq!(schedule.phase, Phase::Open);
+        schedule.restart(1_000_000_000_000);
+        assert_eq!((schedule.phase, schedule.figures().windows), (Phase::Closed, 0));
+        assert!(schedule.due_ns() > 1_000_000_000_000);
+    }
+}

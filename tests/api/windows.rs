@@ -1,0 +1,283 @@
+//! Sessions with a budget: they record windows of their time, in which steps are whole.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use warpline::record::ZoneRecord;
+use warpline::report::{RangeStats, Report};
+use warpline::sink::MemorySink;
+use warpline::{HostStream, Session};
+use warpline_tests::alone;
+
+warpline::range! {
+    STEP = "api.windows.step": "A step.";
+    PART = "api.windows.part": "A part of a step.";
+    SMALL = "api.windows.small": "A part of a part, and work between steps.";
+    LOOSE = "api.windows.loose": "A zone that does not nest.";
+    FRAME = "api.windows.frame": "What all steps are in.";
+    RARE = "api.windows.rare": "Rare and long.", kind = host;
+    OFTEN = "api.windows.often": "Frequent and short.", kind = host;
+    CYCLE = "api.windows.cycle": "The step of those two.", kind = host;
+    SYNC = "api.windows.sync": "What ranks match by number.", kind = collective;
+}
+
+/// Zones in a step, itself included.
+const STEP_ZONES: usize = 4;
+
+fn budgeted(share: f64) -> (Session, MemorySink) {
+    let zones = MemorySink::new(1_000_000);
+    let builder = Session::builder().budget(share).ring(1 << 16).sink(zones.clone());
+    (builder.start().expect("no other session"), zones)
+}
+
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn step(stream: &HostStream) {
+    let _step = STEP.zone(stream);
+    drop(PART.zone(stream));
+    let part = PART.zone(stream);
+    spin(Duration::from_micros(20));
+    drop(SMALL.zone(stream));
+    drop(part);
+}
+
+fn named<'a>(zones: &'a [ZoneRecord], name: &str) -> Vec<&'a ZoneRecord> {
+    zones.iter().filter(|zone| zone.range.name() == name).collect()
+}
+
+fn assert_exact(report: &Report) {
+    assert_eq!(report.begun, report.recorded + report.captured + report.dropped.total(), "{report}");
+}
+
+/// By thread and begin, for [`inside`].
+fn in_order(zones: &[ZoneRecord]) -> Vec<&ZoneRecord> {
+    let mut sorted: Vec<_> = zones.iter().collect();
+    sorted.sort_by_key(|zone| (zone.thread.id, zone.host.begin_ns));
+    sorted
+}
+
+/// The number of zones of the thread that lie in this one, which is not among them.
+fn inside(sorted: &[&ZoneRecord], outer: &ZoneRecord) -> usize {
+    let begin = (outer.thread.id, outer.host.begin_ns);
+    let first = sorted.partition_point(|zone| (zone.thread.id, zone.host.begin_ns) < begin);
+    let rest = sorted[first..].iter();
+    rest.take_while(|zone| zone.thread.id == outer.thread.id && zone.host.begin_ns <= outer.host.end_ns)
+        .filter(|zone| zone.host.end_ns <= outer.host.end_ns && !std::ptr::eq(**zone, outer))
+        .count()
+}
+
+#[test]
+fn steps_are_recorded_whole_or_not_at_all() {
+    let _turn = alone();
+    let (session, sink) = budgeted(0.05);
+    let is_over = AtomicBool::new(false);
+    let (steps, small) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let stream = HostStream::new("compute");
+                while !is_over.load(Ordering::Relaxed) {
+                    step(&stream);
+                    steps.fetch_add(1, Ordering::Relaxed);
+                    spin(Duration::from_micros(20));
+                }
+            });
+        }
+        // A range that is a part of a step elsewhere is a root here.
+        scope.spawn(|| {
+            let stream = HostStream::new("small");
+            while !is_over.load(Ordering::Relaxed) {
+                drop(SMALL.zone(&stream));
+                small.fetch_add(1, Ordering::Relaxed);
+                spin(Duration::from_micros(30));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(1_500));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!(report.dropped.ring_full, 0, "{report}");
+    let zones = sink.take();
+    let whole = named(&zones, "api.windows.step");
+    assert!(!whole.is_empty() && (whole.len() as u64) < steps.into_inner(), "{} steps", whole.len());
+    let sorted = in_order(&zones);
+    for step in &whole {
+        assert_eq!(inside(&sorted, step), STEP_ZONES - 1, "{step:?}");
+    }
+    let roots: Vec<_> = zones.iter().filter(|zone| zone.depth == 0).collect();
+    assert!(roots.iter().all(|zone| zone.range.name() != "api.windows.part"), "a part without its step");
+    let loose = roots.iter().filter(|zone| zone.range.name() == "api.windows.small").count();
+    assert_eq!(roots.len(), whole.len() + loose);
+    assert_eq!(zones.len(), STEP_ZONES * whole.len() + loose, "no part is without its step");
+    assert!(loose > 0 && (loose as u64) < small.into_inner(), "{loose} small ones");
+    assert!(zones.iter().all(|zone| zone.window > 0 && zone.sample_share < 1.0));
+    let figures = report.windows.expect("there is a budget");
+    assert!(figures.windows > 0 && figures.recorded < 0.5, "{figures:?}");
+    assert!(report.to_string().contains("of the time in "), "{report}");
+}
+
+#[test]
+fn a_session_that_stops_and_changes_records_no_part_without_its_step() {
+    let _turn = alone();
+    let (session, sink) = budgeted(0.5);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let stream = HostStream::new("compute");
+                while !is_over.load(Ordering::Relaxed) {
+                    step(&stream);
+                }
+            });
+        }
+        for round in 0..30 {
+            std::thread::sleep(Duration::from_millis(20));
+            session.stop();
+            session.set_sample([1.0, 0.5][round % 2]).expect("a share");
+            session.start();
+        }
+        session.set_sample(1.0).expect("a share");
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = sink.take();
+    assert!(!zones.is_empty(), "{report}");
+    assert_eq!(zones.len() as u64, report.recorded);
+    let parts = named(&zones, "api.windows.part");
+    assert!(!parts.is_empty() && parts.iter().all(|zone| zone.depth > 0), "a part without its step");
+    assert!(
+        zones.iter().all(|zone| zone.window > 0 && zone.sample_share < 1.0),
+        "nothing is recorded outside of windows"
+    );
+}
+
+#[test]
+fn steps_are_found_inside_a_zone_that_lasts() {
+    let _turn = alone();
+    let (session, sink) = budgeted(0.5);
+    let stream = HostStream::new("compute");
+    let frame = FRAME.zone(&stream);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(2_500) {
+        step(&stream);
+    }
+    drop(frame);
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = sink.take();
+    let steps = named(&zones, "api.windows.step");
+    assert!(steps.len() > 10, "{} steps were recorded: {report}", steps.len());
+    // One may have been recorded from its middle, before it was known what the frame is.
+    let sorted = in_order(&zones);
+    let whole = steps.iter().filter(|step| inside(&sorted, step) == STEP_ZONES - 1).count();
+    assert!(whole + 2 >= steps.len(), "{whole} of {} are whole", steps.len());
+}
+
+#[test]
+fn collectives_are_recorded_completely_and_zones_that_do_not_nest_in_windows() {
+    let _turn = alone();
+    let (session, sink) = budgeted(0.1);
+    let stream = HostStream::new("compute");
+    let begin = Instant::now();
+    let (mut collectives, mut loose) = (0, 0);
+    while begin.elapsed() < Duration::from_millis(1_000) {
+        step(&stream);
+        drop(SYNC.zone(&stream));
+        drop(LOOSE.async_zone(&stream));
+        (collectives, loose) = (collectives + 1, loose + 1);
+    }
+    stream.synchronize().expect("nothing panics");
+    let report = session.finish();
+    assert_exact(&report);
+    let zones = sink.take();
+    assert_eq!(named(&zones, "api.windows.sync").len(), collectives);
+    let sampled = named(&zones, "api.windows.loose");
+    assert!(!sampled.is_empty() && sampled.len() < loose, "{} of {loose}", sampled.len());
+    let sorted = in_order(&zones);
+    for step in named(&zones, "api.windows.step") {
+        assert_eq!(inside(&sorted, step), STEP_ZONES - 1, "{step:?}");
+    }
+    assert!(named(&zones, "api.windows.sync").iter().all(|zone| zone.sample_share == 1.0 && zone.window == 0));
+}
+
+#[test]
+fn scaled_totals_rank_ranges_and_have_an_error() {
+    let _turn = alone();
+    let (session, _sink) = budgeted(0.2);
+    let begin = Instant::now();
+    let (mut cycles, mut often_ns) = (0_u64, 0_u64);
+    while begin.elapsed() < Duration::from_millis(3_000) {
+        let _cycle = CYCLE.host();
+        cycles += 1;
+        {
+            let _rare = RARE.host();
+            spin(Duration::from_micros(200));
+        }
+        for _ in 0..10 {
+            let begin = Instant::now();
+            let _often = OFTEN.host();
+            spin(Duration::from_micros(5));
+            often_ns += begin.elapsed().as_nanos() as u64;
+        }
+    }
+    let report = session.finish();
+    let of = |name: &str| -> RangeStats {
+        report.ranges.iter().find(|range| range.name == name).expect("it was recorded").clone()
+    };
+    let (rare, often) = (of("api.windows.rare"), of("api.windows.often"));
+    assert!(rare.count < cycles && often.count == 10 * rare.count, "{report}");
+    // The total of the ten is less than that of the one.
+    assert!(often_ns < cycles * 200_000, "the machine is too busy for this test");
+    assert!(rare.total_ns > often.total_ns && often.total_ns > often.recorded_ns, "{report}");
+    for (range, truth) in [(&rare, cycles), (&often, 10 * cycles)] {
+        assert!(range.total_error_ns > 0 && range.total_error_ns < range.total_ns / 2, "{range:?}");
+        let error = range.total_error_ns as f64 / range.total_ns as f64;
+        let off = range.seen as f64 / truth as f64 - 1.0;
+        assert!(off.abs() < 5.0 * error.max(0.03), "{off} off by its count, and says {error}: {range:?}");
+    }
+    let text = report.to_string();
+    assert!(text.contains("a sample: ≈ is scaled to all zones that ran, ± its standard error"), "{text}");
+}
+
+#[test]
+fn a_flight_recorder_alone_has_a_budget_and_a_session_with_another_sink_has_none() {
+    let _turn = alone();
+    let folder = warpline_tests::empty_folder("windows_default");
+    let recorder = |name: &str| Session::builder().flight_at(256 << 10, folder.join(name));
+    let windows = |builder: warpline::SessionBuilder| {
+        let session = builder.start().expect("no other session");
+        std::thread::sleep(Duration::from_millis(400));
+        session.finish().windows
+    };
+    assert!(windows(recorder("alone")).is_some());
+    assert!(windows(recorder("every").budget(1.0)).is_none());
+    assert!(windows(recorder("beside").sink(MemorySink::new(16))).is_none());
+}
+
+#[test]
+fn a_session_whose_zones_take_much_of_a_threads_time_names_the_remedy() {
+    let _turn = alone();
+    let notes = |share: f64, pause: Duration| {
+        let (session, _sink) = budgeted(share);
+        let stream = HostStream::new("busy");
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(1_200) {
+            (0..20).for_each(|_| drop(PART.zone(&stream)));
+            std::thread::sleep(pause);
+        }
+        stream.synchronize().expect("nothing panics");
+        session.finish().notes
+    };
+    let dear = notes(1.0, Duration::ZERO);
+    let note = dear.iter().find(|note| note.contains("`budget=1%`")).expect("the program does nothing else");
+    assert!(note.contains("stream `busy` (estimated: ") && note.contains(" µs each, in 1."), "{note}");
+    assert_eq!(notes(1.0, Duration::from_millis(2)), [""; 0], "zones that cost little");
+    assert_eq!(notes(0.01, Duration::ZERO), [""; 0], "a session with a budget");
+}
