@@ -8,6 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use super::elapsed::ElapsedTime;
 use super::symbols::missing;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::Refused;
@@ -81,27 +82,6 @@ pub(crate) struct Driver {
     elapsed: ElapsedTime,
     /// Never closed.
     pub(super) library: &'static libloading::Library,
-}
-
-/// The driver's call for the time between two events. Both versions answer `NOT_READY` while an event is not complete.
-struct ElapsedTime {
-    name: &'static str,
-    call: unsafe extern "C" fn(*mut f32, EventPtr, EventPtr) -> Code,
-    /// `cuEventElapsedTime_v2`, which does not wait for threads that launch. The plain symbol is the older call, which does.
-    is_v2: bool,
-}
-
-impl ElapsedTime {
-    fn load(library: &libloading::Library) -> Result<ElapsedTime, BackendError> {
-        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.8.
-        if let Ok(call) = unsafe { library.get(b"cuEventElapsedTime_v2\0") } {
-            return Ok(ElapsedTime { name: "cuEventElapsedTime_v2", call: *call, is_v2: true });
-        }
-        let symbol = b"cuEventElapsedTime\0";
-        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 2.0.
-        let call = unsafe { library.get(symbol) };
-        Ok(ElapsedTime { name: "cuEventElapsedTime", call: *call.map_err(|_| missing(symbol))?, is_v2: false })
-    }
 }
 
 /// What launches kernels of our own; only a calibration asks for it.

@@ -35,6 +35,7 @@ use warpline_core::backend::{Backend, BackendError, EventPair, Scope};
 #[macro_use]
 mod symbols;
 pub mod driver;
+mod elapsed;
 mod order;
 mod owner;
 
