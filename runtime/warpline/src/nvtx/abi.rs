@@ -1,7 +1,7 @@
 //! NVTX 3 as NVIDIA's headers declare it, under their names: nvToolsExt.h, nvtxTypes.h, nvToolsExtPayload.h and
 //! nvtxExtTypes.h of the package `nvidia-nvtx` 13.
 //!
-//! Only what the mirror uses, and what a tool must find. The checks at the end hold sizes and places to the headers'.
+//! Only the parts that the mirror uses and that a tool needs. The checks at the end compare sizes and offsets with the headers'.
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -13,13 +13,13 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 pub const NVTX_VERSION: u16 = 3;
 
-/// What a tool exports, and the variable that names a tool.
+/// The symbols that a tool exports, and the variable that names a tool.
 pub const INITIALIZE: &[u8] = b"InitializeInjectionNvtx2\0";
 pub const INITIALIZE_EXTENSION: &[u8] = b"InitializeInjectionNvtxExtension\0";
 pub const INJECTION_PATH: &str =
     if cfg!(target_pointer_width = "64") { "NVTX_INJECTION64_PATH" } else { "NVTX_INJECTION32_PATH" };
 
-/// Handles that only the tool looks through.
+/// Handles that are opaque to everyone but the tool.
 pub type nvtxDomainHandle_t = *mut c_void;
 pub type nvtxStringHandle_t = *mut c_void;
 pub type nvtxRangeId_t = u64;
@@ -27,7 +27,7 @@ pub type nvtxRangeId_t = u64;
 pub type NvtxGetExportTableFunc_t = unsafe extern "C" fn(u32) -> *const c_void;
 pub type NvtxInitializeInjectionNvtxFunc_t = unsafe extern "C" fn(NvtxGetExportTableFunc_t) -> c_int;
 pub type NvtxExtInitializeInjectionFunc_t = unsafe extern "C" fn(*mut nvtxExtModuleInfo_t) -> c_int;
-/// `void (**)(void)`: the place of one function pointer.
+/// `void (**)(void)`: a pointer to a function pointer.
 pub type NvtxFunctionPlace = *mut *mut c_void;
 
 pub const NVTX_ETID_CALLBACKS: u32 = 1;
@@ -86,9 +86,9 @@ pub struct nvtxEventAttributes_t {
     pub colorType: i32,
     pub color: u32,
     pub payloadType: i32,
-    /// With `NVTX_PAYLOAD_TYPE_EXT`: how many `nvtxPayloadData_t` there are.
+    /// With `NVTX_PAYLOAD_TYPE_EXT`: the number of `nvtxPayloadData_t`.
     pub reserved0: i32,
-    /// With `NVTX_PAYLOAD_TYPE_EXT`: where they are.
+    /// With `NVTX_PAYLOAD_TYPE_EXT`: a pointer to them.
     pub payload: *const nvtxPayloadData_t,
     pub messageType: i32,
     pub message: *const c_void,
@@ -98,7 +98,7 @@ pub const NVTX_EXT_PAYLOAD_MODULEID: u16 = 2;
 pub const NVTX_EXT_PAYLOAD_COMPATID: u16 = 0x0104;
 pub const NVTX_EXT_PAYLOAD_SLOT_COUNT: usize = 63;
 pub const NVTX3EXT_CBID_nvtxPayloadSchemaRegister: usize = 0;
-/// In a slot of the extension: nobody takes the call. So does 0.
+/// In a slot of the extension: the tool does not implement the function. 0 means the same.
 pub const NVTX_EXTENSION_DISABLED: usize = 1;
 
 #[repr(C)]
@@ -146,7 +146,7 @@ pub struct nvtxPayloadSchemaEntry_t {
     pub r#type: u64,
     pub name: *const c_char,
     pub description: *const c_char,
-    /// Of a string that lies in the payload: its bytes.
+    /// The number of bytes of a string in the payload.
     pub arrayOrUnionDetail: u64,
     pub offset: u64,
     pub semantics: *const c_void,
@@ -177,7 +177,7 @@ pub struct nvtxPayloadSchemaAttr_t {
 macro_rules! type_info {
     ($($type:ty),*) => {
         [
-            // The first says how many there are, and how large one is.
+            // The first entry has their number and the size of one.
             nvtxPayloadEntryTypeInfo_t {
                 size: NVTX_PAYLOAD_ENTRY_TYPE_INFO_ARRAY_SIZE as u16,
                 align: size_of::<nvtxPayloadEntryTypeInfo_t>() as u16,
@@ -187,7 +187,7 @@ macro_rules! type_info {
     };
 }
 
-/// `long double`, which Rust does not have.
+/// `long double`, which has no equivalent in Rust.
 #[repr(C, align(16))]
 struct LongDouble([u8; 16]);
 

@@ -1,5 +1,5 @@
-//! Finds the tool that is to be told of the zones, where NVIDIA's own client looks on Linux: the variable, a tool in the
-//! program itself, the CUDA driver.
+//! Finds the tool that receives the zones, in the places where NVIDIA's client looks on Linux: the variable, a tool in the
+//! program itself, and the CUDA driver.
 #![allow(unsafe_code)]
 
 #[cfg_attr(not(target_os = "linux"), path = "find/other_system.rs")]
@@ -16,37 +16,37 @@ use warpline_core::environment;
 
 /// A tool that was found and has not been started.
 pub(super) struct Tool {
-    /// What it is to a person.
+    /// Its description for a person.
     pub(super) name: String,
     pub(super) initialize: NvtxInitializeInjectionNvtxFunc_t,
-    /// None for a tool without the payload extension.
+    /// None if the tool has no payload extension.
     pub(super) extend: Option<NvtxExtInitializeInjectionFunc_t>,
 }
 
-/// What was looked for and not found.
+/// Why no tool was found.
 pub(super) enum NoTool {
-    /// `NVTX_INJECTION64_PATH=./.` says that there shall be none.
+    /// `NVTX_INJECTION64_PATH=./.` turns tools off.
     Refused,
-    /// Nobody asks for one.
+    /// No tool is requested.
     None,
-    /// One is asked for and cannot be had: what is wrong, and what to do.
+    /// A requested tool cannot be used: the cause and the remedy.
     Broken(String),
 }
 
-/// The name of a tool that stands for none.
+/// The value of the variable that means no tool.
 const NO_INJECTION: &str = "./.";
 
-/// A symbol of a tool that is part of the program: a place with the entry point in it.
+/// A symbol of a tool that is part of the program: a variable that contains the entry point.
 const STATIC: &[u8] = b"InitializeInjectionNvtx2_fnptr\0";
 const STATIC_EXTENSION: &[u8] = b"InitializeInjectionNvtxExtension_fnptr\0";
 
-/// How the CUDA driver hands out a tool's entry points (`NvtxInjectionInitializerKind`).
+/// The kinds of entry points that the CUDA driver returns (`NvtxInjectionInitializerKind`).
 const FROM_DRIVER: &[u8] = b"cuNvtxGetInjectionInitializer\0";
 const DRIVER: &str = "libcuda.so.1";
 const INITIALIZER_CORE: c_int = 1;
 const INITIALIZER_EXTENSION: c_int = 2;
 
-/// What old toolkits have instead.
+/// The library of old toolkits.
 const LEGACY: &str = "libnvToolsExt.so.1";
 
 /// The tool of this process.
@@ -74,7 +74,7 @@ fn injected(path: &OsStr) -> Result<Tool, String> {
     Ok(Tool { name, initialize, extend: symbol(library, INITIALIZE_EXTENSION) })
 }
 
-/// A tool that the program was linked with, if it exports where its entry points are.
+/// The tool that the program was linked with, if it exports its entry points.
 #[cfg(unix)]
 fn in_program() -> Option<Tool> {
     let this: &'static Library = Box::leak(Box::new(libloading::os::unix::Library::this().into()));
@@ -92,7 +92,7 @@ fn in_program() -> Option<Tool> {
     None
 }
 
-/// A tool that the CUDA driver brings. The driver is opened only where a file says that a tool wants this.
+/// The tool that the CUDA driver provides. The driver is opened only if a file says that a tool requests this.
 fn in_driver() -> Option<Tool> {
     type GetInitializer = unsafe extern "C" fn(c_int, *mut *mut c_void) -> c_int;
     if !system::advertisements().iter().any(|file| file.exists()) {
@@ -117,7 +117,7 @@ fn in_driver() -> Option<Tool> {
     Some(Tool { name: "the tool in the CUDA driver".to_owned(), initialize, extend })
 }
 
-/// Puts the functions of `libnvToolsExt`, if it is there, in the places that a tool would fill.
+/// Stores the functions of `libnvToolsExt`, if it exists, where a tool would store its own.
 pub(super) fn legacy() -> bool {
     const FUNCTIONS: [(usize, usize, &[u8]); 9] = [
         (NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, b"nvtxNameOsThreadA\0"),
@@ -139,12 +139,12 @@ pub(super) fn legacy() -> bool {
     table::takes_ranges()
 }
 
-/// Opens a library for good: it may hold functions that the tool has handed out, whoever closes it how often.
+/// Opens a library and never closes it, because it may contain functions that the tool has passed on.
 fn open(path: &OsStr) -> Result<&'static Library, libloading::Error> {
     system::open(path).map(|library| &*Box::leak(Box::new(library)))
 }
 
-/// What the library exports under this name. The caller names the type that the headers give it.
+/// The symbol that the library exports under this name. The caller gives the type from the headers.
 fn symbol<T: Copy>(library: &'static Library, name: &[u8]) -> Option<T> {
     // SAFETY: the caller's type is that of the headers.
     unsafe { library.get::<T>(name) }.ok().map(|symbol| *symbol)

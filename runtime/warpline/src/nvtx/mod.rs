@@ -1,11 +1,11 @@
-//! The mirror: each zone is also an NVTX range on the thread that launches, for the tools that learn names that way
-//! (Nsight Systems, Nsight Compute, whatever is built on CUPTI). It needs no session.
+//! The mirror: each zone is also an NVTX range on the thread that launches, for the tools that get names from NVTX
+//! (Nsight Systems, Nsight Compute, and tools that are built on CUPTI). It needs no session.
 //!
-//! [`look`] finds a tool, once, when the first zone begins or the first session starts; from then on a bit of the switch
-//! says whether zones are mirrored. NVIDIA's client is a C header; this is the same in Rust: `abi` has the header's types,
-//! `find` finds the tool, `table` holds its functions, `range` tells it what the catalog knows, `payload` what a zone's
-//! fields are. Where there is no tool nothing of it runs; where there is one, a mirrored zone takes no lock and allocates
-//! nothing.
+//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch
+//! says whether zones are mirrored. NVIDIA's client is a C header; this module is the same in Rust: `abi` has the header's types,
+//! `find` finds the tool, `table` holds its functions, `range` passes the catalog's data to it, and `payload` the fields of
+//! zones. Without a tool, none of this runs; with one, a mirrored zone takes no lock and does not
+//! allocate.
 
 mod abi;
 mod find;
@@ -29,24 +29,24 @@ use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
 
-/// What came of looking for a tool.
+/// The result of looking for a tool.
 struct State {
-    /// The parent of this process looked for a tool.
+    /// The parent of this process has looked for a tool.
     is_child: bool,
-    /// A tool was looked for.
+    /// This process has looked for a tool.
     has_looked: bool,
-    /// So was the library of old toolkits, which takes somebody who asks.
+    /// It has also looked for the library of old toolkits, which needs an explicit request.
     has_looked_for_old: bool,
     is_attached: bool,
-    /// What the user must know of it: one sentence with the remedy.
+    /// A sentence for the user, with the remedy.
     problem: Option<String>,
 }
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
 
-/// Attaches to a tool, if there is one and nobody says no; a session says what its settings want.
+/// Attaches to a tool, if there is one and the settings do not forbid it.
 ///
-/// The first call takes as long as the tool takes to start, and other threads' first zones wait for it, as with NVIDIA's
+/// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with NVIDIA's
 /// client.
 #[cold]
 pub(crate) fn look(setting: Option<bool>) {
@@ -71,13 +71,13 @@ pub(crate) fn look(setting: Option<bool>) {
     });
 }
 
-/// What the user must know of the mirror; it was said on standard error, too.
+/// A sentence about the mirror for the user, which was also printed to standard error.
 pub(crate) fn problem() -> Option<String> {
-    // As above: a tool that starts a session while it starts must not wait for itself.
+    // As above: a tool that starts a session during its own start must not wait for itself.
     table::enter(|| lock().problem.clone()).flatten()
 }
 
-/// Not `warpline_core::lock`: the tool starts under it, and zones that the tool begins meanwhile are recorded.
+/// Not `warpline_core::lock`: the tool starts under this lock, and zones that the tool begins meanwhile are recorded.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -89,7 +89,7 @@ impl State {
         State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
     }
 
-    /// `is_asked`: the user wants it by name, so that its absence is worth a word, and the old library is good enough.
+    /// `is_asked`: the user requests it by name, so its absence is reported, and the old library is accepted.
     fn attach(&mut self, is_asked: bool) {
         let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
         self.has_looked = true;
@@ -148,11 +148,11 @@ static OBSERVER: &dyn LaunchObserver = &NvtxTool;
 
 struct NvtxTool;
 
-/// The token of a zone that nests means nothing: the tool keeps a stack for each thread.
+/// The token of a zone that nests has no meaning: the tool keeps a stack for each thread.
 const PUSHED: Token = Token(0);
 
 impl LaunchObserver for NvtxTool {
-    /// None where this thread is in the tool already.
+    /// None if this thread is inside the tool already.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         table::enter(|| {
             let range = NvtxRange::registered(zone.range);

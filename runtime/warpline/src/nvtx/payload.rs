@@ -1,6 +1,6 @@
-//! A zone's fields as a typed payload: one schema a range and set of fields, registered when it first comes by.
+//! A zone's fields as a typed payload: one schema for each range and set of fields, registered when the set is first used.
 //!
-//! Numbers take 8 bytes, text and the label 64, in the order of the mark. Everything of a zone lies on the stack.
+//! Numbers take 8 bytes, and text and the label 64, in the order of the mark. All data of a zone is on the stack.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};
@@ -11,16 +11,16 @@ use super::table;
 use warpline_core::fields;
 use warpline_core::fields::{Fields, MAX_FIELDS, MAX_LABEL_BYTES, Value};
 
-/// Bytes of a text, its NUL included: a label always fits, other text is cut between characters.
+/// The bytes of a text, including its NUL: a label always fits, and other text is cut between characters.
 const TEXT: usize = 64;
 const NUMBER: usize = 8;
 
 const _: () = assert!(MAX_LABEL_BYTES < TEXT);
 
-/// A range has no more sets of fields than this; zones with another one have no payload.
+/// The largest number of sets of fields of a range; zones with further sets have no payload.
 const MOST_SCHEMAS: usize = 16;
 
-/// What an entry holds.
+/// The type of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     U64,
@@ -63,13 +63,13 @@ pub(super) struct Schemas(OnceLock<Box<Schema>>);
 struct Schema {
     fields: Vec<(&'static str, Entry)>,
     has_label: bool,
-    /// The tool's number; 0 where it took none.
+    /// The tool's number; 0 if the tool refused the schema.
     id: u64,
     next: Schemas,
 }
 
 impl Schemas {
-    /// The tool's number of the schema of these fields; none if they cannot be sent.
+    /// The tool's number of the schema of these fields, or none if they cannot be sent.
     #[inline]
     pub(super) fn id(&self, domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Option<u64> {
         let mut schemas = self;
@@ -147,7 +147,7 @@ fn describe(entry: Entry, name: *const c_char, offset: usize) -> nvtxPayloadSche
     }
 }
 
-/// The values of one zone, as its schema says.
+/// The values of one zone, in the form of its schema.
 #[repr(C, align(8))]
 pub(super) struct Bytes {
     bytes: [u8; (MAX_FIELDS + 1) * TEXT],
@@ -184,7 +184,7 @@ impl Bytes {
     }
 }
 
-/// As much of the text as has its room before a NUL.
+/// The part of the text that fits before a NUL.
 fn cut(text: &str) -> &[u8] {
     fields::cut(text, TEXT - 1).as_bytes()
 }

@@ -1,5 +1,5 @@
-//! What a tool knows of a range: its domain, its name as a registered string, its category and its color. Told once, when
-//! the first zone of the range comes by.
+//! The data of a range that a tool gets: its domain, its name as a registered string, its category and its color. It is passed once, when
+//! the first zone of the range begins.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_void};
@@ -15,14 +15,14 @@ use warpline_core::inside::outside;
 use warpline_core::lock::lock;
 use warpline_core::ranges::RangeTable;
 
-/// What the tool knows of each range; nothing until the range's first mirrored zone.
+/// The ranges that the tool has, by their numbers; none before a range's first mirrored zone.
 static RANGES: RangeTable<OnceLock<Box<NvtxRange>>> = RangeTable::new();
 
-/// A range that the tool knows.
+/// A range that the tool has.
 pub(super) struct NvtxRange {
     domain: nvtxDomainHandle_t,
     label: &'static CStr,
-    /// The handle of the registered string; null where the tool registers none.
+    /// The handle of the registered string; null if the tool registers none.
     message: nvtxStringHandle_t,
     category: u32,
     color: Option<u32>,
@@ -35,7 +35,7 @@ unsafe impl Send for NvtxRange {}
 unsafe impl Sync for NvtxRange {}
 
 impl NvtxRange {
-    /// The range, told to the tool the first time. The caller has entered the tool, so no second call on this thread waits
+    /// Returns the range, and passes it to the tool the first time. The caller has entered the tool, so no second call on this thread waits
     /// for this one.
     #[inline]
     pub(super) fn registered(range: &'static RangeSpec) -> &'static NvtxRange {
@@ -55,7 +55,7 @@ impl NvtxRange {
         NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
     }
 
-    /// Begins it on this thread.
+    /// Begins the range on this thread.
     #[inline]
     pub(super) fn push(&self, fields: &Fields) {
         self.with_attributes(fields, |attributes| {
@@ -66,7 +66,7 @@ impl NvtxRange {
         });
     }
 
-    /// Ends what this thread began last.
+    /// Ends the range that this thread began last.
     #[inline]
     pub(super) fn pop(&self) {
         if let Some(pop) = table::domain_range_pop() {
@@ -75,7 +75,7 @@ impl NvtxRange {
         }
     }
 
-    /// Begins it for any thread to end.
+    /// Begins a range that any thread can end.
     #[inline]
     pub(super) fn start(&self, fields: &Fields) -> nvtxRangeId_t {
         self.with_attributes(fields, |attributes| {
@@ -92,7 +92,7 @@ impl NvtxRange {
         }
     }
 
-    /// Without the tool's leave for payloads, the same without one.
+    /// If the tool accepts no payloads, the same without one.
     #[inline]
     fn with_attributes<T>(&self, fields: &Fields, call: impl FnOnce(*const nvtxEventAttributes_t) -> T) -> T {
         let mut attributes = self.attributes();
@@ -129,7 +129,7 @@ impl NvtxRange {
     }
 }
 
-/// A namespace that the tool knows, and which kinds of its ranges have a name there.
+/// A namespace that the tool has, and the kinds of its ranges that have a name there.
 struct Domain {
     namespace: &'static str,
     handle: nvtxDomainHandle_t,
@@ -140,7 +140,7 @@ struct Domain {
 unsafe impl Send for Domain {}
 
 impl Domain {
-    /// The domain of a range's namespace, and the category of its kind in there.
+    /// The domain of a range's namespace, and the category of its kind in it.
     fn for_range(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
         static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
         let mut domains = lock(&DOMAINS);

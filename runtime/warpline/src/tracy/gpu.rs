@@ -1,7 +1,7 @@
-//! The calls that show zones of streams: one trait, so that a test can see them in order, and Tracy's client behind it.
+//! The calls that show zones of streams: a trait, so that a test can see them in order, and its implementation by Tracy's client.
 //!
-//! All of them go through Tracy's one serial queue, never its queues a thread, because a context outlives the collector's
-//! thread of one session and its events must stay in order across two. Only the collector's thread calls them.
+//! All of them use Tracy's single serial queue, not the queues of threads, because a context outlives the collector's
+//! thread of one session, and its events must stay in order across two sessions. Only the collector's thread calls them.
 
 use std::mem;
 use std::sync::Once;
@@ -19,12 +19,12 @@ use warpline_core::fields;
 /// `GpuContextType::CUDA`, which `tracy-client` does not name.
 const CUDA: u8 = 8;
 
-/// A build with `ondemand` hands out zones with the number of the connection in them, one without does not.
+/// Zones of a build with `ondemand` contain the number of the connection; those of a build without it do not.
 const ON_DEMAND: bool = size_of::<sys::___tracy_c_zone_context>() == size_of::<OnDemandZone>();
 
 const _: () = assert!(ON_DEMAND || size_of::<sys::___tracy_c_zone_context>() == 8);
 
-/// What `___tracy_c_zone_context` is in a build with `ondemand`.
+/// `___tracy_c_zone_context` in a build with `ondemand`.
 #[repr(C)]
 struct OnDemandZone {
     id: u32,
@@ -32,28 +32,28 @@ struct OnDemandZone {
     connection: u64,
 }
 
-/// A viewer is told of every context while it connects. Until then, a context that is made would be told twice.
+/// Tracy announces every context to a viewer while it connects. A context that is created during that time would be announced twice.
 const INTRODUCTION: Duration = Duration::from_millis(200);
 
-/// No viewer goes and another comes within so short a time.
+/// The shortest time in which one viewer can leave and another can connect.
 const NO_CHANGE: Duration = Duration::from_micros(5);
 
-/// Without `ondemand` everything waits in memory for the first viewer: at most so many events of 32 bytes, 256 MB.
+/// Without `ondemand`, everything waits in memory for the first viewer: at most this many events of 32 bytes, 256 MB.
 const MOST_WAITING: u64 = 1 << 23;
 
-/// The clocks are paired again until so little time lies between two readings of one of them, but not forever.
+/// The clocks are paired again until two readings of one of them are at most this far apart, and a limited number of times.
 const CLOSE_NS: i64 = 1_000;
 const TRIES: usize = 16;
 
-/// The most bytes of one text; older viewers misread longer ones.
+/// The largest number of bytes of one text; older viewers misread longer ones.
 const TEXT: usize = 32 << 10;
 
-/// Something that a session counts, plotted over time.
+/// A count of a session that is plotted over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plot {
-    /// How full the fullest ring is, in percent.
+    /// The fill level of the fullest ring, in percent.
     Ring,
-    /// Zones that were dropped.
+    /// The number of dropped zones.
     Dropped,
 }
 
@@ -66,48 +66,48 @@ impl Plot {
     }
 }
 
-/// What the sink says to Tracy.
+/// The calls that the sink makes.
 pub(crate) trait Calls: Send {
-    /// The place of a range; none where Tracy can hold no more.
+    /// Returns the source location of a range, or none if Tracy can hold no more.
     fn location(&self, range: &'static RangeSpec) -> Option<Location>;
 
-    /// Who gets what is said from now on: the number of the connection; none while that is nobody.
+    /// Returns the number of the connection that receives the calls from now on, or none without a viewer.
     fn listener(&mut self) -> Option<u64>;
 
-    /// Whether it is still the same one. Asked before every event of a zone: a viewer that comes in the middle of one
-    /// would not survive its rest.
+    /// Returns whether the connection is still the same. The sink checks this before every event of a zone, because a viewer that
+    /// connects in the middle of a zone crashes on the rest of it.
     fn is_still(&mut self, listener: u64) -> bool;
 
-    /// Makes a context whose times are ns of the records' clock.
+    /// Creates a context whose times are ns of the records' clock.
     fn new_context(&mut self, context: u8, name: &str);
 
-    /// Ties the context's clock to Tracy's, as they are now.
+    /// Pairs the context's clock with Tracy's at this moment.
     fn sync(&mut self, context: u8);
 
-    /// A zone begins; its time follows under the same `query`.
+    /// Begins a zone; its time follows under the same `query`.
     fn begin(&mut self, context: u8, query: u16, location: Location);
 
-    /// The zone that began last ends; its time follows under the same `query`.
+    /// Ends the zone that began last; its time follows under the same `query`.
     fn end(&mut self, context: u8, query: u16);
 
-    /// The time of a begin or an end, in ns.
+    /// Sends the time of a begin or an end, in ns.
     fn time(&mut self, context: u8, query: u16, ns: i64);
 
-    /// A value, as of now.
+    /// Plots a value at this moment.
     fn plot(&mut self, plot: Plot, value: i64);
 }
 
 /// Tracy's client.
 pub(crate) struct Live {
-    /// The connection, and when it was seen first.
+    /// The connection, and the time when it was first seen.
     connection: Option<(u64, Instant)>,
     looked: Instant,
 }
 
-/// A viewer has been there, in this session or an earlier one.
+/// Whether a viewer has connected, in this session or an earlier one.
 static WAS_CONNECTED: AtomicBool = AtomicBool::new(false);
 
-/// Events of zones until now, of all sessions: without `ondemand` they wait for the first viewer.
+/// The number of events of zones so far, of all sessions: without `ondemand`, they wait for the first viewer.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 
 impl Live {
@@ -119,7 +119,7 @@ impl Live {
         Live { connection: None, looked: Instant::now() }
     }
 
-    /// Without `ondemand`, the one viewer that there can be gets everything from the start; once it is gone, nobody does.
+    /// Without `ondemand`, there can be one viewer, which gets everything from the start.
     fn first_viewer() -> Option<u64> {
         // SAFETY: the client is started.
         #[allow(unsafe_code)]
@@ -130,7 +130,7 @@ impl Live {
         is_heard.then_some(0)
     }
 
-    /// With `ondemand`, the viewer that is there now. Only a zone of this thread tells its number.
+    /// With `ondemand`, the viewer that is connected now. Only a zone of this thread contains its number.
     fn present_viewer(&mut self) -> Option<u64> {
         let now = Instant::now();
         self.looked = now;
@@ -235,7 +235,7 @@ impl Calls for Live {
     }
 }
 
-/// The number of the connection that is there now.
+/// Returns the number of the current connection.
 #[allow(unsafe_code)]
 fn connection() -> Option<u64> {
     if !ON_DEMAND {
@@ -263,7 +263,7 @@ fn connection() -> Option<u64> {
     Some(connection)
 }
 
-/// Tells what the plots and the ranges are. Tracy tells it to every viewer.
+/// Sends the formats of the plots and the catalog of ranges. Tracy passes them to every viewer.
 #[allow(unsafe_code)]
 fn introduce() {
     for (plot, format) in [
@@ -279,7 +279,7 @@ fn introduce() {
     }
 }
 
-/// The catalog as text, a range a line.
+/// The catalog as text, with a line for each range.
 fn catalog_texts() -> Vec<String> {
     let mut texts = vec![format!("warpline's catalog ({:#018x})\n", catalog().hash())];
     for range in catalog() {
@@ -293,7 +293,7 @@ fn catalog_texts() -> Vec<String> {
     texts
 }
 
-/// As much of a text as Tracy takes.
+/// Cuts a text to the length that Tracy accepts.
 fn cut(text: &str) -> &str {
     fields::cut(text, TEXT)
 }

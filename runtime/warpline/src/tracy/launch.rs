@@ -1,8 +1,8 @@
-//! Launches and host zones as ordinary zones of Tracy, on the thread that they run on.
+//! Launches and host zones as ordinary zones of Tracy, on the threads that run them.
 //!
-//! Tracy takes a thread's zones only from that thread and only as they happen, so this observes launches while a session
-//! writes to Tracy. A thread's zones are a stack in Tracy; guards may be dropped
-//! in any order, so a zone that ends below others is kept until it is on top, and no zone ever takes another one's end.
+//! Tracy accepts a thread's zones only from that thread and only when they happen, so this module observes launches while a session
+//! writes to Tracy. A thread's zones are a stack in Tracy, but guards may be dropped
+//! in any order. A zone that ends below others is therefore kept until it is on top, and no zone gets the end of another.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -21,27 +21,27 @@ use warpline_core::observer::{LaunchObserver, Position, Token, ZoneEnd, ZoneLaun
 pub(crate) enum State {
     /// No session writes to Tracy.
     Off,
-    /// Zones go to Tracy, which leaves them out while nobody listens.
+    /// Zones go to Tracy, which ignores them while no viewer is connected.
     On,
-    /// Nobody will see them: host zones are counted.
+    /// No viewer will see them: host zones are counted.
     Paused,
 }
 
 static STATE: AtomicU8 = AtomicU8::new(State::Off as u8);
 
-/// Host zones that Tracy does not show.
+/// The number of host zones that Tracy does not show.
 static NOT_SHOWN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static OPEN: RefCell<Stack<sys::___tracy_c_zone_context>> = const { RefCell::new(Stack(Vec::new())) };
 }
 
-/// The open zones of a thread, and those that have ended below them.
+/// The open zones of a thread, and the ended zones below them.
 struct Stack<Z>(Vec<(Z, IsEnded)>);
 
 type IsEnded = bool;
 
-/// Where an open zone is on its thread's stack, from 1.
+/// The position of an open zone on its thread's stack, from 1.
 type StackIndex = NonZeroU32;
 
 pub(crate) fn set(state: State) {
@@ -76,7 +76,7 @@ impl LaunchObserver for Launches {
     }
 }
 
-/// Host zones that Tracy does not show, since the last call.
+/// The number of host zones that Tracy does not show, since the last call.
 pub(crate) fn take_not_shown() -> u64 {
     NOT_SHOWN.swap(0, Ordering::Relaxed)
 }
@@ -90,7 +90,7 @@ fn open(range: &'static RangeSpec) -> Option<StackIndex> {
         let zone = unsafe { sys::___tracy_emit_zone_begin(location.0 as *const _, 1) };
         if zone.active == 0 { None } else { open.push(zone) }
     };
-    // None while the thread's locals are being destroyed.
+    // None while the thread-local values are being destroyed.
     OPEN.try_with(open).ok().flatten()
 }
 
@@ -120,12 +120,12 @@ impl<Z: Copy> Stack<Z> {
         StackIndex::new(self.0.len() as u32)
     }
 
-    /// The zone at this place, if it is on top.
+    /// The zone at this position, if it is on top.
     fn top(&self, place: StackIndex) -> Option<Z> {
         self.0.last().filter(|_| self.0.len() == place.get() as usize).map(|(zone, _)| *zone)
     }
 
-    /// The zone at this place ends, and with it those below that had ended while it was open.
+    /// Ends the zone at this position, and those below it that ended while it was open.
     fn end(&mut self, place: StackIndex, mut each: impl FnMut(Z)) {
         if let Some((_, is_ended)) = self.0.get_mut(place.get() as usize - 1) {
             *is_ended = true;

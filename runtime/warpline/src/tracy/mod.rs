@@ -1,12 +1,12 @@
-//! Tracy's client, as much of it as warpline calls. Nothing else knows its C interface.
+//! The calls of Tracy's client that warpline makes. No other module uses its C interface.
 //!
-//! `launch` shows launches and host zones on their own threads, live. `gpu` is what the sink (`sink/`) says of zones
-//! on streams, from the collector's thread. Both take a range's place in the source from here: one a range, made once,
-//! because Tracy keeps the pointer for as long as the process lives and counts at most 32,767 of them.
+//! `launch` shows launches and host zones live on their own threads. `gpu` has the calls of the sink (`sink/`) for zones
+//! on streams, on the collector's thread. Both get the source location of a range from here. Each range has one, which is created once,
+//! because Tracy keeps the pointer for the lifetime of the process and accepts at most 32,767 of them.
 //!
-//! What Tracy's client does besides (when it starts, whom it listens to, `ondemand`, sampling) the application chooses by
-//! features of its own dependency on `tracy-client`. Nothing here depends on the choice, except that a build with
-//! `ondemand` tells one viewer from the next.
+//! The application chooses the other behaviour of Tracy's client (when it starts, where it listens, `ondemand`, sampling) by
+//! the features of its own dependency on `tracy-client`. Nothing here depends on that choice, except that a build with
+//! `ondemand` distinguishes viewers.
 
 pub(crate) mod gpu;
 pub(crate) mod launch;
@@ -19,20 +19,20 @@ use tracy_client::{Client, sys};
 
 use warpline_core::catalog::{RangeSpec, catalog};
 
-/// Ranges that get a place: half of what Tracy can hold, the other half is the application's own.
+/// The number of ranges that get a source location: half of Tracy's limit. The other half is for the application.
 const MOST_LOCATIONS: usize = 16_384;
 
-/// A range's place in the source, as Tracy wants it: an address that holds as long as the process.
+/// The source location of a range in Tracy's form: an address that is valid for the lifetime of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(u64);
 
-/// Starts the client where it has not been started, and makes the places of all ranges.
+/// Starts the client if it has not been started, and creates the source locations of all ranges.
 pub(crate) fn start() {
     Client::start();
     places();
 }
 
-/// The place of a range; none before [`start`], and for ranges beyond those that Tracy can hold.
+/// The source location of a range; none before [`start`], and for ranges beyond Tracy's limit.
 pub(crate) fn location(range: &'static RangeSpec) -> Option<Location> {
     let place = PLACES.get()?.get(range.id()?.index())?;
     Some(Location(std::ptr::from_ref(&place.0) as u64))
@@ -60,13 +60,13 @@ impl SourceLocation {
             function: forever(range.module()),
             file: forever(range.file()),
             line: range.line(),
-            // Black is Tracy's word for "no color of its own".
+            // In Tracy, black stands for no color.
             color: range.color().unwrap_or(0),
         })
     }
 }
 
-/// Text with a NUL, for as long as the process lives: a few bytes a range, once.
+/// Returns NUL-terminated text that lives as long as the process: a few bytes for each range, once.
 fn forever(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
