@@ -540,7 +540,7 @@ fn a_budget_pays_for_a_sample_of_what_is_frequent() {
     let _turn = alone();
     let zones = MemorySink::new(1_000_000);
     // Recording takes some percent of this loop, so the budget pays for a part of the time.
-    let session = Session::builder().budget(0.005).sink(zones.clone()).start().expect("no other session");
+    let session = Session::builder().budget(0.02).sink(zones.clone()).start().expect("no other session");
     let stream = HostStream::new("compute");
     let begin = Instant::now();
     let (mut often, mut seldom) = (0_u64, 0_u64);
