@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use super::Collector;
 use warpline_core::record::ZoneRecord;
-#[cfg(feature = "cupti")]
-use warpline_core::record::{EndSource, Span};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::{Completion, Slot};
 
@@ -30,16 +28,6 @@ pub(super) struct HeldZone {
 pub(super) struct HeldZones {
     pub(super) waiting: Vec<HeldZone>,
     pub(super) timed: Vec<HeldZone>,
-}
-
-#[cfg(feature = "cupti")]
-impl HeldZone {
-    /// Sets the times of the zone and of its entries.
-    pub(super) fn set_times(&mut self, gpu: Option<Span>, end: EndSource) {
-        for record in self.entries.iter_mut().chain([&mut self.record]) {
-            (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
-        }
-    }
 }
 
 impl HeldZones {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::context::Context;
+use super::held::HeldZone;
 use super::stage::Stage;
 use super::stream::Stream;
 use super::{BATCH, SessionStats};
@@ -13,7 +14,7 @@ use crate::settings::Config;
 use warpline_core::clock::now_ns;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
-use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, StreamInfo, ThreadInfo};
+use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, Span, StreamInfo, ThreadInfo};
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
@@ -108,14 +109,14 @@ impl KernelStage {
             counts.timed += u64::from(gpu.is_some());
             counts.without_work += u64::from(end == EndSource::NoWork);
             counts.lost += u64::from(end == EndSource::Lost);
-            held.set_times(gpu, end);
+            set_times(&mut held, gpu, end);
             cx.held.timed.push(held);
         }
         let excess = cx.held.waiting.len().saturating_sub(MOST_WAITING);
         counts.lost += excess as u64;
         self.given_up += excess as u64;
         for mut held in cx.held.waiting.drain(..excess) {
-            held.set_times(None, EndSource::Lost);
+            set_times(&mut held, None, EndSource::Lost);
             cx.held.timed.push(held);
         }
     }
@@ -199,6 +200,13 @@ impl Stage for KernelStage {
 
     fn gives_kernels(&self) -> bool {
         self.gives && self.kernels.is_some()
+    }
+}
+
+/// Sets the times of a zone and of its entries.
+fn set_times(held: &mut HeldZone, gpu: Option<Span>, end: EndSource) {
+    for record in held.entries.iter_mut().chain([&mut held.record]) {
+        (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
     }
 }
 
