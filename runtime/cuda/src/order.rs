@@ -1,8 +1,8 @@
-//! What a timeline does on CUDA streams: events that are recorded on one stream and waited for by others.
+//! Timelines on CUDA streams: events that one stream records and others wait for.
 //!
-//! The events have no times. They belong to a context and are used again and again: an event that is recorded anew does not
-//! disturb who waits for what it stood for before. Nothing here waits for a device, and a stream that is being captured is
-//! asked whether it is, and no more.
+//! The events have no times. They belong to a context and are reused: recording an event again does not
+//! affect earlier waits for it. Nothing here waits for a device. On a stream that is being captured, the only call is the
+//! query for that.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,22 +12,22 @@ use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
 
-/// Events come into being in steps of this many.
+/// The number of events that are created at a time.
 const STEP: usize = 16;
 
-/// As many streams as a thread commonly works on at once.
+/// The number of streams that a thread remembers.
 const REMEMBERED: usize = 8;
 
-/// A stream by its handle, and its context where that is known.
+/// The handle of a stream, and its context if that is known.
 #[derive(Clone, Copy)]
 pub(super) struct Lane<'a> {
     stream: StreamPtr,
     context: Option<ContextPtr>,
-    /// What the application could drop while a point of the stream is in use.
+    /// The application's stream, whose context can be kept alive while a point of the stream is in use.
     of: &'a dyn DeviceStream,
 }
 
-/// A context's events. It is never freed: there are few contexts, and what threads remember of them stays sound.
+/// The events of a context. It is never freed: there are few contexts, and threads keep references to them.
 struct Context {
     driver: &'static Driver,
     waits: Waits,
@@ -50,10 +50,10 @@ unsafe impl Send for Context {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Context {}
 
-/// An event that was recorded on a stream. The last owner gives it back.
+/// An event that was recorded on a stream. The last owner returns it to the context.
 pub(super) struct CudaPoint {
     context: &'static Context,
-    /// Keeps the context alive: the event goes with it.
+    /// Keeps the context alive, because the event is destroyed with it.
     owner: Option<Arc<dyn KeepAlive>>,
     event: Event,
     stream: u64,
@@ -63,7 +63,7 @@ pub(super) struct CudaPoint {
 #[allow(unsafe_code)]
 unsafe impl Sync for CudaPoint {}
 
-/// The contexts of the streams that a thread used last, by the streams' ids, which are never used again.
+/// The contexts of the streams that a thread used last, by the ids of the streams, which are never reused.
 struct ContextCache {
     places: [Option<(u64, &'static Context)>; REMEMBERED],
     /// The place that the next new stream takes.
@@ -82,23 +82,23 @@ impl<'a> Lane<'a> {
         Lane { stream, context, of }
     }
 
-    /// Records an event behind what is on the stream now.
+    /// Records an event behind the work that is on the stream now.
     pub(super) fn record(self, key: Result<StreamKey, NoKey>) -> Result<Arc<CudaPoint>, Refusal> {
         let (id, context) = self.context(key)?;
         let failed = |error| context.failed("a signal on a CUDA stream", error);
         let event = context.take().map_err(failed)?;
-        // It goes back whatever happens.
+        // From here on, dropping the point returns the event.
         let owner = self.of.keep_context_alive();
         let point = Arc::new(CudaPoint { context, owner, event, stream: id });
         context.where_known(self.stream, || context.driver.record(event.0, self.stream)).map_err(failed)?;
         Ok(point)
     }
 
-    /// Lets what comes on the stream from now on wait for a point.
+    /// Makes work that is put on the stream from now on wait for a point.
     pub(super) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
         let (_, context) = self.context(key)?;
         let failed = |error| context.failed("a wait on a CUDA stream", error);
-        // The stream's own context lives; that of the point may have gone, and its events with it.
+        // The stream's own context is alive; that of the point may have been destroyed with its events.
         if !std::ptr::eq(context, point.context) && !point.context.is_alive().map_err(failed)? {
             return Err(failed(CudaError::CONTEXT_IS_GONE));
         }
@@ -106,7 +106,7 @@ impl<'a> Lane<'a> {
         context.where_known(self.stream, wait).map_err(failed)
     }
 
-    /// Calls `work` with the stream's context current, and leaves what was current before.
+    /// Calls `work` with the stream's context current, and restores the context that was current before.
     pub(super) fn with_context<T>(self, key: Result<StreamKey, NoKey>, work: impl FnOnce() -> T) -> Result<T, Refusal> {
         let (_, context) = self.context(key)?;
         context
@@ -136,7 +136,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The context of a stream that this thread does not know yet.
+    /// Finds the context of a stream that this thread does not remember.
     #[cold]
     fn discover(self) -> Result<&'static Context, String> {
         static CONTEXTS: Mutex<Vec<&'static Context>> = Mutex::new(Vec::new());
@@ -155,7 +155,7 @@ impl<'a> Lane<'a> {
             return Ok(context);
         }
         let context: &'static Context = Box::leak(Box::new(Context { driver, waits, ptr, id, free: Mutex::default() }));
-        // What threads still remember stays; nobody meets a context again that is gone.
+        // Threads may still refer to a destroyed context, but no stream leads to it again.
         contexts.retain(|context| context.is_alive() != Ok(false));
         contexts.push(context);
         Ok(context)
@@ -171,7 +171,7 @@ fn remembered(id: u64) -> Option<&'static Context> {
 }
 
 fn remember(id: u64, context: &'static Context) {
-    // A thread whose locals are gone asks anew each time.
+    // A thread whose thread-local values are destroyed looks the context up each time.
     let _ = KNOWN.try_with(|known| {
         if let Ok(mut known) = known.try_borrow_mut() {
             let next = known.next;
@@ -182,7 +182,7 @@ fn remember(id: u64, context: &'static Context) {
 }
 
 impl Context {
-    /// Calls `work` where the stream's handle means this context's stream.
+    /// Calls `work` with a current context in which the stream's handle means this context's stream.
     #[inline]
     fn where_known<T>(&self, stream: StreamPtr, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         if !is_default(stream) || self.driver.current_context()? == self.ptr {
@@ -196,7 +196,7 @@ impl Context {
         event.map_or_else(|| self.make(), Ok)
     }
 
-    /// The stream that is asked for lives, so its context does, too.
+    /// Creates events. The stream is alive, so its context is alive as well.
     #[cold]
     fn make(&self) -> Result<Event, CudaError> {
         let mut made = Vec::with_capacity(STEP);
@@ -222,8 +222,8 @@ impl Context {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asked before a handle is used that may be older than the stream at hand: the driver does not stand one of a context
-    /// that was destroyed.
+    /// Returns whether the context is alive. Checked before a handle is used that may be older than the current stream: the driver crashes on a
+    /// handle of a destroyed context.
     fn is_alive(&self) -> Result<bool, CudaError> {
         match self.driver.context_id(self.ptr) {
             Err(error) if !error.context_is_gone() => Err(error),

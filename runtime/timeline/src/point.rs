@@ -1,4 +1,4 @@
-//! A place on a stream behind which a value is reached, whatever the device. Cheap to clone; many may wait for one.
+//! A position on a stream at which a value is reached, on any device. It is cheap to clone, and many waiters may share one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;
 use warpline_core::backend::{Source, StreamRef};
 
-/// Makes the backends of devices known. Each way to a semaphore or a queue begins with it.
+/// Registers the backends of devices. Every constructor of a semaphore or a queue calls it first.
 pub(super) fn register_backends() {
     #[cfg(feature = "cuda")]
     warpline_cuda::register();
@@ -22,7 +22,7 @@ pub(super) enum Timepoint {
 }
 
 impl Timepoint {
-    /// A point behind what is on the stream now. `name` is the semaphore's or the queue's, for an error.
+    /// Creates a point behind the work that is on the stream now. `name` is the semaphore's or the queue's, for errors.
     pub(super) fn put(stream: &StreamRef<'_>, name: &Arc<str>) -> Result<Timepoint, Error> {
         let put = match stream.source {
             Source::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
@@ -34,7 +34,7 @@ impl Timepoint {
         put.map_err(|refusal| refused(refusal, name))
     }
 
-    /// Lets what comes on the stream from now on wait for the point.
+    /// Makes work that is put on the stream from now on wait for the point.
     pub(super) fn hold(self, stream: &StreamRef<'_>, name: &Arc<str>) -> Result<(), Error> {
         let held = match (self, stream.source) {
             (Timepoint::Host(point), Source::Host(queue)) => point.hold(queue),
@@ -52,7 +52,7 @@ impl Timepoint {
         held.map_err(|refusal| refused(refusal, name))
     }
 
-    /// Whether the stream can wait for the point.
+    /// Returns whether the stream can wait for the point.
     pub(super) fn can_hold(&self, stream: &StreamRef<'_>) -> bool {
         matches!(
             (self, stream.source),
@@ -60,7 +60,7 @@ impl Timepoint {
         )
     }
 
-    /// A point that tells by itself when it is reached does so from now on.
+    /// Makes a point of an in-process stream report to the semaphore when it is reached.
     pub(super) fn notify(&self, core: &Arc<Core<Timepoint>>, value: u64) {
         if let Timepoint::Host(point) = self {
             let core = Arc::clone(core);
@@ -75,7 +75,7 @@ impl Timepoint {
 }
 
 impl Timepoint {
-    /// Asks up to so many times in a row whether the stream is known to be there.
+    /// Queries up to `in_a_row` times whether the stream has reached the point.
     pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
         match self {
             Timepoint::Host(_) => Ok(false),
@@ -89,7 +89,7 @@ impl Timepoint {
 impl Point for Timepoint {
     fn stream(&self) -> u64 {
         match self {
-            // The ids of CUDA streams are small numbers, too.
+            // The ids of CUDA streams are small numbers as well.
             Timepoint::Host(point) => point.stream() | 1 << 63,
             Timepoint::Device(point) => point.stream(),
         }
@@ -104,7 +104,7 @@ impl Point for Timepoint {
     }
 }
 
-/// Calls `work` where the stream's device is at hand: with the context of a CUDA stream current.
+/// Calls `work` with the context of a CUDA stream current.
 pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl FnOnce() -> T) -> Result<T, Error> {
     let Source::Device(of) = stream.source else { return Ok(work()) };
     let (mut work, mut done) = (Some(work), None);
@@ -114,7 +114,7 @@ pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl 
     done.ok_or_else(|| device("a call in a stream's context", "it was not made"))
 }
 
-/// The backend of streams of a device.
+/// Returns the backend of device streams.
 fn backend() -> Result<&'static dyn Device, Refusal> {
     let error = || "the backend of the stream's device is not in this program".to_owned();
     registered().ok_or_else(|| Refusal::Failed { what: "a stream", error: error() })

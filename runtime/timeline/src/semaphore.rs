@@ -15,30 +15,30 @@ use warpline_core::stream::waited;
 
 /// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///
-/// *Submitted* is a value for which a signal was given: on the host, or on a stream that may not have got there yet.
-/// *Reached* is a value whose signal has happened. A signal has to be greater than every value that was submitted before.
+/// A value is *submitted* when a signal for it was given: on the host, or on a stream that may not have reached the signal yet.
+/// A value is *reached* when its signal has happened. A signal must be greater than every value that was submitted before.
 ///
-/// Clones are the same semaphore. `Send` and `Sync`; no method but [`wait`](Self::wait) waits for a device, and none waits
-/// for another thread. It keeps nothing alive of the streams that it was used with: events that were recorded stay valid when
-/// their stream is destroyed. When the last clone goes, what streams still have to signal is forgotten.
+/// Clones refer to the same semaphore. Only [`wait`](Self::wait) waits for a device, and no method waits
+/// for another thread. A semaphore keeps no stream alive: events that were recorded stay valid when
+/// their stream is destroyed. When the last clone is dropped, the signals that streams still have to give are discarded.
 ///
-/// In a process that was forked from the one that made it, a semaphore is nobody's: every call but [`fail`](Self::fail) gives
+/// In a process that was forked from the one that created it, every call but [`fail`](Self::fail) returns
 /// [`Error::Inherited`], and `fail` does nothing.
 ///
-/// A failed semaphore stays failed: every call but [`fail`](Self::fail) gives [`Error::Failed`] with the first failure.
+/// A failed semaphore stays failed: every call but [`fail`](Self::fail) returns [`Error::Failed`] with the first failure.
 #[derive(Clone)]
 pub struct Semaphore {
     pub(super) core: Arc<Core<Timepoint>>,
 }
 
 impl Semaphore {
-    /// A semaphore that has reached `initial`, with a number as its name.
+    /// Creates a semaphore that has reached `initial`, with a number as its name.
     pub fn new(initial: u64) -> Semaphore {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Semaphore::named(&format!("semaphore {}", NEXT.fetch_add(1, Ordering::Relaxed)), initial)
     }
 
-    /// A semaphore that has reached `initial`. Its name is in errors, and, with a session, in the trace (`wait <name>`,
+    /// Creates a semaphore that has reached `initial`. Its name is in errors and, with a session, in the trace (`wait <name>`,
     /// `signal <name>`) and in [`Report::semaphores`](warpline_core::report::Report::semaphores).
     pub fn named(name: &str, initial: u64) -> Semaphore {
         register_backends();
@@ -46,12 +46,12 @@ impl Semaphore {
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.core.name()
     }
 
-    /// The greatest value that was reached. It asks the devices, and waits for none.
+    /// Returns the greatest value that was reached. It queries the devices and waits for none.
     ///
     /// # Errors
     /// The semaphore has failed, or a device that was to signal it has.
@@ -60,7 +60,7 @@ impl Semaphore {
         self.core.values().map(|(reached, _)| reached)
     }
 
-    /// The greatest value for which a signal was given, by the host or on a stream.
+    /// Returns the greatest value for which a signal was given, by the host or on a stream.
     ///
     /// # Errors
     /// The semaphore has failed.
@@ -68,8 +68,8 @@ impl Semaphore {
         self.core.values().map(|(_, submitted)| submitted)
     }
 
-    /// Reaches `value` now, and wakes who waits for it or for less. What streams were still to signal below it counts as
-    /// reached, too.
+    /// Reaches `value` now, and wakes everything that waits for it or for less. Smaller values that streams still have to signal count as
+    /// reached as well.
     ///
     /// # Errors
     /// `value` is not greater than what was submitted before, or the semaphore has failed.
@@ -77,12 +77,12 @@ impl Semaphore {
         self.signal_as(value, None)
     }
 
-    /// Reaches `value` now, on behalf of a queue or of nobody else.
+    /// Reaches `value` now, for a queue if there is one.
     pub(super) fn signal_as(&self, value: u64, queue: Option<&Arc<str>>) -> Result<(), Error> {
         trace::signalling(&self.core, value, None, queue, || self.core.signal(value))
     }
 
-    /// Reaches `value` when the stream has done all that is on it now.
+    /// Reaches `value` when the stream has completed all work that is on it now.
     ///
     /// On a CUDA stream this records an event without a time. It does not wait.
     ///
@@ -97,12 +97,12 @@ impl Semaphore {
         self.submit_on(value, point, (&stream, called), None)
     }
 
-    /// Lets what comes on the stream from now on wait until `value` is reached. The stream waits, on the device; the calling
-    /// thread does not.
+    /// Makes work that is put on the stream from now on wait until `value` is reached. The stream waits on the device; the calling
+    /// thread does not wait.
     ///
-    /// The signal must have been *submitted* before. To queue work whose signal is still to come use a
-    /// [`Queue`](super::Queue): nothing that this call could put on a stream would hold back what the program launches on
-    /// that stream afterwards, and stay safe to give up.
+    /// The signal must have been *submitted* before. To queue work whose signal is not submitted yet, use a
+    /// [`Queue`](super::Queue): this call could put nothing on a stream that holds back the program's later launches on
+    /// that stream and can still be cancelled.
     ///
     /// # Errors
     /// [`Error::NotSubmitted`] if nobody has submitted `value`; the semaphore has failed; the stream is being captured; the
@@ -111,7 +111,7 @@ impl Semaphore {
         self.wait_on_as(stream, value, None)
     }
 
-    /// The same on behalf of a queue, or of nobody else.
+    /// The same, for a queue if there is one.
     pub(super) fn wait_on_as<S: AsStream + ?Sized>(
         &self,
         stream: &S,
@@ -135,15 +135,15 @@ impl Semaphore {
         }
     }
 
-    /// Fails the semaphore for good. Who waits for it is woken, queued work that waits for it is not done, and what that
-    /// work was to signal fails with the same failure. The first failure stays; says whether this was it.
+    /// Fails the semaphore permanently. Everything that waits for it is woken, queued work that waits for it is not executed, and the
+    /// semaphores that this work would signal fail with the same failure. The first failure stays; returns whether this was the first.
     ///
-    /// It stops no work that is on a stream already.
+    /// Work that is on a stream already is not stopped.
     pub fn fail(&self, error: impl Into<Box<dyn StdError + Send + Sync>>) -> bool {
         self.core.fail(Failure::new(Arc::clone(self.core.name()), error))
     }
 
-    /// The first failure, if there is one.
+    /// Returns the first failure, if there is one.
     pub fn failure(&self) -> Option<Failure> {
         match self.core.values() {
             Err(Error::Failed { failure, .. }) => Some(failure),
@@ -151,7 +151,7 @@ impl Semaphore {
         }
     }
 
-    /// Tells the semaphore of a point that is on this stream, since this call.
+    /// Submits a point that was put on this stream since this call began.
     pub(super) fn submit_on(
         &self,
         value: u64,
@@ -167,7 +167,7 @@ impl Semaphore {
         let middle = self.core.submit(value, point)?;
         match tells {
             Some(point) => point.notify(&self.core, value),
-            // Who waits for a point that tells by itself is to hear of this one, too, should it come first.
+            // Waiters for a point that reports by itself must also be woken if this one is reached first.
             None => super::watcher::watch(&self.core),
         }
         if let Some(middle) = middle {
@@ -176,9 +176,9 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Asks for a value on behalf of something that is woken. `place` is where it waits, until it is asked again.
+    /// Polls a value for a waiter that is woken later. `place` is its entry in the list of waiters until the next poll.
     ///
-    /// `suffices` says of a submitted point whether it will do; then the value need not be reached.
+    /// `suffices` returns whether a submitted point is enough; then the value need not be reached.
     pub(super) fn poll(
         &self,
         value: u64,
@@ -212,14 +212,14 @@ impl Semaphore {
         }
     }
 
-    /// Waits no more.
+    /// Removes the waiter.
     pub(super) fn leave(&self, place: &mut Option<WaiterKey>) {
         if let Some(place) = place.take() {
             self.core.delist(place);
         }
     }
 
-    /// Where a value stands, for a thread that waits for it; a device that has to be asked is, up to so many times in a row.
+    /// Returns the state of a value for a thread that waits for it. A device is queried up to `in_a_row` times.
     pub(super) fn ask(&self, value: u64, in_a_row: u32) -> Result<WaitStep, Error> {
         match self.core.see(value)? {
             Seen::Reached => Ok(WaitStep::Reached),
@@ -233,24 +233,24 @@ impl Semaphore {
                 Ok(false) => Ok(WaitStep::AskAgain),
                 Err(error) => {
                     self.fail(error);
-                    // It says how it failed, and first.
+                    // This returns the first failure.
                     self.core.see(value).map(|_| WaitStep::AskAgain)
                 }
             },
         }
     }
 
-    /// Puts a thread into the list of who waits; none if there is nothing to wait for any more.
+    /// Adds a thread to the list of waiters, or returns none if there is nothing to wait for.
     pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<WaiterKey> {
         self.core.enlist(value, stage, waiter)
     }
 }
 
-/// What a thread that waits has to do.
+/// The next step of a thread that waits.
 pub(super) enum WaitStep {
     Reached,
     AskAgain,
-    /// Somebody wakes it at this stage.
+    /// The thread is woken at this stage.
     Sleep(Stage),
 }
 

@@ -1,7 +1,7 @@
-//! The state of one semaphore: what was submitted, what was reached, whether it failed, and who waits.
+//! The state of one semaphore: the submitted and the reached values, the failure, and the waiters.
 //!
-//! Everything happens under one lock that is held for a few lines: no call of a driver and no code of a user's runs under it,
-//! so a function that runs on the device's behalf may signal at any time. `core_model` checks it under every interleaving.
+//! One lock protects it and is held for a few lines. No driver call and no user code runs under it,
+//! so a callback of a device may signal at any time. `core_model` checks every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -13,38 +13,38 @@ use warpline_core::caught::caught;
 use warpline_core::fork::Home;
 use warpline_core::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// So many points may gather before anybody asks whether the device is through with them.
+/// The number of points that may gather before the device is queried for the middle one.
 const THIN_AT: usize = 64;
 
-/// A place on a stream behind which a value is reached.
+/// A position on a stream at which a value is reached.
 pub(super) trait Point: Clone {
     /// Points of one stream are reached in the order in which they were submitted.
     fn stream(&self) -> u64;
 
-    /// Whether somebody has to ask for it; otherwise it tells the semaphore itself.
+    /// Whether the device must be queried; otherwise the point reports to the semaphore itself.
     fn has_to_be_asked(&self) -> bool;
 
-    /// Asks whether the stream is known to be there.
+    /// Queries whether the stream has reached the point.
     fn is_reached(&self) -> Result<bool, Error>;
 }
 
-/// How far a value has to be for a waiter to be woken.
+/// The state of a value at which a waiter is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Submitted,
     Reached,
 }
 
-/// Who waits.
+/// A thread, a task or a queue that waits.
 #[derive(Clone)]
 pub(super) enum Waiter {
-    /// A thread or a task. It is woken when the lock is free: an executor's code may run then.
+    /// A thread or a task. It is woken after the lock is released, because an executor's code may run then.
     Waker(Waker),
-    /// A queue's submission. It is told under the lock, so that of two submissions the queue hears in time which one could go.
+    /// A queue's submission. It is notified under the lock, so that the queue learns the order in which two submissions became ready.
     Nudge(Arc<dyn Nudge>),
 }
 
-/// Tells a queue that something may have changed. It must take no lock under which a semaphore is asked.
+/// Notifies a queue of a possible change. It must take no lock under which a semaphore is queried.
 pub(super) trait Nudge: Send + Sync {
     fn nudge(&self);
 }
@@ -52,13 +52,13 @@ pub(super) trait Nudge: Send + Sync {
 /// Where a value stands.
 pub(super) enum Seen<P> {
     Reached,
-    /// A stream will get there.
+    /// A stream will reach it.
     Submitted(P),
-    /// Nobody has submitted it.
+    /// It has not been submitted.
     Waiting,
 }
 
-/// A waiter's place in a core.
+/// A waiter's entry in a core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaiterKey {
     stage: Stage,
@@ -68,11 +68,11 @@ pub(super) struct WaiterKey {
 
 pub(super) struct Core<P> {
     name: Arc<str>,
-    /// What the next signal has to exceed, for who asks without the lock; the greatest number once the semaphore has failed.
+    /// The value that the next signal must exceed, for readers without the lock; the greatest number after the semaphore has failed.
     ahead: AtomicU64,
-    /// What a session saw of its signals.
+    /// The signals that a session has recorded.
     pub(super) history: History,
-    /// Elsewhere, the lock may be held for ever.
+    /// The process that created it. In a forked child, the lock may be held forever.
     home: Home,
     state: Mutex<State<P>>,
 }
@@ -81,14 +81,14 @@ struct State<P> {
     reached: u64,
     submitted: u64,
     failure: Option<Failure>,
-    /// What streams will reach, by value; all greater than `reached`.
+    /// The points that streams will reach, by value; all values are greater than `reached`.
     points: VecDeque<(u64, P)>,
     until_submitted: Waiters,
     until_reached: Waiters,
     next_id: u64,
-    /// How many points are many.
+    /// The number of points at which the middle one is queried.
     thin_at: usize,
-    /// Somebody looks at the points from time to time.
+    /// The watcher's thread queries the points.
     watched: bool,
 }
 
@@ -109,7 +109,7 @@ impl<P: Point> Core<P> {
         &self.name
     }
 
-    /// No code of others runs under the lock, so a poisoned one holds a sound state.
+    /// No user code runs under the lock, so the state under a poisoned one is sound.
     fn lock(&self) -> Result<MutexGuard<'_, State<P>>, Error> {
         if self.home.is_here() {
             Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
@@ -131,13 +131,13 @@ impl<P: Point> Core<P> {
         Err(Error::NotMonotonic { semaphore: Arc::clone(&self.name), current: state.submitted, asked: value })
     }
 
-    /// The greatest value that is known to be reached, and the greatest that was submitted.
+    /// Returns the greatest value that is known to be reached, and the greatest that was submitted.
     pub(super) fn values(&self) -> Result<(u64, u64), Error> {
         let state = self.lock()?;
         self.check(&state).map(|()| (state.reached, state.submitted))
     }
 
-    /// Whether a signal of this value would go forward, as things stand; [`submit`](Self::submit) has the last word.
+    /// Checks early whether a signal of this value is greater than the submitted one; [`submit`](Self::submit) decides.
     pub(super) fn may_submit(&self, value: u64) -> Result<(), Error> {
         if value > self.ahead.load(Ordering::Relaxed) {
             return Ok(());
@@ -146,7 +146,7 @@ impl<P: Point> Core<P> {
         self.check_forward(&state, value)
     }
 
-    /// The host reaches the value now.
+    /// Reaches the value now, by the host.
     pub(super) fn signal(&self, value: u64) -> Result<(), Error> {
         let mut state = self.lock()?;
         self.check_forward(&state, value)?;
@@ -157,7 +157,7 @@ impl<P: Point> Core<P> {
         Ok(())
     }
 
-    /// A stream will reach the value. Where many points have gathered it gives the middle one, to [`thin`](Self::thin) them.
+    /// Submits a value that a stream will reach. If many points have gathered, returns the middle one, to [`thin`](Self::thin) them.
     pub(super) fn submit(&self, value: u64, point: P) -> Result<Option<(u64, P)>, Error> {
         let mut state = self.lock()?;
         self.check_forward(&state, value)?;
@@ -172,7 +172,7 @@ impl<P: Point> Core<P> {
         Ok(middle)
     }
 
-    /// The value has been reached, says whoever knows.
+    /// Records that the value has been reached.
     pub(super) fn reach(&self, value: u64) {
         let Ok(mut state) = self.lock() else { return };
         if state.failure.is_none() && value > state.reached {
@@ -184,7 +184,7 @@ impl<P: Point> Core<P> {
         }
     }
 
-    /// Ends the semaphore. The first failure stays; says whether this was it.
+    /// Fails the semaphore. The first failure stays; returns whether this was the first.
     pub(super) fn fail(&self, failure: Failure) -> bool {
         let Ok(mut state) = self.lock() else { return false };
         if state.failure.is_some() {
@@ -208,7 +208,7 @@ impl<P: Point> Core<P> {
         if value <= state.reached {
             return Ok(Seen::Reached);
         }
-        // Points are few while somebody waits for each, and the one that is waited for is often the last.
+        // There are few points while each has a waiter, and the waiter's point is often the last.
         let at = match state.points.back() {
             Some((last, _)) if *last < value => None,
             _ => state.points.get(state.points.partition_point(|(of, _)| *of < value)),
@@ -216,9 +216,9 @@ impl<P: Point> Core<P> {
         Ok(at.map_or(Seen::Waiting, |(_, point)| Seen::Submitted(point.clone())))
     }
 
-    /// Puts a waiter into the list, to be woken once; none if there is nothing to wait for any more.
+    /// Adds a waiter to the list, to be woken once, or returns none if there is nothing to wait for.
     pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<WaiterKey> {
-        // Before the lock is taken, and dropped after it where nobody waits: an executor's code runs then.
+        // Cloned before the lock is taken, and dropped after it if it is not needed, because an executor's code runs then.
         let waiter = waiter.clone();
         let mut state = self.lock().ok()?;
         let far = if stage == Stage::Reached { state.reached } else { state.submitted };
@@ -231,13 +231,13 @@ impl<P: Point> Core<P> {
         Some(WaiterKey { stage, value, id })
     }
 
-    /// Takes a waiter out of the list, whether or not it was woken.
+    /// Removes a waiter from the list, whether or not it was woken.
     pub(super) fn delist(&self, place: WaiterKey) {
         let waiter = self.lock().ok().and_then(|mut state| state.waiters(place.stage).remove(&(place.value, place.id)));
         drop(waiter);
     }
 
-    /// Asks the devices how far they are.
+    /// Queries the devices for their progress.
     pub(super) fn look(&self) {
         let to_ask = |state: MutexGuard<'_, State<P>>| -> Vec<_> {
             state.points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect()
@@ -264,7 +264,7 @@ impl<P: Point> Core<P> {
         }
     }
 
-    /// Lets go of the older half of the points if the device is through with it, which takes one question.
+    /// Drops the older half of the points if the device has reached it, which takes one query.
     pub(super) fn thin(&self, middle: &(u64, P)) {
         match middle.1.is_reached() {
             Ok(true) => self.reach(middle.0),
@@ -276,13 +276,13 @@ impl<P: Point> Core<P> {
         }
     }
 
-    /// From now on somebody looks from time to time, if there is a need for it; true for the first to say so.
+    /// Marks the semaphore as watched if that is needed; returns true for the first caller, which must start to watch.
     pub(super) fn watch(&self) -> bool {
         let Ok(mut state) = self.lock() else { return false };
         state.has_to_be_watched() && !std::mem::replace(&mut state.watched, true)
     }
 
-    /// Whether somebody still has to look. If not, nobody does from now on.
+    /// Returns whether the semaphore must still be watched. If not, it is no longer marked as watched.
     pub(super) fn keep_watching(&self) -> bool {
         let Ok(mut state) = self.lock() else { return false };
         state.watched = state.has_to_be_watched();
@@ -291,8 +291,8 @@ impl<P: Point> Core<P> {
 }
 
 impl<P> Drop for Core<P> {
-    /// In a process that was forked from the one that made it, points are not this process's to drop, and another thread may have
-    /// been about to change them.
+    /// In a process that was forked from the one that created it, the points must not be dropped, and another thread may have
+    /// been changing them.
     fn drop(&mut self) {
         if !self.home.is_here() {
             std::mem::forget(std::mem::replace(&mut self.state, Mutex::new(State::new(0))));
@@ -300,10 +300,10 @@ impl<P> Drop for Core<P> {
     }
 }
 
-/// What has to be done when the lock is free.
+/// The work to do after the lock is released.
 struct Woken<P> {
     wakers: [Wakers; 2],
-    /// A point may give back what it holds, under a lock of its own.
+    /// Dropping a point may take another lock.
     _points: VecDeque<(u64, P)>,
 }
 
@@ -314,7 +314,7 @@ impl<P> Woken<P> {
 }
 
 impl<P: Point> State<P> {
-    /// Somebody waits, and there are points that tell nothing by themselves.
+    /// Whether there are waiters, and points that do not report by themselves.
     fn has_to_be_watched(&self) -> bool {
         !self.until_reached.is_empty() && self.points.iter().any(|(_, point)| point.has_to_be_asked())
     }
@@ -353,11 +353,11 @@ impl<P> State<P> {
     }
 }
 
-/// Threads and tasks to wake, and what else waited.
+/// Threads and tasks to wake, and queues that have been notified.
 struct Wakers(Vec<Waiter>);
 
 impl Wakers {
-    /// Tells a queue, under the lock; the others are told when it is free, and all are dropped then.
+    /// Notifies a queue under the lock. The others are woken after it is released, and all are dropped then.
     fn notify(&mut self, waiter: Waiter) {
         if let Waiter::Nudge(queue) = &waiter {
             queue.nudge();
@@ -368,14 +368,14 @@ impl Wakers {
     fn wake(self) {
         for waiter in self.0 {
             if let Waiter::Waker(waker) = waiter {
-                // An executor that panics is no fault of who signals, and the others have to be woken as well.
+                // A panic of an executor must not reach the caller that signals, and the others must be woken as well.
                 let _ = caught(|| waker.wake());
             }
         }
     }
 }
 
-/// Takes out the waiters for this value and all below it.
+/// Removes the waiters for this value and all smaller ones.
 fn up_to(waiters: &mut Waiters, value: u64) -> Wakers {
     let mut out = Wakers(Vec::new());
     while let Some(first) = waiters.first_entry().filter(|first| first.key().0 <= value) {

@@ -1,7 +1,7 @@
-//! The thread that asks CUDA devices on behalf of those who sleep: futures, and host calls of queues.
+//! The thread that queries CUDA devices for sleeping waiters: futures, and host calls of queues.
 //!
-//! It exists once a process, from the first time that somebody needs it, and sleeps while nobody does. Threads that wait ask
-//! for themselves; streams wait on the device.
+//! A process has at most one such thread. It is created when it is first needed, and sleeps while there is nothing to query. Threads that
+//! wait query the devices themselves; streams wait on the device.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,7 +14,7 @@ use super::state::Core;
 const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
-/// A nap is so small a part of the time since something was reached.
+/// A nap is this fraction of the time since a value was last reached.
 const PART: u32 = 64;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ fn lock() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the semaphore's points are asked for, as long as somebody sleeps for them and they do not tell by themselves.
+/// Starts to query the semaphore's points. It ends when no sleeping waiter needs them.
 pub(super) fn watch(core: &Arc<Core<Timepoint>>) {
     if !core.watch() {
         return;
@@ -43,7 +43,7 @@ pub(super) fn watch(core: &Arc<Core<Timepoint>>) {
     }
     match thread::Builder::new().name("warpline-timeline".to_owned()).spawn(run) {
         Ok(_) => watched.is_running = true,
-        // Nobody would ever wake them.
+        // Otherwise, the waiters would never be woken.
         Err(error) => {
             let cores = std::mem::take(&mut watched.new);
             drop(watched);
