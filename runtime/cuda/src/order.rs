@@ -222,8 +222,8 @@ impl Context {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the context is alive. Checked before a handle is used that may be older than the current stream: the driver crashes on a
-    /// handle of a destroyed context.
+    /// Returns whether the context is alive. This is checked before a handle is used that may be older than the current stream: the
+    /// driver crashes on a handle of a destroyed context.
     fn is_alive(&self) -> Result<bool, CudaError> {
         match self.driver.context_id(self.ptr) {
             Err(error) if !error.context_is_gone() => Err(error),

@@ -49,7 +49,7 @@ pub(super) trait Nudge: Send + Sync {
     fn nudge(&self);
 }
 
-/// Where a value stands.
+/// The state of a value.
 pub(super) enum Seen<P> {
     Reached,
     /// A stream will reach it.
@@ -201,7 +201,7 @@ impl<P: Point> Core<P> {
         true
     }
 
-    /// Where a value stands.
+    /// Returns the state of a value.
     pub(super) fn see(&self, value: u64) -> Result<Seen<P>, Error> {
         let state = self.lock()?;
         self.check(&state)?;
