@@ -141,21 +141,46 @@ pub fn parts(share: f64) -> u32 {
     ((share * f64::from(ALWAYS)) as u32).clamp(1, ALWAYS - 1)
 }
 
-/// A number of this thread's own sequence (xorshift64).
+/// A sequence of pseudo-random numbers (xorshift64) that chooses what is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence(u64);
+
+impl Sequence {
+    /// Begins at a state, which is not 0.
+    pub const fn new(state: u64) -> Sequence {
+        Sequence(state)
+    }
+
+    /// Begins at a state that a time and an id give.
+    pub fn seeded(seed: u64) -> Sequence {
+        Sequence(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Returns the next number, from 0 to 1.
+    pub fn share(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// A number of this thread's own sequence.
 fn random() -> u32 {
-    thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
-    let next = |state: &Cell<u64>| {
-        let mut x = match state.get() {
-            0 => (now_ns() as u64 ^ thread_id().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            x => x,
-        };
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        state.set(x);
-        (x >> 32) as u32
+    thread_local!(static SEQUENCE: Cell<Option<Sequence>> = const { Cell::new(None) });
+    let next = |state: &Cell<Option<Sequence>>| {
+        let seeded = || Sequence::seeded(now_ns() as u64 ^ thread_id().rotate_left(32));
+        let mut sequence = state.get().unwrap_or_else(seeded);
+        let number = (sequence.draw() >> 32) as u32;
+        state.set(Some(sequence));
+        number
     };
-    STATE.try_with(next).unwrap_or(0)
+    SEQUENCE.try_with(next).unwrap_or(0)
 }
 
 /// Whether a session may record a sample of the range: ranks match their collectives by number, so each has to have all.

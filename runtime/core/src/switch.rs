@@ -101,8 +101,8 @@ const CLOSED: u32 = 16;
 const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED | WINDOWED | CLOSED;
 /// Above the flags: the epoch, or zero.
 const EPOCH_SHIFT: u32 = 5;
-/// There is nothing to do for any zone: no window is open, and nobody else wants zones. It makes the word negative, so that a zone
-/// finds this, and that all is off, with one comparison.
+/// There is nothing to do for any zone: no window is open, no single zones are requested, and no tool gets zones. The bit makes the word
+/// negative, so that one comparison finds both this and that all is off.
 const ASLEEP: u32 = 1 << 31;
 /// The greatest epoch.
 pub(crate) const MAX_EPOCH: u32 = !ASLEEP >> EPOCH_SHIFT;
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_window_is_off_to_zones_unless_somebody_else_wants_them() {
+    fn a_closed_window_is_off_to_zones_unless_a_request_or_a_tool_wants_them() {
         let switch = Switch(AtomicU32::new(0));
         switch.set(7);
         switch.window(true, true);

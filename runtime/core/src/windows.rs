@@ -6,7 +6,7 @@
 //! begin are recorded, with everything inside them. It is *closing* until the last of them ends. The collector (`budget.rs`) decides
 //! when; zones call `admit` out of line, and only while the switch is awake.
 //!
-//! A gap leaves no trace of the zones that began in it, so a zone may look like a root and be inside one that nobody followed. A range that has been
+//! A gap leaves no trace of the zones that began in it, so a zone may look like a root and be inside one that was not followed. A range that has been
 //! seen inside a root is therefore no root on a thread that has not been seen between roots in this cycle. Where a thread runs more
 //! such zones than any root holds, they are roots. A zone that lasts longer than [`LONGEST_ROOT`] is no root but a frame around them.
 //!
@@ -214,9 +214,7 @@ impl ThreadState {
             Some(_) => self.is_recorded = false,
         }
     }
-}
 
-impl ThreadState {
     /// Lets a root begin in the open window, which waits for it from now on. False if the window has closed meanwhile.
     fn begin_start(&mut self) -> bool {
         // This store is before that look, and the collector's store of the phase before its look at the count: one sees the other.
@@ -296,7 +294,7 @@ pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
     });
 }
 
-/// A zone that was admitted is not recorded: if it is a root, nobody follows it.
+/// A zone that was admitted is not recorded: if it is a root, it is not followed.
 #[cold]
 pub(crate) fn lose() {
     change(|thread| {

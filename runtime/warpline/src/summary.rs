@@ -37,7 +37,7 @@ pub(crate) enum CameBy {
     Counted,
     /// Some that took their chance have no time of their own (captured, or dropped): their number says nothing of the others.
     CountedWithOthers,
-    /// Nobody counted since this summary began, or only zones in windows.
+    /// The zones were not counted since this summary began, or only those in windows.
     Unknown,
 }
 

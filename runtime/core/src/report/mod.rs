@@ -21,7 +21,7 @@ pub use figures::{
 };
 
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
-pub use text::{MoreRanges, RANGES, RangeTables};
+pub use text::{DEAR, MoreRanges, RANGES, RangeTables};
 
 use crate::path::CriticalPath;
 

@@ -26,8 +26,8 @@ const STREAMS: usize = 16;
 /// The maximum number of parts of the critical path that are printed.
 const PARTS: usize = 10;
 
-/// What a session may cost without a line about the remedy.
-const DEAR: f64 = 0.05;
+/// The share of the time that a session may cost without a line about the remedy.
+pub const DEAR: f64 = 0.05;
 
 /// Fewer zones do not show how much lengths vary.
 const LEAST_OF_SAMPLE: u64 = 5;

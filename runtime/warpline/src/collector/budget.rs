@@ -1,7 +1,7 @@
 //! The stage of the budget: it opens and closes the windows in which a session records, and measures what they cost.
 //!
 //! `warpline_core::windows` says what a window is to a zone. A cycle is a random gap, a time in which roots are counted and nothing
-//! is recorded, and a window of the same length. How much faster roots come while they are only counted is what recording costs; the
+//! is recorded, and a window, which is longer where recording is cheap. How much faster roots come while they are only counted is what recording costs; the
 //! gaps are chosen so that this stays within the budget. Until enough is measured, the known cost of a zone stands for it. It never reads
 //! a device.
 
@@ -16,7 +16,6 @@ use schedule::{Schedule, Seen};
 use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::report::WindowFigures;
 use warpline_core::sample::may_be_sampled;
 use warpline_core::sink::Change;
 use warpline_core::windows::{self, Phase};
@@ -55,7 +54,7 @@ impl Stage for Budget {
             Phase::Closed => cx.tally.note_change(Change::WindowClosed),
             Phase::Counting | Phase::Closing => {}
         }
-        *lock(&cx.tally.windows) = Some(self.figures());
+        *lock(&cx.tally.windows) = Some(self.schedule.figures());
         0
     }
 
@@ -72,10 +71,6 @@ impl Stage for Budget {
 impl Budget {
     pub(crate) fn new(share: f64) -> Budget {
         Budget { schedule: Schedule::new(share, now_ns()), is_stopped: false }
-    }
-
-    fn figures(&self) -> WindowFigures {
-        self.schedule.figures()
     }
 }
 

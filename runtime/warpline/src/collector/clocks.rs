@@ -56,7 +56,7 @@ impl Clocks {
 
     /// What a zone costs its thread, on the device where it is most; none before a device is known.
     pub(super) fn zone_ns(&self) -> Option<i64> {
-        self.0.iter().filter_map(|space| Some(space.clock.as_ref().ok()?.zone_ns())).max()
+        (0..self.0.len()).filter_map(|place| self.zone_ns_at(place)).max()
     }
 
     /// What a zone costs its thread, by the clock at a place.

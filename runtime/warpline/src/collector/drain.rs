@@ -10,10 +10,10 @@ use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use warpline_core::lock::lock;
+use warpline_core::report::DEAR;
 use warpline_core::suggest::counted_are;
 
-/// The share of a thread's time from which the report names a remedy, in a session of this length at least.
-const MUCH: f64 = 0.05;
+/// Shorter sessions say nothing of what recording costs.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 impl Collector {
@@ -89,15 +89,11 @@ impl Collector {
         let costs = streams.filter_map(|stream| {
             let zone_ns = self.cx.streams.clocks.zone_ns_at(stream.clock)?;
             let zones = stream.context.ring().taken();
-            Some((
-                stream.context.info.as_ref()?,
-                zones,
-                zone_ns,
-                (zones as f64 * zone_ns as f64) / duration.as_nanos() as f64,
-            ))
+            let share = zones as f64 * zone_ns as f64 / duration.as_nanos() as f64;
+            Some((share, stream.context.info.as_ref()?, zones, zone_ns))
         });
-        let Some((info, zones, zone_ns, share)) = costs.max_by(|a, b| a.3.total_cmp(&b.3)) else { return };
-        if share > MUCH {
+        let Some((share, info, zones, zone_ns)) = costs.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+        if share > DEAR {
             let note = format!(
                 "recording took about {:.0} % of the time of the thread that launches on stream `{}` (estimated: {zones} zones, {:.1} µs each, in \
                  {:.1} s); `budget=1%` records complete steps in windows of the time, `level=coarse` and `filter=` record fewer zones",

@@ -75,13 +75,17 @@ impl Config {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }
 
+    fn outputs(&self) -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(|setting| (setting.is_output)(self))
+    }
+
     /// Whether records have an output other than control clients and the flight recorder.
     pub(crate) fn has_output_beside_flight(&self) -> bool {
-        SETTINGS.iter().any(|setting| setting.key != "flight" && (setting.is_output)(self))
+        self.outputs().any(|setting| setting.key != "flight")
     }
 
     /// Whether records have an output other than control clients.
     pub(crate) fn has_output(&self) -> bool {
-        SETTINGS.iter().any(|setting| (setting.is_output)(self))
+        self.outputs().next().is_some()
     }
 }

@@ -48,6 +48,7 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpline_core::sample::Sequence;
 
     #[test]
     fn windows_that_are_alike_have_no_error_and_few_windows_have_none_to_show() {
@@ -79,13 +80,8 @@ mod tests {
     /// In repeated samples of whole windows the estimate is as far off as it says.
     #[test]
     fn the_standard_error_is_what_repeated_windows_show() {
-        let mut state = 88_172_645_463_325_252_u64;
-        let mut noise = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut sequence = Sequence::new(88_172_645_463_325_252);
+        let mut noise = || sequence.share();
         // One window in ten; all zones of a step are as slow as the step.
         let steps: Vec<f64> = (0..2_000).map(|_| 50.0 + 100.0 * noise()).collect();
         let truth: f64 = steps.iter().map(|ns| 20.0 * ns).sum();

@@ -76,19 +76,12 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A sequence of its own, from 0 to 1.
-    fn noise(state: &mut u64) -> f64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 11) as f64 / (1_u64 << 53) as f64
-    }
+    use warpline_core::sample::Sequence;
 
     /// In repeated samples the estimate is right on average, and as far off as it says.
     #[test]
     fn the_standard_error_is_what_repeated_samples_show() {
-        let mut state = 88_172_645_463_325_252;
+        let mut sequence = Sequence::new(88_172_645_463_325_252);
         // A thousand zones of 1 to 2 µs, of which the chance changes as they come.
         let zones: Vec<(i64, f64)> =
             (0..1_000).map(|n| (1_000 + n % 100 * 10, if n < 500 { 0.05 } else { 0.4 })).collect();
@@ -97,7 +90,7 @@ mod tests {
             let runs: Vec<(f64, f64)> = (0..2_000)
                 .map(|_| {
                     let mut sums = Sums::default();
-                    let chosen = zones.iter().filter(|(_, chance)| noise(&mut state) < *chance);
+                    let chosen = zones.iter().filter(|(_, chance)| sequence.share() < *chance);
                     chosen.for_each(|(ns, chance)| sums.add(*ns, 1.0 / chance));
                     sums.total(known)
                 })

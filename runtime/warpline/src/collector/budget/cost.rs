@@ -1,7 +1,7 @@
 //! What recording costs: how much faster roots come while they are only counted than while they are recorded.
 //!
-//! Each cycle counts and records for about the same time, one right after the other, so that a change of the program's pace touches
-//! both alike. The ratio of the two rates is estimated over cycles, with each cycle as one observation for its standard error. Nothing here
+//! Each cycle counts and records one right after the other, so that a change of the program's pace touches both alike; what was
+//! counted is scaled to the length of the window. The ratio of the two rates is estimated over cycles, with each cycle as one observation for its standard error. Nothing here
 //! knows of clocks or zones.
 
 /// Fewer cycles or roots say nothing.
@@ -55,6 +55,7 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpline_core::sample::Sequence;
 
     #[test]
     fn the_slowdown_is_the_ratio_of_the_rates_and_little_data_says_nothing() {
@@ -73,13 +74,8 @@ mod tests {
 
     #[test]
     fn the_error_is_what_repeated_measurements_show() {
-        let mut state = 88_172_645_463_325_252_u64;
-        let mut noise = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut sequence = Sequence::new(88_172_645_463_325_252);
+        let mut noise = || sequence.share();
         let runs: Vec<Estimate> = (0..2_000)
             .map(|_| {
                 let mut cost = Cost::default();

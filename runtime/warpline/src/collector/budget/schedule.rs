@@ -4,13 +4,14 @@
 
 use super::cost::{Cost, Estimate};
 use warpline_core::report::WindowFigures;
+use warpline_core::sample::Sequence;
 use warpline_core::windows::{LONGEST_ROOT, Phase, Roots};
 
 /// A window is open so long at least, and for two roots.
 const SHORTEST_NS: i64 = 2_000_000;
 const ROOTS: f64 = 2.0;
 
-/// The longest window, and the longest that one waits for its last root.
+/// The longest that roots are counted, and the longest that a window waits for its last root.
 const LONGEST_NS: i64 = LONGEST_ROOT.as_nanos() as i64;
 
 /// In the first cycle threads are met, and it is learned which ranges nest.
@@ -74,7 +75,7 @@ pub(super) struct Schedule {
     recent: Cost,
     all: Cost,
     total: Total,
-    random: u64,
+    random: Sequence,
 }
 
 /// The cycle that has begun, in ns.
@@ -119,7 +120,7 @@ impl Schedule {
             recent: Cost::default(),
             all: Cost::default(),
             total: Total::default(),
-            random: (now_ns as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Sequence::seeded(now_ns as u64),
         };
         schedule.begin_gap(now_ns);
         schedule
@@ -237,7 +238,7 @@ impl Schedule {
         self.open_ns = (self.count_ns as f64 * length) as i64;
         let cycle_ns = self.open_ns as f64 / open;
         self.gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
-        self.due_ns = now_ns + (self.gap_ns as f64 * (0.5 + self.noise())) as i64;
+        self.due_ns = now_ns + (self.gap_ns as f64 * (0.5 + self.random.share())) as i64;
         self.cycle = Cycle { begin_ns: now_ns, planned_ns: self.due_ns - now_ns, open_ns: 0 };
     }
 
@@ -254,14 +255,6 @@ impl Schedule {
             }
         };
         cost.clamp(1e-4, 1.0)
-    }
-
-    /// From 0 to 1 (xorshift64).
-    fn noise(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
