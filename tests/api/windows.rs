@@ -46,6 +46,14 @@ fn step(stream: &HostStream) {
     drop(part);
 }
 
+/// Does the same on a stream of its own until it is over.
+fn until(is_over: &AtomicBool, name: &str, work: impl Fn(&HostStream)) {
+    let stream = HostStream::new(name);
+    while !is_over.load(Ordering::Relaxed) {
+        work(&stream);
+    }
+}
+
 fn named<'a>(zones: &'a [ZoneRecord], name: &str) -> Vec<&'a ZoneRecord> {
     zones.iter().filter(|zone| zone.range.name() == name).collect()
 }
@@ -80,22 +88,20 @@ fn steps_are_recorded_whole_or_not_at_all() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let stream = HostStream::new("compute");
-                while !is_over.load(Ordering::Relaxed) {
-                    step(&stream);
+                until(&is_over, "compute", |stream| {
+                    step(stream);
                     steps.fetch_add(1, Ordering::Relaxed);
                     spin(Duration::from_micros(20));
-                }
+                });
             });
         }
         // A range that is a part of a step elsewhere is a root here.
         scope.spawn(|| {
-            let stream = HostStream::new("small");
-            while !is_over.load(Ordering::Relaxed) {
-                drop(SMALL.zone(&stream));
+            until(&is_over, "small", |stream| {
+                drop(SMALL.zone(stream));
                 small.fetch_add(1, Ordering::Relaxed);
                 spin(Duration::from_micros(30));
-            }
+            });
         });
         std::thread::sleep(Duration::from_millis(1_500));
         is_over.store(true, Ordering::Relaxed);
@@ -129,12 +135,7 @@ fn a_session_that_stops_and_changes_records_no_part_without_its_step() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| {
-                let stream = HostStream::new("compute");
-                while !is_over.load(Ordering::Relaxed) {
-                    step(&stream);
-                }
-            });
+            scope.spawn(|| until(&is_over, "compute", step));
         }
         for round in 0..30 {
             std::thread::sleep(Duration::from_millis(20));
