@@ -55,8 +55,16 @@ enum Records {
     Cupti,
     /// CUPTI without warpline: kernels and the calls that launch them, thrown away.
     BareCupti,
+    /// In windows of the time.
+    InWindows,
     /// The command records the program.
     FromOutside,
+}
+
+impl Records {
+    fn settles_late(self) -> bool {
+        matches!(self, Records::InWindows | Records::FromOutside)
+    }
 }
 
 const fn way(name: &'static str, settings: &'static str, records: Records, goal: Option<f64>) -> Way {
@@ -71,8 +79,8 @@ const WAYS: [Way; 11] = [
     way("eager", "ends=eager", Records::Here, Some(14.0)),
     way("eager, a Perfetto file", "ends=eager,perfetto=FILE,quiet", Records::WithFile, Some(2.0)),
     way("auto", "ends=auto", Records::Here, None),
-    way("budget 1%", "budget=1%", Records::Here, Some(1.0)),
-    way("flight recorder", "flight=16MiB:FILE,quiet", Records::Here, Some(1.0)),
+    way("budget 1%", "budget=1%", Records::InWindows, Some(1.0)),
+    way("flight recorder", "flight=16MiB:FILE,quiet", Records::InWindows, Some(1.0)),
     way("recorded from outside", "control", Records::FromOutside, Some(1.0)),
     way("lazy, kernels", "ends=lazy,kernels,perfetto=FILE,quiet", Records::Cupti, None),
 ];
@@ -159,7 +167,7 @@ fn compare(title: &str, rounds: u64, zones: usize, work: &dyn Fn(Duration) -> Re
         .filter(|way| match way.records {
             Records::Cupti | Records::BareCupti => cupti_name().is_some(),
             Records::FromOutside => command.is_some(),
-            Records::Here | Records::WithFile => true,
+            Records::Here | Records::WithFile | Records::InWindows => true,
         })
         .collect();
     let mut none = Vec::new();
@@ -258,8 +266,7 @@ fn measure(
         Some(command) if way.records == Records::FromOutside => Some(Outside::start(command, &file.0)?),
         _ => None,
     };
-    let is_late = way.goal == Some(1.0);
-    let settled = work(if is_late { SETTLED_LATE } else { SETTLED })?;
+    let settled = work(if way.records.settles_late() { SETTLED_LATE } else { SETTLED })?;
     let before = cpu_ns_of_thread("warpline")?;
     let done = work(MEASURED);
     let after = cpu_ns_of_thread("warpline")?;
@@ -298,7 +305,7 @@ impl Outside {
 
     /// Interrupts it, as a person does, and returns what it printed.
     fn end(self) -> Result<String> {
-        // SAFETY: a plain system call; the process is a child of this one that nobody has waited for.
+        // SAFETY: a plain system call; the process is a child that has not been waited for, so its id is not reused.
         unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
         let output = self.0.wait_with_output()?;
         Ok([output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
