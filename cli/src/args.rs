@@ -1,4 +1,4 @@
-//! The arguments of `warpline` and `cargo warpline`. What they mean is in `commands.rs` and `cargo.rs`.
+//! The arguments of `warpline` and `cargo warpline`. `commands.rs` and `cargo.rs` carry them out.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::printable;
 
-/// Shows and checks the GPU ranges that warpline's marks leave in a binary, which is read and never run; says which rank
-/// was late to collectives, from the traces of several; shows in a trace of PyTorch's profiler what the kernels of CUDA
-/// graphs belong to; makes a trace of what a flight recorder holds; and asks programs that run with `WARPLINE=control` what
-/// they do now.
+/// Reads the GPU ranges that warpline's marks leave in a binary, without running it; finds the ranks that came late to collectives, from
+/// the traces of several ranks; adds zones to the kernels of CUDA graphs in a trace of PyTorch's profiler; converts the file of a flight
+/// recorder to a trace; and queries and controls programs that run with `WARPLINE=control`.
 #[derive(Parser)]
 #[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
@@ -27,7 +26,7 @@ pub(crate) struct Warpline {
     pub(crate) command: Command,
 }
 
-/// The commands by what one has: in the order of the help.
+/// The commands by what the user has, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("You have a binary:", &["catalog", "check"]),
     ("You have traces, or the file of a flight recorder:", &["stragglers", "annotate", "recover"]),
@@ -39,12 +38,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 impl Warpline {
-    /// What the process was given; whatever is wrong with it ends the process.
+    /// Parses the arguments of the process. An invalid argument ends the process.
     pub(crate) fn from_process() -> Warpline {
         parse(Warpline::grouped())
     }
 
-    /// The definition, with a help in which commands stand by what they are for.
+    /// Returns the definition, with a help in which the commands are grouped.
     pub(crate) fn grouped() -> clap::Command {
         let mut command = Warpline::command();
         command.build();
@@ -64,18 +63,18 @@ impl Warpline {
     }
 }
 
-/// Reads the arguments of the process, and ends it where they are wrong.
+/// Parses the arguments of the process, and ends it if they are invalid.
 fn parse<T: FromArgMatches>(definition: clap::Command) -> T {
     let matches = definition.clone().try_get_matches();
     matches.and_then(|matches| T::from_arg_matches(&matches)).unwrap_or_else(|error| refuse(definition, &error))
 }
 
-/// Says what is wrong as clap does, about arguments in which nothing acts on the terminal: messages quote them.
+/// Prints the error as clap does. Clap quotes arguments, so characters that control the terminal are escaped first.
 fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
     let shown = std::env::args_os().map(|argument| printable(&argument.to_string_lossy()));
     match definition.try_get_matches_from(shown) {
         Err(shown) => shown.exit(),
-        // What is wrong can no longer be seen then. Such an error quotes nothing.
+        // The lossy conversion made the arguments valid. Such an error quotes nothing.
         Ok(_) if error.kind() == ErrorKind::InvalidUtf8 => error.exit(),
         Ok(_) => {
             crate::output::complain("error: an argument holds characters that cannot be shown; see `warpline --help`");
@@ -88,38 +87,38 @@ fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
 pub(crate) enum Command {
     /// Show the ranges in a binary
     ///
-    /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) as ELF, Mach-O and PE, for any
-    /// machine, also stripped ones.
+    /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) in the formats ELF, Mach-O and PE, for any machine,
+    /// including stripped ones.
     Catalog {
         /// The binary
         binary: PathBuf,
         #[command(flatten)]
         show: Show,
     },
-    /// Check the ranges in binaries: one line a fault
+    /// Check the ranges in binaries: one line per fault
     ///
-    /// Every name is in its crate's namespace and there only once, every range says what it is, and every namespace
-    /// belongs to one crate. Two versions of one crate in one binary are not a fault.
+    /// Every name must be in its crate's namespace and be unique there, every range must have a description, and every namespace must
+    /// belong to one crate. Two versions of one crate in one binary are not a fault.
     Check {
         /// The binaries
         #[arg(required = true)]
         binaries: Vec<PathBuf>,
-        /// Report each collective too whose mark leaves out an option that describes it
+        /// Also report each collective whose mark omits an option that describes it
         #[arg(long)]
         strict: bool,
     },
-    /// Say which rank came late to collectives, from the Perfetto traces of several ranks
+    /// Find the ranks that came late to collectives, from the Perfetto traces of several ranks
     ///
-    /// The ranks of one host share a clock, and the rank that begins last is late. The clocks of several hosts are compared by
-    /// the collectives themselves, and no rank is named within their uncertainty. Ranks are matched by process group and number.
+    /// The ranks of one host share a clock, and the rank that begins last is late. The clocks of several hosts are compared through the
+    /// collectives themselves, and no rank is named within their uncertainty. Ranks are matched by process group and sequence number.
     Stragglers {
         /// The traces of the ranks
         #[arg(required = true, value_name = "TRACE")]
         traces: Vec<PathBuf>,
-        /// How many of the worst collectives to show
+        /// The number of worst collectives to show
         #[arg(long, value_name = "N", default_value_t = 20)]
         top: usize,
-        /// The form in which to show it
+        /// The output format
         #[arg(long, value_enum, default_value_t = FindingsFormat::Table)]
         format: FindingsFormat,
         /// Write to this file instead of standard output
@@ -128,133 +127,133 @@ pub(crate) enum Command {
     },
     /// Show in a trace of another tool which zone each kernel of a CUDA graph belongs to
     ///
-    /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that saw them
-    /// replayed. Kernels get their zone's arguments, and rows of replays and lanes are added; all else stays as it is.
+    /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that recorded their replays.
+    /// Kernels get the arguments of their zones, and rows for replays and lanes are added; everything else is unchanged.
     Annotate {
-        /// What `warpline::graph::save` wrote, or what PyTorch's `get_kernel_annotations` was saved as
+        /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`
         #[arg(long, value_name = "FILE")]
         annotations: PathBuf,
-        /// The trace: Chrome JSON, packed with gzip or not
+        /// The trace: Chrome JSON, optionally compressed with gzip
         #[arg(long, value_name = "FILE")]
         trace: PathBuf,
         /// Write to this file: `.pftrace` for Perfetto, `.json` or `.json.gz` for Chrome JSON
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How kernels find their nodes
+        /// How kernels are matched with graph nodes
         #[arg(long, value_enum, default_value_t = JoinBy::Id)]
         by: JoinBy,
-        /// The most bytes that the trace may have when it is unpacked: a number, with KiB, MiB, GiB or TiB (or K, M, G, T)
-        /// for units of 1024, or KB, MB, GB or TB for units of 1000
+        /// The maximum size of the decompressed trace in bytes: a number, with KiB, MiB, GiB or TiB (or K, M, G, T) for units of 1024, or
+        /// KB, MB, GB or TB for units of 1000
         #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
         limit: u64,
     },
-    /// Make a trace of what a program that was killed has left: a flight recorder's file, or a Chrome trace without its end
+    /// Convert the file that a killed program has left into a trace: a flight recorder's file, or a truncated Chrome trace
     ///
-    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the folder in which the program ran, and makes a
-    /// Perfetto trace of it. Of the file of `chrome=FILE` it makes the JSON document that strict parsers read. The file stays as it is,
-    /// and the program may still be running.
+    /// Reads the file of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the program's working directory, and writes a Perfetto
+    /// trace. Reads the file of `chrome=FILE`, and writes a complete JSON document that strict parsers accept. The input file is not
+    /// changed, and the program may still be running.
     Recover {
         /// The flight recorder's file, or the Chrome trace
         file: PathBuf,
-        /// Write the trace to this `.pftrace`, or to this `.json` for a Chrome trace, over what is there; `{pid}` stands for the
-        /// process that was recorded
+        /// Write the trace to this `.pftrace`, or for a Chrome trace to this `.json`, replacing an existing file; `{pid}` stands for the
+        /// recorded process
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// List the programs that run and listen
+    /// List the running programs that accept commands
     ///
-    /// Those of this user on this machine that were started with `WARPLINE=control`.
+    /// These are the programs of this user on this machine that were started with `WARPLINE=control`.
     Ps {
-        /// The form in which to show them
+        /// The output format
         #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
         format: ReplyFormat,
     },
-    /// Say who a program is, and what it records now
+    /// Show the identity of a program and what it records now
     Status {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// The form in which to show it
+        /// The output format
         #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
         format: ReplyFormat,
     },
-    /// Record a program that runs, into a Perfetto trace
+    /// Record a running program into a Perfetto trace
     ///
-    /// Beside a session of its own it takes what that records. It ends when the time is up, with Ctrl-C, or when this
-    /// command is killed; the program is then as it was.
+    /// If the program has its own session, the recording contains what that session records. The recording ends when the time is up, with
+    /// Ctrl-C, or when this command is killed; the program then continues as before.
     Record {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// For how long, such as `5s`, `250ms`, `2m` or `1h`; without it until Ctrl-C
+        /// The duration, such as `5s`, `250ms`, `2m` or `1h`; without it, until Ctrl-C
         #[arg(long = "for", value_name = "TIME", value_parser = time)]
         time: Option<Duration>,
-        /// Only ranges that match, such as `demo.*`; `!demo.mlp` leaves out; may stand several times
+        /// Record only matching ranges, such as `demo.*`; `!demo.mlp` excludes ranges; can be repeated
         #[arg(long, value_name = "PATTERN")]
         filter: Vec<String>,
-        /// Kernels and copies, too, where the program was built with feature `cupti`
+        /// Also record kernels and copies, if the program was built with feature `cupti`
         #[arg(long)]
         kernels: bool,
-        /// End the recording when the trace is this large: a number, with KiB, MiB, GiB or TiB for units of 1024, or KB, MB, GB
-        /// or TB for units of 1000
+        /// End the recording when the trace reaches this size: a number, with KiB, MiB, GiB or TiB for units of 1024, or KB, MB, GB or TB
+        /// for units of 1000
         #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
         limit: u64,
-        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.pftrace`,
-        /// `warpline-PID.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for the
-        /// machine's name
+        /// Write to this `.pftrace`, replacing an existing file; without it, to the first of `warpline-PID.pftrace`,
+        /// `warpline-PID.2.pftrace`, … that does not exist. `{pid}` and `{rank}` stand for those of the program, `{host}` for the machine's
+        /// name
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Write the last zones of a program with a flight recorder into a Perfetto trace
     ///
-    /// For programs that run with `WARPLINE=control,flight=64MiB`. `warpline recover` does it for one that has ended.
+    /// For programs that run with `WARPLINE=control,flight=64MiB`. For a program that has ended, use `warpline recover`.
     Dump {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// Write to this `.pftrace`, over what is there; without it to the first of `warpline-PID.last.pftrace`,
-        /// `warpline-PID.last.2.pftrace`, … that is not there yet. `{pid}` and `{rank}` stand for the program's, `{host}` for
-        /// the machine's name
+        /// Write to this `.pftrace`, replacing an existing file; without it, to the first of `warpline-PID.last.pftrace`,
+        /// `warpline-PID.last.2.pftrace`, … that does not exist. `{pid}` and `{rank}` stand for those of the program, `{host}` for the
+        /// machine's name
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// End what was asked for from outside; what the program records for itself goes on
+    /// End everything that was requested from outside the program; the program's own recording continues
     Stop {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
     },
-    /// Time the next runs of a range in a program that runs
+    /// Time the next runs of a range in a running program
     Arm {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
         /// The range's full name
         range: String,
-        /// How many runs
+        /// The number of runs
         #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         n: u32,
-        /// How long to wait for them
+        /// How long to wait for the runs
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
         within: Duration,
-        /// The form in which to show them: `json` is one object a line
+        /// The output format: `json` is one object per line
         #[arg(long, value_enum, default_value_t = ReplyFormat::Table)]
         format: ReplyFormat,
     },
-    /// Show live what the ranges of a program take
+    /// Show live how long the ranges of a program take
     ///
-    /// Arrow keys choose the column to sort by, `r` turns the order, `q` ends it.
+    /// Arrow keys select the sort column, `r` reverses the order, `q` quits.
     Top {
         /// The process
         #[arg(value_name = "PID")]
         process: u32,
-        /// Between two looks
+        /// The time between two updates
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
         every: Duration,
     },
 }
 
-/// A time up to a day.
+/// Parses a time of up to a day.
 fn time(text: &str) -> Result<Duration, String> {
     let (number, seconds) = match text {
         _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
@@ -270,19 +269,19 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum JoinBy {
-    /// By the `graph node id` that newer profilers give each kernel
+    /// By the `graph node id` that newer profilers record for each kernel
     Id,
-    /// By the launch that caused it and the order within it; refused where the numbers of kernels differ
+    /// By the launch that caused it and the order within that launch; fails if the numbers of kernels differ
     Order,
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.to_ascii_uppercase();
     let power = |letter: &str| ["", "K", "M", "G", "T"].iter().position(|known| *known == letter);
-    // One letter is what tools of the shell take for the unit of 1024.
+    // A single letter is a unit of 1024, as in shell tools.
     let bytes = match (unit.strip_suffix("IB"), unit.strip_suffix('B')) {
         (Some(letter), _) if !letter.is_empty() => power(letter).map(|power| 1024_u64.pow(power as u32)),
         (None, Some(letter)) => power(letter).map(|power| 1000_u64.pow(power as u32)),
@@ -310,7 +309,7 @@ pub(crate) enum ReplyFormat {
 
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The form in which to show it
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
     /// Write to this file instead of standard output
@@ -322,9 +321,9 @@ pub(crate) struct Show {
 pub(crate) enum Format {
     /// For people, as wide as the terminal
     Table,
-    /// What the program itself says with `catalog().records().to_json()`, byte for byte
+    /// The output of `catalog().records().to_json()` in the program, byte for byte
     Json,
-    /// One table a namespace, for documentation
+    /// One table per namespace, for documentation
     Markdown,
     /// RFC 4180, for spreadsheets
     Csv,
@@ -334,7 +333,7 @@ pub(crate) enum Format {
     Nsys,
 }
 
-/// What Cargo starts: `cargo warpline …` runs `cargo-warpline warpline …`.
+/// The command that Cargo runs: `cargo warpline …` runs `cargo-warpline warpline …`.
 #[derive(Parser)]
 #[command(name = "cargo", bin_name = "cargo", version)]
 pub(crate) enum Cargo {
@@ -348,7 +347,7 @@ pub(crate) enum Cargo {
 }
 
 impl Cargo {
-    /// What the process was given; an error in it ends the process.
+    /// Parses the arguments of the process. An invalid argument ends the process.
     pub(crate) fn from_process() -> Cargo {
         parse(Cargo::command())
     }
@@ -358,27 +357,27 @@ impl Cargo {
 pub(crate) enum CargoCommand {
     /// Build, then show the ranges in the binary
     ///
-    /// Without a target, the package's binary, or its library if it has none. A library shows its own ranges; what its
-    /// dependencies add is seen in the binary that links them.
+    /// Without a target, the package's binary, or its library if it has none. A library shows only its own ranges; the ranges of its
+    /// dependencies are in the binary that links them.
     Catalog {
         #[command(flatten)]
         build: Build,
         #[command(flatten)]
         show: Show,
     },
-    /// Build, then check the ranges in the binaries: one line a fault
+    /// Build, then check the ranges in the binaries: one line per fault
     ///
     /// Without a target, the package's binaries, or its library if it has none.
     Check {
         #[command(flatten)]
         build: Build,
-        /// Report each collective too whose mark leaves out an option that describes it
+        /// Also report each collective whose mark omits an option that describes it
         #[arg(long)]
         strict: bool,
     },
 }
 
-/// What to build: the options of `cargo build` that choose it, passed on as they are.
+/// The target options of `cargo build`, which are passed on unchanged.
 #[derive(Args, Default)]
 pub(crate) struct Build {
     /// Build this package
@@ -387,22 +386,22 @@ pub(crate) struct Build {
     /// Build all packages of the workspace
     #[arg(long, help_heading = "Packages")]
     pub(crate) workspace: bool,
-    /// Look into the library
+    /// Inspect the library
     #[arg(long, help_heading = "Targets")]
     pub(crate) lib: bool,
-    /// Look into this binary
+    /// Inspect this binary
     #[arg(long, value_name = "NAME", help_heading = "Targets")]
     pub(crate) bin: Vec<String>,
-    /// Look into all binaries
+    /// Inspect all binaries
     #[arg(long, help_heading = "Targets")]
     pub(crate) bins: bool,
-    /// Look into this example
+    /// Inspect this example
     #[arg(long, value_name = "NAME", help_heading = "Targets")]
     pub(crate) example: Vec<String>,
-    /// Look into all examples
+    /// Inspect all examples
     #[arg(long, help_heading = "Targets")]
     pub(crate) examples: bool,
-    /// Look into this integration test
+    /// Inspect this integration test
     #[arg(long, value_name = "NAME", help_heading = "Targets")]
     pub(crate) test: Vec<String>,
     /// Build with the release profile
@@ -417,19 +416,19 @@ pub(crate) struct Build {
     /// Turn on all features
     #[arg(long, help_heading = "Build")]
     pub(crate) all_features: bool,
-    /// Leave the default features off
+    /// Do not activate the default features
     #[arg(long, help_heading = "Build")]
     pub(crate) no_default_features: bool,
     /// Build for this target triple
     #[arg(long, value_name = "TRIPLE", help_heading = "Build")]
     pub(crate) target: Option<String>,
-    /// Where Cargo puts what it builds
+    /// The directory for build output
     #[arg(long, value_name = "DIR", help_heading = "Build")]
     pub(crate) target_dir: Option<PathBuf>,
-    /// The Cargo.toml of the package
+    /// The path of the package's Cargo.toml
     #[arg(long, value_name = "PATH", help_heading = "Build")]
     pub(crate) manifest_path: Option<PathBuf>,
-    /// Leave Cargo.lock as it is
+    /// Do not change Cargo.lock
     #[arg(long, help_heading = "Build")]
     pub(crate) locked: bool,
     /// Do not use the network

@@ -1,6 +1,6 @@
-//! Builds with Cargo and says which binaries came out: the first half of `cargo warpline`.
+//! Builds with Cargo and finds the binaries of the build: the first half of `cargo warpline`.
 //!
-//! Cargo's own messages go to the terminal as they are; its JSON says where the results lie. It never guesses a path.
+//! Cargo's own messages go to the terminal unchanged. The paths of the binaries come from Cargo's JSON messages; no path is guessed.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use cargo_metadata::{Artifact, Message, MetadataCommand, PackageId, TargetKind};
 use crate::args::Build;
 use crate::output;
 
-/// Why there is nothing to look at.
+/// Why there is no binary to read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CargoError {
     #[error("cannot run `{cargo}`: {error}; run this as `cargo warpline`, or put Cargo on the PATH")]
@@ -32,11 +32,11 @@ pub(crate) enum CargoError {
     Several(Vec<PathBuf>),
 }
 
-/// Builds and returns the binaries: never none.
+/// Builds, and returns the binaries. The list is not empty.
 pub(crate) fn build(build: &Build) -> Result<Vec<PathBuf>, CargoError> {
     let artifacts = run(build)?;
     let roots = roots(build)?;
-    // Dependencies have libraries too, but nobody asked for those.
+    // Dependencies also have libraries, but they were not requested.
     let of_root = |artifact: &Artifact| roots.contains(&artifact.package_id);
     let (programs, libraries): (Vec<_>, Vec<_>) =
         artifacts.into_iter().filter(of_root).partition(|artifact| !is_library(artifact));
@@ -48,7 +48,7 @@ pub(crate) fn build(build: &Build) -> Result<Vec<PathBuf>, CargoError> {
     if paths.is_empty() { Err(CargoError::Nothing) } else { Ok(paths) }
 }
 
-/// The only one of several binaries.
+/// Returns the only binary, or an error if there are several.
 pub(crate) fn only_one(mut paths: Vec<PathBuf>) -> Result<PathBuf, CargoError> {
     match (paths.pop(), paths.is_empty()) {
         (Some(path), true) => Ok(path),
@@ -81,13 +81,13 @@ fn run(build: &Build) -> Result<Vec<Artifact>, CargoError> {
             }
         }
     }
-    // Waits in any case, so that no build runs on behind an error.
+    // Wait in any case, so that no build continues after an error.
     let status = child.wait().map_err(CargoError::Read)?;
     read?;
     if status.success() { Ok(artifacts) } else { Err(CargoError::Build) }
 }
 
-/// The packages that were asked for.
+/// Returns the requested packages.
 fn roots(build: &Build) -> Result<Vec<PackageId>, CargoError> {
     let mut command = MetadataCommand::new();
     command.cargo_path(cargo()).no_deps().other_options(
@@ -110,7 +110,7 @@ fn roots(build: &Build) -> Result<Vec<PackageId>, CargoError> {
     build.package.iter().map(|spec| package_id(build, spec)).collect()
 }
 
-/// Cargo knows best what a package specification means.
+/// Resolves a package specification with Cargo.
 fn package_id(build: &Build, spec: &str) -> Result<PackageId, CargoError> {
     let cargo = cargo();
     let mut command = Command::new(&cargo);
@@ -126,7 +126,7 @@ fn package_id(build: &Build, spec: &str) -> Result<PackageId, CargoError> {
     Ok(PackageId { repr: String::from_utf8_lossy(&output.stdout).trim().to_owned() })
 }
 
-/// The Cargo that called us, or the one on the path.
+/// Returns the Cargo that started this process, or the one on the PATH.
 fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -174,8 +174,8 @@ fn is_library(artifact: &Artifact) -> bool {
         .any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example | TargetKind::Test | TargetKind::Bench))
 }
 
-/// The file to look into: the executable, else what the linker made, else the archive. A build script or a procedural
-/// macro is none.
+/// Returns the file to read: the executable, or else the linked library, or else the archive. Returns none for a build script or a
+/// procedural macro.
 fn linked(artifact: &Artifact) -> Option<PathBuf> {
     if artifact.target.kind.iter().any(|kind| matches!(kind, TargetKind::CustomBuild | TargetKind::ProcMacro)) {
         return None;

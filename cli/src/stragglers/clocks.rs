@@ -1,31 +1,31 @@
-//! Which ranks share a clock, and how far other clocks are apart.
+//! Finds which ranks share a clock, and estimates the offsets between other clocks.
 //!
-//! `CLOCK_BOOTTIME` is one clock for all processes of a host. Sessions write the identity of the boot into their traces, so
-//! ranks on one host are known, and their begins are compared as they are.
+//! `CLOCK_BOOTTIME` is one clock for all processes of a host. Sessions write the boot id into their traces, which identifies the ranks on
+//! one host. The begins of these ranks are compared directly.
 //!
-//! The clocks of two hosts are compared by the collectives that the ranks have in common, a block of consecutive ones at a
-//! time. Two things are known of the offset x between them. No rank leaves a collective before the last one has arrived, so
-//! each collective bounds x; that holds whatever the ends do. And ranks leave at about the same time, so the differences of
-//! their ends lie around x; how widely they are spread says how good that is.
+//! The clocks of two hosts are compared through the collectives that their ranks have in common, in blocks of consecutive collectives. Two
+//! facts constrain the offset x between the clocks. First, no rank leaves a collective before the last one has arrived, so each collective
+//! bounds x, whatever the ends are. Second, ranks leave at about the same time, so the differences between their ends are distributed
+//! around x. The spread of these differences gives the uncertainty.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Call, Session};
 
-/// The wall clock and `CLOCK_BOOTTIME` of one host run apart by less than this between the sessions of one job. Two sessions
-/// of one boot that differ by more do not share a clock: one of them is in a time namespace of its own.
+/// Between the sessions of one job, the wall clock and `CLOCK_BOOTTIME` of one host drift apart by less than this. If two sessions of one
+/// boot differ by more, they do not share a clock: one of them is in its own time namespace.
 const SAME_CLOCK_NS: i64 = 10_000_000;
 
-/// How many consecutive collectives are taken together at the most.
+/// The most consecutive collectives in a block.
 const BLOCK: usize = 64;
 
-/// With fewer, the spread of ends says nothing, and only the bounds count.
+/// With fewer collectives, the spread of the ends is not significant, and only the bounds are used.
 const FEW: usize = 16;
 
-/// Two clocks drift apart by less than one ns in so many.
+/// Two clocks drift apart by less than 1 ns in this many ns.
 const DRIFT: i64 = 10_000;
 
-/// The clock that the times of each session are from.
+/// The clock of each session.
 pub(super) struct Clocks {
     /// By session.
     of: Vec<Clock>,
@@ -33,15 +33,15 @@ pub(super) struct Clocks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
-    /// Equal for sessions with one clock.
+    /// Equal for sessions that share a clock.
     pub(super) id: u32,
-    /// How far a time may be off that clock, in ns.
+    /// The largest error of a time against that clock, in ns.
     pub(super) uncertain_ns: i64,
 }
 
 impl Clocks {
     pub(super) fn estimate(sessions: &[Session]) -> Clocks {
-        // A session whose trace was rotated says at its end how good its times were in all parts.
+        // A session with a rotated trace writes at its end the uncertainty that applies to all parts.
         let part_of = |session: &Session| Some((session.boot_id.clone()?, session.process, session.boot_ns));
         let mut uncertain: HashMap<_, i64> = HashMap::new();
         for session in sessions {
@@ -55,7 +55,7 @@ impl Clocks {
             let mut fresh = || next.next().unwrap_or(u32::MAX);
             let Some(part) = part_of(session) else { return Clock { id: fresh(), uncertain_ns: 0 } };
             let Some(uncertain_ns) = uncertain.get(&part).copied() else {
-                // It was killed before it wrote how good its times are: they compare with one another only.
+                // The session was killed before it wrote its uncertainty: only its own times can be compared with each other.
                 return Clock { id: *lone.entry(part).or_insert_with(fresh), uncertain_ns: 0 };
             };
             let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
@@ -73,7 +73,7 @@ impl Clocks {
     }
 }
 
-/// How the clocks of a group are apart while a block of collectives ran: by clock, how far it is ahead of the first one.
+/// The offsets between the clocks of a group during a block of collectives: for each clock, by how much it is ahead of the first.
 #[derive(Debug, Default)]
 pub(super) struct Offsets(HashMap<u32, Offset>);
 
@@ -83,17 +83,17 @@ struct Offset {
     uncertain_ns: i64,
 }
 
-/// When a rank came to a collective, by the first of the group's clocks.
+/// The time at which a rank arrived at a collective, by the first of the group's clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) ns: i64,
     clock: Clock,
-    /// Of its clock against the first.
+    /// The uncertainty of the offset between the rank's clock and the first clock.
     offset_uncertain_ns: i64,
 }
 
 impl Arrival {
-    /// By how much the time between two arrivals may be wrong: what two ranks of one clock share does not count.
+    /// Returns the uncertainty of the time between two arrivals. The offset of a clock cancels out if both arrivals share it.
     pub(super) fn uncertain_ns(&self, other: &Arrival) -> i64 {
         let of_clocks = match self.clock.id == other.clock.id {
             true => 0,
@@ -102,29 +102,29 @@ impl Arrival {
         of_clocks.saturating_add(self.clock.uncertain_ns).saturating_add(other.clock.uncertain_ns)
     }
 
-    /// Whether both were read from one clock.
+    /// Returns whether both arrivals are by the same clock.
     pub(super) fn shares_a_clock(&self, other: &Arrival) -> bool {
         self.clock.id == other.clock.id
     }
 }
 
-/// What a clock shows of one collective: its first and last rank to begin and the first to end.
+/// One collective as one clock shows it: the last begin and the first end among the ranks that share the clock.
 #[derive(Clone, Copy)]
 struct Seen {
     last_begin_ns: i64,
     first_end_ns: i64,
-    /// The first end, where each is early by as much as it may be.
+    /// The earliest possible first end: the least of all ends, each less its uncertainty.
     first_end_at_least_ns: i64,
     uncertain_ns: i64,
 }
 
 impl Offsets {
-    /// Splits the collectives of a group, each with the calls of all its ranks, into blocks with their offsets.
+    /// Splits the collectives of a group into blocks with their offsets. Each collective has the calls of all ranks.
     pub(super) fn blocks<'a, 'b>(
         clocks: &'b Clocks,
         collectives: &'b [&'a [Call]],
     ) -> impl Iterator<Item = (&'b [&'a [Call]], Offsets)> {
-        // Blocks of about one size: a short one at the end would be estimated badly.
+        // All blocks have about the same size, because a short last block would have a poor estimate.
         let blocks = collectives.len().div_ceil(BLOCK).max(1);
         let size = collectives.len().div_ceil(blocks).max(1);
         collectives.chunks(size).map(|block| (block, Offsets::estimate(clocks, block)))
@@ -148,7 +148,7 @@ impl Offsets {
         offsets
     }
 
-    /// When the rank of this call came to its collective.
+    /// Returns the arrival of a call's rank.
     pub(super) fn arrival(&self, clocks: &Clocks, call: &Call) -> Arrival {
         let clock = clocks.clock(call);
         let unknown = Offset { ahead_ns: 0, uncertain_ns: i64::MAX };
@@ -158,7 +158,7 @@ impl Offsets {
     }
 }
 
-/// What each clock shows of a collective, by clock.
+/// Returns what each clock shows of a collective, by clock.
 fn seen(clocks: &Clocks, calls: &[Call]) -> HashMap<u32, Seen> {
     let mut all: HashMap<u32, Seen> = HashMap::new();
     for call in calls {
@@ -180,7 +180,7 @@ fn seen(clocks: &Clocks, calls: &[Call]) -> HashMap<u32, Seen> {
 }
 
 impl Offset {
-    /// Of collectives as two clocks show them: how far the second is ahead of the first.
+    /// Estimates how far the second of two clocks is ahead of the first, from the collectives that both show.
     fn estimate(pairs: &[(Seen, Seen)]) -> Offset {
         // No rank leaves before the last rank arrives, by any clock.
         let sum = |a: i64, b: i64| a.saturating_add(b);
@@ -198,7 +198,7 @@ impl Offset {
         if pairs.len() < FEW {
             return Offset::between(low, high);
         }
-        // Of the differences of ends, all but the outermost twentieth on each side.
+        // Discard the outermost twentieth of the end differences on each side.
         let mut least: Vec<i64> =
             pairs.iter().map(|(a, b)| b.first_end_at_least_ns.saturating_sub(a.first_end_ns)).collect();
         let mut most: Vec<i64> =
@@ -207,7 +207,7 @@ impl Offset {
         most.sort_unstable();
         let out = pairs.len() / 20;
         let (least, most) = (least[out], most[pairs.len() - 1 - out]);
-        // Where the clocks drift apart steadily, the differences lie evenly, and those that were left out are right as well.
+        // If the clocks drift apart steadily, the differences are spread evenly, and the discarded ones are also valid.
         let kept = pairs.len() - 2 * out;
         let beyond = most.saturating_sub(least).max(0) / (kept as i64 - 1) * (out as i64 + 1);
         let (least, most) = (least.saturating_sub(beyond), most.saturating_add(beyond));
@@ -216,7 +216,7 @@ impl Offset {
 
     fn between(low: i64, high: i64) -> Offset {
         let half = high.saturating_sub(low) / 2;
-        // Rounded up.
+        // The half is rounded up.
         Offset { ahead_ns: low.saturating_add(half), uncertain_ns: half.saturating_add(1) }
     }
 }

@@ -1,4 +1,4 @@
-//! Matches the collectives of different ranks, and says who was late.
+//! Matches the collectives of different ranks, and determines which rank was late.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,19 @@ use warpline_core::collective::CollectiveKind;
 use super::clocks::{Arrival, Clocks, Offsets};
 use super::{Call, Calls, GroupInfo};
 
-/// What the traces say together. Its JSON is described in `docs/collectives.md`.
+/// The findings from all traces. `docs/collectives.md` describes their JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Findings {
-    /// The form of the JSON.
+    /// The version of the JSON format.
     pub version: u32,
-    /// The collectives that a late rank held up longest, longest first.
+    /// The collectives with the longest delays, longest first.
     pub worst: Vec<Late>,
-    /// Who was late how often, the one that others waited for longest first.
+    /// How often each rank was late, in descending order of the time that others waited for it.
     pub ranks: Vec<Rank>,
-    /// The process groups, and what of them could not be judged.
+    /// The process groups, with counts of the collectives that could not be judged.
     pub groups: Vec<Group>,
-    /// The first collectives of one number whose ranks do not agree on what it is.
+    /// The first collectives whose ranks call different operations with one sequence number.
     pub mismatches: Vec<Mismatch>,
 }
 
@@ -28,23 +28,23 @@ pub struct Findings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Late {
-    /// Its process group.
+    /// The process group.
     pub group: String,
-    /// What it does.
+    /// The operation.
     pub kind: &'static str,
-    /// Its number in the group.
+    /// The sequence number in the group.
     pub seq: u64,
-    /// The rank that came last, by its number in the job.
+    /// The global rank of the rank that came last.
     pub late_rank: u32,
-    /// How many other ranks cannot be told from it: they came as late, within what their clocks are uncertain.
+    /// How many other ranks came equally late within the uncertainty of the clocks.
     pub as_late: u64,
-    /// How much later it came than the rank that surely waited longest, in ns: more than `uncertain_ns`.
+    /// The lateness in ns, relative to the rank that certainly waited longest. It is greater than `uncertain_ns`.
     pub late_by_ns: i64,
-    /// `late_by_ns` may be wrong by this, in ns: what is known of the clocks of the two ranks.
+    /// The uncertainty of `late_by_ns`, in ns, from the clocks of the two ranks.
     pub uncertain_ns: i64,
-    /// How far apart the ranks left it, in ns.
+    /// The time between the first and the last end, in ns.
     pub ends_differ_by_ns: i64,
-    /// Whether all ranks share a clock, and no offset had to be estimated.
+    /// Whether all ranks share a clock, so that no offset is estimated.
     pub one_clock: bool,
     /// The late rank's range.
     pub range: String,
@@ -56,13 +56,13 @@ pub struct Late {
 pub struct Rank {
     /// The process group.
     pub group: String,
-    /// The rank's number in the job.
+    /// The global rank.
     pub rank: u32,
-    /// In how many collectives it came last.
+    /// The number of collectives in which it came last.
     pub late: u64,
-    /// Of how many.
+    /// The number of collectives that were judged.
     pub judged: u64,
-    /// The sum of `late_by_ns` of those: how long the others waited for it, in ns.
+    /// The sum of `late_by_ns` over the collectives in which it came last, in ns.
     pub waited_ns: i64,
 }
 
@@ -70,79 +70,79 @@ pub struct Rank {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Group {
-    /// The group, as traces call it; with the id of its communicator where two groups have one name and ranks.
+    /// The name of the group in traces, with the communicator id if another group has the same name and ranks.
     pub group: String,
-    /// The id of its communicator, if the program gave one.
+    /// The communicator id, if the program gave one.
     pub comm_id: Option<u64>,
-    /// Its ranks of which there is a trace, by their numbers in the job.
+    /// The global ranks that have a trace.
     pub ranks: Vec<u32>,
-    /// Those of which there is none.
+    /// The global ranks that have no trace.
     pub missing: Vec<u32>,
-    /// How many collectives were judged.
+    /// The number of collectives that were judged.
     pub judged: u64,
-    /// How many were not, and why.
+    /// The numbers of collectives that were not judged, by reason.
     pub left_out: LeftOut,
-    /// How far apart ranks left a collective of `left_out.uncertain`, in ns: the largest of all.
+    /// The greatest time between the first and the last end of a collective in `left_out.uncertain`, in ns.
     pub uncertain_ends_ns: i64,
 }
 
-/// Why collectives are not judged. All but `batch_entries` count a number of a group once, for all ranks.
+/// The reasons why collectives are not judged. Except for `batch_entries`, each sequence number of a group counts once for all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Further entries of a batch that was judged by its first: they have its times.
+    /// Further entries of a batch. They have the times of its first entry, which was judged.
     pub batch_entries: u64,
-    /// The ranks share a clock and came at the same time, within its uncertainty.
+    /// The ranks share a clock and arrived at the same time within its uncertainty.
     pub too_close: u64,
-    /// The ranks share no clock, and the offsets between their clocks are too uncertain to say who came last.
+    /// The ranks share no clock, and the uncertainty of the offsets does not allow a decision.
     pub uncertain: u64,
     /// `broadcast`, `reduce`, `gather`, `scatter`: not every rank waits for the others.
     pub rooted: u64,
-    /// `send`, `recv` and what else goes to one peer.
+    /// `send`, `recv` and other operations between two peers.
     pub point_to_point: u64,
-    /// Not all ranks have the number: it was left out, or not reached.
+    /// Some rank lacks the sequence number: it was dropped, or the rank did not reach it.
     pub incomplete: u64,
-    /// One rank has the number twice.
+    /// One rank has the sequence number twice.
     pub repeated: u64,
-    /// Ended with an error or a panic.
+    /// The collective ended with an error or a panic.
     pub failed: u64,
-    /// Not the same collective on all ranks.
+    /// The ranks do not call the same operation.
     pub mismatched: u64,
 }
 
-/// Ranks that call different collectives by one number.
+/// Ranks that call different operations with one sequence number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Mismatch {
     /// The process group.
     pub group: String,
-    /// The number in it.
+    /// The sequence number in the group.
     pub seq: u64,
-    /// Who calls what.
+    /// The operation of each rank.
     pub calls: Vec<RankKind>,
 }
 
-/// What one rank calls.
+/// The operation that one rank calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankKind {
-    /// The rank's number in the job.
+    /// The global rank.
     pub rank: u32,
-    /// What it calls.
+    /// The operation.
     pub kind: &'static str,
 }
 
-/// So many mismatches are told one by one.
+/// The most mismatches that are listed individually.
 const MISMATCHES: usize = 5;
 
-/// Who waits in a collective.
+/// Which ranks wait in a collective.
 #[derive(Clone, Copy, PartialEq)]
 enum Waits {
-    /// Every rank, for all others.
+    /// Every rank waits for all others.
     All,
-    /// Not every rank: a root that has sent goes on, and so does a rank that has given its part to the root.
+    /// Not every rank waits: a root continues after it has sent, and so does a rank that has sent its part to the root.
     Some,
-    /// One for its peer.
+    /// One peer waits for the other.
     Pair,
 }
 
@@ -151,15 +151,15 @@ fn waits(kind: CollectiveKind) -> Waits {
     match kind {
         AllReduce | AllGather | AllGatherV | ReduceScatter | AllToAll => Waits::All,
         Broadcast | Reduce | Gather | Scatter => Waits::Some,
-        // One peer, or a kind that is newer than this.
+        // Two peers, or a kind that this version does not know.
         _ => Waits::Pair,
     }
 }
 
 impl Calls {
-    /// Matches and judges; `top` says how many of the worst to name.
+    /// Matches and judges the collectives; `top` limits the number of worst ones.
     pub fn judge(mut self, top: usize) -> Findings {
-        // The order of what is equal so far does not depend on the order of the files.
+        // Fully ordered, so that the result does not depend on the order of the files.
         self.calls.sort_unstable_by_key(|call| (call.group, call.seq, call.rank, call.begin_ns));
         let calls = std::mem::take(&mut self.calls);
         let labels = labels(&self.groups);
@@ -179,13 +179,13 @@ impl Calls {
     }
 }
 
-/// The worst `top`, worst first.
+/// Keeps the worst `top` collectives, worst first.
 fn sort(worst: &mut Vec<Late>, top: usize) {
     worst.sort_by(|a, b| b.late_by_ns.cmp(&a.late_by_ns).then_with(|| (&a.group, a.seq).cmp(&(&b.group, b.seq))));
     worst.truncate(top);
 }
 
-/// What to call each group. Groups of several communicators may have one name, and count their ranks from 0.
+/// Returns the label of each group. Groups of several communicators can have one name, because each numbers its ranks from 0.
 fn labels(groups: &[GroupInfo]) -> Vec<String> {
     let mut labels: Vec<String> = groups.iter().map(GroupInfo::label).collect();
     let mut times = HashMap::new();
@@ -206,7 +206,7 @@ struct Judge<'a> {
     clocks: &'a Clocks,
     group: &'a GroupInfo,
     label: String,
-    /// The ranks of which there is a trace, with how often each was late and how long the others waited.
+    /// The ranks that have a trace, with how often each was late and how long the others waited.
     members: Vec<(u32, u64, i64)>,
     judged: u64,
     left_out: LeftOut,
@@ -257,7 +257,7 @@ impl<'a> Judge<'a> {
         self.end();
     }
 
-    /// What keeps the collective from being judged.
+    /// Returns the counter of the reason why the collective is not judged, if there is one.
     fn why_not(&mut self, calls: &[Call]) -> Option<&mut u64> {
         let left_out = &mut self.left_out;
         let all = |wanted| calls.iter().all(|call| waits(call.kind) == wanted);
@@ -281,7 +281,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// All ranks have their part in it. They are in the order of `members`.
+    /// Judges a collective in which all ranks took part. The calls are in the order of `members`.
     fn one(&mut self, calls: &[Call], offsets: &Offsets) {
         let arrivals: Vec<Arrival> = calls.iter().map(|call| offsets.arrival(self.clocks, call)).collect();
         let by_time = |(_, arrival): &(usize, &Arrival)| arrival.ns;
@@ -289,7 +289,8 @@ impl<'a> Judge<'a> {
         let (first_end, last_end) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
         let ends_differ_by_ns = last_end.saturating_sub(first_end);
         let Some((place, last)) = arrivals.iter().enumerate().max_by_key(by_time) else { return };
-        // The rank that surely waited longest: one of the same clock says more than an earlier one whose clock is uncertain.
+        // Take the rank that certainly waited longest: one with the same clock can give more certainty than an earlier one with an
+        // uncertain clock.
         let waited = |other: &Arrival| (last.ns.saturating_sub(other.ns), last.uncertain_ns(other));
         let surely = |(late_by_ns, uncertain_ns): &(i64, i64)| late_by_ns.saturating_sub(*uncertain_ns);
         let Some((late_by_ns, uncertain_ns)) = arrivals.iter().map(waited).max_by_key(surely) else { return };
@@ -343,7 +344,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether each rank has the same times in both.
+/// Returns whether each rank has the same times in both collectives.
 fn is_same_batch(before: &[Call], calls: &[Call]) -> bool {
     let times = |call: &Call| (call.rank, call.begin_ns, call.length_ns);
     before.len() == calls.len() && before.iter().map(times).eq(calls.iter().map(times))

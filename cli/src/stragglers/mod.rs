@@ -1,11 +1,11 @@
-//! Which rank came late to a collective, from the Perfetto traces of several ranks.
+//! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
-//! Called by `warpline stragglers`, by the fuzz target and by the tests. `read` takes the collectives out of the traces,
-//! `judge` matches those of different ranks and says who was late, `show` makes it text, `proto` knows the wire format.
+//! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
+//! them across ranks and determines which rank was late, `show` formats the findings, and `proto` defines the wire format.
 //!
-//! All ranks of such a collective leave it once the last one has arrived, and each rank's begin is its arrival, by its own
-//! clock. Ranks on one host share a clock, so their begins are compared as they are. `clocks` finds which ranks share one, and
-//! estimates how far the clocks of different hosts are apart, with a bound for the error.
+//! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
+//! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock, and
+//! estimates the offsets between the clocks of different hosts, with an error bound.
 
 mod clocks;
 mod judge;
@@ -35,40 +35,40 @@ pub struct Calls {
     ranges: Vec<String>,
     range_ids: HashMap<String, u32>,
     sessions: Vec<Session>,
-    /// How many more bytes of names are taken.
+    /// How many more bytes of names are accepted.
     names_left: usize,
     key: String,
 }
 
-/// One rank's part of a collective.
+/// One rank's participation in a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     group: u32,
     seq: u64,
-    /// The rank's number in the group.
+    /// The rank within the group.
     rank: u32,
     kind: CollectiveKind,
-    /// Its place in [`Calls::sessions`].
+    /// An index into [`Calls::sessions`].
     session: u32,
     range: u32,
-    /// `CLOCK_BOOTTIME` of its host.
+    /// By `CLOCK_BOOTTIME` of the rank's host.
     begin_ns: i64,
     length_ns: i64,
-    /// The end is late by at most this.
+    /// The true end is at most this much earlier than the recorded one.
     uncertain_ns: i64,
     failed: bool,
 }
 
-/// The session that recorded a part of a trace, as far as it says what its times mean.
+/// The session that recorded a part of a trace: what is needed to interpret its times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
-    /// One instant at its begin, by the two clocks of its host.
+    /// One instant at the session's begin, by the two clocks of its host.
     boot_ns: i64,
     wall_ns: i64,
     process: Option<i32>,
-    /// Equal for all processes on one host until it is booted again.
+    /// Equal for all processes of one host until the host reboots.
     boot_id: Option<String>,
-    /// How far its times may be off `CLOCK_BOOTTIME`, once the session has said it: at its end.
+    /// The largest error of the session's times against `CLOCK_BOOTTIME`. A session writes it at its end; none before that.
     uncertain_ns: Option<i64>,
 }
 
@@ -76,18 +76,18 @@ struct Session {
 struct GroupInfo {
     name: String,
     comm_id: Option<u64>,
-    /// Their numbers in the job, as the first trace says them.
+    /// The global ranks of the members, as the first trace lists them.
     ranks: Vec<u32>,
 }
 
 impl GroupInfo {
-    /// What traces and reports call it: `tp0 [0,1]`.
+    /// Returns the name of the group in traces and reports: `tp0 [0,1]`.
     fn label(&self) -> String {
         let group = ProcessGroup::new(self.name.clone(), self.ranks.iter().copied(), 0);
         group.lane().strip_prefix("comm: ").unwrap_or(group.lane()).to_owned()
     }
 
-    /// The number in the job of the group's rank.
+    /// Returns the global rank of a rank of the group.
     fn in_job(&self, rank: u32) -> u32 {
         self.ranks.get(rank as usize).copied().unwrap_or(rank)
     }
@@ -99,7 +99,7 @@ impl Default for Calls {
             calls: Vec::new(),
             groups: Vec::new(),
             group_ids: HashMap::new(),
-            // The name of what has none.
+            // Range 0 is the range without a name.
             ranges: vec![String::new()],
             range_ids: HashMap::new(),
             sessions: Vec::new(),
@@ -110,20 +110,20 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Adds the collectives of a trace, or of several that stand one behind the other.
+    /// Adds the collectives of a trace, or of several concatenated traces.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The trace cannot be read, is not a trace of warpline, or exceeds a limit.
     pub fn read(&mut self, trace: impl BufRead) -> Result<Skipped, TraceError> {
         Reader::new(self).read(trace)
     }
 
-    /// How many there are.
+    /// Returns the number of collectives.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no collectives.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -136,7 +136,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The number of a group: of its communicator's id, if it has one, else of its name and ranks.
+    /// Returns the index of a group. The communicator's id identifies a group; without one, its name and ranks do.
     fn group(&mut self, said: &GroupKey<'_>) -> Result<u32, TraceError> {
         self.key.clear();
         let _ = match said.comm_id {
@@ -166,7 +166,7 @@ impl Calls {
         Ok(id)
     }
 
-    /// Another session, or another part of one.
+    /// Adds a session, or another part of one.
     fn session(&mut self, session: Session) -> Result<u32, TraceError> {
         spend(&mut self.names_left, 2 * ENTRY)?;
         let id = self.sessions.len() as u32;

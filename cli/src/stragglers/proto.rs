@@ -1,6 +1,6 @@
-//! The messages of a Perfetto trace, as far as collectives need them; every other field is skipped.
+//! The messages of a Perfetto trace that collectives need; all other fields are skipped.
 //!
-//! The numbers are from `protos/perfetto/trace` in Perfetto's repository, where each field is explained.
+//! The tags are from `protos/perfetto/trace` in Perfetto's repository, which documents each field.
 
 use prost::Message;
 
@@ -58,7 +58,7 @@ pub(super) struct Process {
     pub(super) pid: i32,
 }
 
-/// `SequenceFlags`: what was interned before on this sequence is void.
+/// `SequenceFlags`: strings that were interned earlier on this sequence are no longer valid.
 pub(super) const STATE_CLEARED: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -79,7 +79,7 @@ pub(super) struct Clock {
 pub(super) const REALTIME: u32 = 1;
 /// `BuiltinClock`.
 pub(super) const BOOTTIME: u32 = 6;
-/// The clock of one sequence: `BOOTTIME` less the session's begin.
+/// The clock of one sequence: `BOOTTIME` minus the session's begin.
 pub(super) const SESSION: u32 = 64;
 
 /// `TracePacketDefaults`.

@@ -1,10 +1,10 @@
-//! Reads the collectives out of a Perfetto trace, packet by packet.
+//! Extracts the collectives from a Perfetto trace, packet by packet.
 //!
-//! A trace may have gigabytes, may be cut short, and may come from anybody: memory is bounded by [`MAX_PACKET`],
-//! [`MAX_TEXTS`] and [`MAX_CALLS`], a packet that makes no sense is counted and skipped, and nothing here panics.
+//! A trace can be gigabytes in size, truncated, or hostile. Memory is bounded by [`MAX_PACKET`], [`MAX_TEXTS`] and [`MAX_CALLS`], a
+//! malformed packet is counted and skipped, and nothing here panics.
 //!
-//! warpline writes the end of a slice right behind its begin on the same sequence of packets, so the two are paired in the
-//! order of the file. Traces that were put one behind the other are read as if each were alone: each begins with its clocks.
+//! warpline writes the end of a slice directly after its begin on the same packet sequence, so begins and ends are paired in file order.
+//! Each trace starts with its clocks, so concatenated traces are read as separate traces.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
@@ -15,35 +15,35 @@ use warpline_core::collective::CollectiveKind;
 use super::proto::{self, Annotation, Attribute, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
 use super::{Call, Calls, Session};
 
-/// A packet of more bytes is skipped. warpline's are a few hundred bytes.
+/// Larger packets are skipped. The packets of warpline are a few hundred bytes long.
 pub const MAX_PACKET: u64 = 1 << 20;
 
-/// The most bytes of names that are kept while one trace is read, and the most that are kept of all.
+/// The most bytes of names that are kept while one trace is read, and the most that are kept for all traces together.
 pub const MAX_TEXTS: usize = 256 << 20;
 
-/// The most collectives that are kept of all traces.
+/// The most collectives that are kept for all traces together.
 pub const MAX_CALLS: usize = 10_000_000;
 
-/// What a name costs besides its bytes, about.
+/// The approximate memory overhead of a name, in bytes.
 pub(super) const ENTRY: usize = 64;
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The system does not let us at it.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Something else.
+    /// The file is not a Perfetto trace.
     #[error("not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`, and unpack one that is compressed")]
     NotATrace,
-    /// The beginning is missing: it says how the clocks of the trace relate.
+    /// The clocks at the beginning of the trace are missing.
     #[error("a trace without the clocks that warpline writes at its beginning; name the whole file of a session")]
     NoClocks,
-    /// More names than [`MAX_TEXTS`].
+    /// The names exceed [`MAX_TEXTS`].
     #[error("the names in the trace have more than {} MiB; is the file damaged?", MAX_TEXTS >> 20)]
     TooManyNames,
-    /// More collectives than [`MAX_CALLS`].
+    /// The collectives exceed [`MAX_CALLS`].
     #[error("more than {MAX_CALLS} collectives; record less with `WARPLINE=filter=…`")]
     TooManyCalls,
 }
@@ -51,42 +51,42 @@ pub enum TraceError {
 /// What was left out of one trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Packets that make no sense, or are too large.
+    /// Packets that are malformed or too large.
     pub packets: u64,
-    /// Collectives without a group: their marks do not give one.
+    /// Collectives whose marks give no group.
     pub ungrouped: u64,
-    /// Collectives that give a group, but not their rank, number and a known kind.
+    /// Collectives that give a group, but not their rank, sequence number and a known kind.
     pub calls: u64,
-    /// Zones that the sessions dropped, as they say at their ends. A collective among them takes no number.
+    /// Zones that the sessions dropped, as they report at their ends. A dropped collective takes no sequence number.
     pub dropped: u64,
-    /// Where the file stops to be a trace, in bytes from its beginning.
+    /// The byte offset at which the file stops being a trace.
     pub damaged_at: Option<u64>,
 }
 
 /// The state of one trace while it is read.
 pub(super) struct Reader<'a> {
     calls: &'a mut Calls,
-    /// Which session this is, once its clocks are known.
+    /// The index of the session, once its clocks are known.
     session: Option<u32>,
     sequences: HashMap<u32, Sequence>,
-    /// The groups without an id of a communicator, by sequence and the numbers of their interned name and ranks. A long list of ranks
-    /// is then read once, and not in every collective.
+    /// The groups without a communicator id, by packet sequence and the ids of their interned name and ranks. It avoids parsing a long list
+    /// of ranks for every collective.
     groups: HashMap<(u32, u64, u64), u32>,
-    /// How many more bytes of names are taken.
+    /// How many more bytes of names are accepted.
     texts_left: usize,
     skipped: Skipped,
 }
 
 #[derive(Default)]
 struct Sequence {
-    /// The clock of timestamps that do not say theirs.
+    /// The clock of timestamps that do not name one.
     clock: u32,
-    /// `BOOTTIME` at the zero of [`SESSION`].
+    /// `BOOTTIME` when [`SESSION`] was zero.
     zero: Option<i64>,
     event_names: HashMap<u64, u32>,
     annotation_names: HashMap<u64, String>,
     strings: HashMap<u64, String>,
-    /// A collective whose end comes next.
+    /// A collective that has begun and whose end has not been read.
     open: Option<Call>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Reader { calls, session: None, sequences, groups, texts_left: MAX_TEXTS, skipped: Skipped::default() }
     }
 
-    /// Reads all of it. A last packet that is cut short is what a killed process leaves.
+    /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
     pub(super) fn read(mut self, mut trace: impl BufRead) -> Result<Skipped, TraceError> {
         let (mut bytes, mut at, mut understood) = (Vec::new(), 0_u64, false);
         while let Some(frame) = frame(&mut trace)? {
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             at = at.saturating_add(header).saturating_add(len);
             match Packet::decode(&*bytes) {
                 Ok(packet) if len <= MAX_PACKET => {
-                    // Any bytes may happen to be a message; every packet of warpline's names its sequence.
+                    // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
                     understood |= packet.sequence != 0;
                     self.packet(packet)?;
                 }
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
             clocks.iter().find(|clock| clock.id == id).map(|clock| clock.timestamp as i64)
         };
         if let (Some(boot), Some(real)) = (clock(BOOTTIME), clock(REALTIME)) {
-            // Another trace begins.
+            // This is the beginning of another trace.
             self.sequences.clear();
             self.groups.clear();
             self.texts_left = MAX_TEXTS;
@@ -236,13 +236,13 @@ impl<'a> Reader<'a> {
                     let said = |annotation: &&Annotation| name_of(annotation, &sequence.annotation_names) == wanted;
                     event.annotations.iter().find(said)?.uint
                 };
-                // The end of a session says its account.
+                // A session writes its counts at its end.
                 if let (Some(_), Some(_), Some(dropped)) = (count("begun"), count("recorded"), count("dropped")) {
                     self.skipped.dropped = self.skipped.dropped.saturating_add(dropped);
                     let clocks = event.annotations.iter().filter(|annotation| {
                         name_of(annotation, &sequence.annotation_names).ends_with(".clock_uncertainty_ns")
                     });
-                    // A session on in-process streams has no device's clock: its times are the host's own.
+                    // A session on in-process streams has no device clock: its times are those of the host clock.
                     let uncertain_ns = clocks.filter_map(|clock| clock.int).fold(0, i64::max);
                     let session = self.session.and_then(|id| self.calls.sessions.get_mut(id as usize));
                     if let Some(session) = session {
@@ -256,7 +256,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name of an argument; none for a number that nothing defines.
+/// Returns the name of an annotation; empty if its id is not defined.
 fn name_of<'a>(annotation: &'a Annotation, names: &'a HashMap<u64, String>) -> &'a str {
     if annotation.name.is_empty() {
         names.get(&annotation.name_iid).map_or("", String::as_str)
@@ -265,13 +265,13 @@ fn name_of<'a>(annotation: &'a Annotation, names: &'a HashMap<u64, String>) -> &
     }
 }
 
-/// Takes `bytes` of what is left.
+/// Subtracts `bytes` from the remaining budget.
 pub(super) fn spend(left: &mut usize, bytes: usize) -> Result<(), TraceError> {
     *left = left.checked_sub(bytes).ok_or(TraceError::TooManyNames)?;
     Ok(())
 }
 
-/// A process group, as a trace tells it from others.
+/// The identity of a process group in a trace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct GroupKey<'a> {
     pub(super) name: &'a str,
@@ -279,14 +279,14 @@ pub(super) struct GroupKey<'a> {
     pub(super) comm_id: Option<u64>,
 }
 
-/// What the arguments of a slice say. A user's fields come first, so of two arguments with one name the last counts.
+/// The annotations of a slice. A user's fields come first, so the last of two annotations with one name is used.
 #[derive(Default)]
 struct SliceArgs<'a> {
     is_collective: bool,
     kind: Option<CollectiveKind>,
     group: Option<&'a str>,
     ranks: Option<&'a str>,
-    /// The numbers of `group` and `ranks` where they are interned.
+    /// The ids of `group` and `ranks` if these are interned.
     iids: [Option<u64>; 2],
     comm_id: Option<u64>,
     rank: Option<u64>,
@@ -328,13 +328,13 @@ impl<'a> SliceArgs<'a> {
         Some(GroupKey { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
     }
 
-    /// The numbers of the interned name and ranks of a group that has no id of a communicator.
+    /// Returns the ids of the interned name and ranks of a group that has no communicator id.
     fn interned_group(&self) -> Option<(u64, u64)> {
         let [name, ranks] = self.iids;
         name.zip(ranks).filter(|_| self.comm_id.is_none())
     }
 
-    /// None where it does not say enough.
+    /// Returns the collective; none if required annotations are missing.
     fn call(&self, group: u32, session: u32, range: u32, begin_ns: i64) -> Option<Call> {
         Some(Call {
             group,
@@ -352,15 +352,15 @@ impl<'a> SliceArgs<'a> {
 }
 
 enum Frame {
-    /// The length of the packet that follows, and how many bytes said so.
+    /// The length of the packet that follows, and of the header that was read.
     Packet { len: u64, header: u64 },
-    /// No packet.
+    /// Anything other than a packet.
     Other,
 }
 
-/// The next frame; none at the end of the file, also in the middle of a frame's header.
+/// Reads the next frame header; none at the end of the file, even within a header.
 fn frame(trace: &mut impl BufRead) -> io::Result<Option<Frame>> {
-    /// Field 1, bytes.
+    /// Field 1, length-delimited.
     const PACKET: u8 = 1 << 3 | 2;
     let Some(key) = byte(trace)? else { return Ok(None) };
     if key != PACKET {

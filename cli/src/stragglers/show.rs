@@ -1,4 +1,4 @@
-//! What was found, as text for people and as JSON.
+//! Formats the findings as text and as JSON.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use super::judge::{Findings, Group, Late, LeftOut, Rank};
 use crate::output::{self, printable, sheet, time};
 
 impl Findings {
-    /// For programs.
+    /// Returns the findings as JSON.
     pub fn to_json(&self) -> String {
         output::json(self)
     }
 
-    /// For people: what is wrong with the program first, then tables, then what was left out, and last the verdict.
+    /// Returns the findings as text: errors in the program first, then tables, then what was not judged, and last the verdict.
     pub(crate) fn to_text(&self, on_terminal: bool) -> String {
         let mut text = String::new();
         self.write_mismatches(&mut text);
@@ -81,7 +81,7 @@ impl Findings {
         table(head, rows, 2..6, on_terminal)
     }
 
-    /// The ranks that were late, and as many of the others as fill a small table. The JSON has all of them.
+    /// Writes the late ranks, and other ranks up to the size of a small table. The JSON contains all ranks.
     fn write_ranks(&self, text: &mut String, on_terminal: bool) {
         let (late, never): (Vec<&Rank>, Vec<&Rank>) =
             self.ranks.iter().filter(|rank| rank.judged > 0).partition(|rank| rank.late > 0);
@@ -120,10 +120,10 @@ impl Findings {
     }
 }
 
-/// The most late ranks in the table of ranks.
+/// The most late ranks that the table shows.
 const LATE_ROWS: usize = 20;
 
-/// A table with fewer rows than this is filled up with ranks that were never late.
+/// A table with fewer rows is filled with ranks that were never late.
 const FEW_ROWS: usize = 8;
 
 fn table<const N: usize>(
@@ -149,7 +149,7 @@ fn late_by(late: &Late) -> String {
     }
 }
 
-/// What of a group could not be seen, and what not be judged.
+/// Returns notes on the missing traces of a group and on its collectives that were not judged.
 fn notes_of(group: &Group) -> Vec<String> {
     let LeftOut {
         batch_entries,
@@ -160,7 +160,7 @@ fn notes_of(group: &Group) -> Vec<String> {
         incomplete,
         repeated,
         failed,
-        // Said aloud already.
+        // Written by `write_mismatches`.
         mismatched: _,
     } = group.left_out;
     let (label, mut notes) = (printable(&group.group), Vec::new());
@@ -193,7 +193,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// "ranks 1, 2, 3"; of many the first few.
+/// Formats ranks as "ranks 1, 2, 3"; a long list is shortened.
 fn list(ranks: &[u32]) -> String {
     const TOLD: usize = 8;
     let told: Vec<_> = ranks.iter().take(TOLD).map(u32::to_string).collect();

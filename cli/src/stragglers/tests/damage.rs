@@ -1,4 +1,4 @@
-//! Traces that are damaged, cut short or no traces.
+//! Traces that are damaged or truncated, and files that are not traces.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn what_is_no_trace_is_refused() {
         assert!(matches!(refusal, TraceError::NotATrace), "{bytes:?}: {refusal}");
     }
     let [a, _] = pair(0);
-    // Behind the first packet: the clocks are missing.
+    // Without the first packet, the clocks are missing.
     let refusal = read(&a.bytes[usize::from(a.bytes[1]) + 2..]).unwrap_err();
     assert!(matches!(refusal, TraceError::NoClocks), "{refusal}");
 }
@@ -48,7 +48,7 @@ fn what_a_session_dropped_is_said() {
 fn damage_is_skipped_and_said() {
     let [mut a, _] = pair(0);
     let sound = a.bytes.len() as u64;
-    // A packet of wrong wire types, one that is too large, a collective without a group, one without its number.
+    // A packet with wrong wire types, one that is too large, a collective without a group, and one without a sequence number.
     a.bytes.extend(b"\x0A\x04\x55\0\0\0");
     a.bytes.push(0x0A);
     prost::encoding::encode_varint(MAX_PACKET + 1, &mut a.bytes);
@@ -70,14 +70,14 @@ fn damage_is_skipped_and_said() {
         (calls.len(), skipped),
         (4, Skipped { packets: 2, ungrouped: 1, calls: 1, damaged_at: Some(at), ..Skipped::default() })
     );
-    // A length that no file has: the rest is cut short, and no memory is taken for it.
+    // The length exceeds any file: the packet counts as truncated, and no memory is allocated for it.
     a.bytes.truncate(sound as usize);
     a.bytes.extend(b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01");
     let (calls, skipped) = read(&a.bytes).unwrap();
     assert_eq!((calls.len(), skipped), (4, Skipped::default()));
 }
 
-/// All of what a user could see of it.
+/// Produces everything that a user could see.
 fn look(bytes: &[u8]) {
     if let Ok((calls, _)) = read(bytes) {
         let findings = calls.judge(3);

@@ -1,4 +1,4 @@
-//! Who is late: with one clock, with several, and where nobody can be named.
+//! Late ranks with one clock and with several, and the cases in which no rank may be named.
 
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn ends_that_differ_do_not_change_who_came_last() {
         assert_eq!((late.ends_differ_by_ns, late.one_clock, late.as_late), (30_900_000, true, 0), "{late:?}");
     }
     assert_eq!(findings.worst.len(), 3);
-    // More ranks, and another one that leaves first.
+    // With more ranks, and with another rank that leaves first.
     let many = EndMode {
         ranks: 32,
         begins_us: |_, rank| if rank == 5 { 32_300 } else { rank as i64 * 60 },
@@ -70,7 +70,7 @@ fn ends_that_differ_do_not_change_who_came_last() {
 
 #[test]
 fn a_rank_that_began_first_is_not_named() {
-    // Either rank is a little late now and then; in every fourth collective the one that began first leaves first, by more.
+    // Each rank is a little late at times; in every fourth collective, the rank that began first also leaves first, by a larger margin.
     let two = EndMode {
         ranks: 2,
         begins_us: |seq, rank| if seq % 2 == rank { 40 } else { 0 },
@@ -87,7 +87,7 @@ fn a_rank_that_began_first_is_not_named() {
 fn hosts_without_a_common_clock_are_compared_by_the_collectives_themselves() {
     let (one, two) = (judge(&mut pair(0)), judge(&mut pair(1_000_000_000_000)));
     assert!(one.worst.iter().all(|late| late.one_clock && late.uncertain_ns == 0));
-    // Of four collectives that took 50 µs, only the one that took longer says anything.
+    // The bounds on the offset are about 50 µs apart, so only the collective with a lateness of 10 ms gives a result.
     let [late] = &two.worst[..] else { panic!("one is certain: {two:?}") };
     assert_eq!((late.seq, late.late_rank, late.one_clock), (5, 1, false));
     assert!((late.late_by_ns - 10 * MS).abs() <= late.uncertain_ns && late.uncertain_ns < 60_000, "{late:?}");
@@ -106,7 +106,7 @@ fn where_the_spread_of_ends_explains_a_difference_nobody_is_named() {
 
 #[test]
 fn one_odd_end_among_many_is_no_late_rank() {
-    // Two hosts; in number 40 of 64, rank 0 leaves 31 ms before rank 1, which came 20 µs before it.
+    // Two hosts: in collective 40 of 64, rank 0 leaves 31 ms before rank 1 and arrives 20 µs after it.
     let odd = EndMode {
         ranks: 2,
         begins_us: |seq, rank| if seq % 2 == rank { 20 } else { 0 },
@@ -121,7 +121,7 @@ fn one_odd_end_among_many_is_no_late_rank() {
 
 #[test]
 fn clocks_that_drift_apart_make_nobody_late() {
-    // Both come at once, one collective a second, and the second host's clock runs 50 ppm faster or slower.
+    // Both ranks arrive together, one collective a second, while the second host's clock runs 50 ppm faster or slower.
     for drift_ns in [50_000, -50_000] {
         let mut traces = [Trace::new(0, 0), Trace::new(1, 1_000_000_000_000)];
         for seq in 0..128 {
@@ -162,7 +162,7 @@ proptest! {
         }
     }
 
-    /// Whatever the ends: no rank leaves before the last has come, and nothing else is taken for granted where there are few.
+    /// The ends are arbitrary: with few collectives, the only assumption is that no rank leaves before the last one has arrived.
     #[test]
     fn without_a_common_clock_nobody_is_named_who_was_not_late(
         collectives in proptest::collection::vec(

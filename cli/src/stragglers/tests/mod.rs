@@ -1,4 +1,4 @@
-//! Traces by hand, with times that no machine has by chance. `tests/stragglers.rs` reads traces of real sessions.
+//! Synthetic traces with exact times. `tests/stragglers.rs` reads traces of real sessions.
 
 mod damage;
 mod judge;
@@ -9,13 +9,13 @@ use prost::Message;
 use super::proto::*;
 use super::{Calls, Findings, Skipped, TraceError};
 
-/// When the sessions begin, in ns of `CLOCK_BOOTTIME`.
+/// The begin of the sessions, in ns of `CLOCK_BOOTTIME`.
 const BOOT_NS: u64 = 5_000_000_000_000;
-/// The same instant on the wall.
+/// The same instant by the wall clock.
 const WALL_NS: u64 = 1_700_000_000_000_000_000;
 const MS: i64 = 1_000_000;
 
-/// The trace of one rank, on one sequence of packets.
+/// The trace of one rank, on one packet sequence.
 struct Trace {
     bytes: Vec<u8>,
     group: (&'static str, &'static str, Option<u64>),
@@ -23,7 +23,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Of rank `rank` of tp0, on a host that was booted `skew_ns` later: 0 for the first host.
+    /// Creates the trace of a rank of tp0, on a host that booted `skew_ns` later than the first host.
     fn new(rank: u64, skew_ns: u64) -> Trace {
         let mut trace = Trace { bytes: Vec::new(), group: ("tp0", "[0, 1]", Some(99)), rank };
         let clocks = |clocks: &[(u32, u64)]| {
@@ -62,7 +62,7 @@ impl Trace {
         packet.encode_length_delimited(&mut self.bytes).unwrap();
     }
 
-    /// A collective with its times after the session's begin.
+    /// Adds a collective, with times relative to the session's begin.
     fn call(&mut self, kind: &str, seq: u64, begin_ns: i64, length_ns: i64, more: &[Annotation]) -> &mut Trace {
         let (name, ranks, comm_id) = self.group;
         let mut annotations = vec![
@@ -84,13 +84,13 @@ impl Trace {
 }
 
 impl Trace {
-    /// Defines texts by their numbers.
+    /// Interns strings by their ids.
     fn intern(&mut self, strings: &[(u64, &str)]) {
         let strings = strings.iter().map(|(iid, text)| Text { iid: *iid, text: (*text).to_owned() }).collect();
         self.packet(Packet { interned: Some(Interned { strings, ..Interned::default() }), ..packet() });
     }
 
-    /// The session's account, which says how good its times are.
+    /// Adds the counts that a session writes at its end, with its clock uncertainty.
     fn end(&mut self, uncertain_ns: i64) {
         let mut annotations = vec![number("begun", 12), number("recorded", 12), number("dropped", 0)];
         annotations.push(Annotation {
@@ -114,12 +114,12 @@ fn number(name: &str, value: u64) -> Annotation {
     Annotation { name: name.to_owned(), uint: Some(value), ..Annotation::default() }
 }
 
-/// A text that is defined by its number.
+/// An annotation whose string is interned.
 fn interned(name: &str, iid: u64) -> Annotation {
     Annotation { name: name.to_owned(), string_iid: Some(iid), ..Annotation::default() }
 }
 
-/// The end is early by this.
+/// The true end may be this much earlier.
 fn early(ns: i64) -> Annotation {
     Annotation { name_iid: 5, int: Some(ns), ..Annotation::default() }
 }
@@ -130,7 +130,7 @@ fn read(bytes: &[u8]) -> Result<(Calls, Skipped), TraceError> {
     Ok((calls, skipped))
 }
 
-/// Of traces that end with sound clocks.
+/// Judges traces that end with exact clocks.
 fn judge(traces: &mut [Trace]) -> Findings {
     traces.iter_mut().for_each(|trace| trace.end(0));
     judge_as_they_are(traces)
@@ -144,7 +144,7 @@ fn judge_as_they_are(traces: &[Trace]) -> Findings {
     calls.judge(200)
 }
 
-/// Two ranks that agree, but for the times: rank 1 begins number 5 ten milliseconds late.
+/// Two ranks with the same collectives: rank 1 begins number 5 ten milliseconds late.
 fn pair(skew_ns: u64) -> [Trace; 2] {
     let mut traces = [Trace::new(0, 0), Trace::new(1, skew_ns)];
     for seq in 3..7 {
@@ -155,16 +155,16 @@ fn pair(skew_ns: u64) -> [Trace; 2] {
     traces
 }
 
-/// By how much each trace's times may be off.
+/// Judges traces that end with this clock uncertainty.
 fn judge_within(uncertain_ns: i64, traces: &mut [Trace]) -> Findings {
     traces.iter_mut().for_each(|trace| trace.end(uncertain_ns));
     judge_as_they_are(traces)
 }
 
-/// Ranks of one host whose ends differ for another reason than who was late.
+/// Ranks whose ends differ for a reason other than lateness.
 struct EndMode {
     ranks: u64,
-    /// By rank: how late it begins and how late it ends, in µs after the first begin and the last begin.
+    /// By sequence number and rank: the begin in µs after the first begin, and the end in µs after the last begin.
     begins_us: fn(u64, u64) -> i64,
     ends_us: fn(u64, u64) -> i64,
     collectives: u64,
@@ -190,7 +190,7 @@ impl EndMode {
     }
 }
 
-/// Rank 5 comes 32.3 ms late, rank 2 comes 2.1 ms late; rank 2 leaves at once, the others after 31 ms.
+/// Rank 5 arrives 32.3 ms late and rank 2 arrives 2.1 ms late; rank 2 leaves at once, the others after 31 ms.
 const EIGHT: EndMode = EndMode {
     ranks: 8,
     begins_us: |_, rank| [0, 10, 2_100, 30, 20, 32_300, 5, 15][rank as usize],

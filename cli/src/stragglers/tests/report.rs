@@ -1,4 +1,4 @@
-//! What is said of a judgement: the table, the JSON, the groups, and what was left out.
+//! The report: the table, the JSON, the groups, and what was not judged.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn ranks_that_came_as_late_are_counted() {
 
 #[test]
 fn a_session_that_was_killed_shares_no_clock() {
-    // How good its times are is unknown.
+    // The uncertainty of its times is unknown.
     let mut traces = pair(0);
     traces[0].end(0);
     let findings = judge_as_they_are(&traces);
@@ -103,7 +103,7 @@ no rank kept the others waiting in a collective that could be judged
 #[test]
 fn groups_are_told_apart_by_communicator_or_else_by_name_and_ranks() {
     let mut traces = pair(0);
-    // Another name of the same communicator; the first one is shown.
+    // Another name of the same communicator; the report shows the first name.
     traces[1].group = ("tp", "[0, 1]", Some(99));
     traces[1].call("allreduce", 20, MS, MS, &[]);
     traces[0].call("allreduce", 20, 0, 2 * MS, &[]);
