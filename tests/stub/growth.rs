@@ -250,7 +250,8 @@ fn ever_new_cuda_streams_take_no_memory() {
             least
         };
         make(WARM);
-        let before = make(WARM);
+        // The larger of two, because the collector is now and then so far ahead that a round has much less than the others.
+        let before = make(WARM).max(make(WARM));
         make(WARM);
         let grown = make(WARM).saturating_sub(before);
         let report = session.finish();
