@@ -224,6 +224,9 @@ struct More {
 }
 
 impl Fields {
+    /// No field and no label.
+    pub(crate) const NONE: Fields = Fields { first: [const { None }; INLINE], len: 0, more: None };
+
     /// Adds a field. The macros never add more than [`MAX_FIELDS`]; further ones are dropped.
     #[inline]
     pub fn push(&mut self, name: &'static str, value: impl IntoValue) {

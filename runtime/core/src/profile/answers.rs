@@ -1,7 +1,7 @@
-//! How answers come to the handle on zones that somebody asked for.
+//! The state that a handle on requested zones shares with those that answer it.
 //!
-//! Answers are put in by the collector, or by the thread that drops the zone; they are taken out by whoever holds the handle.
-//! A future's waker is called outside of all locks.
+//! The collector, or the thread that drops a zone, adds answers. The holder of the handle takes them. A future's waker is called without
+//! any lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +16,20 @@ use crate::profile::error::ProfileError;
 use crate::profile::waiting;
 use crate::record::ZoneRecord;
 
-/// What a handle and those who answer it share.
+/// The state that a handle shares with those that answer it.
 pub struct Shared {
-    /// The process in which somebody asked.
+    /// The process that made the request.
     home: Home,
     state: Mutex<State>,
     came: Condvar,
-    /// Somebody holds the handle, and answers are to come.
+    /// The handle exists, and more answers are expected.
     is_open: AtomicBool,
 }
 
 pub(super) struct State {
     pub(super) answers: VecDeque<Result<ZoneRecord, ProfileError>>,
     pub(super) to_come: u32,
-    /// Zones that are on their way.
+    /// The number of zones that have begun and have not answered.
     under_way: u32,
     captured: u64,
     waker: Option<Waker>,
@@ -41,8 +41,8 @@ impl State {
     }
 }
 
-/// The task is woken with the next answer. The waker that it had before goes when the lock is free: it may be an executor's
-/// last hold on a task, whose end may ask for zones.
+/// Stores the waker for the next answer. The old waker is dropped without the lock, because it may own the last reference to a task, and
+/// dropping the task may make requests.
 pub(super) fn wake_later<T>(mut state: Locked<'_, State>, waker: Waker) -> Poll<T> {
     let old = state.waker.replace(waker);
     drop(state);
@@ -57,7 +57,7 @@ impl Shared {
         Arc::new(Shared { home, state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
     }
 
-    /// For a request that can have no zone.
+    /// Creates the state of a request that cannot have a zone.
     pub fn failed(error: ProfileError) -> Arc<Shared> {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
@@ -66,12 +66,12 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// None in a process that was forked from the one that asked: there the lock may be held for ever.
+    /// Locks the state. Returns none in a process that was forked from the requesting one, where the lock may be held for ever.
     pub(super) fn lock_here(&self) -> Option<Locked<'_, State>> {
         self.is_here().then(|| self.lock())
     }
 
-    /// None as for [`lock_here`](Self::lock_here).
+    /// Waits until `is_enough` returns true or the timeout expires. Returns none as [`lock_here`](Self::lock_here) does.
     pub(super) fn wait_until(
         &self,
         timeout: Duration,
@@ -80,49 +80,49 @@ impl Shared {
         Some(self.lock_here()?.wait_while(&self.came, timeout, |state| !is_enough(state)))
     }
 
-    /// Whether this process asked.
+    /// Returns whether this process made the request.
     pub(super) fn is_here(&self) -> bool {
         self.home.is_here()
     }
 
-    /// For a request of so many zones.
+    /// Creates the state of a request for this many zones.
     pub(super) fn waiting(zones: u32) -> Arc<Shared> {
         Shared::new(zones, VecDeque::new())
     }
 
-    /// Whether somebody waits.
+    /// Returns whether the handle still waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Nobody waits for answers any more.
+    /// Ends the waiting of the handle.
     pub(super) fn close(&self) {
         if self.is_open.swap(false, Ordering::Relaxed) {
             waiting::end();
         }
     }
 
-    /// A zone has begun.
+    /// Counts a zone that has begun.
     pub(super) fn begin(&self) {
         self.lock().under_way += 1;
     }
 
-    /// A zone ran that cannot be timed; it does not answer the request.
+    /// Counts a matching zone that was captured. It cannot be timed and does not answer the request.
     pub(super) fn pass_captured(&self) {
         self.lock().captured += 1;
     }
 
-    /// What came of a zone that has begun.
+    /// Adds the answer of a zone that has begun.
     pub(super) fn answer(&self, answer: Result<ZoneRecord, ProfileError>) {
         let mut state = self.lock();
         state.under_way = state.under_way.saturating_sub(1);
         self.put(state, answer);
     }
 
-    /// None of the zones that have not begun ever will: `left` of them.
+    /// Fails the `left` zones that have not begun and never will.
     pub(super) fn fail(&self, left: u32, error: &ProfileError) {
         let mut state = self.lock();
-        // One says it for all that are left.
+        // One answer stands for all of them.
         state.to_come = state.to_come.saturating_sub(left.saturating_sub(1));
         self.put(state, Err(error.clone()));
     }
@@ -138,7 +138,7 @@ impl Shared {
             self.close();
         }
         if let Some(waker) = waker {
-            // An executor that panics is no fault of the thread that answers.
+            // A panic in an executor must not affect the thread that answers.
             caught(|| waker.wake());
         }
     }

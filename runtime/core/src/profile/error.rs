@@ -1,44 +1,44 @@
-//! Why there is no zone for somebody who asked for one. Each says what to do.
+//! Why a request has no zone. Each error says what to do.
 
 use std::fmt;
 
-/// Why there is no zone.
+/// Why a request has no zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The catalog has no range of this name.
     NoSuchRange {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// A name much like it that there is.
+        /// A similar name in the catalog.
         near: Option<&'static str>,
     },
-    /// The time is up. The request stands until its handle is dropped.
+    /// The timeout expired. The request stays until its handle is dropped.
     TimedOut {
-        /// A zone has begun and is not through its stream yet.
+        /// A zone has begun, and its stream has not completed it.
         has_begun: bool,
-        /// So many zones that match the request ran on streams that were being captured into a graph.
+        /// The number of matching zones that ran on streams that were being captured into a graph.
         captured: u64,
     },
-    /// The stream is being captured into a CUDA graph, and nothing may be added to that.
+    /// The stream is being captured into a CUDA graph, to which nothing may be added.
     Captured,
     /// The stream was dropped before a zone began on it.
     StreamGone,
-    /// The thread that asked ended before it began a zone.
+    /// The requesting thread ended before it began a zone.
     ThreadEnded,
-    /// There is no stream whose next zone it could be: an `Option` that is `None`, or a [`StreamRef::none`](crate::backend::StreamRef::none).
+    /// There is no stream: an `Option` that is `None`, or a [`StreamRef::none`](crate::backend::StreamRef::none).
     NoStream,
-    /// The stream cannot be timed, or failed before the zone was complete: what it says.
+    /// The stream cannot be timed, or failed before the zone was complete. The text is the device's message.
     Stream(String),
-    /// The stream did not take an event.
+    /// The stream refused an event.
     EventFailed,
-    /// Too many zones or events waited already.
+    /// Too many zones or events were pending.
     Full,
-    /// The zone did not come to its end: an expression of its mark panicked, or its session ended before it did.
+    /// The zone did not end: an expression of its mark panicked, or its session ended first.
     Unfinished,
-    /// This process was forked from the one that asked.
+    /// This process was forked from the one that made the request.
     Inherited,
-    /// The operating system gave no thread to read the zone.
+    /// The operating system could not start the thread that reads the zone.
     NoThread(String),
     /// The program was built without warpline's feature `enable`.
     NotEnabled,

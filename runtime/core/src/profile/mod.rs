@@ -1,7 +1,8 @@
-//! Requests for single zones: who asked for which zone, and the ticket with which a zone answers.
+//! Requests for individual zones, and the tickets with which zones answer them.
 //!
-//! `requests` keeps who asked for what, `answers` and `pending` are the two ends of an answer, and `outside` is the way of zones that no
-//! session has: the engine above registers it. `waiting` counts those who wait. Nothing here runs while nobody has asked.
+//! `requests` stores the requests, and `answers` and `pending` are the two ends of an answer. `outside` finds the contexts of zones that no
+//! session records; the engine above registers itself there. `waiting` counts the handles that wait. Nothing here runs while there are no
+//! requests.
 
 pub mod answers;
 pub mod error;

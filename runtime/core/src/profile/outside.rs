@@ -1,6 +1,6 @@
-//! The recorder for zones that were asked for and that no session has, as far as requests and zones know it.
+//! The recorder of requested zones that no session records, as requests and zones see it.
 //!
-//! The engine above registers what starts it with the first request, before a zone can be meant. Threads that begin zones come here.
+//! The engine above registers a function that starts the recorder with the first request. Threads that begin zones call this module.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,26 +10,26 @@ use crate::stream::context::StreamContext;
 use crate::stream::recorder::Recorder;
 use crate::stream::thread;
 
-/// Why a stream cannot be timed whose device gives no reason.
+/// The error for a stream whose device gives no reason.
 const UNSAID: &str = "its device does not say which it is";
 
-/// The recorder that runs, or one that starts now.
+/// Returns the recorder, and starts it if it does not run.
 type Start = fn() -> Result<Arc<Recorder>, ProfileError>;
 
 static START: OnceLock<Start> = OnceLock::new();
 
-/// Registers what starts the recorder; the first one counts.
+/// Registers the function that starts the recorder. Only the first call has an effect.
 pub fn register(start: Start) {
     let _ = START.set(start);
 }
 
-/// Makes everything ready ahead of the zone.
+/// Starts the recorder before the zone begins.
 pub(super) fn prepare() {
-    // A failure here comes again, and is answered, with the zone.
+    // A failure recurs with the zone, and is returned to the request then.
     let _ = recorder();
 }
 
-/// The context of a stream on which a zone begins that was asked for.
+/// Returns the context of a stream for a requested zone.
 pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, ProfileError> {
     let recorder = entered()?;
     recorder.context(stream).ok_or_else(|| match stream.key {
@@ -39,17 +39,17 @@ pub(crate) fn context(stream: &StreamRef<'_>) -> Result<Arc<StreamContext>, Prof
     })
 }
 
-/// The context of the host zones that were asked for.
+/// Returns the context of the requested host zones.
 pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
     Ok(Arc::clone(entered()?.host()))
 }
 
-/// Why a stream that has no key has none.
+/// Returns why a stream has no key.
 pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
     context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
 }
 
-/// The recorder, to which this thread is known.
+/// Returns the recorder, and adds this thread to it.
 fn entered() -> Result<Arc<Recorder>, ProfileError> {
     let recorder = recorder()?;
     thread::with(|thread| drop(thread.make_known(&recorder)));

@@ -1,4 +1,4 @@
-//! The handles on zones that somebody asked for. Without feature `enable` they hold nothing, and each call says so.
+//! The handles on requested zones. Without feature `enable` they hold nothing, and each call returns an error that says so.
 
 use std::fmt;
 use std::future::Future;
@@ -13,22 +13,22 @@ use crate::profile::error::ProfileError;
 use crate::profile::requests;
 use crate::record::ZoneRecord;
 
-/// A zone that somebody asked for: its record, as soon as the stream is through with it.
+/// A requested zone. Its record is available when the stream has completed the zone.
 ///
-/// Nothing here waits for a device but [`wait`](Self::wait), and that only for so long. As a future it needs no particular
-/// executor; it is ready when the zone is there, or will never be. Dropping it takes the request back: then no zone is timed
-/// for it. `Send` and `Sync`.
+/// Only [`wait`](Self::wait) waits for a device, and only up to its timeout. As a future, it works with any executor; it is ready when the
+/// record is available or the request has failed. Dropping the handle cancels the request, and then no zone is timed for it. `Send` and
+/// `Sync`.
 #[must_use = "dropping it takes the request back"]
 pub struct PendingZone(Handle);
 
-/// Several zones that somebody asked for, each as soon as its stream is through with it: see [`PendingZone`].
+/// Several requested zones. Each record is available when its stream has completed the zone: see [`PendingZone`].
 ///
-/// A zone that is lost counts as one of them, as an error; where none can begin any more, one error stands for all that are
-/// left. What has come is kept until it is taken.
+/// A lost zone counts as one of them, and its result is an error. If no more zones can begin, one error stands for all remaining ones.
+/// Results are kept until they are taken.
 #[must_use = "dropping it takes the request back"]
 pub struct PendingZones(Handle);
 
-/// Whoever holds it waits for answers.
+/// The owner of a request. Dropping it cancels the request.
 struct Handle(Arc<Shared>);
 
 impl Deref for Handle {
@@ -54,13 +54,13 @@ impl PendingZone {
         PendingZone(Handle(shared))
     }
 
-    /// A request that nothing answers, in a build that records nothing.
+    /// Creates a handle without an answer, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZone {
         PendingZone(Handle(Shared::failed(ProfileError::NotEnabled)))
     }
 
-    /// The zone, or why there will be none; none as long as it may still come.
+    /// Returns the record or the error; none while the zone is pending.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
         match self.0.lock_here() {
             Some(state) => state.answers.front().cloned(),
@@ -71,7 +71,7 @@ impl PendingZone {
     /// Waits for the zone.
     ///
     /// # Errors
-    /// [`ProfileError::TimedOut`] when the time is up; the request stands. The others say why there will be no zone.
+    /// [`ProfileError::TimedOut`] if the timeout expires; the request stays. Other errors say why there is no record.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
         let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
         let state = state.ok_or(ProfileError::Inherited)?;
@@ -85,31 +85,31 @@ impl PendingZones {
         PendingZones(Handle(shared))
     }
 
-    /// A request that nothing answers, in a build that records nothing.
+    /// Creates a handle without answers, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZones {
         PendingZones(Handle(Shared::failed(ProfileError::NotEnabled)))
     }
 
-    /// How many zones are still to come, begun or not.
+    /// Returns how many zones are pending, whether they have begun or not.
     pub fn to_come(&self) -> u32 {
         self.0.lock_here().map_or(0, |state| state.to_come)
     }
 
-    /// The next zone that is complete; none where there is none now.
+    /// Returns the next result; none if none is available now.
     pub fn try_next(&self) -> Option<Result<ZoneRecord, ProfileError>> {
         self.0.lock_here()?.answers.pop_front()
     }
 
-    /// Waits for the next zone; none when all have come and been taken.
+    /// Waits for the next result; none if all results were taken.
     pub fn next(&self, timeout: Duration) -> Option<Result<ZoneRecord, ProfileError>> {
         let mut state = self.0.wait_until(timeout, |state| !state.answers.is_empty() || state.to_come == 0)?;
         let timed_out = (state.to_come > 0).then(|| Err(state.timed_out()));
         state.answers.pop_front().or(timed_out)
     }
 
-    /// Waits for all of them. When the time is up it gives those that have come, and [`ProfileError::TimedOut`] as the last
-    /// one; the request stands.
+    /// Waits for all zones. If the timeout expires, it returns the results so far with [`ProfileError::TimedOut`] as the last one, and the
+    /// request stays.
     pub fn wait(&self, timeout: Duration) -> Vec<Result<ZoneRecord, ProfileError>> {
         let Some(mut state) = self.0.wait_until(timeout, |state| state.to_come == 0) else {
             return vec![Err(ProfileError::Inherited)];
@@ -123,7 +123,7 @@ impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // An executor's code is not called under the lock.
+        // The executor's code is called without the lock.
         let waker = context.waker().clone();
         let Some(state) = self.0.lock_here() else { return Poll::Ready(Err(ProfileError::Inherited)) };
         match state.answers.front() {
@@ -136,9 +136,9 @@ impl Future for PendingZone {
 impl Future for PendingZones {
     type Output = Vec<Result<ZoneRecord, ProfileError>>;
 
-    /// Ready when all have come.
+    /// Ready when all results are available.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // An executor's code is not called under the lock.
+        // The executor's code is called without the lock.
         let waker = context.waker().clone();
         let Some(mut state) = self.0.lock_here() else { return Poll::Ready(vec![Err(ProfileError::Inherited)]) };
         if state.to_come == 0 { Poll::Ready(state.answers.drain(..).collect()) } else { wake_later(state, waker) }

@@ -1,7 +1,7 @@
-//! Who asked for which zones, and the ticket with which a zone answers.
+//! The requests for zones, and the tickets with which zones answer them.
 //!
-//! A zone looks here only while somebody has asked for something (the switch says so), and then only if this thread asked or
-//! its range was asked for. Everything else is behind one lock, under which no user's code and no driver is called.
+//! A zone checks the requests only while there are any (the switch shows this), and then only if this thread made a request or its range
+//! was requested. All other data is behind one lock, under which neither user code nor a driver is called.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -24,13 +24,13 @@ static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
 struct Requests {
-    /// Those that have zones to begin.
+    /// The requests that still have zones to begin.
     list: Vec<Request>,
 }
 
 struct Request {
     what: What,
-    /// How many zones are to begin.
+    /// The number of zones that have not begun.
     left: u32,
     shared: Arc<Shared>,
 }
@@ -38,7 +38,7 @@ struct Request {
 enum What {
     /// The next zones of a thread on a stream.
     Next { thread: u64, stream: StreamKey },
-    /// The next zones of a range, commonly one.
+    /// The next zones of these ranges, usually one range.
     Runs(Vec<&'static RangeSpec>),
 }
 
@@ -46,11 +46,11 @@ thread_local! {
     static HERE: Here = const { Here(Cell::new(false)) };
 }
 
-/// Whether this thread may have asked for its next zones.
+/// Whether this thread may have requested its next zones.
 struct Here(Cell<bool>);
 
 impl Drop for Here {
-    /// The thread ends: it will begin no zone.
+    /// Fails the thread's requests, because an ending thread begins no more zones.
     fn drop(&mut self) {
         if self.0.get() {
             let thread = thread_id();
@@ -59,7 +59,7 @@ impl Drop for Here {
     }
 }
 
-/// Asks for the next zones of this thread on a stream.
+/// Requests the next zones of this thread on a stream.
 pub fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
     let stream = match stream.key {
         Ok(key) => key,
@@ -67,14 +67,14 @@ pub fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
         Err(NoKey::Unknown) => return Shared::failed(outside::refusal(stream)),
         Err(NoKey::NoStream) => return Shared::failed(ProfileError::NoStream),
     };
-    // A thread that is ending has no place for it, and begins no zone that could be meant.
+    // A thread that is ending has no thread-local storage, and begins no zone that could match.
     if HERE.try_with(|here| here.0.set(true)).is_err() {
         return Shared::failed(ProfileError::ThreadEnded);
     }
     ask(What::Next { thread: thread_id(), stream }, zones)
 }
 
-/// Asks for the next zones of ranges.
+/// Requests the next zones of ranges.
 pub fn ask_runs(ranges: Vec<&'static RangeSpec>, zones: u32) -> Arc<Shared> {
     ask(What::Runs(ranges), zones)
 }
@@ -91,14 +91,14 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
     requests.list.push(Request { what, left: zones, shared: Arc::clone(&shared) });
     switch::arm(true);
     drop(requests);
-    // Where no session has the zone, its way is there before it begins.
+    // If no session records the zone, its recorder starts before the zone begins.
     if switch::epoch().is_none() {
         outside::prepare();
     }
     shared
 }
 
-/// A handle on one zone that begins now, whatever was asked for.
+/// Creates a ticket and the shared state for one zone that begins now, independent of other requests.
 pub(crate) fn ask_now() -> (PendingAnswers, Arc<Shared>) {
     let shared = Shared::waiting(1);
     waiting::begin();
@@ -106,13 +106,13 @@ pub(crate) fn ask_now() -> (PendingAnswers, Arc<Shared>) {
     (PendingAnswers(vec![Arc::clone(&shared)]), shared)
 }
 
-/// Whether a zone of this range that this thread begins may have been asked for.
+/// Returns whether a zone of this range on this thread may have been requested.
 #[inline]
 pub(crate) fn is_asked(range: &'static RangeSpec) -> bool {
     range.asked() || HERE.try_with(|here| here.0.get()).unwrap_or(false)
 }
 
-/// The ticket of a zone that begins on this thread; none if nobody asked for it.
+/// Returns the ticket of a zone that begins on this thread; none if it was not requested.
 pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) -> Option<PendingAnswers> {
     let thread = thread_id();
     let is_captured = stream.is_some_and(|stream| matches!(stream.key, Err(NoKey::Captured)));
@@ -122,7 +122,7 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
     requests.list.retain_mut(|request| {
         let is_meant = match &request.what {
             What::Next { thread: of, .. } if *of != thread => false,
-            // Which stream it is cannot be asked while it is captured.
+            // The key of a stream is not available while the stream is captured.
             What::Next { stream: of, .. } => stream.is_some_and(|stream| is_captured || stream.key == Ok(*of)),
             What::Runs(ranges) => ranges.iter().any(|of| std::ptr::eq(*of, range)),
         };
@@ -146,26 +146,26 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
     (!ticket.is_empty()).then_some(PendingAnswers(ticket))
 }
 
-/// The application has dropped the stream.
+/// Fails the requests for the zones of a stream that the application has dropped.
 pub fn forget(stream: StreamKey) {
     if switch::is_armed() {
         fail(&ProfileError::StreamGone, |what| matches!(what, What::Next { stream: of, .. } if *of == stream));
     }
 }
 
-/// No zone of these requests will begin.
+/// Fails these requests, because none of their zones will begin.
 fn fail(error: &ProfileError, which: impl Fn(&What) -> bool) {
     let failed = lock().remove(|request| which(&request.what));
-    // Not under the lock: who waits may be woken.
+    // Without the lock, because this may wake waiters.
     for request in failed {
         request.shared.fail(request.left, error);
     }
 }
 
-/// The handle is gone.
+/// Removes the request of a handle that was dropped.
 pub(super) fn take_back(shared: &Shared) {
     let taken = lock().remove(|request| std::ptr::eq(Arc::as_ptr(&request.shared), shared));
-    // Not under the lock.
+    // Without the lock.
     drop(taken);
 }
 
@@ -177,7 +177,7 @@ impl Requests {
         removed
     }
 
-    /// Zones look no longer where nothing is asked for.
+    /// Clears the switch if there are no requests, so that zones do not check for them.
     fn disarm(&self) {
         if self.list.is_empty() {
             switch::arm(false);
@@ -186,7 +186,7 @@ impl Requests {
 }
 
 impl What {
-    /// Tells the ranges that they are asked for, or no longer.
+    /// Notes in the ranges that they are requested, or that they no longer are.
     fn count(&self, is_asked: bool) {
         if let What::Runs(ranges) = self {
             ranges.iter().for_each(|range| range.ask(is_asked));
@@ -194,11 +194,11 @@ impl What {
     }
 }
 
-/// What a zone owes to those who asked for it: an answer. Dropped, it says that the zone did not come to its end.
+/// The answer that a zone must give to its requests. If it is dropped, it reports that the zone did not end.
 pub(crate) struct PendingAnswers(Vec<Arc<Shared>>);
 
 impl PendingAnswers {
-    /// There is no zone.
+    /// Reports that there is no zone.
     pub(crate) fn fail(mut self, error: &ProfileError) {
         self.answer_all(error);
     }

@@ -1,6 +1,7 @@
-//! How many handles wait for answers, and since when none does.
+//! The number of handles that wait for answers, and the time since which none does.
 //!
-//! A request counts its handle here, and its answers take it off. What serves zones that no session has, in the engine above, rests on it.
+//! A request adds its handle here, and its last answer or the drop of the handle removes it. The engine above, which serves zones that no
+//! session records, rests while no handle waits.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,23 +14,23 @@ static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new(Mutex::default);
 #[derive(Default)]
 struct Waiting {
     handles: usize,
-    /// When the last one stopped waiting.
+    /// When the last handle stopped waiting.
     ended: Option<Instant>,
 }
 
-/// A handle waits.
+/// Counts a handle that begins to wait.
 pub(super) fn begin() {
     waiting().handles += 1;
 }
 
-/// A handle waits no longer.
+/// Counts a handle that has stopped waiting.
 pub(super) fn end() {
     let mut waiting = waiting();
     waiting.handles -= 1;
     waiting.ended = Some(Instant::now());
 }
 
-/// Calls `then` if no handle has waited for so long. No handle begins to wait before it returns.
+/// Calls `then` if no handle has waited for `rest`. No handle begins to wait before `then` returns.
 pub fn if_idle_for(rest: Duration, then: impl FnOnce()) {
     let waiting = waiting();
     if waiting.handles == 0 && waiting.ended.is_none_or(|ended| ended.elapsed() >= rest) {

@@ -1,6 +1,6 @@
-//! One context a stream and session: its ring, its backend and its counts.
+//! The context of one stream in one session: its ring, its backend and its counts.
 //!
-//! Zones take their slots here and the collector reads them; the recorder (`recorder.rs`) finds the context of a stream.
+//! Zones take their slots here, and the collector reads them. The recorder (`recorder.rs`) finds the context of a stream.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,50 +28,50 @@ pub struct StreamContext {
     /// None for the ring of the host zones.
     pub backend: Option<Arc<dyn Backend>>,
     pub(super) owner: Owner,
-    /// The process whose collector reads it.
+    /// The process whose collector reads the ring.
     home: Home,
-    /// How many zones had begun on the stream before the session met it anew.
+    /// How many zones had begun on the stream before the session added it again.
     first: u64,
     pub(super) ring: Ring<Slot>,
     ring_full: AtomicU64,
     event_failed: AtomicU64,
-    /// Zones that were captured into a graph, and those of which the driver did not tell where.
+    /// Zones that were captured into a graph. `capture_failed` counts those whose place in the graph is unknown.
     captured: AtomicU64,
     capture_failed: AtomicU64,
-    /// Zones that found no event left; they count as those that found the ring full.
+    /// Zones for which no event was left; reported together with `ring_full`.
     events_full: AtomicU64,
-    /// Zones that took a slot and never started; they count as unfinished.
+    /// Zones that took a slot and never started; reported as unfinished.
     abandoned: AtomicU64,
-    /// Slots that were taken and given back unread, and who waits for what began before a moment.
+    /// Slots that were given back unread, and the drain barriers in use.
     cuts: DrainBarriers,
-    /// Entries of batches, each of which counts as a zone.
+    /// Entries of batches. Each counts as a zone.
     entries: AtomicU64,
-    /// What becomes of waits, which take slots as zones do.
+    /// The counts of waits, which take slots as zones do.
     waits: WaitStats,
-    /// Zones that got no slot because the stream's events could not be made.
+    /// Zones without a slot because the stream's events could not be created.
     not_made: AtomicU64,
-    /// Written by the collector alone, like the next one.
+    /// Written only by the collector, like `stream_failed`.
     pub recorded: AtomicU64,
     pub stream_failed: AtomicU64,
-    /// The application has let go of the stream: no zone will begin on it any more.
+    /// The application has dropped the stream: no more zones begin on it.
     pub forgotten: AtomicBool,
-    /// The collector has taken it in. Written by the collector alone.
+    /// The collector has read the context from the recorder. Written only by the collector.
     pub is_met: AtomicBool,
-    /// The session has let go of the stream: the next zone on it meets it anew.
+    /// The session has evicted the stream: the next zone on it adds the stream again.
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
-    /// The notes of all slots, in a session that watches open zones.
+    /// The snapshots of all slots, in a session that observes open zones.
     notes: Option<Mutex<Vec<Arc<OpenZoneSnapshot>>>>,
 }
 
-/// Who has a stream's zones.
+/// Who requested the zones of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A session.
     Session,
-    /// They were asked for one by one, and no session has them.
+    /// They were requested individually, and no session records them.
     Profile,
-    /// They are only mirrored, and no collector reads the ring.
+    /// They are only mirrored to a tool, and no collector reads the ring.
     Nobody,
 }
 
@@ -81,23 +81,23 @@ impl Owner {
     }
 }
 
-/// A slot in use: the one handle on its zone, until it is published or dropped.
+/// A slot in use: the only handle on its zone until the zone is published or dropped.
 pub struct SlotGuard {
     context: Arc<StreamContext>,
     token: Token,
 }
 
-/// Why a zone gets no slot.
+/// Why a zone has no slot.
 pub enum NoSlot {
-    /// There is no context; where a session knows why, it has counted the zone.
+    /// There is no context. The zone is counted if a session knows the reason.
     None,
     /// The session is over.
     Closed,
     /// The ring is full; the zone is counted.
     Full,
-    /// The stream's events could not be made; the zone is counted.
+    /// The stream's events could not be created; the zone is counted.
     NotMade,
-    /// The session has let go of the stream: it has to be met anew.
+    /// The session has evicted the stream: it must be added again.
     Retired,
 }
 
@@ -136,22 +136,22 @@ impl StreamContext {
             waker,
             notes: is_watched.then(Mutex::default),
         };
-        // A failure here comes again, and is counted, when the first zone asks for a slot.
+        // A failure recurs, and is counted, when the first zone takes a slot.
         let _ = context.ring.grow(|| context.new_slot());
         context
     }
 
-    /// Whose it is, and how many zones had begun on its stream before.
+    /// Sets the owner, and how many zones had begun on the stream before.
     pub(super) fn owned_by(self, owner: Owner, first: u64) -> StreamContext {
         StreamContext { owner, first, ..self }
     }
 
-    /// For one thread's zones that are mirrored and not recorded.
+    /// Creates a context for zones of one thread that are only mirrored.
     pub(crate) fn mirror() -> Arc<StreamContext> {
         Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default(), false).owned_by(Owner::Nobody, 0))
     }
 
-    /// A slot for a new zone.
+    /// Takes a slot for a new zone.
     #[inline]
     pub fn claim(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         self.claim_counted(|context, why| match why {
@@ -161,7 +161,7 @@ impl StreamContext {
         })
     }
 
-    /// The same, where `lose` counts what gets none because the ring is full or events cannot be made.
+    /// Takes a slot. `lose` counts a zone that has none because the ring is full or events cannot be created.
     #[inline]
     pub(super) fn claim_counted(
         self: Arc<Self>,
@@ -188,43 +188,43 @@ impl StreamContext {
         }
     }
 
-    /// How many zones have begun on the stream, also before the session let go of it and met it anew.
+    /// Returns how many zones have begun on the stream, including those before it was evicted and added again.
     pub fn begun(&self) -> u64 {
         self.first + self.ring.taken()
     }
 
-    /// Whether the session has let go of the stream.
+    /// Returns whether the session has evicted the stream.
     #[inline]
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Makes at least so many slots, as far as the ring goes.
+    /// Creates slots up to this number, limited by the ring's capacity.
     pub fn provide(&self, slots: usize) {
         while self.ring.grown() < slots.min(self.ring.capacity()) {
-            // A failure here comes again, and is counted, when a zone asks for a slot.
+            // A failure recurs, and is counted, when a zone takes a slot.
             if self.ring.grow(|| self.new_slot()).unwrap_or(0) == 0 {
                 break;
             }
         }
     }
 
-    /// Slots that are done with, where so many were given back by the collector.
+    /// Returns the number of slots that are no longer in use. The collector has given back `given_back` of them.
     pub(crate) fn done(&self, given_back: u64) -> u64 {
         given_back + self.cuts.given_up()
     }
 
-    /// What has begun until now, where so many slots were given back by the collector, which alone may call it.
+    /// Creates a drain barrier after everything that has begun. Only the collector may call this; it has given back `given_back` slots.
     pub fn cut(&self, given_back: u64) -> Arc<DrainBarrier> {
         self.cuts.make(self.first, given_back, || self.ring.taken())
     }
 
-    /// Slots in use, where so many were given back by the collector.
+    /// Returns the number of slots in use. The collector has given back `given_back` slots.
     pub fn in_use(&self, given_back: u64) -> usize {
         self.ring.taken().saturating_sub(self.done(given_back)) as usize
     }
 
-    /// Makes slots ahead of need, so that no launching thread has to.
+    /// Creates slots in advance, so that launching threads need not.
     pub fn grow_ahead(&self, given_back: u64) {
         let grown = self.ring.grown();
         let in_use = self.in_use(given_back);
@@ -233,7 +233,7 @@ impl StreamContext {
         }
     }
 
-    /// Zones begun, recorded and dropped until now; what is still on its way counts as unfinished.
+    /// Returns the zones begun, recorded and dropped so far. A zone that is still in the ring counts as unfinished.
     pub(crate) fn account(&self) -> Account {
         let ring_full = self.ring_full.load(Ordering::Relaxed);
         let not_made = self.not_made.load(Ordering::Relaxed);
@@ -248,12 +248,12 @@ impl StreamContext {
         let captured = self.captured.load(Ordering::Relaxed);
         let (zones, waits) = self.zones_and_waits();
         let begun = zones + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
-        // While zones begin, the counts are of slightly different moments.
+        // The counters are read at slightly different times while zones begin.
         let unfinished = begun.saturating_sub(recorded + captured + dropped.total());
         Account { begun, recorded, captured, dropped: Dropped { unfinished, ..dropped }, waits }
     }
 
-    /// Its account, and whether nothing is on its way any more: what was abandoned never will be finished.
+    /// Returns the counts, and whether nothing is pending. Abandoned zones and waits stay unfinished for ever.
     pub fn settled(&self) -> (Account, bool) {
         let account = self.account();
         let waits = self.waits.slots_abandoned();
@@ -262,14 +262,14 @@ impl StreamContext {
         (account, is_settled)
     }
 
-    /// How many zones took slots, and what became of waits.
+    /// Returns how many zones took slots, and the counts of waits.
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
-        // First, so that a wait that begins now is no zone.
+        // Read this first, so that a wait that begins now does not count as a zone.
         let taken = self.ring.taken();
         (taken.saturating_sub(self.waits.slots_taken()), self.waits.counts())
     }
 
-    /// The collector is done with a slot, and gives it back later, with others.
+    /// Clears a slot that the collector has read. The collector gives it back later, together with others.
     #[inline]
     pub fn clear(&self, token: &mut Token) {
         if let Some(slot) = self.ring.slot(token) {
@@ -279,12 +279,12 @@ impl StreamContext {
         }
     }
 
-    /// The collector gives back slots that it has cleared.
+    /// Gives back slots that the collector has cleared.
     pub fn give_back(&self, cleared: impl IntoIterator<Item = Token>) {
         self.ring.give_all(cleared);
     }
 
-    /// The account of the waits.
+    /// The counts of waits.
     pub fn waits(&self) -> &WaitStats {
         &self.waits
     }
@@ -300,10 +300,10 @@ impl StreamContext {
             lock(notes).push(Arc::clone(&note));
             note
         });
-        Ok(Slot { points, note, ..Slot::default() })
+        Ok(Slot::new(points, note))
     }
 
-    /// Adds to `known` the notes of the slots that came since.
+    /// Adds to `known` the snapshots of slots that were created since the last call.
     pub fn add_notes(&self, known: &mut Vec<Arc<OpenZoneSnapshot>>) {
         if let Some(notes) = &self.notes {
             let notes = lock(notes);
@@ -318,45 +318,46 @@ impl SlotGuard {
         self.context.ring.slot(&mut self.token)
     }
 
-    /// Whether nothing more is to be recorded on the stream for it: the session is over, or nobody wants the zone any more.
+    /// Returns whether nothing more may be put on the stream for the zone: the session has ended, or the zone was requested individually
+    /// and no request waits for it any more.
     #[inline]
     pub fn is_closed(&mut self) -> bool {
-        // A zone of a stream that was let go of meanwhile ends as any other.
+        // A zone whose stream was evicted in the meantime ends normally.
         (self.context.ring.is_closed() && !self.context.is_retired())
             || (self.context.owner == Owner::Profile && !self.is_wanted())
     }
 
-    /// Whether somebody waits for the zone.
+    /// Returns whether a request waits for the zone.
     #[cold]
     fn is_wanted(&mut self) -> bool {
-        self.slot().and_then(|slot| slot.ticket.as_ref()).is_some_and(|ticket| ticket.is_wanted())
+        self.slot().and_then(|slot| slot.extras()?.ticket.as_ref()).is_some_and(|ticket| ticket.is_wanted())
     }
 
-    /// Whether the zone began in a process that this one was forked from: then its slot and its stream are that one's.
+    /// Returns whether the zone began in a process from which this one was forked. Then its slot and its stream belong to that process.
     #[inline]
     pub fn is_inherited(&self) -> bool {
         !self.context.home.is_here()
     }
 
-    /// Whether the zone is recorded: otherwise it is only mirrored.
+    /// Returns whether the zone is recorded; otherwise it is only mirrored.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
         self.context.owner != Owner::Nobody
     }
 
-    /// Whether a session has the zone: what counts zones and their nesting counts those.
+    /// Returns whether a session records the zone. Only such zones count in nesting depths and in process groups.
     #[inline]
     pub(crate) fn is_of_session(&self) -> bool {
         self.context.owner == Owner::Session
     }
 
-    /// The number of the zone's stream in the session; 0 for a host zone.
+    /// Returns the stream's number in the session; 0 for a host zone.
     #[inline]
     pub(crate) fn stream_id(&self) -> u32 {
         self.context.info.as_ref().map_or(0, |info| info.id)
     }
 
-    /// Hands the zone to the collector.
+    /// Passes the zone to the collector.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.count_entries();
@@ -366,7 +367,7 @@ impl SlotGuard {
         }
     }
 
-    /// The stream.
+    /// Returns the context of the stream.
     pub(super) fn context(&self) -> &StreamContext {
         &self.context
     }
@@ -378,27 +379,27 @@ impl SlotGuard {
         }
     }
 
-    /// Counts an entry for which its batch has no room.
+    /// Counts an entry that exceeds its batch's capacity.
     #[cold]
     pub(crate) fn lose_entry(&self) {
         self.context.ring_full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the entries of a batch as begun, and says how many there are.
+    /// Counts the entries of a batch as begun, and returns their number.
     #[inline]
     fn count_entries(&mut self) -> u64 {
-        let entries = self.slot().filter(|slot| slot.has_entries).map_or(0, |slot| slot.entries.len() as u64);
+        let entries = self.slot().and_then(|slot| slot.extras()).map_or(0, |extras| extras.entries.len() as u64);
         if entries > 0 {
             self.context.entries.fetch_add(entries, Ordering::Relaxed);
         }
         entries
     }
 
-    /// Hands a captured zone to its graph, drops any other, and counts it.
+    /// Adds a captured zone to its graph, or drops the zone, and counts it.
     #[cold]
     pub fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
-        if let Some(ticket) = self.slot().and_then(|slot| slot.ticket.take()) {
+        if let Some(ticket) = self.slot().and_then(|slot| slot.extras_to_take()?.ticket.take()) {
             ticket.lose(why);
         }
         let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::add_to_capture);
@@ -414,7 +415,7 @@ impl SlotGuard {
         self.give_back();
     }
 
-    /// Frees the slot of a zone that nobody counts.
+    /// Frees the slot of a zone that is not counted.
     #[inline]
     pub(crate) fn give_back(&mut self) {
         if let Some(slot) = self.slot() {
@@ -424,10 +425,10 @@ impl SlotGuard {
     }
 }
 
-/// The most zones of one thread that can be open at once and only mirrored.
+/// The most mirrored zones of one thread that can be open at once.
 pub(crate) const MOST_MIRRORED: usize = 16_384;
 
-/// `begun == recorded + captured + dropped.total()`, always.
+/// The counts of zones. `begun == recorded + captured + dropped.total()` always holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub begun: u64,

@@ -1,7 +1,7 @@
-//! The recorder of the session that is there: one a process, on or off.
+//! The recorder of the current session: one per process, whether it is recording or not.
 //!
-//! A session reserves the place when it starts and removes its recorder at its end; threads look it up when they meet a session or
-//! a stream for the first time.
+//! A session reserves the place when it starts, and removes its recorder when it ends. Threads look the recorder up on the first use of a
+//! session or a stream.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,20 +15,20 @@ use crate::switch::{self, MAX_EPOCH};
 
 static RECORDER: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
 
-/// A child goes on counting: no epoch of its own is one of its parent's. Only `reserve` writes it, under the lock.
+/// A forked child continues the count, so its epochs differ from those of its parent. Only `reserve` writes this, under the lock.
 static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// The recorder of the session of this epoch, if it is still there.
+/// Returns the recorder of the session of this epoch, if that session exists.
 pub fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
     lock().clone().filter(|recorder| recorder.epoch() == epoch)
 }
 
-/// The recorder that is there, on or off.
+/// Returns the recorder, if there is a session.
 fn any() -> Option<Arc<Recorder>> {
     lock().clone()
 }
 
-/// Makes a recorder for a new epoch; none if another session is there.
+/// Creates a recorder for a new epoch; none if there is another session.
 pub fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
     backend::on_drop(forget);
     let mut slot = lock();
@@ -43,7 +43,7 @@ pub fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Rec
     Some(recorder)
 }
 
-/// Makes room for another session.
+/// Removes the recorder, so that another session can start.
 pub fn remove(epoch: NonZeroU32) {
     switch::turn_off(epoch);
     let mut slot = lock();
@@ -56,7 +56,7 @@ fn lock() -> Locked<'static, Option<Arc<Recorder>>> {
     lock::lock(&RECORDER)
 }
 
-/// The application lets go of a stream.
+/// The application has dropped a stream.
 fn forget(key: StreamKey) {
     if let Some(recorder) = any() {
         recorder.forget(key);

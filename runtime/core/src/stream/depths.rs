@@ -1,14 +1,14 @@
-//! How much queues of timelines hold, on its way to the collector: a bounded list.
+//! A bounded list of the depths of timeline queues, on their way to the collector.
 
 use std::sync::Mutex;
 
 use crate::lock::lock;
 use crate::wait::QueueDepth;
 
-/// The most that wait for the collector, which takes them many times a second.
+/// The most entries that wait for the collector, which takes them many times a second.
 const MOST: usize = 1 << 16;
 
-/// What queues said.
+/// The depths that queues have reported.
 #[derive(Debug, Default)]
 pub struct Depths(Mutex<State>);
 
@@ -34,7 +34,7 @@ impl Depths {
         }
     }
 
-    /// Takes what came since the last time.
+    /// Takes the entries that were added since the last call.
     pub fn take(&self) -> Vec<QueueDepth> {
         std::mem::take(&mut lock(&self.0).waiting)
     }
@@ -43,7 +43,7 @@ impl Depths {
         lock(&self.0).is_closed = true;
     }
 
-    /// How many came, and how many found no room.
+    /// Returns how many depths were reported, and how many were dropped because the list was full.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = lock(&self.0);
         (state.begun, state.dropped)

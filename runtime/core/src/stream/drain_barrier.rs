@@ -1,15 +1,15 @@
-//! A cut through the zones of one stream: of those that began before it, how many are still on their way.
+//! Drain barriers: for one stream, how many of the zones that began before a point in time are still pending.
 //!
-//! The collector makes one when a guest leaves, since what began before then is waited for while newer zones begin and end.
-//! It tells the cuts of each slot that it gives back, and threads tell them of those that they give back unread, which are
-//! few: no zone that is recorded takes the lock here, and nothing is done under it but to count.
+//! The collector creates a barrier to wait for the zones that have begun, while newer zones begin and end. It reports to the barriers each
+//! slot that it gives back. Threads report the slots that they give back unread, which are few. A zone that is recorded therefore never
+//! takes the lock, and only counting happens under it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::lock::lock;
 
-/// Slots that were given back unread, and the cuts that somebody still looks at.
+/// The number of slots that were given back unread, and the barriers in use.
 #[derive(Default)]
 pub(super) struct DrainBarriers {
     given_up: AtomicU64,
@@ -17,15 +17,15 @@ pub(super) struct DrainBarriers {
     cuts: Mutex<Vec<Weak<DrainBarrier>>>,
 }
 
-/// One cut; it is over when nobody holds it any more.
+/// One barrier. It ends when its last owner drops it.
 pub struct DrainBarrier {
-    /// Zones of this number and above began after it.
+    /// Zones with this number or a greater one began after the barrier.
     at: u64,
     on_their_way: AtomicU64,
 }
 
 impl DrainBarrier {
-    /// Zones that began before and are neither recorded nor given up.
+    /// Returns the number of zones that began before the barrier and are neither recorded nor given up.
     pub fn on_their_way(&self) -> u64 {
         self.on_their_way.load(Ordering::Relaxed)
     }
@@ -38,11 +38,11 @@ impl DrainBarrier {
 }
 
 impl DrainBarriers {
-    /// A cut behind all that has begun: `taken` says how many slots that are, numbered from `first` on, of which the collector
-    /// gave so many back. Only the collector may call it.
+    /// Creates a barrier after everything that has begun. `taken` returns how many slots were taken, numbered from `first`. The collector
+    /// has given back `given_back` of them. Only the collector may call this.
     pub(super) fn make(&self, first: u64, given_back: u64, taken: impl FnOnce() -> u64) -> Arc<DrainBarrier> {
         let mut cuts = lock(&self.cuts);
-        // Whoever gives a slot up before the lock was taken began before; whoever does later finds the cut.
+        // A slot that was given up before this lock was taken is in `given_up`; one that is given up later is reported to the barrier.
         let done = given_back + self.given_up();
         let taken = taken();
         let cut =
@@ -53,7 +53,7 @@ impl DrainBarriers {
         cut
     }
 
-    /// The collector gives back the slot of this number.
+    /// Reports that the collector gives back the slot with this number.
     #[inline]
     pub(super) fn give_back(&self, sequence: u64) {
         if self.is_cut.load(Ordering::Relaxed) {
@@ -68,14 +68,14 @@ impl DrainBarriers {
         self.is_cut.store(!cuts.is_empty(), Ordering::Relaxed);
     }
 
-    /// A thread gives back the slot of this number unread.
+    /// Reports that a thread gives back the slot with this number unread.
     pub(super) fn give_up(&self, sequence: u64) {
         let cuts = lock(&self.cuts);
         self.given_up.fetch_add(1, Ordering::Relaxed);
         cuts.iter().filter_map(Weak::upgrade).for_each(|cut| cut.pass(sequence));
     }
 
-    /// Slots that were given back unread.
+    /// Returns how many slots were given back unread.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn newer_zones_that_end_are_not_taken_for_older_ones() {
         let cuts = DrainBarriers::default();
-        // Six have begun, the first one as number 10: the collector gave two back, a thread one.
+        // Six zones have begun, the first with number 10: the collector gave two back and a thread one.
         cuts.give_back(10);
         cuts.give_back(11);
         cuts.give_up(12);

@@ -1,7 +1,7 @@
-//! One context a stream while a session runs: its ring of zones, its counts, and what a thread remembers of it.
+//! The streams of a session: for each, its ring of zones, its counts, and what a thread caches of it.
 //!
-//! `recorder` has the contexts of a session and `current` the recorder, `thread` finds them for a launching thread, `ring` and `slot`
-//! hold the zones between threads and the collector.
+//! `recorder` owns the contexts of a session, `current` holds the recorder, and `thread` finds the contexts for a launching thread. `ring`
+//! and `slot` hold the zones between the threads and the collector.
 
 pub mod context;
 pub mod current;

@@ -1,14 +1,13 @@
-//! When a session was stopped: what is read long after it was made is left out by that.
+//! The periods in which a session was stopped. A record that is read long after it was made is discarded if it is from such a period.
 //!
-//! The session writes it down where it stops and starts; the collector asks.
+//! The session adds a period when it stops, and ends it when it starts again. The collector reads them.
 
 use std::sync::Mutex;
 
 use crate::clock::now_ns;
 use crate::lock::lock;
 
-/// When a session was stopped: the begin and the end of the latest times, on the host's clock. For what is read long after it
-/// was made.
+/// The most recent periods in which a session was stopped: begin and end by the host's clock.
 #[derive(Default)]
 pub struct Pauses(Mutex<Vec<(i64, i64)>>);
 

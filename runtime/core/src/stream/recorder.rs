@@ -1,7 +1,7 @@
-//! What a session's zones and its collector share: all contexts, found by stream.
+//! The state that a session's zones share with its collector: all contexts, by stream.
 //!
-//! A thread caches the contexts that it used last (`thread.rs`), so the recorder's lock is taken once for each thread and stream. No
-//! driver is called under that lock; what is under it is in `registry.rs`.
+//! A thread caches the contexts that it used last (`thread.rs`), so it takes the recorder's lock once per stream. No driver is called under
+//! that lock. `registry.rs` has the data under it.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ use crate::report::Dropped;
 use crate::report::counts::SpanCounts;
 use crate::switch;
 
-/// What the zones of one session and its collector share.
+/// The state that one session's zones share with its collector.
 pub struct Recorder {
     epoch: NonZeroU32,
     limits: Limits,
@@ -29,21 +29,21 @@ pub struct Recorder {
     host: Arc<StreamContext>,
     /// The context of the zones that are captured into graphs.
     captures: Arc<StreamContext>,
-    /// The session has been stopped and not started again; one that comes to its end has not.
+    /// The session was stopped and not started again. This is not set by the end of the session.
     pub is_stopped: AtomicBool,
     pub pauses: Pauses,
     spans: Arc<SpanQueue>,
-    /// How much queues of timelines hold.
+    /// The depths of timeline queues.
     depths: Depths,
     pub waker: Arc<Waker>,
-    /// Streams that the application let go of.
+    /// The number of streams that the application has dropped.
     forgotten: AtomicU64,
     known: Mutex<StreamRegistry>,
-    /// Goes up when `known` gains a context, so that the collector takes the lock only then.
+    /// Increases when `known` gains a context, so that the collector takes the lock only then.
     pub generation: AtomicU64,
 }
 
-/// So many streams that the application let go of wake the collector.
+/// The collector is woken each time the application has dropped this many streams.
 const MANY_FORGOTTEN: u64 = 64;
 
 impl Recorder {
@@ -77,29 +77,29 @@ impl Recorder {
         self.limits
     }
 
-    /// Zones on GPU streams are timed by CUPTI's records. Called before the first zone begins.
+    /// Makes zones on GPU streams use the times of CUPTI's records. Called before the first zone begins.
     pub fn time_by_kernels(&self) {
         self.scope.by_kernels.store(true, Ordering::Release);
     }
 
-    /// Whether zones begin.
+    /// Returns whether zones begin.
     pub fn is_on(&self) -> bool {
         if self.epoch == switch::REQUESTS_EPOCH { switch::is_armed() } else { switch::epoch() == Some(self.epoch) }
     }
 
-    /// The context of the zones that have no stream.
+    /// Returns the context of the zones without a stream.
     pub fn host(&self) -> &Arc<StreamContext> {
         &self.host
     }
 
-    /// The context of a stream, made when the session meets the stream for the first time; none for a stream that cannot
-    /// be timed: its zone is counted, and the user is told once. None, too, where no zone begins any more.
+    /// Returns the context of a stream, and creates it on the session's first use of the stream. Returns none if the stream cannot be
+    /// timed: its zone is counted, and the user is told once. Also returns none if no more zones begin.
     pub fn context(&self, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
         let mut known = self.lock();
         if let Some(context) = stream.key.ok().and_then(|key| known.streams.get(&key)) {
             return Some(Arc::clone(context));
         }
-        // As on a stream whose ring is closed, there is no zone to count.
+        // No zone has begun, as with a closed ring, so none is counted.
         if known.is_closed {
             return None;
         }
@@ -108,7 +108,7 @@ impl Recorder {
             return None;
         }
         drop(known);
-        // Not under the lock: it asks a driver.
+        // Without the lock, because this calls a driver.
         let backend = stream.backend(&self.scope);
         let mut known = self.lock();
         if known.is_closed {
@@ -143,19 +143,20 @@ impl Recorder {
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
-        // Not under the lock: it may call a tool. What is asked for one by one leaves the names to sessions.
+        // Without the lock, because this may call a tool. Only sessions set names, not individual requests.
         if owner == Owner::Session {
             named.set_name_in_tools(&name.name);
         }
         Some(context)
     }
 
-    /// The context of the zones on streams that are being captured. No collector reads it: such a zone has no times.
+    /// Returns the context of the zones on streams that are being captured. The collector does not read it, because such zones have no
+    /// times.
     pub fn captures(&self) -> &Arc<StreamContext> {
         &self.captures
     }
 
-    /// Every context that is read, the host zones' included.
+    /// Returns every context that the collector reads, including that of the host zones.
     pub fn contexts(&self) -> Vec<Arc<StreamContext>> {
         let known = self.lock();
         let mut contexts: Vec<_> = known.streams.values().chain(known.retiring.values()).cloned().collect();
@@ -163,11 +164,11 @@ impl Recorder {
         contexts
     }
 
-    /// Lets no zone and no span begin from now on.
+    /// Prevents all further zones and spans from beginning.
     pub fn close(&self) {
         self.lock().is_closed = true;
         for context in self.contexts() {
-            // Streams that were let go of are closed already; now the session is over for their zones, too.
+            // The rings of evicted streams are closed already; now the session has also ended for their zones.
             context.retired.store(false, Ordering::Release);
             context.ring().close();
         }
@@ -176,12 +177,12 @@ impl Recorder {
         self.depths.close();
     }
 
-    /// Whether no zone begins any more.
+    /// Returns whether no more zones begin.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
-    /// Lets go of a stream: its ring is closed, and a zone that begins on it from now on meets it anew.
+    /// Evicts a stream: its ring is closed, and the next zone on the stream adds it again.
     pub fn evict(&self, context: &Arc<StreamContext>) {
         let Some(key) = context.key else { return };
         let mut known = self.lock();
@@ -198,20 +199,20 @@ impl Recorder {
         }
     }
 
-    /// The application lets go of a stream: the collector may forget it, once what waits on it is recorded.
+    /// The application has dropped a stream: the collector may forget it when its pending zones are recorded.
     pub(crate) fn forget(&self, key: StreamKey) {
         let mut known = self.lock();
         let Some(context) = known.streams.get(&key).cloned() else { return };
-        // Under the lock, which the count is under.
+        // Under the lock, which also protects the count.
         known.dropped += usize::from(!context.forgotten.swap(true, Ordering::Release));
         drop(known);
-        // A program that makes streams faster than the collector looks must not fill its memory with them.
+        // A program can drop streams faster than the collector looks for them, and their memory must stay bounded.
         if self.forgotten.fetch_add(1, Ordering::Relaxed) % MANY_FORGOTTEN == MANY_FORGOTTEN - 1 {
             self.waker.wake_now();
         }
     }
 
-    /// Forgets a stream that it let go of, once every zone that began on it is accounted for.
+    /// Forgets an evicted stream if every zone that began on it is accounted for. Returns whether that is so.
     pub fn retire(&self, context: &Arc<StreamContext>) -> bool {
         let mut known = self.lock();
         let (account, is_settled) = context.settled();
@@ -225,23 +226,23 @@ impl Recorder {
         true
     }
 
-    /// The session is over: what streams shared is given back.
+    /// Releases what the streams shared, at the end of the session.
     pub fn close_shared(&self) {
         let shared = lock(&self.scope.shared).take();
         shared.iter().flat_map(HashMap::values).for_each(|shared| shared.close());
     }
 
-    /// Why streams could not be met, since the last call.
+    /// Returns why the last stream was refused.
     pub(crate) fn last_refusal(&self) -> Option<String> {
         self.lock().refused.last().cloned()
     }
 
-    /// What has not been told yet.
+    /// Takes the messages that the user has not seen.
     pub fn take_refusals(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().refusals)
     }
 
-    /// The account of the whole session until now.
+    /// Returns the counts of the whole session so far.
     pub fn account(&self) -> Account {
         let known = self.lock();
         let mut account = known.retired;
@@ -253,38 +254,38 @@ impl Recorder {
         account
     }
 
-    /// The way of what queues of timelines say to the collector.
+    /// The depths of timeline queues, on their way to the collector.
     pub fn depths(&self) -> &Depths {
         &self.depths
     }
 
-    /// The way of the spans of `tracing` to the collector.
+    /// The spans of `tracing`, on their way to the collector.
     pub fn spans(&self) -> &Arc<SpanQueue> {
         &self.spans
     }
 
-    /// The account of the spans of `tracing` until now.
+    /// Returns the counts of the spans of `tracing` so far.
     pub fn span_counts(&self) -> SpanCounts {
         self.spans.counts()
     }
 
-    /// The stream of CUPTI's numbers: the one that zones began on, or one that has only these.
+    /// Returns the stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.
     pub fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
         if let Some(info) = self.lock().of_tool.get(&numbers) {
             return Arc::clone(info);
         }
-        // Not under the lock: it asks a driver.
+        // Without the lock, because this calls a driver.
         let device = device();
         self.lock().stream_of_tool(numbers, device)
     }
 
-    /// What stands for the stream of replays that nobody knows the stream of: one a context.
+    /// Returns the stream that stands for the unknown streams of replayed graphs. There is one per context.
     pub fn stream_of_graphs(&self, context: u64, device: &DeviceInfo) -> Arc<StreamInfo> {
         self.lock().stream_of_graphs(context, device)
     }
 
-    /// A thread begins its first zone of the session. One that is ending has lost its name and keeps the one it had; any other
-    /// is a new one, whoever had its id before. The thread holds what this returns until it ends.
+    /// Adds a thread at its first zone of the session. A thread that is ending has lost its name, so it keeps the entry of its id. Any
+    /// other thread gets a new entry, because ids are reused. The thread keeps the returned reference until it ends.
     pub(crate) fn discover_thread(&self, thread: ThreadInfo, is_ending: bool) -> Arc<ThreadInfo> {
         self.lock().discover_thread(thread, is_ending)
     }
@@ -334,7 +335,7 @@ mod tests {
         assert!(!open.is_closed());
         assert!(!recorder.retire(&context));
         let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
-        // Who still knows the old one lets go of that alone.
+        // A holder of the old context evicts only that one.
         recorder.evict(&context);
         assert!(!anew.is_retired());
         recorder.close();
@@ -376,7 +377,7 @@ mod tests {
         for n in 0..3 * REMEMBERED {
             let context = meet(&HostStream::new("one of many"));
             evict(&context);
-            // One that comes back now and then is the same each time, and its zones are counted on.
+            // A stream that comes back from time to time keeps its number, and its zones are counted on.
             if n % (REMEMBERED / 4) == 0 {
                 let back = meet(&kept);
                 assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
@@ -398,7 +399,7 @@ mod tests {
         let runs = meet(1);
         for id in 2..10 * MORE_THREADS as u64 {
             drop(meet(id));
-            // What it left is read a little later.
+            // Records of the thread's last zones are read a little later.
             assert!(recorder.lock().threads.contains_key(&id));
         }
         let known = recorder.lock().threads.len();
@@ -417,7 +418,7 @@ mod tests {
         };
         on_a_thread(std::thread::Builder::new().name("first".to_owned()), false);
         assert_eq!(name(7).as_deref(), Some("first"));
-        // It cannot tell its name any more.
+        // This thread cannot get its name any more.
         on_a_thread(std::thread::Builder::new(), true);
         assert_eq!(name(7).as_deref(), Some("first"));
         on_a_thread(std::thread::Builder::new(), false);

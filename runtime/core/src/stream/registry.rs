@@ -1,4 +1,4 @@
-//! The streams and threads that a session has met, and the account of those that are gone.
+//! The streams and threads of a session, and the counts of forgotten streams.
 //!
 //! The recorder holds it under its lock, so nothing here calls a driver or code of the application. Its memory is bounded: streams and
 //! threads that have ended are forgotten, the oldest first.
@@ -31,9 +31,9 @@ pub(super) struct StreamRegistry {
     pub(super) threads: HashMap<u64, ThreadEntry>,
     /// At this number of threads the session checks which ones have ended.
     many_threads: usize,
-    /// The account of the streams that are gone, and of zones whose stream nobody knows.
+    /// The counts of forgotten streams, and of zones whose stream is unknown.
     pub(super) retired: Account,
-    /// Why streams were refused: messages for the user that nobody has taken yet.
+    /// Why streams were refused: messages for the user that have not been taken yet.
     pub(super) refusals: Vec<String>,
     /// All such messages, so that each is given once.
     pub(super) refused: Vec<String>,
@@ -99,7 +99,7 @@ impl StreamRegistry {
         info
     }
 
-    /// The stream with these numbers of CUPTI: one on which zones began, or one that only CUPTI saw.
+    /// The stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.
     pub(super) fn stream_of_tool(&mut self, numbers: (u32, u32), device: DeviceInfo) -> Arc<StreamInfo> {
         self.forget_some();
         let info = self.of_tool.entry(numbers).or_insert_with(|| {

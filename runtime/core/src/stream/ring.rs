@@ -1,12 +1,12 @@
 //! The bounded ring of zones that wait for their events.
 //!
-//! A zone takes a slot when it begins, publishes it when it ends, and the collector gives it back when the zone is
-//! recorded. Slots go round, but not in a fixed order: a zone that stays open for a whole run holds one slot and blocks no
-//! other. Any number of threads take and publish, one collector takes what is published, in order. Nobody waits: when no
-//! slot is free the newest zone is the one that is not recorded.
+//! A zone takes a slot when it begins and publishes it when it ends, and the collector gives it back when the zone is recorded. Slots are
+//! reused in no fixed order: a zone that stays open for a whole run holds one slot and blocks no other. Any number of threads take and
+//! publish slots, and one collector takes the published slots in order. No thread waits: if no slot is free, the newest zone is not
+//! recorded.
 //!
-//! [`Links`] is the lock-free part, checked by loom; [`Ring`] adds the slots' storage and hands them out as tokens whose
-//! holder alone may touch the slot.
+//! [`Links`] is the lock-free part and is checked by loom. [`Ring`] adds the storage of the slots and gives access to them through tokens:
+//! only the holder of its token may access a slot.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -19,8 +19,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// The most slots a ring can have.
 pub const MAX_CAPACITY: usize = (1 << INDEX_BITS) - 1;
 
-/// Slots come into being in chunks of this many. A program may make ever new streams with a zone or two each, and the first chunk is
-/// most of what such a stream takes.
+/// The number of slots that are created at a time. A program may create many streams with one or two zones each, and the first chunk is
+/// most of the memory of such a stream.
 const CHUNK: usize = 16;
 
 const INDEX_BITS: u32 = 20;
@@ -30,10 +30,10 @@ const ONE_TAKEN: u64 = 1 << INDEX_BITS;
 /// No slot: the end of a list.
 const NONE: u32 = INDEX_MASK as u32;
 
-/// What came of asking for a slot.
+/// The result of taking a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take {
-    /// A slot, how many were taken before it, and which is the next one.
+    /// A slot, the number of slots that were taken before, and the slot that comes next.
     Taken { index: u32, sequence: u64, next: u32 },
     /// Every slot is in use.
     Empty,
@@ -43,22 +43,21 @@ pub enum Take {
 
 /// Two lists over the same links: the free slots and the published ones.
 ///
-/// `free` holds in one word the first free slot, how many slots were ever taken, and whether the ring is closed. The count
-/// makes every take unique (so no take can mistake a list for an earlier one), and it makes the account exact: after
-/// `close` not one zone more has begun than it says.
+/// `free` holds in one word the first free slot, the number of slots taken so far, and whether the ring is closed. The count makes every
+/// take unique, which prevents the ABA problem, and it makes the counts exact: after `close`, no further zone begins.
 pub struct Links {
     next: Box<[AtomicU32]>,
     heads: Line<Heads>,
 }
 
-/// Launching threads write them with every zone.
+/// Launching threads write both heads with every zone.
 struct Heads {
     free: AtomicU64,
     published: List,
 }
 
-/// Has its cache lines for itself: what launching threads write with every zone does not lie beside what the collector reads, nor the
-/// other way round.
+/// A value on cache lines of its own. It prevents false sharing between what launching threads write with every zone and what the collector
+/// reads.
 #[repr(align(64))]
 pub struct Line<T>(pub T);
 
@@ -88,7 +87,7 @@ impl Links {
         }
     }
 
-    /// The most slots that there can be.
+    /// Returns the greatest possible number of slots.
     pub fn capacity(&self) -> usize {
         self.next.len()
     }
@@ -120,7 +119,7 @@ impl Links {
         }
     }
 
-    /// Gives a slot back. The index of no slot is ignored.
+    /// Gives a slot back. The index `NONE` is ignored.
     pub fn give(&self, index: u32) {
         if index != NONE {
             self.give_all(&[index]);
@@ -145,18 +144,18 @@ impl Links {
         }
     }
 
-    /// Hands a slot to the collector.
+    /// Passes a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, index: u32) {
         self.publish_to(&self.heads.published, index);
     }
 
-    /// Takes everything that is published, oldest first. Only one thread may call it.
+    /// Takes all published slots, oldest first. Only one thread may call this.
     pub(crate) fn collect(&self, each: impl FnMut(u32)) {
         self.collect_from(&self.heads.published, each);
     }
 
-    /// As `publish`, to another list over the same links.
+    /// Publishes a slot to another list over the same links.
     #[inline]
     pub fn publish_to(&self, List(list): &List, index: u32) {
         let Some(link) = self.next.get(index as usize) else { return };
@@ -170,7 +169,7 @@ impl Links {
         }
     }
 
-    /// As `collect`, from another list over the same links.
+    /// Takes all slots of another list over the same links, oldest first.
     pub fn collect_from(&self, List(list): &List, mut each: impl FnMut(u32)) {
         let mut index = list.swap(NONE, Ordering::Acquire);
         let mut oldest = NONE;
@@ -187,25 +186,25 @@ impl Links {
         }
     }
 
-    /// How many slots were ever taken.
+    /// Returns the number of slots taken so far.
     pub fn taken(&self) -> u64 {
         (self.heads.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
     }
 
-    /// Lets no zone begin from now on, and says how many did.
+    /// Closes the ring, so that no more zones begin. Returns how many have begun.
     pub(crate) fn close(&self) -> u64 {
         (self.heads.free.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED) >> INDEX_BITS
     }
 
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // What was said before it was closed is seen, too.
+        // Acquire makes visible what was written before the ring was closed.
         self.heads.free.load(Ordering::Acquire) & CLOSED != 0
     }
 }
 
-/// Brings the first two cache lines of a place near, where the processor can be asked to. The collector had them last, on
-/// another core, and the next zone is some time away.
+/// Prefetches the first two cache lines of a value, on processors that support it. The collector accessed them last, on another core. The
+/// prefetch completes before the next zone needs them.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -231,9 +230,9 @@ pub struct Ring<T> {
     links: Links,
     chunks: Box<[OnceLock<Chunk<T>>]>,
     capacity: usize,
-    /// How many slots there are by now.
+    /// The number of slots that exist.
     grown: Mutex<usize>,
-    /// As many as there can be: then a full ring is told from one that can grow without the lock.
+    /// All slots exist. A full ring is then recognised without the lock.
     is_whole: AtomicBool,
 }
 
@@ -242,20 +241,20 @@ pub struct Ring<T> {
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-/// The right to one slot. Whoever holds it is alone with the slot until it is given back or published.
+/// Exclusive access to one slot, until the slot is given back or published.
 #[derive(Debug)]
 #[must_use = "a token that is dropped loses its slot: give it back or publish it"]
 pub struct Token(pub u32);
 
 impl Token {
-    /// Moves the right out; what is left is the right to no slot.
+    /// Moves the access out. What remains is a token of no slot.
     #[inline]
     pub(crate) fn take(&mut self) -> Token {
         Token(std::mem::replace(&mut self.0, NONE))
     }
 }
 
-/// What came of asking for a slot, with its token.
+/// The result of taking a slot, with its token.
 pub(crate) enum Taken {
     Slot { token: Token, sequence: u64 },
     Full,
@@ -263,7 +262,7 @@ pub(crate) enum Taken {
 }
 
 impl<T: Send> Ring<T> {
-    /// A ring of at most `capacity` slots, with none yet.
+    /// Creates a ring of at most `capacity` slots. It has no slots yet.
     pub(crate) fn new(capacity: usize) -> Ring<T> {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
         Ring {
@@ -275,7 +274,7 @@ impl<T: Send> Ring<T> {
         }
     }
 
-    /// Takes a free slot; `make` fills new ones where the ring has not reached its capacity.
+    /// Takes a free slot; `make` creates slots if the ring has not reached its capacity.
     #[inline]
     pub(crate) fn take<E>(&self, make: impl FnMut() -> Result<T, E>) -> Result<Taken, E> {
         match self.links.take() {
@@ -303,10 +302,10 @@ impl<T: Send> Ring<T> {
         }
     }
 
-    /// Adds a chunk of slots, if the capacity allows, and says how many.
+    /// Adds a chunk of slots if the capacity allows, and returns their number.
     ///
     /// # Errors
-    /// The first of `make`, when it made no slot at all.
+    /// The first error of `make`. Then no slot is added.
     pub(crate) fn grow<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<usize, E> {
         let mut grown = lock(&self.grown);
         let wanted = (self.capacity - *grown).min(CHUNK);
@@ -325,7 +324,7 @@ impl<T: Send> Ring<T> {
         Ok(wanted)
     }
 
-    /// How many slots there are by now.
+    /// Returns the number of slots that exist.
     pub(crate) fn grown(&self) -> usize {
         *lock(&self.grown)
     }
@@ -340,7 +339,7 @@ impl<T: Send> Ring<T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
-    /// The slot of a token.
+    /// Returns the slot of a token.
     #[inline]
     pub fn slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
         let cell = self.cell(token.0)?;
@@ -351,7 +350,7 @@ impl<T: Send> Ring<T> {
         }
     }
 
-    /// Brings a slot near that will be read soon: another core wrote it.
+    /// Prefetches a slot that will be read soon and that another core wrote.
     #[inline]
     pub fn prefetch(&self, token: &Token) {
         if let Some(cell) = self.cell(token.0) {
@@ -359,7 +358,7 @@ impl<T: Send> Ring<T> {
         }
     }
 
-    /// Hands a slot to the collector.
+    /// Passes a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, token: Token) {
         self.links.publish(token.0);
@@ -370,7 +369,7 @@ impl<T: Send> Ring<T> {
         self.links.give(token.0);
     }
 
-    /// Gives slots back, up to 64 of them with one change of the word that launching threads take slots from.
+    /// Gives slots back in groups of up to 64, with one write per group to the word from which launching threads take slots.
     pub(crate) fn give_all(&self, tokens: impl IntoIterator<Item = Token>) {
         let (mut indices, mut count) = ([NONE; 64], 0);
         for token in tokens {
@@ -384,17 +383,17 @@ impl<T: Send> Ring<T> {
         self.links.give_all(&indices[..count]);
     }
 
-    /// Takes everything that is published, oldest first. Only the collector may call it.
+    /// Takes all published slots, oldest first. Only the collector may call this.
     pub fn collect(&self, mut each: impl FnMut(Token)) {
         self.links.collect(|index| each(Token(index)));
     }
 
-    /// How many slots were ever taken.
+    /// Returns the number of slots taken so far.
     pub fn taken(&self) -> u64 {
         self.links.taken()
     }
 
-    /// Lets no zone begin from now on, and says how many did.
+    /// Closes the ring, so that no more zones begin. Returns how many have begun.
     pub(crate) fn close(&self) -> u64 {
         self.links.close()
     }
@@ -409,7 +408,7 @@ impl<T: Send> Ring<T> {
 mod tests {
     use super::*;
 
-    /// With storage, which the loom model leaves out: Miri sees whether a slot is ever shared.
+    /// Unlike the loom model, this test has storage, so that Miri detects a shared slot.
     #[test]
     fn slots_go_round_between_threads_and_the_collector_and_none_is_shared() {
         const EACH: u64 = if cfg!(miri) { 60 } else { 20_000 };

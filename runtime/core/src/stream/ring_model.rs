@@ -1,4 +1,4 @@
-//! The ring and the switch under every interleaving that loom finds.
+//! Checks the ring and the switch under every interleaving that loom explores.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p warpline --features enable --release --lib model`
 
@@ -11,13 +11,13 @@ use super::ring::{Links, Take};
 use crate::switch::{Switch, SwitchState, UNKNOWN};
 use crate::sync::AtomicU32;
 
-/// A ring whose slots tell loom about every access, so that two holders of one slot are a found race.
+/// A ring whose slots report every access to loom, so that loom detects two holders of one slot as a race.
 struct Ring {
     links: Links,
     slots: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: that is what the models check.
+// SAFETY: the models check this.
 #[allow(unsafe_code)]
 unsafe impl Sync for Ring {}
 // SAFETY: as above.
@@ -45,7 +45,7 @@ impl Ring {
         self.slots[index as usize].with_mut(|slot| unsafe { *slot })
     }
 
-    /// A zone from begin to end; says whether it had a slot.
+    /// Runs a zone from begin to end; returns whether it had a slot.
     fn zone(&self, value: u64) -> bool {
         let Take::Taken { index, .. } = self.links.take() else { return false };
         self.write(index, value);

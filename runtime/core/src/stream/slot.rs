@@ -1,4 +1,4 @@
-//! A slot of a ring: one zone from its begin until the collector has read it.
+//! A slot of a ring: the data of one zone from its begin until the collector has read it.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -15,105 +15,112 @@ use crate::record::{Span, SpanRef, Status, ZoneRecord};
 use crate::sample::Sampled;
 use crate::windows::RootKind;
 
-// The points stand before everything else that every zone writes.
+// The points come before the other fields that every zone writes.
 const _: () = assert!(size_of::<Option<EventPair>>() <= 32);
 
-/// What a zone writes down while it is open, and the collector reads when it is over.
+/// The data that a zone writes while it is open and the collector reads afterwards.
 ///
-/// What every zone writes comes first, in two cache lines: the ring brings those near before a zone needs them.
+/// The fields that every zone writes come first, in two cache lines. The ring prefetches these before a zone needs them.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Begin and end on the stream; none in the ring of the host zones.
+    /// The begin and end on the stream; none in the ring of the host zones.
     pub points: Option<EventPair>,
     pub range: Option<&'static RangeSpec>,
     pub thread: u64,
     pub host: Span,
-    /// Keeps the stream alive from the zone's begin until its end. Only the thread that ends the zone takes it out.
+    /// Keeps the stream alive from the zone's begin to its end. Only the thread that ends the zone takes it.
     pub(crate) owner: Option<Arc<dyn KeepAlive>>,
     pub sequence: u64,
-    /// What others see of the zone while it is open, in a session with a flight recorder.
+    /// What other threads can see of the open zone, in a session with a flight recorder.
     pub(crate) note: Option<Arc<OpenZoneSnapshot>>,
     pub depth: u32,
     pub sampled: Sampled,
-    /// In a session with windows: whether the zone is a root.
+    /// Whether the zone is a root, in a session with windows.
     pub(crate) root: RootKind,
     pub(crate) start: Start,
-    /// The launch observers that wait for the zone's end.
+    /// The launch observers that must be notified of the zone's end.
     pub(crate) waiting: Waiting,
-    /// The zone nests on the thread that began it, and ends there.
+    /// The zone is part of the nesting of the thread that began it, and ends on that thread.
     pub(crate) nests: bool,
-    /// The thread was unwinding before the zone began, so its end says nothing of a panic.
+    /// The thread was already unwinding when the zone began, so a panic at its end is not the zone's.
     pub(crate) was_panicking: bool,
-    /// Where the stream waits for the launch, the zone begins with it.
+    /// If the stream waits for the launch, the zone begins with the launch.
     pub begin_at_launch: bool,
     pub status: Status,
-    /// The zone is a batch that has `entries`. Those lie further off, where the collector writes after each zone.
-    pub(crate) has_entries: bool,
-    /// What launch observers keep with the zone until its end.
+    /// Something is in `extras`.
+    has_extras: bool,
+    /// Tokens that launch observers keep with the zone until its end.
     pub(crate) tokens: Tokens,
-    /// The span that the zone was begun in.
+    extras: Extras,
+}
+
+/// What only some zones have. It lies behind the slot's first two cache lines. Neither a launching thread nor the collector touches it for
+/// a zone without any of it.
+#[derive(Default)]
+pub struct Extras {
+    /// The span in which the zone began.
     pub parent: Option<SpanRef>,
     pub fields: Fields,
     pub error: Option<Box<str>>,
-    /// What a collective moves.
+    /// The message of a collective.
     pub message: Option<Message>,
     /// The entries of a batch of collectives.
     pub entries: Vec<(&'static RangeSpec, Message)>,
-    /// Somebody has asked for this zone.
+    /// A request for this zone.
     pub ticket: Option<Box<dyn Completion>>,
-    /// It is a wait, and no zone.
+    /// A wait, which takes a slot as a zone does.
     pub wait: Option<Box<Waited>>,
 }
 
-// What every zone writes and reads lies in two cache lines.
-const _: () = assert!(std::mem::offset_of!(Slot, has_entries) < 128);
-// A ring has thousands of them, and the collector touches each.
+// The fields that every zone writes and reads are in two cache lines.
+const _: () = assert!(std::mem::offset_of!(Slot, has_extras) < 128);
+// A ring has thousands of them.
 const _: () = assert!(size_of::<Slot>() <= 448);
 
-/// Room for so many entries stays with the slot.
+/// Capacity for up to this many entries stays allocated in the slot.
 const FEW_ENTRIES: usize = 256;
 
 /// The most entries of one batch.
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
-/// Who waits for one zone. Dropped, it says that the zone did not come to its end.
+/// A request that waits for one zone. Dropping it reports that the zone did not end.
 pub trait Completion: Send + Sync {
-    /// Whether somebody still waits.
+    /// Returns whether the request still waits.
     fn is_wanted(&self) -> bool;
 
-    /// The zone is complete.
+    /// Reports that the zone is complete.
     fn complete(self: Box<Self>, record: &ZoneRecord);
 
-    /// The zone is lost.
+    /// Reports that the zone is lost.
     fn lose(self: Box<Self>, why: Lost);
 
-    /// The zone's stream has failed.
+    /// Reports that the zone's stream has failed.
     fn fail_stream(self: Box<Self>, error: &str);
 }
 
-/// How far a zone's begin came.
+/// How far the begin of a zone has come.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Start {
-    /// The marked function left while it filled in the fields.
+    /// The zone did not start, because the marked function was left while the fields were evaluated.
     #[default]
     Never,
     /// The begin is on the stream.
     Begun,
-    /// The stream did not take the begin.
+    /// The stream refused the begin.
     Lost(Lost),
 }
 
 /// Why a zone that has a slot is not recorded.
 #[derive(Clone, Copy, Debug)]
 pub enum Lost {
-    /// The stream did not take an event.
+    /// The stream refused an event.
     EventFailed,
-    /// The stream is being captured: the zone belongs to a graph.
+    /// The stream is being captured, so the zone belongs to a graph.
     Captured,
-    /// It is, and the driver does not say where the zone stands in it.
+    /// The stream is being captured, and the driver does not tell the zone's place in the graph.
     CaptureFailed,
-    /// There was no event left.
+    /// No event was left.
     Full,
     /// The zone never started: it counts as unfinished.
     Abandoned,
@@ -131,50 +138,82 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
-    /// Whether the zone nests on the thread that began it, and ends there.
+    /// Creates a slot for zones with these points. Other threads see its open zone through `note`.
+    pub(super) fn new(points: Option<EventPair>, note: Option<Arc<OpenZoneSnapshot>>) -> Slot {
+        Slot { points, note, ..Slot::default() }
+    }
+
+    /// Returns whether the zone is part of the nesting of the thread that began it.
     pub fn nests(&self) -> bool {
         self.nests
     }
 
-    /// Whether it is a wait, and no zone.
+    /// Returns what only some zones have, if this zone has any of it.
     #[inline]
-    pub fn is_wait(&self) -> bool {
-        self.wait.is_some()
+    pub fn extras(&self) -> Option<&Extras> {
+        self.has_extras.then_some(&self.extras)
     }
 
-    /// Hands a zone that ended on a capturing stream to the graph. False if its place in the graph is not known.
+    /// Returns the same, for the collector, which takes it out.
+    #[inline]
+    pub fn extras_to_take(&mut self) -> Option<&mut Extras> {
+        self.has_extras.then_some(&mut self.extras)
+    }
+
+    /// Returns the same for a writer. From now on, this zone has some of it.
+    #[inline]
+    pub fn extras_to_fill(&mut self) -> &mut Extras {
+        self.has_extras = true;
+        &mut self.extras
+    }
+
+    /// Returns the fields and the label of the zone.
+    #[inline]
+    pub(crate) fn fields(&self) -> &Fields {
+        self.extras().map_or(&Fields::NONE, |extras| &extras.fields)
+    }
+
+    /// Returns whether the slot holds a wait.
+    #[inline]
+    pub fn is_wait(&self) -> bool {
+        self.extras().is_some_and(|extras| extras.wait.is_some())
+    }
+
+    /// Adds a zone that ended on a capturing stream to the graph. Returns false if its place in the graph is unknown.
     pub(crate) fn add_to_capture(&mut self) -> bool {
-        let Slot { points: Some(points), range: Some(range), .. } = self else { return false };
-        points.add_to_capture(EndedZone {
-            range,
+        let Some(mut points) = self.points.take() else { return false };
+        let is_added = self.ended().is_some_and(|zone| points.add_to_capture(zone));
+        self.points = Some(points);
+        is_added
+    }
+
+    /// Adds a zone with times to the graphs that were captured on its stream while it was open.
+    #[cold]
+    pub(crate) fn add_to_past_captures(&self) {
+        if let (Some(points), Some(zone)) = (&self.points, self.ended()) {
+            points.add_to_past_captures(zone);
+        }
+    }
+
+    /// Returns the facts that a graph receives about a zone that has ended on its thread.
+    fn ended(&self) -> Option<EndedZone<'_>> {
+        let extras = self.extras();
+        Some(EndedZone {
+            range: self.range?,
             begin_ns: self.host.begin_ns,
-            fields: &self.fields,
-            entries: &self.entries,
-            message: self.message.as_ref(),
+            fields: self.fields(),
+            entries: extras.map_or(&[], |extras| &extras.entries),
+            message: extras.and_then(|extras| extras.message.as_ref()),
             status: self.status,
         })
     }
 
-    /// Hands a zone with times to the graphs that were captured on its stream while it was open.
-    #[cold]
-    pub(crate) fn add_to_past_captures(&self) {
-        let (Some(points), Some(range)) = (&self.points, self.range) else { return };
-        points.add_to_past_captures(EndedZone {
-            range,
-            begin_ns: self.host.begin_ns,
-            fields: &self.fields,
-            entries: &self.entries,
-            message: self.message.as_ref(),
-            status: self.status,
-        });
-    }
-
-    /// Whether the zone began on a capturing stream.
+    /// Returns whether the zone began on a capturing stream.
     pub(crate) fn is_captured(&self) -> bool {
         matches!(self.points, Some(EventPair::Captured(_)))
     }
 
-    /// Lets others see the zone, which began at this place.
+    /// Publishes the zone, which began at this place, in the snapshot.
     #[cold]
     pub(crate) fn begin_note(&self, place: &'static Location<'static>) {
         if let Some(note) = &self.note {
@@ -182,7 +221,7 @@ impl Slot {
         }
     }
 
-    /// Lets others see the zone as it is now.
+    /// Updates the snapshot to the zone's current state.
     #[cold]
     pub(crate) fn write_note(&self) {
         if let Some(note) = &self.note {
@@ -190,7 +229,7 @@ impl Slot {
         }
     }
 
-    /// Forgets the zone.
+    /// Clears the slot.
     pub(crate) fn clear(&mut self) {
         if let Some(note) = &self.note {
             note.clear();
@@ -198,6 +237,21 @@ impl Slot {
         if let Some(points) = &mut self.points {
             points.release();
         }
+        if self.has_extras {
+            self.extras.clear();
+            self.has_extras = false;
+        }
+        self.status = Status::Complete;
+        self.nests = false;
+        self.begin_at_launch = false;
+        self.start = Start::Never;
+        self.root = RootKind::None;
+    }
+}
+
+impl Extras {
+    fn clear(&mut self) {
+        self.parent = None;
         self.fields.clear();
         self.error = None;
         self.message = None;
@@ -205,21 +259,14 @@ impl Slot {
             self.entries = Vec::new();
         }
         self.entries.clear();
-        self.has_entries = false;
         self.ticket = None;
         self.wait = None;
-        self.status = Status::Complete;
-        self.nests = false;
-        self.parent = None;
-        self.begin_at_launch = false;
-        self.start = Start::Never;
-        self.root = RootKind::None;
     }
 }
 
 impl<'a> From<&'a Slot> for ZoneContent<'a> {
     fn from(slot: &'a Slot) -> ZoneContent<'a> {
-        let Slot { range, thread, sequence, fields, .. } = slot;
-        ZoneContent { range: *range, thread: *thread, begin_ns: slot.host.begin_ns, sequence: *sequence, fields }
+        let Slot { range, thread, sequence, .. } = *slot;
+        ZoneContent { range, thread, begin_ns: slot.host.begin_ns, sequence, fields: slot.fields() }
     }
 }

@@ -1,9 +1,8 @@
-//! What is open: a copy of each open zone that another thread can read while the zone's own thread goes on.
+//! Snapshots of open zones, which other threads can read while the zone's own thread continues.
 //!
-//! A slot belongs to its zone alone, so nobody else can look into it. Where a session has a flight recorder, each slot
-//! has a note beside it: the launching thread writes it when the zone begins, changes and ends, with plain stores and
-//! without waiting for anybody; the collector reads it, and takes a copy only where nothing was written meanwhile. A note
-//! is bounded: of fields that are longer it has the beginning.
+//! A slot is accessible only to its own zone. In a session with a flight recorder, each slot therefore has a snapshot. The launching thread
+//! writes it when the zone begins, changes and ends, with plain stores and without waiting. The collector reads it, and discards a copy
+//! that was written in the meantime. The size of a snapshot is bounded: long texts are truncated.
 
 use std::panic::Location;
 use std::ptr;
@@ -13,19 +12,19 @@ use crate::catalog::{RangeId, RangeSpec, catalog};
 use crate::fields::{Fields, Value};
 use crate::record::open::{OpenState, OpenZoneRecord};
 
-/// Bytes of fields and label.
+/// The size of the fields and the label, in bytes.
 const TEXT_BYTES: usize = 240;
 const TEXT: usize = 5;
 const WORDS: usize = TEXT + TEXT_BYTES / 8;
 
-/// The most bytes of one name or text.
+/// The maximum size of one name or text, in bytes.
 const LONGEST: usize = 96;
 
 /// A copy of an open zone.
 pub struct OpenZoneSnapshot {
     /// Odd while the words are being written.
     version: AtomicU32,
-    /// State, length of the text and range; thread; begin; sequence; end on the host; the text.
+    /// In this order: state, text length and range in one word; thread; begin; sequence; end on the host; text.
     words: [AtomicU64; WORDS],
     place: AtomicLocation,
 }
@@ -40,7 +39,7 @@ impl Default for OpenZoneSnapshot {
     }
 }
 
-/// Where the zone began.
+/// The place where the zone began.
 #[derive(Default)]
 struct AtomicLocation(AtomicPtr<Location<'static>>);
 
@@ -52,7 +51,7 @@ impl AtomicLocation {
 
     fn get(&self) -> Option<&'static Location<'static>> {
         let place = self.0.load(Ordering::Relaxed);
-        // SAFETY: it is null, or was made in `set` from a reference that is valid for ever and is only read through.
+        // SAFETY: the pointer is null, or was created in `set` from a `'static` reference and is only read through.
         #[allow(unsafe_code)]
         unsafe {
             place.as_ref()
@@ -60,7 +59,7 @@ impl AtomicLocation {
     }
 }
 
-/// What a note says of a zone.
+/// The data of a zone in a snapshot.
 pub(crate) struct ZoneContent<'a> {
     pub(crate) range: Option<&'static RangeSpec>,
     pub(crate) thread: u64,
@@ -72,12 +71,12 @@ pub(crate) struct ZoneContent<'a> {
 const NO_RANGE: u64 = u32::MAX as u64;
 
 impl OpenZoneSnapshot {
-    /// The zone has begun, at this place.
+    /// Records the begin of the zone at this place.
     pub(crate) fn begin<'a>(&self, zone: impl Into<ZoneContent<'a>>, place: &'static Location<'static>) {
         self.write_at(&zone.into(), Some(place));
     }
 
-    /// What the zone carries has changed.
+    /// Records a change of the zone's fields or label.
     pub(crate) fn write<'a>(&self, zone: impl Into<ZoneContent<'a>>) {
         self.write_at(&zone.into(), None);
     }
@@ -102,7 +101,7 @@ impl OpenZoneSnapshot {
         });
     }
 
-    /// The mark has ended.
+    /// Records the end of the mark.
     pub(crate) fn launched(&self, ns: i64) {
         self.change(|words| {
             let head = words[0].load(Ordering::Relaxed);
@@ -111,14 +110,14 @@ impl OpenZoneSnapshot {
         });
     }
 
-    /// The zone is over.
+    /// Records the end of the zone.
     pub(crate) fn clear(&self) {
         if self.words[0].load(Ordering::Relaxed) != 0 {
             self.change(|words| words[0].store(0, Ordering::Relaxed));
         }
     }
 
-    /// Only the slot's holder writes, so there is one writer at a time.
+    /// Only the slot's holder calls this, so there is one writer at a time.
     #[inline]
     fn change(&self, write: impl FnOnce(&[AtomicU64; WORDS])) {
         let version = self.version.load(Ordering::Relaxed);
@@ -128,12 +127,12 @@ impl OpenZoneSnapshot {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// Whether a zone is open, as far as can be seen from here.
+    /// Returns whether a zone is open, without synchronisation.
     pub fn is_open(&self) -> bool {
         self.words[0].load(Ordering::Relaxed) != 0
     }
 
-    /// The open zone; none where there is none, or where it was written to meanwhile: it has gone on.
+    /// Returns the open zone. Returns none if there is none, or if it changed while it was read.
     pub fn read(&self) -> Option<OpenZoneRecord> {
         let before = self.version.load(Ordering::Acquire);
         let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
@@ -164,7 +163,7 @@ impl OpenZoneSnapshot {
     }
 }
 
-/// Fields and label in few bytes: a kind, a name, a value.
+/// The compact form of fields and label: kind, name and value of each.
 struct Text {
     bytes: [u8; TEXT_BYTES],
     len: usize,
@@ -187,7 +186,7 @@ impl Text {
         }
     }
 
-    /// Adds the whole entry, or nothing of it.
+    /// Adds an entry if there is room for the whole of it.
     fn add(&mut self, kind: u8, name: &str, value: &[u8]) {
         let name = cut(name);
         let parts: [&[u8]; 4] = [&[kind, name.len() as u8], name, &[value.len() as u8], value];
@@ -202,7 +201,7 @@ impl Text {
     }
 }
 
-/// As much of a text as one entry may have.
+/// Truncates a text to the maximum size of an entry.
 fn cut(text: &str) -> &[u8] {
     let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     &text.as_bytes()[..end]
@@ -250,14 +249,15 @@ mod tests {
     use crate::catalog::spec::refused;
     use crate::stream::slot::Slot;
 
-    /// In no catalog.
+    /// This range is in no catalog.
     static STEP: RangeSpec = refused();
 
     fn slot(n: u64) -> Slot {
-        let mut slot = Slot { range: Some(&STEP), thread: n, sequence: n, ..Slot::default() };
+        let mut slot = Slot::default();
+        (slot.range, slot.thread, slot.sequence) = (Some(&STEP), n, n);
         slot.host.begin_ns = n as i64;
-        slot.fields.push("n", n);
-        slot.fields.push("kind", "forward");
+        slot.extras_to_fill().fields.push("n", n);
+        slot.extras_to_fill().fields.push("kind", "forward");
         slot
     }
 
@@ -266,10 +266,10 @@ mod tests {
         let note = OpenZoneSnapshot::default();
         assert!(note.read().is_none() && !note.is_open());
         let mut slot = slot(7);
-        slot.fields.push("share", 0.5);
-        slot.fields.push("down", -3_i64);
-        slot.fields.push("is", true);
-        slot.fields.set_label("layer 7");
+        slot.extras_to_fill().fields.push("share", 0.5);
+        slot.extras_to_fill().fields.push("down", -3_i64);
+        slot.extras_to_fill().fields.push("is", true);
+        slot.extras_to_fill().fields.set_label("layer 7");
         let place = Location::caller();
         note.begin(&slot, place);
         let open = note.read().expect("it is open");
@@ -278,7 +278,7 @@ mod tests {
         // The range of the test is in no catalog.
         assert!(open.label.as_deref() == Some("layer 7") && open.range.is_none());
         assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (OpenState::OnThread, 7, 7, 7));
-        slot.fields.push("late", 1_u64);
+        slot.extras_to_fill().fields.push("late", 1_u64);
         note.write(&slot);
         let open = note.read().expect("it is open");
         assert_eq!((open.place, open.fields.len()), (Some(place), 6), "what changes has begun where it began");
@@ -293,10 +293,10 @@ mod tests {
     fn what_is_too_long_is_cut_between_characters() {
         let note = OpenZoneSnapshot::default();
         let mut slot = slot(1);
-        slot.fields.push("long", "ü".repeat(200));
-        slot.fields.push("longer", "x".repeat(2_000));
-        slot.fields.push("last", 5_u64);
-        slot.fields.push("is", true);
+        slot.extras_to_fill().fields.push("long", "ü".repeat(200));
+        slot.extras_to_fill().fields.push("longer", "x".repeat(2_000));
+        slot.extras_to_fill().fields.push("last", 5_u64);
+        slot.extras_to_fill().fields.push("is", true);
         note.begin(&slot, Location::caller());
         let open = note.read().expect("it is open");
         assert_eq!(open.fields[2], ("long".to_owned(), Value::Text("ü".repeat(48).into())));
@@ -312,7 +312,7 @@ mod tests {
     fn what_is_read_while_it_is_written_is_whole() {
         const COUNT: u64 = if cfg!(miri) { 50 } else { 50_000 };
         let (note, is_over) = (OpenZoneSnapshot::default(), AtomicBool::new(false));
-        // A place for even zones and one for odd ones.
+        // One place for even zones and one for odd ones.
         let even = Location::caller();
         let places = [even, Location::caller()];
         std::thread::scope(|scope| {

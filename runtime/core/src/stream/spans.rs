@@ -1,7 +1,7 @@
-//! The bounded way of spans and events from all threads to the collector.
+//! The bounded ring through which spans and events of all threads reach the collector.
 //!
-//! A span takes its place when a thread enters it and is handed over when the thread leaves it, so that the account is exact
-//! whatever happens between. The ring is that of the zones; nobody waits.
+//! A span takes a slot when a thread enters it, and is published when the thread leaves it, so that the counts are exact in every case. The
+//! ring is of the same type as that of the zones; no thread waits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::waker::Waker;
 pub struct SpanQueue {
     ring: Ring<Option<Ended>>,
     buffer_full: AtomicU64,
-    /// Written by the collector alone.
+    /// Written only by the collector.
     recorded: AtomicU64,
     waker: Arc<Waker>,
 }
@@ -36,7 +36,7 @@ pub struct Ended {
     pub fields: Arc<[(&'static str, Value)]>,
 }
 
-/// The right to hand one span over. Dropped, the span counts as unfinished.
+/// The slot of one span. If it is dropped, the span counts as unfinished.
 pub struct SpanPermit {
     queue: Arc<SpanQueue>,
     token: Token,
@@ -51,7 +51,7 @@ impl SpanQueue {
         queue
     }
 
-    /// A place for a span that begins; none when the session is over, or there is no room and the span is counted.
+    /// Takes a slot for a span that begins. Returns none if the session has ended, or if there is no slot; then the span is counted.
     #[inline]
     pub fn place(self: Arc<Self>) -> Option<SpanPermit> {
         match self.ring.take(|| Ok::<_, Infallible>(None)) {
@@ -67,7 +67,7 @@ impl SpanQueue {
         }
     }
 
-    /// Takes everything that was handed over, oldest first. Only the collector may call it.
+    /// Takes all published spans, oldest first. Only the collector may call this.
     pub fn collect(&self, mut each: impl FnMut(Ended)) {
         self.ring.collect(|mut token| {
             let ended = self.ring.slot(&mut token).and_then(Option::take);
@@ -76,22 +76,22 @@ impl SpanQueue {
         });
     }
 
-    /// How many spans have begun until now.
+    /// Returns how many spans have begun so far.
     pub fn begun(&self) -> u64 {
         self.ring.taken()
     }
 
-    /// So many more were handed to the sinks.
+    /// Counts spans that were written to the sinks.
     pub fn add_recorded(&self, count: usize) {
         self.recorded.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Lets no span begin from now on.
+    /// Prevents all further spans from beginning.
     pub(crate) fn close(&self) {
         self.ring.close();
     }
 
-    /// The account until now; what is still on its way counts as unfinished.
+    /// Returns the counts so far. A span that is still in the ring counts as unfinished.
     pub(crate) fn counts(&self) -> SpanCounts {
         let buffer_full = self.buffer_full.load(Ordering::Relaxed);
         let recorded = self.recorded.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl SpanQueue {
 }
 
 impl SpanPermit {
-    /// Hands the span to the collector.
+    /// Passes the span to the collector.
     #[inline]
     pub fn publish(mut self, ended: Ended) {
         if let Some(slot) = self.queue.ring.slot(&mut self.token) {
@@ -112,14 +112,14 @@ impl SpanPermit {
 }
 
 impl Drop for SpanPermit {
-    /// After [`publish`](Self::publish) the token is that of no slot, and nothing is given back.
+    /// After [`publish`](Self::publish) the token is that of no slot, so nothing is given back.
     fn drop(&mut self) {
         self.queue.ring.give(self.token.take());
     }
 }
 
 impl Ended {
-    /// The span as plain data.
+    /// Converts the span to plain data.
     pub fn into_record(self, thread: Arc<ThreadInfo>) -> SpanRecord {
         let Ended { metadata, id, parent, sequence, host, fields, .. } = self;
         let site = SpanSite {

@@ -1,4 +1,4 @@
-//! What one launching thread remembers: its id, how deep its zones are nested, and the contexts it used last.
+//! The state of one launching thread: its id, the nesting depth of its zones, and the contexts that it used last.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::num::NonZeroU32;
@@ -14,7 +14,7 @@ use crate::fork::Home;
 use crate::inside::Inside;
 use crate::record::ThreadInfo;
 
-/// As many streams as a thread commonly works on at once.
+/// The number of streams that a thread commonly uses at once.
 const REMEMBERED: usize = 8;
 
 thread_local! {
@@ -24,31 +24,31 @@ thread_local! {
 /// One launching thread.
 pub struct Thread {
     id: Cell<u64>,
-    /// The process in which it has this id.
+    /// The process in which the thread has this id.
     home: Cell<Home>,
-    /// The thread's locals are gone or going: its name cannot be asked for any more.
+    /// The thread's locals are being destroyed or are gone, so its name is not available.
     is_ending: bool,
     depth: Cell<u32>,
     memory: RefCell<Memory>,
-    /// Where zones wait that are mirrored and not recorded.
+    /// The context of zones that are only mirrored.
     mirror: OnceCell<Arc<StreamContext>>,
 }
 
 #[derive(Default)]
 struct Memory {
     epoch: Option<NonZeroU32>,
-    /// The process that has the session.
+    /// The process of the session.
     home: Option<Home>,
     streams: [Option<(StreamKey, Arc<StreamContext>)>; REMEMBERED],
     host: Option<Arc<StreamContext>>,
-    /// What the session knows of the thread. It sees by this that the thread has not ended.
+    /// The session's entry for the thread. While the thread holds it, the session knows that the thread has not ended.
     known_as: Option<Arc<ThreadInfo>>,
     spans: Option<Arc<SpanQueue>>,
-    /// The place that the next new stream takes.
+    /// The index for the next new stream.
     next: usize,
 }
 
-/// Calls `f` with this thread's state; while the thread's locals are being destroyed, with a fresh one.
+/// Calls `f` with this thread's state, or with a new state while the thread's locals are being destroyed.
 #[inline]
 pub fn with<R>(f: impl Fn(&Thread) -> R) -> R {
     THREAD.try_with(&f).unwrap_or_else(|_| f(&Thread::new(true)))
@@ -69,7 +69,7 @@ impl Thread {
         self.id.get()
     }
 
-    /// The thread has another id where its process was forked from the one in which it got its last.
+    /// Updates the thread's id if the process was forked since the last update.
     fn look_where(&self) {
         if !self.home.get().is_here() {
             self.id.set(clock::thread_id());
@@ -77,23 +77,23 @@ impl Thread {
         }
     }
 
-    /// The thread's name, if it has one and still knows it.
+    /// Returns the thread's name, if it has one and the name is still available.
     pub fn name(&self) -> Option<String> {
-        // Asking for the current thread while its locals are destroyed would panic.
+        // `std::thread::current` would panic while the thread's locals are destroyed.
         if self.is_ending { None } else { std::thread::current().name().map(str::to_owned) }
     }
 
-    /// Makes the thread known to a recorder. The thread holds what this returns until it ends.
+    /// Adds the thread to a recorder. The thread keeps the returned reference until it ends.
     pub(crate) fn make_known(&self, recorder: &Recorder) -> Arc<ThreadInfo> {
         recorder.discover_thread(ThreadInfo { id: self.id(), name: self.name() }, self.is_ending)
     }
 
-    /// What people call the thread: its name, or else its number.
+    /// Returns the thread's name, or its number if it has none.
     pub fn called(&self) -> String {
         self.name().unwrap_or_else(|| format!("thread {}", self.id()))
     }
 
-    /// How many zones are open on this thread; one more from now on.
+    /// Returns how many zones are open on this thread, and counts one more.
     #[inline]
     pub(crate) fn push(&self) -> u32 {
         let depth = self.depth.get();
@@ -106,7 +106,7 @@ impl Thread {
         self.depth.set(self.depth.get().saturating_sub(1));
     }
 
-    /// The context of a stream in this epoch's session.
+    /// Returns the context of a stream in the session of this epoch.
     #[inline]
     pub fn context(&self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<Arc<StreamContext>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
@@ -120,7 +120,7 @@ impl Thread {
         memory.discover_stream(self, epoch, stream)
     }
 
-    /// The context of the host zones in this epoch's session.
+    /// Returns the context of the host zones in the session of this epoch.
     #[inline]
     pub fn host_context(&self, epoch: NonZeroU32) -> Option<Arc<StreamContext>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
@@ -130,7 +130,7 @@ impl Thread {
         memory.host.clone()
     }
 
-    /// The context of this thread's zones that are mirrored and not recorded.
+    /// Returns the context of this thread's zones that are only mirrored.
     #[inline]
     pub(crate) fn mirror(&self) -> Arc<StreamContext> {
         Arc::clone(self.mirror.get_or_init(StreamContext::mirror))
@@ -138,7 +138,7 @@ impl Thread {
 }
 
 impl Thread {
-    /// The way of the spans of `tracing` to this epoch's session.
+    /// Returns the span queue of the session of this epoch.
     #[inline]
     pub fn span_queue(&self, epoch: NonZeroU32) -> Option<Arc<SpanQueue>> {
         let mut memory = self.memory.try_borrow_mut().ok()?;
@@ -171,7 +171,7 @@ impl Memory {
         Some(context)
     }
 
-    /// Forgets the last session and makes this thread known to the one of this epoch.
+    /// Discards the last session's entries, and adds this thread to the session of this epoch.
     #[cold]
     fn enter(&mut self, thread: &Thread, epoch: NonZeroU32) -> Option<()> {
         let _inside = Inside::enter();
@@ -188,7 +188,7 @@ impl Memory {
 }
 
 impl Drop for Memory {
-    /// What it has of a process that this one was forked from holds streams and events, which are not this one's to drop.
+    /// In a forked process, the entries own streams and events of the parent, which this process must not drop.
     fn drop(&mut self) {
         if self.home.is_some_and(|home| !home.is_here()) {
             std::mem::forget(std::mem::take(&mut self.streams));

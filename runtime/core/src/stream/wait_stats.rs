@@ -1,4 +1,4 @@
-//! What becomes of the waits of one stream: an account beside that of the zones.
+//! The counts of one stream's waits, separate from those of its zones.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,28 +7,28 @@ use crate::lock::lock;
 use crate::report::Dropped;
 use crate::report::counts::WaitCounts;
 
-/// What became of the waits of one stream.
+/// The counts of one stream's waits.
 #[derive(Debug, Default)]
 pub struct WaitStats {
     begun: AtomicU64,
-    /// Slots of the ring that waits took.
+    /// Slots of the ring that waits have taken.
     pub(super) taken: AtomicU64,
     recorded: AtomicU64,
     pub(super) ring_full: AtomicU64,
     pub(super) event_failed: AtomicU64,
     stream_failed: AtomicU64,
-    /// They count as unfinished, and never will be finished.
+    /// Abandoned waits. They count as unfinished for ever.
     pub(super) abandoned: AtomicU64,
-    /// The last signal: who gave it, where it stands, and when it was given.
+    /// The last signal: its thread, the host time of its position on the stream, and when its call returned.
     signal: Mutex<(u64, i64, i64)>,
 }
 
-/// A host thread launches nothing in less time than this.
+/// The shortest time in which a host thread can launch work.
 pub const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
 impl WaitStats {
-    /// Where a signal stands, which a thread gave from `called_ns` to `put_ns`: right behind the last one, it stands where that
-    /// does.
+    /// Returns the host time that gives the position of a signal on its stream. A thread submitted the signal from `called_ns` to `put_ns`.
+    /// If the signal directly follows another one, both have the same position, because the thread can launch no work between them.
     pub fn place_of_signal(&self, thread: u64, called_ns: i64, put_ns: i64) -> i64 {
         let mut last = lock(&self.signal);
         let (by, stands_ns, given_ns) = *last;
@@ -42,7 +42,7 @@ impl WaitStats {
         self.begun.fetch_add(waits, Ordering::Relaxed);
     }
 
-    /// These were none.
+    /// Removes waits from the count of those begun.
     pub fn take_back(&self, waits: u64) {
         self.begun.fetch_sub(waits, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl WaitStats {
         self.stream_failed.fetch_add(waits, Ordering::Relaxed);
     }
 
-    /// Slots of the ring that were not zones'.
+    /// Returns how many slots of the ring waits have taken.
     pub(super) fn slots_taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }

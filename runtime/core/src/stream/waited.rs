@@ -1,4 +1,4 @@
-//! What a slot holds of a timeline's wait, and of the signal that ended it.
+//! The data of a timeline's wait in a slot, and of the signal that ended the wait.
 //!
 //! A timeline writes it while a session records, and the collector makes a record of it.
 
@@ -11,17 +11,17 @@ use crate::wait::WaitOutcome;
 
 static SEMAPHORES_EXIST: AtomicBool = AtomicBool::new(false);
 
-/// A semaphore is made. From now on the collector keeps where zones end, since that dates signals.
+/// Notes that a semaphore exists. From now on the collector keeps the ends of zones, because they date signals.
 pub fn semaphore_is_made() {
     SEMAPHORES_EXIST.store(true, Ordering::Release);
 }
 
-/// Whether one was ever made.
+/// Returns whether a semaphore was ever created.
 pub fn semaphores_exist() -> bool {
     SEMAPHORES_EXIST.load(Ordering::Acquire)
 }
 
-/// What a slot holds of a wait, beside its times.
+/// The data of a wait in a slot, except for its times.
 #[derive(Debug)]
 pub struct Waited {
     pub semaphore: Arc<str>,
@@ -29,26 +29,26 @@ pub struct Waited {
     pub queue: Option<Arc<str>>,
     pub outcome: WaitOutcome,
     pub signal: Option<Arc<GivenSignal>>,
-    /// How many values its thread waited for with it.
+    /// The number of values that the thread waited for in the same call.
     pub of: usize,
 }
 
-/// A signal that a session saw.
+/// A signal that a session observed.
 #[derive(Debug)]
 pub struct GivenSignal {
-    /// None for one that was declared.
+    /// None for a declared signal.
     pub value: Option<u64>,
-    /// The session that saw it: its streams are no other's.
+    /// The session that observed it. Streams of different sessions are not related.
     pub epoch: NonZeroU32,
-    /// None where the thread itself signalled.
+    /// None if the thread itself signalled.
     pub stream: Option<Arc<StreamInfo>>,
     pub thread: u64,
     pub queue: Option<Arc<str>>,
-    /// When the thread called; for several signals in a row, when it called for the first.
+    /// When the thread made the call; for several signals in a row, the time of the first call.
     pub host_ns: i64,
-    /// When it happened, where that is known; 0 where it is not.
+    /// When the signal happened; 0 if unknown.
     at_ns: AtomicI64,
-    /// It tells by itself when it happens.
+    /// The stream reports by itself when the signal happens.
     pub tells: bool,
 }
 
@@ -64,12 +64,12 @@ impl GivenSignal {
         GivenSignal { value, epoch, stream, thread, queue: queue.cloned(), host_ns, at_ns, tells }
     }
 
-    /// It happens now, says who sees it happen. The first call counts.
+    /// Sets the time of the signal to the time at which it was observed. Only the first call has an effect.
     pub fn set_at(&self, ns: i64) {
         let _ = self.at_ns.compare_exchange(0, ns, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// When it happened, where somebody saw it happen.
+    /// Returns when the signal happened, if that was observed.
     pub fn at_ns(&self) -> Option<i64> {
         Some(self.at_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0)
     }

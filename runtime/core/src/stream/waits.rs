@@ -1,7 +1,7 @@
-//! Waits of a timeline in the ring of a stream: how they take a slot, and their account, which is not that of the zones.
+//! Timeline waits in the ring of a stream: how they take slots, and how they are counted separately from zones.
 //!
-//! `timeline/trace` calls this while a session records. A wait is in the ring because what is read of a stream is read in
-//! order: the begin of a wait may be the end of the zone before it, and the begin of a zone the end of a wait.
+//! `timeline/trace` calls this while a session records. Waits are in the same ring as zones because a stream is read in order: the begin of
+//! a wait can be the end of the zone before it, and the begin of a zone can be the end of a wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,18 +14,18 @@ use crate::clock::now_ns;
 use crate::record::Span;
 
 impl StreamContext {
-    /// A slot for a new wait.
+    /// Takes a slot for a new wait.
     pub fn claim_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let tally = Arc::clone(&self);
         let claim = self.claim_begun_wait();
-        // A session that is over, or that has to meet the stream anew, has not begun to record it.
+        // If the session has ended or must add the stream again, the wait has not begun there.
         if !matches!(claim, Err(NoSlot::Closed | NoSlot::Retired)) {
             tally.waits().begin(1);
         }
         claim
     }
 
-    /// A slot for a wait that is counted as begun.
+    /// Takes a slot for a wait that is already counted as begun.
     pub fn claim_begun_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let context = Arc::clone(&self);
         let tally = context.waits();
@@ -42,12 +42,12 @@ impl StreamContext {
 }
 
 impl SlotGuard {
-    /// Hands the wait to the collector.
+    /// Passes the wait to the collector.
     pub fn publish_wait(mut self) {
         self.publish();
     }
 
-    /// Drops the wait, and counts it.
+    /// Drops the wait and counts it.
     #[cold]
     pub fn give_up_wait(mut self, why: Lost) {
         let tally = self.context().waits();
@@ -67,14 +67,14 @@ impl Slot {
     /// Puts the first point of a wait on its stream.
     pub fn begin_wait(&mut self, thread: u64, waited: Waited) -> Result<(), Lost> {
         self.range = None;
-        self.wait = Some(Box::new(waited));
+        self.extras_to_fill().wait = Some(Box::new(waited));
         self.thread = thread;
         self.host.begin_ns = now_ns();
         let call = Call { thread: self.thread, begin_ns: self.host.begin_ns };
         self.points.as_mut().map_or(Ok(()), |points| points.begin(call).map_err(Lost::from))
     }
 
-    /// Puts the second one there.
+    /// Puts the second point of the wait on its stream.
     pub fn end_wait(&mut self, thread: u64) -> Result<(), Lost> {
         let call = Call { thread, begin_ns: self.host.begin_ns };
         let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(call).map(drop).map_err(Lost::from));
@@ -82,10 +82,10 @@ impl Slot {
         ended
     }
 
-    /// A wait of the calling thread, which is over.
+    /// Fills in a wait of the calling thread that is over.
     pub fn take_host_wait(&mut self, thread: u64, waited: Waited, begin_ns: i64, end_ns: i64) {
         self.range = None;
-        self.wait = Some(Box::new(waited));
+        self.extras_to_fill().wait = Some(Box::new(waited));
         self.thread = thread;
         self.host = Span { begin_ns, end_ns };
     }

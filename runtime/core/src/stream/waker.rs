@@ -1,30 +1,30 @@
-//! How zones wake the collector, which rests the longer the less there is to do.
+//! How zones wake the collector, which rests longer the less there is to do.
 //!
-//! A collector that looked at empty rings two hundred times a second would cost an idle program more than its zones do; one
-//! that rests for long must hear of the first zone after the rest.
+//! If the collector polled empty rings two hundred times a second, it would cost an idle program more than the zones do. While it rests for
+//! long, the first zone must wake it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::Thread;
 
-/// So many zones of one stream wake the collector, however long it means to rest.
+/// Every zone of a stream whose number is a multiple of this wakes the collector, even from a long rest.
 const EVERY: u64 = 1024;
 
 #[derive(Default)]
 pub struct Waker {
     /// The collector, once it runs.
     collector: OnceLock<Thread>,
-    /// It rests until somebody wakes it.
+    /// The collector rests until it is woken.
     rests: AtomicBool,
 }
 
 impl Waker {
-    /// Tells who reads the rings.
+    /// Sets the collector's thread.
     pub fn set(&self, collector: Thread) {
         let _ = self.collector.set(collector);
     }
 
-    /// A zone has begun, as the `sequence`th of its ring.
+    /// Reports that a zone has begun, with this number in its ring.
     #[inline]
     pub(crate) fn on_publish(&self, sequence: u64) {
         if sequence.is_multiple_of(EVERY) || self.rests.load(Ordering::Relaxed) {
@@ -32,7 +32,7 @@ impl Waker {
         }
     }
 
-    /// Something has to be read at once.
+    /// Wakes the collector at once.
     pub(crate) fn wake_now(&self) {
         self.rests.store(false, Ordering::Relaxed);
         if let Some(collector) = self.collector.get() {
@@ -42,7 +42,7 @@ impl Waker {
 
     #[cold]
     fn wake(&self, sequence: u64) {
-        // Of many zones at once, one wakes it.
+        // If many zones begin at once, only one wakes the collector.
         if (self.rests.swap(false, Ordering::Relaxed) || sequence.is_multiple_of(EVERY))
             && let Some(collector) = self.collector.get()
         {
@@ -50,14 +50,14 @@ impl Waker {
         }
     }
 
-    /// The collector means to rest, unless zones have begun meanwhile: it has to look once more after this. A zone that
-    /// begins in between and is seen by neither side waits until the rest is over.
+    /// Announces a rest. The collector must check the rings once more after this call, and not rest if zones have begun. A zone that begins
+    /// in between and that neither side sees waits until the rest is over.
     pub fn rest(&self) {
         self.rests.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The rest is over.
+    /// Ends the rest.
     pub fn clear_idle(&self) {
         self.rests.store(false, Ordering::Relaxed);
     }

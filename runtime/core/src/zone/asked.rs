@@ -1,5 +1,5 @@
-//! A zone that somebody asked for: in its slot it carries the ticket that will be answered, and where no session has the zone
-//! it takes a slot for this alone. Called from `slots.rs` while there are requests, and by `time!`.
+//! Zones that were requested. A requested zone carries in its slot the ticket that answers the request. If no session records the zone, it
+//! takes a slot only for the request. `slots.rs` calls this while there are requests, and so does `time!`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::sample::Sampled;
 use crate::stream::context::NoSlot;
 
 impl Wanted {
-    /// The zone, on a stream or on the host, while there are requests: with a ticket, if it was asked for.
+    /// Takes a slot for a zone on a stream or on the host while there are requests. A zone that was requested gets a ticket.
     #[cold]
     #[inline(never)]
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
@@ -27,7 +27,7 @@ impl Wanted {
         let builder =
             others.and_then(|request| stream.map_or_else(|| request.on_host(), |stream| request.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return builder };
-        // What is only mirrored is given back: a zone that is recorded is mirrored, too.
+        // A builder that is only mirrored is given back, because the recorded zone is mirrored as well.
         match builder.filter(|builder| builder.0.is_active()) {
             Some(builder) => Some(builder.with(ticket)),
             None => {
@@ -41,14 +41,14 @@ impl Wanted {
     }
 }
 
-/// Begins a zone that no session has.
+/// Begins a zone that no session records.
 pub fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Shared>) {
     let (ticket, shared) = profile::ask_now();
     let stream = Some(stream).filter(|stream| stream.is_some());
     (open(range, ticket, stream).map_or_else(Zone::none, ZoneBuilder::start), shared)
 }
 
-/// A zone with a slot for its ticket alone; none where the ticket has its answer already.
+/// Takes a slot only for the ticket; none if the ticket was answered with an error.
 fn open(range: &'static RangeSpec, ticket: PendingAnswers, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
     let context = || stream.map_or_else(profile::host_context, profile::context);
     let open = |context| ZoneBuilder::in_ring(range, context);
@@ -77,7 +77,7 @@ fn open(range: &'static RangeSpec, ticket: PendingAnswers, stream: Option<&Strea
 impl ZoneBuilder {
     fn with(mut self, ticket: PendingAnswers) -> ZoneBuilder {
         if let Some(slot) = self.0.slot() {
-            slot.ticket = Some(Box::new(ticket));
+            slot.extras_to_fill().ticket = Some(Box::new(ticket));
         }
         self
     }

@@ -1,4 +1,4 @@
-//! Several collectives that the library launches as one: a zone with entries.
+//! Batches: several collectives that a library launches together, as a zone with entries.
 
 use std::fmt::Display;
 
@@ -7,11 +7,11 @@ use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 
-/// Several collectives that are launched as one, between `ncclGroupStart` and `ncclGroupEnd`.
+/// Several collectives that are launched together, between `ncclGroupStart` and `ncclGroupEnd`.
 ///
-/// It is one zone on the stream, with one begin and one end, however many entries it has: the library makes one kernel of
-/// them. Each entry is a record of its own with what it moves; their times are the batch's, and each has the share of it that
-/// its bytes have of all. Dropping the batch ends it, also where an error leaves the function early.
+/// A batch is one zone on the stream, with one begin and one end, regardless of its number of entries, because the library launches one
+/// kernel for all of them. Each entry has its own record with its message. Its begin and end are those of the batch, and its share of the
+/// batch's time is its share of the bytes. Dropping the batch ends it, even if an error leaves the function early.
 ///
 /// ```
 /// use warpline::HostStream;
@@ -38,7 +38,7 @@ use crate::collective::Message;
 /// # fn main() {}
 /// ```
 ///
-/// `!Send`: it nests on its thread, as every [`Zone`].
+/// `!Send`: a batch nests on its thread, as every [`Zone`] does.
 #[must_use = "a batch ends when it is dropped: bind it"]
 #[derive(Debug)]
 pub struct CollectiveBatch {
@@ -46,8 +46,8 @@ pub struct CollectiveBatch {
 }
 
 impl RangeSpec {
-    /// Begins a batch of collectives on `stream`; it ends when it is dropped. The range is one of `kind = collective`: another
-    /// kind would count as compute.
+    /// Begins a batch of collectives on `stream`. Dropping the batch ends it. The range must have `kind = collective`; with another kind,
+    /// the batch would count as compute.
     #[inline]
     #[track_caller]
     pub fn batch(&'static self, stream: &(impl AsStream + ?Sized)) -> CollectiveBatch {
@@ -56,14 +56,14 @@ impl RangeSpec {
 }
 
 impl CollectiveBatch {
-    /// Whether this batch is being recorded.
+    /// Returns whether this batch is recorded.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.zone.is_active()
     }
 
-    /// Adds an entry of this range, unless the session leaves the range out. `message` is only called while the batch records.
-    /// Entries beyond 65,536 are dropped and counted as `ring_full`.
+    /// Adds an entry of this range, unless the session excludes the range. `message` is called only if the batch is recorded. Entries
+    /// beyond 65,536 are dropped and counted as `ring_full`.
     #[inline]
     pub fn add(&mut self, range: &'static RangeSpec, message: impl FnOnce() -> Message) {
         if self.is_active() {
@@ -71,7 +71,7 @@ impl CollectiveBatch {
         }
     }
 
-    /// Ends the batch with what came of it: the text of an `Err` is recorded.
+    /// Ends the batch with this outcome. The text of an `Err` is recorded.
     pub fn end<T, E: Display>(mut self, outcome: &Result<T, E>) {
         self.zone.outcome(outcome);
     }

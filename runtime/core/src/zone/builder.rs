@@ -1,8 +1,8 @@
-//! What a mark calls once its zone has a slot: the same functions with the feature `enable` and without it, so that a mark compiles with
-//! it exactly where it compiles without.
+//! The functions that a mark calls when its zone has a slot. They are the same with and without the feature `enable`, so that a mark
+//! compiles with the feature if and only if it compiles without it.
 //!
-//! Without `enable` no value of these types is ever made. They are still inhabited: the compiler does not check the borrows of
-//! code behind a value that cannot exist.
+//! Without `enable` no value of these types is ever created. The types are inhabited nevertheless, because the compiler does not check the
+//! borrows of code that depends on a value of an uninhabited type.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,16 +14,16 @@ use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
 
-/// A zone that has its slot and has not started. Dropped, it counts as unfinished.
+/// A zone that has its slot and has not started. If it is dropped, the zone counts as unfinished.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ZoneBuilder(pub(super) Guard);
 
-// With `enable`, whatever only a recording needs is called out of line, so that it takes neither registers nor stack from the
-// marked function. Without it, nothing may be left of the call.
+// With `enable`, everything that only a recording needs is not inlined, so that it uses neither registers nor stack of the marked function.
+// Without it, the calls must compile to nothing.
 impl ZoneBuilder {
-    /// Evaluates the user's expressions, before anything is timed: they may take long. One that panics costs its zone, which
-    /// counts as unfinished, and not the application.
+    /// Evaluates the user's expressions before the zone begins, because they may take long. If one panics, its zone is lost and counts as
+    /// unfinished, and the application continues.
     #[cfg_attr(feature = "enable", inline(never))]
     #[cfg_attr(not(feature = "enable"), inline(always))]
     pub fn fill(self, fill: impl FnOnce(ZoneBuilder) -> ZoneBuilder) -> ZoneBuilder {
@@ -46,7 +46,7 @@ impl ZoneBuilder {
         self
     }
 
-    /// Says what the zone moves between ranks.
+    /// Sets the message that the zone moves between ranks.
     #[cfg_attr(feature = "enable", inline(never))]
     #[cfg_attr(not(feature = "enable"), inline(always))]
     pub fn message(mut self, message: Message) -> ZoneBuilder {
@@ -62,7 +62,7 @@ impl ZoneBuilder {
         self
     }
 
-    /// Starts the zone on this thread, at the caller's place: that of the mark, or of the call that begins a zone by hand.
+    /// Starts the zone on this thread, at the location of the caller: a mark, or a call that begins a zone manually.
     #[cfg_attr(feature = "enable", inline(never))]
     #[cfg_attr(not(feature = "enable"), inline(always))]
     #[track_caller]
@@ -70,7 +70,7 @@ impl ZoneBuilder {
         Zone { guard: self.0.start(true, Location::caller()), _not_send: PhantomData }
     }
 
-    /// Starts the zone, as [`start`](Self::start) does; any thread may end it.
+    /// Starts the zone as [`start`](Self::start) does. Any thread may end it.
     #[cfg_attr(feature = "enable", inline(never))]
     #[cfg_attr(not(feature = "enable"), inline(always))]
     #[track_caller]
@@ -79,18 +79,18 @@ impl ZoneBuilder {
     }
 }
 
-/// The text of the error, if it is one. A `Display` that panics costs the text, and not the application.
+/// Returns the text of the error, if the outcome is an error. If its `Display` panics, only the text is lost.
 pub(super) fn error_text(outcome: &(impl Outcome + ?Sized)) -> Option<String> {
     caught(|| outcome.error_text()).unwrap_or_else(|| Some("its `Display` panicked".to_owned()))
 }
 
-/// A value of any type, in code that never runs: it tells the compiler what `?` in an async body converts to.
+/// Returns a value of any type. This code never runs; it tells the compiler into which type `?` in an async body converts.
 #[doc(hidden)]
 pub fn never<T>() -> T {
     std::process::abort()
 }
 
-/// Runs the body of a function with `err`. The bound lets the closure return what it borrows of its captures.
+/// Runs the body of a function with `err`. The bound allows the closure to return borrows of its captures.
 #[doc(hidden)]
 #[inline(always)]
 pub fn once<T>(body: impl FnOnce() -> T) -> T {

@@ -1,6 +1,6 @@
-//! The handle on a zone's slot: what a zone can be given while it is open. Its drop ends the zone.
+//! The handle on a zone's slot, through which values are added while the zone is open. Dropping it ends the zone.
 //!
-//! Without the feature `enable` no [`SlotGuard`] can exist, so a guard has no size, and nothing is left of its methods.
+//! Without the feature `enable` no [`SlotGuard`] can exist, so a guard has size zero, and its methods compile to nothing.
 
 use std::fmt;
 use std::panic::Location;
@@ -13,10 +13,10 @@ use crate::inside::Inside;
 use crate::record::Status;
 use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
 
-/// Ends its zone when it is dropped; none where nothing records.
+/// Ends its zone when it is dropped; none if the zone is not recorded.
 ///
-/// Two words, the first never null: a zone that does not record is a zero and travels in registers. Everything else that a
-/// zone has to remember until its end is in its slot.
+/// It has two words, and the first is never null. A zone that is not recorded is therefore a zero and stays in registers. All other data of
+/// a zone is in its slot.
 pub(super) struct Guard(pub(super) Option<SlotGuard>);
 
 const _: () = assert!(size_of::<Guard>() == if cfg!(feature = "enable") { 16 } else { 0 });
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<Guard>() == if cfg!(feature = "enable") { 16 } e
 impl Guard {
     pub(super) const NONE: Guard = Guard(None);
 
-    /// Whether the zone is recorded.
+    /// Returns whether the zone is recorded.
     #[inline(always)]
     pub(super) fn is_active(&self) -> bool {
         self.0.as_ref().is_some_and(SlotGuard::is_recorded)
@@ -34,7 +34,7 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.slot() {
             let _inside = Inside::enter();
-            change(&mut slot.fields);
+            change(&mut slot.extras_to_fill().fields);
             if slot.note.is_some() && matches!(slot.start, Start::Begun) {
                 slot.write_note();
             }
@@ -45,12 +45,12 @@ impl Guard {
     pub(super) fn set_message(&mut self, mut message: Message) {
         if let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) {
             let _inside = Inside::enter();
-            // A group counts what sessions record.
+            // A process group counts only the collectives that sessions record.
             if claim.is_of_session() {
                 message.begin();
             }
             if let Some(slot) = claim.slot() {
-                slot.message = Some(message);
+                slot.extras_to_fill().message = Some(message);
             }
         }
     }
@@ -64,14 +64,14 @@ impl Guard {
             if !range.chance().take() {
                 return;
             }
-            if slot.entries.len() == MAX_ENTRIES {
+            let entries = &mut slot.extras_to_fill().entries;
+            if entries.len() == MAX_ENTRIES {
                 return claim.lose_entry();
             }
             if is_of_session {
                 message.begin();
             }
-            slot.entries.push((range, message));
-            slot.has_entries = true;
+            entries.push((range, message));
         }
     }
 
@@ -86,17 +86,17 @@ impl Guard {
     pub(super) fn note_error(&mut self, text: Option<String>) {
         if let (Some(slot), Some(text)) = (self.slot(), text) {
             slot.status = Status::Error;
-            slot.error = Some(text.into());
+            slot.extras_to_fill().error = Some(text.into());
         }
     }
 
-    /// Starts the zone on this thread. `nests`: it ends there, too.
+    /// Starts the zone on this thread. If `nests` is set, the zone also ends on this thread.
     #[inline]
     pub(super) fn start(mut self, nests: bool, place: &'static Location<'static>) -> Guard {
         if self.0.as_mut().is_some_and(|claim| launch::start(claim, nests, place)) {
             return self;
         }
-        // A zone that has nothing to end ends here.
+        // There is nothing to end later: dropping `self` gives the slot back.
         Guard::NONE
     }
 
@@ -107,8 +107,8 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// No more than the call, so that it is inlined where most zones do not record. It is there without feature `enable`, too, so
-    /// that a zone is borrowed until the same place.
+    /// This is only a call, so that it is inlined where most zones are not recorded. It exists without feature `enable` as well, so that a
+    /// zone is borrowed until the same place.
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(claim) = self.0.take() {

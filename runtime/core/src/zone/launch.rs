@@ -1,4 +1,4 @@
-//! Begin and end of a zone: the hot path. Nothing else lives here.
+//! The begin and end of a zone. This is the hot path and contains nothing else.
 //!
 //! `guard.rs` calls [`start`] when a mark has filled in the slot, and [`end`] when the guard is dropped.
 
@@ -15,7 +15,7 @@ use crate::stream::slot::{Lost, Slot, Start};
 use crate::stream::thread::{self, Thread};
 use crate::windows::{self, RootKind};
 
-/// Who has a zone, and where.
+/// The properties of a zone at its begin: whether a session records it, its stream, and its observers.
 #[derive(Clone, Copy)]
 struct Launch {
     is_of_session: bool,
@@ -24,7 +24,7 @@ struct Launch {
     observed: Active,
 }
 
-/// Starts a zone on this thread; says whether there is anything to end.
+/// Starts a zone on this thread. Returns whether there is anything to end.
 #[inline]
 pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location<'static>) -> bool {
     let _inside = Inside::enter();
@@ -43,7 +43,7 @@ pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location
     slot.waiting.has(Position::Mirror) || matches!(slot.start, Start::Begun) || slot.root != RootKind::None
 }
 
-/// Ends a zone, or gives back the slot of one that never started.
+/// Ends a zone, or gives back the slot of a zone that never started.
 #[inline(never)]
 pub(super) fn end(mut claim: SlotGuard) {
     if claim.is_inherited() {
@@ -69,25 +69,25 @@ pub(super) fn end(mut claim: SlotGuard) {
     if let (Some(token), Some(range)) = (mirror, range) {
         observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, label: None });
     }
-    // Last of all: the stream may go with it.
+    // This comes last, because it may destroy the stream.
     if let Some(owner) = owner {
         owner.release_owner();
     }
 }
 
-/// The end of a zone in a child of the process that began it, where it ends as well. Here it only counts no more as open.
+/// Ends a zone in a forked child of the process that began it. The parent ends the zone itself; here only the nesting depth changes.
 #[cold]
 fn leave_to_parent(mut claim: SlotGuard) {
     let is_of_session = claim.is_of_session();
     if claim.slot().is_some_and(|slot| slot.nests && is_of_session) {
         thread::with(Thread::pop);
     }
-    // It holds what makes up the stream, which is not this process's to drop.
+    // The slot belongs to the parent's stream, which this process must not drop.
     std::mem::forget(claim);
 }
 
 impl Slot {
-    /// In a session with windows: a zone that is a root, if it nests and no root is open on this thread.
+    /// Starts a root in a session with windows. The zone is a root if it nests and no root is open on this thread.
     #[cold]
     fn start_root(&mut self) {
         let is_followed = self.root == RootKind::Followed;
@@ -107,10 +107,10 @@ impl Slot {
         }
     }
 
-    /// The begin of a zone that is recorded.
+    /// Begins a recorded zone.
     #[inline]
     fn begin(&mut self, launch: Launch, place: &'static Location<'static>) {
-        // What no session has is not between zones that one has.
+        // Only zones of a session count for the nesting depth.
         let counts = self.nests && launch.is_of_session;
         (self.thread, self.depth) = thread::with(|thread| (thread.id(), if counts { thread.push() } else { 0 }));
         self.notify(Position::Spans, launch);
@@ -132,7 +132,7 @@ impl Slot {
         }
     }
 
-    /// The end of a zone that is recorded; an error is why it is lost.
+    /// Ends a recorded zone. An error is the reason why the zone is lost.
     #[inline]
     fn end(&mut self, is_of_session: bool, is_closed: bool) -> Result<(), Lost> {
         self.notify_end(Position::Launch);
@@ -151,9 +151,9 @@ impl Slot {
             Start::Lost(why) => return Err(why),
             Start::Begun => {}
         }
-        // What the end itself takes is no part of the launch.
+        // The launch does not include the time that the end itself takes.
         let launched_ns = self.begin_at_launch.then(now_ns);
-        // After the session's end nothing more is put on the stream for it.
+        // After the session has ended, nothing more is put on the stream for the zone.
         let ended = match &mut self.points {
             points if is_closed && !points.as_ref().is_some_and(EventPair::must_restore_capture) => {
                 Err(Lost::Abandoned)
@@ -171,7 +171,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Tells an observer of the zone's begin, if one is there.
+    /// Notifies an observer of the zone's begin, if there is one.
     #[inline]
     fn notify(&mut self, position: Position, launch: Launch) {
         if launch.observed.has(position) {
@@ -184,21 +184,23 @@ impl Slot {
         let Some(range) = self.range else { return };
         let Launch { is_of_session, stream, .. } = launch;
         let (nests, sequence, is_host) = (self.nests, self.sequence, self.points.is_none());
-        let fields = &self.fields;
-        let mut zone =
-            ZoneLaunch { range, fields, nests, is_of_session, is_host, stream, sequence, parent: self.parent };
+        let (fields, before) = (self.fields(), self.extras().and_then(|extras| extras.parent));
+        let mut zone = ZoneLaunch { range, fields, nests, is_of_session, is_host, stream, sequence, parent: before };
         let token = observer::zone_begins(position, &mut zone);
-        self.parent = zone.parent;
+        let parent = zone.parent;
+        if parent != before {
+            self.extras_to_fill().parent = parent;
+        }
         if let Some(token) = token {
             self.waiting.put(position, token, &mut self.tokens);
         }
     }
 
-    /// Tells an observer of the zone's end, if it waits for that.
+    /// Notifies an observer of the zone's end, if it has a token for the zone.
     #[inline]
     fn notify_end(&mut self, position: Position) {
         if let (Some(token), Some(range)) = (self.waiting.take(position, &self.tokens), self.range) {
-            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields.label() });
+            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields().label() });
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Zones: the guards that people hold, and what they can say of a zone.
+//! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! What a mark calls is in `request.rs` and `builder.rs`, how a zone gets its slot in `slots.rs`, what the slot can be given in
-//! `guard.rs`, and begin and end in `launch.rs`. Without the feature `enable` the same functions do nothing.
+//! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, `guard.rs` adds values to the
+//! slot, and `launch.rs` begins and ends the zone. Without the feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -29,9 +29,9 @@ pub use builder::{ZoneBuilder, never, once};
 use guard::Guard;
 pub use request::{ZoneRequest, begin};
 
-/// A zone on the thread that began it: it ends when it is dropped.
+/// A zone on the thread that began it. Dropping it ends the zone.
 ///
-/// `!Send`: zones of one thread nest. Use [`AsyncZone`] where a zone is held across an `.await`.
+/// `!Send`: the zones of one thread nest. To hold a zone across an `.await`, use [`AsyncZone`].
 #[must_use = "a zone ends when it is dropped: bind it, `let _zone = …`"]
 #[derive(Debug)]
 pub struct Zone {
@@ -39,17 +39,17 @@ pub struct Zone {
     _not_send: PhantomData<*const ()>,
 }
 
-/// A zone that may end on another thread than it began on: it ends when it is dropped, takes no part in the nesting of
-/// any thread, and its records have depth 0.
+/// A zone that may end on a different thread from the one that began it. Dropping it ends the zone. It is not part of the nesting of any
+/// thread, and its records have depth 0.
 #[must_use = "a zone ends when it is dropped: bind it, `let _zone = …`"]
 #[derive(Debug)]
 pub struct AsyncZone {
     guard: Guard,
 }
 
-// The place that a zone begins at is the caller's: a closure or a function's path in place of these calls would lose it.
+// These calls pass on the location of the caller. A closure or a function path in their place would lose it.
 impl RangeSpec {
-    /// Begins a zone of this range on `stream`; it ends when the guard is dropped.
+    /// Begins a zone of this range on `stream`. Dropping the guard ends the zone.
     #[inline]
     #[track_caller]
     pub fn zone(&'static self, stream: &(impl AsStream + ?Sized)) -> Zone {
@@ -59,7 +59,7 @@ impl RangeSpec {
         }
     }
 
-    /// Begins a zone of this range on this thread, with no stream.
+    /// Begins a zone of this range on this thread, without a stream.
     #[inline]
     #[track_caller]
     pub fn host(&'static self) -> Zone {
@@ -91,7 +91,7 @@ impl RangeSpec {
 }
 
 impl Zone {
-    /// A zone that records nothing.
+    /// Returns a zone that records nothing.
     #[doc(hidden)]
     #[inline(always)]
     pub fn none() -> Zone {
@@ -100,7 +100,7 @@ impl Zone {
 }
 
 impl AsyncZone {
-    /// A zone that records nothing.
+    /// Returns a zone that records nothing.
     #[doc(hidden)]
     #[inline(always)]
     pub fn none() -> AsyncZone {
@@ -111,27 +111,28 @@ impl AsyncZone {
 macro_rules! guard_methods {
     ($zone:ident) => {
         impl $zone {
-            /// Whether this zone is recorded: by a session, or because somebody asked for it. What an NVTX tool is told of a zone is complete when it has begun.
+            /// Returns whether this zone is recorded by a session or for a request. An NVTX tool receives the values of a zone
+            /// only at its begin.
             #[inline]
             pub fn is_active(&self) -> bool {
                 self.guard.is_active()
             }
 
-            /// Adds a field to the zone, if it records. For a value that costs something, ask [`is_active`](Self::is_active).
+            /// Adds a field to the zone, if it is recorded. Before computing an expensive value, check [`is_active`](Self::is_active).
             #[inline]
             pub fn field(mut self, name: &'static str, value: impl IntoValue) -> Self {
                 self.guard.change(|fields| fields.push(name, value));
                 self
             }
 
-            /// Sets the zone's own label, if it records.
+            /// Sets the zone's own label, if the zone is recorded.
             #[inline]
             pub fn label(mut self, label: impl Display) -> Self {
                 self.guard.change(|fields| fields.set_label(label));
                 self
             }
 
-            /// Says what the zone moves between ranks, if it records. For what costs something, ask
+            /// Sets the message that the zone moves between ranks, if the zone is recorded. Before computing an expensive message, check
             /// [`is_active`](Self::is_active).
             #[inline]
             pub fn message(mut self, message: Message) -> Self {
@@ -139,15 +140,15 @@ macro_rules! guard_methods {
                 self
             }
 
-            /// Lets the zone begin when its thread has launched its work, where the stream had come to the zone before
-            /// that and waited. Say it of a zone that launches once and ends right behind that: `begin = launch` in a mark.
+            /// Makes the zone begin when its thread has launched the work, if the stream had already reached the zone and was waiting. Use
+            /// it for a zone that launches once and ends directly after the launch. In a mark it is `begin = launch`.
             #[inline]
             pub fn begin_at_launch(mut self) -> Self {
                 self.guard.begin_at_launch();
                 self
             }
 
-            /// Notes the `Err` of a marked function.
+            /// Records the `Err` of a marked function.
             #[doc(hidden)]
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
@@ -162,7 +163,7 @@ macro_rules! guard_methods {
 guard_methods!(Zone);
 guard_methods!(AsyncZone);
 
-/// What `err` in a mark can look into.
+/// The return types that `err` in a mark accepts.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`err` needs a function that returns a `Result` whose error has a `Display`",
@@ -170,7 +171,7 @@ guard_methods!(AsyncZone);
     note = "take `err` out of the mark, or return a `Result`"
 )]
 pub trait Outcome {
-    /// The text of the error, if it is one.
+    /// Returns the text of the error, if this is an error.
     fn error_text(&self) -> Option<String>;
 }
 

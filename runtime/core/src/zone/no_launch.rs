@@ -1,10 +1,10 @@
-//! Stands for `launch` in a build without the feature `enable`: there is no slot, so no zone begins or ends.
+//! Replaces `launch` in a build without the feature `enable`: there are no slots, so no zone begins or ends.
 
 use std::panic::Location;
 
 use crate::stream::slot::Slot;
 
-/// A slot that somebody holds: no value of this type exists.
+/// A slot in use. No value of this type exists.
 pub(super) enum SlotGuard {}
 
 impl SlotGuard {

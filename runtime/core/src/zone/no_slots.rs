@@ -1,4 +1,4 @@
-//! Stands for `slots` in a build without the feature `enable`: no zone is wanted, so none gets a slot.
+//! Replaces `slots` in a build without the feature `enable`: no zone takes a slot.
 
 use super::builder::ZoneBuilder;
 use crate::backend::AsStream;

@@ -1,8 +1,8 @@
-//! How a zone that somebody wants gets its slot: in the ring of its stream, of the host zones, of a capture, or of its thread.
+//! Takes the slot of a zone: from the ring of its stream, of the host zones, of a capture, or of its thread.
 //!
-//! With no session and no NVTX tool a zone is one relaxed load and two branches: whatever only a recording needs is called out
-//! of line, so that it takes neither registers nor stack from the marked function. Zones that a request is waiting for are in
-//! `asked.rs`. A zone that only an NVTX tool sees takes a slot of its thread's own, and gives it back.
+//! Without a session or an NVTX tool, a zone costs one relaxed load and two branches. Everything that only a recording needs is in
+//! functions that are not inlined, so that it uses neither registers nor stack of the marked function. `asked.rs` handles zones for which a
+//! request waits. A zone that only an NVTX tool sees takes a slot of its own thread, and gives it back.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::windows::{self, Admission, RootKind};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) range: &'static RangeSpec,
-    /// Who wants it.
+    /// What the zone is for.
     pub(super) word: SwitchState,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn wanted(range: &'static RangeSpec) -> Option<Wanted> {
 }
 
 impl Wanted {
-    /// A zone of this range, unless all that the switch says is that nobody has looked for a tool, or the range is left out.
+    /// Returns a request for a zone of this range. Returns none if the range is excluded, or if the switch is set only because no tool was
+    /// looked for yet.
     #[inline(never)]
     fn by(range: &'static RangeSpec, mut word: SwitchState) -> Option<Wanted> {
         if inside::refuses() {
@@ -55,7 +56,7 @@ impl Wanted {
         word.of_zone(is_taken, is_asked).map(|word| Wanted { range, word })
     }
 
-    /// The same in a session that records windows of its time, and all collectives.
+    /// Returns a request in a session that records windows of its time, and all collectives.
     #[cold]
     #[inline(never)]
     fn in_window(range: &'static RangeSpec, word: SwitchState, is_asked: bool) -> Option<Wanted> {
@@ -103,7 +104,7 @@ impl Wanted {
         builder.ok().map(|builder| builder.owning(stream)).or_else(|| self.mirrored())
     }
 
-    /// Takes a slot for a zone that is captured into a graph with its stream.
+    /// Takes a slot for a zone that is captured into a graph on its stream.
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
@@ -125,7 +126,7 @@ impl Wanted {
         context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
     }
 
-    /// Takes a slot of the thread's own for a zone that no session records, if a tool is to be told of it or it is followed.
+    /// Takes a slot of the thread for a zone that no session records, if a tool observes zones or the zone is followed.
     #[inline(never)]
     pub(super) fn mirrored(self) -> Option<ZoneBuilder> {
         if !switch::is_mirrored() && !self.word.is_followed() {
@@ -159,7 +160,7 @@ impl Wanted {
 }
 
 impl ZoneBuilder {
-    /// A zone with a slot of its own.
+    /// Creates a zone with a slot of this context's ring.
     #[inline]
     pub(super) fn in_ring(range: &'static RangeSpec, context: Arc<StreamContext>) -> Result<ZoneBuilder, NoSlot> {
         let mut claim = context.claim()?;
@@ -171,7 +172,7 @@ impl ZoneBuilder {
         Ok(ZoneBuilder(Guard(Some(claim))))
     }
 
-    /// A root that no session records is followed to its end.
+    /// Follows a root that no session records until it ends.
     #[inline]
     pub(super) fn follow(&mut self, word: SwitchState) {
         if let Some(slot) = self.0.slot().filter(|_| word.is_followed()) {
@@ -179,7 +180,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// The zone owns a handle on its stream until it ends: the application may drop the stream before.
+    /// Makes the zone own a handle on its stream until it ends, because the application may drop the stream earlier.
     #[inline]
     pub(super) fn owning(mut self, stream: &StreamRef<'_>) -> ZoneBuilder {
         if let Some(owner) = stream.keep_alive()

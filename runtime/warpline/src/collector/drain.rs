@@ -111,7 +111,9 @@ impl Collector {
         for stream in &mut self.cx.streams.all {
             for token in &mut stream.pending {
                 let Some(slot) = stream.context.ring().slot(token) else { continue };
-                slot.ticket = None;
+                if let Some(extras) = slot.extras_to_take() {
+                    extras.ticket = None;
+                }
                 if let Some(points) = &mut slot.points {
                     points.release();
                 }

@@ -33,8 +33,10 @@ pub(super) struct HeldZones {
 impl HeldZones {
     /// Keeps a zone until its work is known.
     pub(super) fn hold(&mut self, slot: &mut Slot, record: ZoneRecord, context: &Arc<StreamContext>) {
-        let entries = super::stream::take_entries(slot, &record).collect();
-        let (ticket, nests) = (slot.ticket.take(), slot.nests());
+        let (entries, ticket) = slot
+            .extras_to_take()
+            .map_or((Vec::new(), None), |extras| (super::stream::take_entries(extras, &record), extras.ticket.take()));
+        let nests = slot.nests();
         self.waiting.push(HeldZone { record, entries, ticket, context: Arc::clone(context), nests });
     }
 }

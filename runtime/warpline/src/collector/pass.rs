@@ -121,13 +121,11 @@ impl Collector {
                 return Ok(true);
             }
             self.batch.push(take_record(range, slot, thread, stream.context.info.clone(), reading));
-            if let (Some(ticket), Some(record)) = (slot.ticket.take(), self.batch.last()) {
-                ticket.complete(record);
-            }
-            if !slot.entries.is_empty()
-                && let Some(record) = self.batch.last()
-            {
-                let entries: Vec<_> = take_entries(slot, record).collect();
+            if let (Some(extras), Some(record)) = (slot.extras_to_take(), self.batch.last()) {
+                if let Some(ticket) = extras.ticket.take() {
+                    ticket.complete(record);
+                }
+                let entries = take_entries(extras, record);
                 self.batch.extend(entries);
             }
         }
@@ -143,14 +141,16 @@ impl Collector {
         let (mut lost, mut lost_waits) = (0, 0);
         while let Some(token) = stream.pending.front_mut() {
             if let Some(slot) = stream.context.ring().slot(token) {
-                lost += slot.entries.len() as u64;
                 if slot.is_wait() {
                     lost_waits += 1;
                     stream.clear_first();
                     continue;
                 }
-                if let Some(ticket) = slot.ticket.take() {
-                    ticket.fail_stream(&error.to_string());
+                if let Some(extras) = slot.extras_to_take() {
+                    lost += extras.entries.len() as u64;
+                    if let Some(ticket) = extras.ticket.take() {
+                        ticket.fail_stream(&error.to_string());
+                    }
                 }
             }
             lost += 1;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use warpline_core::backend::{BackendError, Reader, Reading};
 use warpline_core::catalog::RangeSpec;
+use warpline_core::fields::Fields;
 use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::ring::Token;
-use warpline_core::stream::slot::Slot;
+use warpline_core::stream::slot::{Extras, Slot};
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
 
 /// So many slots are given back at once.
@@ -149,10 +150,10 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
 }
 
 /// The entries of a batch whose record is `batch`.
-pub(super) fn take_entries(slot: &mut Slot, batch: &ZoneRecord) -> impl Iterator<Item = ZoneRecord> {
-    let shares = Shares::new(&slot.entries);
-    let entries = slot.entries.drain(..).enumerate();
-    entries.map(move |(index, (range, message))| shares.entry(index, range, message, batch))
+pub(super) fn take_entries(extras: &mut Extras, batch: &ZoneRecord) -> Vec<ZoneRecord> {
+    let shares = Shares::new(&extras.entries);
+    let entries = extras.entries.drain(..).enumerate();
+    entries.map(|(index, (range, message))| shares.entry(index, range, message, batch)).collect()
 }
 
 /// The zone as plain data; its fields and error move out.
@@ -170,25 +171,32 @@ pub(super) fn take_record(
         gpu.begin_ns += waited_ns;
         waited_ns
     });
+    let (host, sampled, status) = (slot.host, slot.sampled, slot.status);
+    let (depth, sequence) = (slot.depth, slot.sequence);
+    let extras = slot.extras_to_take();
+    let parent = extras.as_ref().and_then(|extras| extras.parent);
+    let (error, fields, message) = extras.map_or((None, Fields::default(), None), |extras| {
+        (extras.error.take(), extras.fields.take(), extras.message.take().map(Box::new))
+    });
     ZoneRecord {
         range,
         stream,
         thread,
-        depth: slot.depth,
-        parent: slot.parent,
-        sequence: slot.sequence,
-        host: slot.host,
+        depth,
+        parent,
+        sequence,
+        host,
         gpu,
         begin_late_by_ns,
         end: reading.map_or(EndSource::Event, |(reading, _)| reading.end),
-        sample_share: slot.sampled.share(),
-        window: slot.sampled.window(),
+        sample_share: sampled.share(),
+        window: sampled.window(),
         end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
         bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
-        status: slot.status,
-        error: slot.error.take(),
-        fields: slot.fields.take(),
-        message: slot.message.take().map(Box::new),
+        status,
+        error,
+        fields,
+        message,
         entry: None,
     }
 }

@@ -218,7 +218,7 @@ impl Stage for WaitStage {
         stream: &Arc<StreamContext>,
         reading: Option<Reading>,
     ) {
-        let Some(waited) = slot.wait.take() else { return };
+        let Some(waited) = slot.extras_to_take().and_then(|extras| extras.wait.take()) else { return };
         let Waited { semaphore, value, queue, outcome, signal, of } = *waited;
         let record = WaitRecord {
             semaphore,
