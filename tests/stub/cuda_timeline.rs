@@ -1,12 +1,14 @@
 //! Timelines on CUDA streams, on a driver that counts every call and fails on demand. No GPU is needed.
 
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::pin::pin;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
 use warpline::HostStream;
 use warpline::timeline::{Error, Queue, Semaphore, WhenFull, wait_all};
 use warpline_tests::{this_test, threads};
@@ -20,6 +22,10 @@ use crate::timelines::device::{Code, Device, LONG, block_on, check_value, code_o
 use crate::timelines::graph;
 
 const MS: u64 = 1_000_000;
+
+warpline::range! {
+    ONCE = "stub.cuda_timeline.once": "The only zone of a stream.";
+}
 
 /// Calls that wait for a stream, an event or a device, or that end one.
 const BLOCKING: [&str; 4] = ["cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuEventDestroy_v2"];
@@ -81,6 +87,125 @@ fn a_signal_and_a_wait_are_two_calls_each_beside_what_tells_a_stream_from_others
         driver.mark("reached");
         semaphore.wait_on(&raw(to), 2).unwrap();
         assert!(driver.since("reached", tid()).is_empty());
+        assert_never_waited(driver);
+    });
+}
+
+#[test]
+fn a_stream_of_cudarc_is_asked_for_its_id_once_a_thread() {
+    on_stub(this_test!(), |driver| {
+        let context = CudaContext::new(0).unwrap();
+        let (from, to) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        let semaphore = Semaphore::new(0);
+        semaphore.signal_on(&from, 1).unwrap();
+        semaphore.wait_on(&to, 1).unwrap();
+        let hold = driver.stub_hold(from.cu_stream() as Handle);
+        driver.mark("steady");
+        semaphore.signal_on(&from, 2).unwrap();
+        semaphore.wait_on(&to, 2).unwrap();
+        let calls = driver.since("steady", tid());
+        assert_eq!(calls, ["cuStreamIsCapturing", "cuEventRecord", "cuStreamIsCapturing", "cuStreamWaitEvent"]);
+        driver.stub_release(hold);
+        semaphore.wait(2, LONG).unwrap();
+    });
+}
+
+/// The values that own streams come and go at the same addresses, on one thread.
+#[test]
+fn streams_of_cudarc_that_follow_each_other_are_different_streams() {
+    const STREAMS: u64 = 100;
+    on_stub(this_test!(), |driver| {
+        let context = CudaContext::new(0).unwrap();
+        let (mut ids, mut addresses) = (HashSet::new(), HashSet::new());
+        let (session, zones) = crate::harness::zones::start(|builder| builder);
+        let semaphore = Semaphore::new(0);
+        for value in 1..=STREAMS {
+            let stream = context.new_stream().unwrap();
+            let (mut id, handle) = (0, stream.cu_stream() as Handle);
+            assert_eq!(driver.cuStreamGetId(handle, &mut id), SUCCESS);
+            addresses.insert(Arc::as_ptr(&stream).addr());
+            drop(ONCE.zone(&stream));
+            semaphore.signal_on(&stream, value).unwrap();
+            semaphore.wait(value, LONG).unwrap();
+            ids.insert(id);
+        }
+        assert!(addresses.len() < STREAMS as usize, "addresses are reused: {}", addresses.len());
+        assert_eq!(ids.len(), STREAMS as usize);
+        let report = session.finish();
+        let streams: HashSet<u32> = zones.take().iter().map(|zone| zone.stream.as_ref().unwrap().id).collect();
+        assert_eq!((streams.len() as u64, report.recorded), (STREAMS, STREAMS), "{report}");
+        drop(context);
+        assert_eq!((driver.stub_live_streams(), driver.stub_misuse()), (0, 0));
+    });
+}
+
+/// The waker of one task blocks in the call that submits the value which another task needs to be woken.
+#[test]
+fn a_waker_that_blocks_holds_up_no_other_task() {
+    struct Blocks(Mutex<mpsc::Receiver<()>>);
+    impl Wake for Blocks {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.lock().unwrap().recv();
+        }
+    }
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (host, stream, semaphore) = (HostStream::new("held"), driver.stream(), Semaphore::new(0));
+        let (let_host_go, is_host_let_go) = mpsc::channel::<()>();
+        host.launch(move || is_host_let_go.recv().unwrap_or_default());
+        semaphore.signal_on(&host, 1).unwrap();
+        let (let_waker_go, is_waker_let_go) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Blocks(Mutex::new(is_waker_let_go))));
+        let mut submitted = pin!(semaphore.wait_async(2));
+        assert!(submitted.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let (done, is_done) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| done.send(block_on(semaphore.wait_async(1)).is_ok()));
+            thread::sleep(Duration::from_millis(50));
+            scope.spawn(|| semaphore.signal_on(&raw(stream), 2).unwrap());
+            let woken = is_done.recv_timeout(Duration::from_secs(10));
+            let_waker_go.send(()).unwrap();
+            drop(let_host_go);
+            assert_eq!(woken, Ok(true), "the value 2 is reached, and so 1");
+        });
+    });
+}
+
+/// The thread keeps free events of the first context alone, and those of the second one are used again all the same.
+#[test]
+fn events_of_a_second_context_are_used_again() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let first = driver.stream();
+        let context = made(|context| driver.cuCtxCreate_v2(context, 0, 0));
+        driver.cuCtxSetCurrent(context);
+        let second = driver.stream();
+        let (one, other) = (Semaphore::new(0), Semaphore::new(0));
+        for value in 1..=200 {
+            one.signal_on(&raw(first), value).unwrap();
+            one.wait(value, LONG).unwrap();
+            other.signal_on(&raw(second), value).unwrap();
+            other.wait(value, LONG).unwrap();
+        }
+        assert!(driver.stub_peak_events() <= 64, "{} events", driver.stub_peak_events());
+    });
+}
+
+#[test]
+fn the_free_events_of_a_thread_that_ends_are_used_again() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        for _ in 0..50 {
+            let signals = move || {
+                let semaphore = Semaphore::new(0);
+                (1..=20).for_each(|value| semaphore.signal_on(&raw(stream), value).unwrap());
+                semaphore.wait(20, LONG).unwrap();
+            };
+            // Unlike the end of a scope, `join` waits until the thread's own values are dropped.
+            thread::spawn(signals).join().unwrap();
+        }
+        assert!(driver.stub_peak_events() <= 48, "{} events", driver.stub_peak_events());
         assert_never_waited(driver);
     });
 }

@@ -1,8 +1,8 @@
-//! What a pair of events adds to a kernel: measured with a kernel, where the user allows one.
+//! Measures, with a kernel, by how much a pair of events lengthens a kernel.
 //!
-//! A kernel has to be loaded into the application's context, which may wait for work in it. So this runs only in a session that
-//! asks for it: on the thread that starts the session, where a context is current there, and otherwise on the collector's thread,
-//! when the first zone in a context has come to it. Never on a launching thread.
+//! The kernel must be loaded into the application's context, which may wait for work there. The measurement therefore runs only in a
+//! session that requests it. It runs on the thread that starts the session if a context is current there, and otherwise on the collector's
+//! thread after the first zone in a context. It never runs on a launching thread.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,39 +16,40 @@ use warpline_core::backend::BackendError;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 
-/// How long the measured kernel runs, and the one before it that keeps the stream busy meanwhile.
+/// The duration of the measured kernel, and of the kernel before it that keeps the stream busy.
 const KERNEL_NS: u64 = 10_000;
 const AHEAD_NS: u64 = 40_000;
 
-/// What CUPTI counts of a kernel before and behind its first and last instruction: seen on H100 and H200.
+/// The part of a kernel's time in CUPTI that is before its first and after its last instruction, as measured on H100 and H200.
 const AROUND_NS: i64 = 850;
 
 const PAIRS: usize = 32;
-/// How long the device may take to come to it: while the program starts, and while the collector has other things to do.
+/// The most time to wait for the device: at the start of the program, and while the collector has other work.
 const LIMIT: Duration = Duration::from_secs(1);
 const LATER_LIMIT: Duration = Duration::from_millis(200);
-/// How often the collector tries.
+/// The most attempts of the collector.
 const ATTEMPTS: u32 = 5;
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
 struct State {
-    /// The session that is on asks for it.
+    /// The current session requests a measurement.
     is_wanted: bool,
-    /// It has it, of one context at least.
+    /// The session has a measurement of at least one context.
     is_measured: bool,
-    /// How often the collector has tried.
+    /// The number of attempts that the collector has made.
     attempts: u32,
-    /// Why it has it not.
+    /// Why there is no measurement.
     problem: Option<String>,
-    /// What a pair adds to a kernel, in ns, by context: once in a context's life.
+    /// By how much a pair lengthens a kernel, in ns, by context. It is measured once per context.
     known: HashMap<u64, i64>,
-    /// Where the kernel is loaded, by context. A measurement that was given up may still run, and is tried again with the same.
+    /// The loaded kernel, by context. An abandoned measurement may still run, and later attempts use the same kernel.
     loaded: HashMap<u64, Kernel>,
 }
 
-/// A session that asks for it starts: measures in the calling thread's context, or later, in the first one in which a zone begins.
+/// Starts a session that requests a measurement. Measures in the calling thread's context, or later in the first context in which a zone
+/// begins.
 pub fn start() {
     {
         let mut state = lock(&STATE);
@@ -56,7 +57,7 @@ pub fn start() {
     }
     let current = || {
         let driver = Driver::get()?;
-        // Before the application has initialised CUDA there is none either.
+        // No context is current before the application has initialised CUDA.
         let context = driver.current_context().unwrap_or(std::ptr::null_mut());
         if context.is_null() {
             return Ok(());
@@ -70,7 +71,7 @@ pub fn start() {
     }
 }
 
-/// The session is over; why nothing was calibrated, if it asked for that.
+/// Ends the session. Returns why nothing was calibrated, if the session requested it.
 pub fn finish() -> Option<String> {
     let mut state = lock(&STATE);
     if !std::mem::take(&mut state.is_wanted) || state.is_measured {
@@ -80,8 +81,8 @@ pub fn finish() -> Option<String> {
     Some(format!("nothing was calibrated: {why}"))
 }
 
-/// What a pair adds to a kernel in a context of the session's, in ns, if the session asks for it. It takes some ms at first; only
-/// the collector's thread may call it.
+/// Returns by how much a pair lengthens a kernel in a context of the session, in ns, if the session requests it. The first call takes some
+/// ms. Only the collector's thread may call this.
 pub(super) fn overhead_ns(context: &Context) -> Option<i64> {
     let known = {
         let mut state = lock(&STATE);
@@ -120,15 +121,23 @@ fn note(id: u64, measured: Result<Option<i64>, BackendError>) -> Option<i64> {
     None
 }
 
-/// Measures in the calling thread's context, of which this is the id; none where the device is too busy.
+/// Measures in the calling thread's current context, which has this id; none if the device is too busy.
 fn here(driver: &'static Driver, id: u64, limit: Duration) -> Result<Option<i64>, BackendError> {
     let kernels = driver.kernels()?;
-    // Other threads may capture: to load a kernel, or to ask for an event, would break what they do.
+    // Other threads may be capturing, and loading a kernel or querying an event would break their captures.
     let measured = driver.outside_captures(|| {
         let loaded = lock(&STATE).loaded.get(&id).copied();
         let kernel = loaded.map_or_else(|| driver.load_kernel(&kernels, PTX, SPIN), Ok)?;
         lock(&STATE).loaded.insert(id, kernel);
-        with_stream(driver, |stream, events| measure(driver, &kernels, kernel, (stream, events), limit))
+        with_stream(driver, |stream, events| {
+            // Other work of the application on the device can spoil a measurement, but seldom two in a row.
+            let deadline = Instant::now() + limit;
+            let mut measured = None;
+            while measured.is_none() && Instant::now() < deadline {
+                measured = measure(driver, &kernels, kernel, (stream, events), deadline)?;
+            }
+            Ok(measured)
+        })
     });
     measured.map_err(|error| driver.describe(error))
 }
@@ -147,13 +156,13 @@ fn with_stream<T>(
     result
 }
 
-/// None where the device is too busy.
+/// Measures once; none if the device is too busy or the readings differ too much.
 fn measure(
     driver: &Driver,
     kernels: &Kernels,
     kernel: Kernel,
     (stream, events): (StreamPtr, &[EventPtr]),
-    limit: Duration,
+    deadline: Instant,
 ) -> Result<Option<i64>, CudaError> {
     for pair in events.chunks_exact(2) {
         driver.launch(kernels, kernel, stream, AHEAD_NS)?;
@@ -161,11 +170,10 @@ fn measure(
         driver.launch(kernels, kernel, stream, KERNEL_NS)?;
         driver.record(pair[1], stream)?;
     }
-    let begin = Instant::now();
     while let Some(&last) = events.last()
         && !driver.is_complete(last)?
     {
-        if begin.elapsed() > limit {
+        if Instant::now() >= deadline {
             return Ok(None);
         }
         std::thread::sleep(Duration::from_micros(100));

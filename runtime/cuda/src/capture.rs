@@ -1,33 +1,33 @@
-//! Where a stream stands in a capture: what a captured zone records instead of events.
+//! The position of a stream in a capture, which a captured zone records instead of events.
 //!
-//! The driver is asked one thing (`cuStreamGetCaptureInfo`) and the answer is kept. Nothing is put on the stream, and no other
-//! call is made: the capture must not notice. Which nodes lie between two marks is found out when the graph is registered
-//! (`crate::graph`), and not while it is captured.
+//! One query goes to the driver (`cuStreamGetCaptureInfo`), and its answer is stored. Nothing is put on the stream and no other call is
+//! made, so that the capture is not affected. The nodes between two marks are determined when the graph is registered (`crate::graph`), and
+//! not during the capture.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::graphs::CapturePosition;
 
-/// Counts places of all captures, to know their order.
+/// Numbers the marks of all captures, to give their order.
 static ORDER: AtomicU64 = AtomicU64::new(0);
 
-/// Where a zone's stream stood in a capture, and when.
+/// The position of a zone's stream in a capture, with its order and time.
 #[derive(Clone, Debug)]
 pub struct Mark {
     pub(crate) place: CapturePosition,
     pub(crate) order: u64,
     pub(crate) ns: i64,
-    /// The stamp, or the node of an event, that was captured there or stood there already.
+    /// The stamp or the event node at this position, which was captured for the mark or was there already.
     pub(crate) stamp: Option<u32>,
 }
 
-/// A number for a mark: higher than that of every mark before it.
+/// Returns a number that is greater than those of all previous marks.
 pub(super) fn next_order() -> u64 {
     ORDER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Where a stream stands in its capture now.
+/// Returns the current position of a stream in its capture.
 pub(super) fn mark(stream: StreamPtr, context: Option<ContextPtr>, ns: i64) -> Result<Option<Mark>, CudaError> {
     let Ok(driver) = Driver::get() else { return Ok(None) };
     let place = match context {

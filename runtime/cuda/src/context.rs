@@ -1,4 +1,4 @@
-//! What the streams of one CUDA context share in one session: its events, its device, and how ends are found.
+//! The state that the streams of one CUDA context share in one session: events, device, and the kind of ends.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind};
 use warpline_core::timing::EndMode;
 
-/// How many hardware queues a device's streams share, unless the environment says otherwise.
+/// The number of hardware queues that a device's streams share by default.
 const DEFAULT_CONNECTIONS: usize = 8;
 
 pub(super) struct Context {
@@ -25,14 +25,14 @@ pub(super) struct Context {
     pub(super) id: u64,
     pub(super) device: DeviceInfo,
     pub(super) pool: Pool,
-    /// CUPTI's records time the zones: nothing is put on a stream.
+    /// CUPTI's records time the zones, and nothing is put on a stream.
     pub(super) is_timed_by_kernels: bool,
-    /// The device's hardware queues.
+    /// The number of the device's hardware queues.
     connections: usize,
     lazy: AtomicBool,
-    /// The context is its device's primary one, and the session keeps it alive.
+    /// The context is the primary context of its device, and the session retains it.
     retained: AtomicBool,
-    /// Keeps a context alive that is not a primary one, where safe code could destroy it.
+    /// Keeps a context alive that is not a primary one, if safe code could destroy it.
     owner: Mutex<Option<Arc<dyn KeepAlive>>>,
 }
 
@@ -44,8 +44,8 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// The context's object in a session, made when the session meets the context for the first time. `owner` keeps the context
-    /// alive, where it is not a primary one.
+    /// Returns the session's object for a context, and creates it on the session's first use of the context. `owner` keeps the context
+    /// alive if it is not a primary one.
     pub(super) fn get_or_create(
         driver: &'static Driver,
         ptr: ContextPtr,
@@ -55,7 +55,7 @@ impl Context {
         let told = |error: CudaError| driver.describe(error);
         let id = driver.context_id(ptr).map_err(told)?;
         let mut shared = scope.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody would let go of what is made now.
+        // Nothing would release an object that is created now.
         let over = || BackendError("the session is over: begin the zone in the next one".to_owned());
         let shared = shared.as_mut().ok_or_else(over)?;
         if let Some(known) =
@@ -70,13 +70,13 @@ impl Context {
             })
             .map_err(told)?;
         let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-        // The driver does not stand a call in a context that another thread destroys at that moment.
+        // The driver crashes on a call in a context that another thread is destroying.
         let is_retained = driver.retain_primary(ordinal, ptr).map_err(told)?;
         let owner = if is_retained { None } else { owner() };
         let keeper = owner.as_ref().map(|owner| Keeper::Owner(Arc::downgrade(owner)));
         let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
-        // Until the collector has counted the streams: what costs no overlap, unless the user wants it otherwise.
+        // Until the collector has counted the streams, ends are lazy, which costs no overlap, unless the user chose eager ends.
         let lazy = AtomicBool::new(scope.limits.ends != EndMode::Eager);
         let context = Arc::new(Context {
             driver,
@@ -91,21 +91,21 @@ impl Context {
             owner: Mutex::new(owner),
         });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
-        // Ahead of the first capture: the collector makes what its stamps need.
+        // Before the first capture, so that the collector can create what stamps in this context need.
         if stamps::is_on() {
             stamps::want(ptr, id, keeper);
         }
         Ok(context)
     }
 
-    /// Whether zones that end now get a marker instead of an event with a time.
+    /// Returns whether zones that end now have a marker instead of an event with a time.
     #[inline]
     pub(super) fn is_lazy(&self) -> bool {
         self.lazy.load(Ordering::Relaxed)
     }
 
-    /// Eager ends cost overlap as soon as two streams share a hardware queue. The application may have streams that no mark
-    /// names, so half of the queues are left to them.
+    /// Chooses the kind of ends. Eager ends cost overlap when two streams share a hardware queue. The application may have streams without
+    /// marks, so half of the queues are reserved for them.
     pub(super) fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
         if self.is_timed_by_kernels {
             return;
@@ -125,7 +125,7 @@ impl Context {
 impl Shared for Context {
     fn close(&self) {
         self.pool.close();
-        // The context may go when the application lets go of it. One that was reset meanwhile is not what was retained.
+        // The application may now destroy the context. A primary context that was reset in the meantime is not the one that was retained.
         if self.retained.swap(false, Ordering::AcqRel) && self.pool.look() {
             self.driver.release_primary(self.device.ordinal.cast_signed());
         }
@@ -136,7 +136,7 @@ impl Shared for Context {
     }
 }
 
-/// `CUDA_DEVICE_MAX_CONNECTIONS`, as the driver read it.
+/// Returns `CUDA_DEVICE_MAX_CONNECTIONS` as the driver read it.
 fn connections() -> usize {
     let said = environment::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().and_then(|text| text.trim().parse().ok());
     said.filter(|count| (1..=32).contains(count)).unwrap_or(DEFAULT_CONNECTIONS)

@@ -48,6 +48,7 @@ mod copy;
 pub mod demangle;
 mod event_overhead;
 pub mod graphs;
+mod key;
 mod pool;
 pub mod stamps;
 mod stream;
@@ -116,8 +117,8 @@ struct Cuda;
 
 impl Device for Cuda {
     #[inline]
-    fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey> {
-        key::of_stream(stream.stream, stream.context)
+    fn key(&self, stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
+        key::of_stream(stream)
     }
 
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
@@ -125,7 +126,7 @@ impl Device for Cuda {
         let driver = Driver::get()?;
         let told = |error| driver.describe(error);
         // Says why there is no key, if there is none.
-        key::id(driver, ptr, context).map_err(told)?;
+        key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
         let context = match context {
             Some(context) => context,
             None if is_default(ptr) => driver.current_context().map_err(told)?,
@@ -172,44 +173,6 @@ impl Device for Cuda {
         work: &mut dyn FnMut(),
     ) -> Result<(), Refusal> {
         Lane::new(stream).with_context(key, work)
-    }
-}
-
-mod key {
-    //! What tells CUDA streams apart.
-
-    use super::driver::{ContextPtr, CudaError, Driver, StreamPtr, is_default};
-    use warpline_core::backend::{NoKey, StreamKey};
-
-    /// Streams of the driver, whose ids are unique in a process.
-    const SPACE: u64 = 1;
-
-    /// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
-    /// break the capture.
-    #[inline]
-    pub(super) fn of_stream(stream: StreamPtr, context: Option<ContextPtr>) -> Result<StreamKey, NoKey> {
-        let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
-        match id(driver, stream, context) {
-            Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
-            Ok(None) => Err(NoKey::Captured),
-            Err(_) => Err(NoKey::Unknown),
-        }
-    }
-
-    /// The stream's id; none while it is being captured.
-    #[inline]
-    pub(super) fn id(
-        driver: &Driver,
-        stream: StreamPtr,
-        context: Option<ContextPtr>,
-    ) -> Result<Option<u64>, CudaError> {
-        let ask = || if driver.is_capturing(stream)? { Ok(None) } else { driver.stream_id(stream).map(Some) };
-        match context {
-            Some(context) if is_default(stream) && driver.current_context()? != context => {
-                driver.with_context(context, ask)
-            }
-            _ => ask(),
-        }
     }
 }
 

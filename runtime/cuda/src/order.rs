@@ -1,7 +1,7 @@
 //! Timelines on CUDA streams: events that one stream records and others wait for.
 //!
 //! The events have no times. They belong to a context and are reused: recording an event again does not
-//! affect earlier waits for it. Nothing here waits for a device. On a stream that is being captured, the only call is the
+//! affect earlier waits for it. A thread keeps a few free events for itself, and shares the others. Nothing here waits for a device. On a stream that is being captured, the only call is the
 //! query for that.
 
 use std::cell::RefCell;
@@ -11,9 +11,13 @@ use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, i
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
+use warpline_core::fork::Home;
 
 /// The number of events that are created at a time.
 const STEP: usize = 16;
+
+/// The number of free events that a thread keeps for itself.
+const KEPT: usize = 2 * STEP;
 
 /// The number of streams that a thread remembers.
 const REMEMBERED: usize = 8;
@@ -70,7 +74,15 @@ struct ContextCache {
     next: usize,
 }
 
+/// The free events that a thread keeps for itself, all of one context.
+struct KeptEvents {
+    /// The context, and the process in which the thread took them.
+    of: Option<(&'static Context, Home)>,
+    events: Vec<Event>,
+}
+
 thread_local! {
+    static KEPT_EVENTS: RefCell<KeptEvents> = const { RefCell::new(KeptEvents { of: None, events: Vec::new() }) };
     static KNOWN: RefCell<ContextCache> = const { RefCell::new(ContextCache { places: [None; REMEMBERED], next: 0 }) };
 }
 
@@ -191,12 +203,38 @@ impl Context {
         self.driver.with_context(self.ptr, work)
     }
 
-    fn take(&self) -> Result<Event, CudaError> {
-        let event = self.free().pop();
+    /// Takes a free event: one of the thread's own, else one that is shared, else a new one.
+    fn take(&'static self) -> Result<Event, CudaError> {
+        let kept = with_kept(|kept| {
+            if !kept.is_of(self) {
+                return self.free().pop();
+            }
+            if kept.events.is_empty() {
+                let mut free = self.free();
+                let rest = free.len().saturating_sub(STEP);
+                kept.events.extend(free.drain(rest..));
+            }
+            kept.events.pop()
+        });
+        let event = kept.unwrap_or_else(|| self.free().pop());
         event.map_or_else(|| self.make(), Ok)
     }
 
-    /// Creates events. The stream is alive, so its context is alive as well.
+    /// Gives an event back: to the thread if it has few, else to all threads.
+    fn give_back(&'static self, event: Event) {
+        let kept = with_kept(|kept| {
+            let has_room = kept.is_of(self) && kept.events.len() < KEPT;
+            if has_room {
+                kept.events.push(event);
+            }
+            has_room
+        });
+        if kept != Some(true) {
+            self.free().push(event);
+        }
+    }
+
+    /// Creates events, of which the others are shared. The stream is alive, so its context is alive as well.
     #[cold]
     fn make(&self) -> Result<Event, CudaError> {
         let mut made = Vec::with_capacity(STEP);
@@ -239,6 +277,30 @@ impl Context {
     }
 }
 
+/// Calls `work` with the thread's own free events; none while its thread-local values are destroyed.
+fn with_kept<T>(work: impl FnOnce(&mut KeptEvents) -> T) -> Option<T> {
+    KEPT_EVENTS.try_with(|kept| kept.try_borrow_mut().ok().map(|mut kept| work(&mut kept))).ok()?
+}
+
+impl KeptEvents {
+    /// Whether the events are those of this context. A thread that has none takes those of the context from now on.
+    fn is_of(&mut self, context: &'static Context) -> bool {
+        if self.events.is_empty() {
+            self.of = Some((context, Home::here()));
+        }
+        self.of.is_some_and(|(of, _)| std::ptr::eq(of, context))
+    }
+}
+
+impl Drop for KeptEvents {
+    /// In a forked process, the lock may be held forever.
+    fn drop(&mut self) {
+        if let Some((context, _)) = self.of.filter(|(_, home)| home.is_here()) {
+            context.free().append(&mut self.events);
+        }
+    }
+}
+
 impl DevicePoint for CudaPoint {
     fn stream(&self) -> u64 {
         self.stream
@@ -269,7 +331,7 @@ impl DevicePoint for CudaPoint {
 
 impl Drop for CudaPoint {
     fn drop(&mut self) {
-        self.context.free().push(self.event);
+        self.context.give_back(self.event);
         if let Some(owner) = self.owner.take() {
             owner.release_owner();
         }

@@ -1,29 +1,29 @@
-//! What keeps a CUDA stream alive while a zone is open on it, and a context while a session uses it.
+//! Keeps CUDA streams alive while zones are open on them, and contexts while a session uses them.
 //!
-//! A zone that records owns a handle on its stream from its begin until its end is on the stream, so that safe code can drop the
-//! stream in between. The thread that ends the zone lets go of the handle, never the collector's: the last handle destroys the
-//! stream. A session owns a handle on each context that is not a device's primary one, which it retains, until it ends: its
-//! collector asks for events of the context. What times replays holds the contexts of captures and launches (`Hold`); the
-//! collector lets go of those. A point of a timeline is an event, and owns a handle on its context, too.
+//! A recorded zone owns a handle on its stream until its end is on the stream, so safe code can drop the stream in between. The thread that
+//! ends the zone releases the handle, never the collector's thread, because the last handle destroys the stream. A session retains the
+//! primary context of a device. It owns a handle on each other context until the session ends, because its collector queries events of the
+//! context. The timing of replays holds the contexts of captures and launches (`Hold`), and the collector releases these. A timeline point
+//! is an event, and owns a handle on its context as well.
 
 use std::sync::{Arc, Weak};
 
 use super::driver::{ContextPtr, Driver, StreamPtr};
 use warpline_core::backend::device::KeepAlive;
 
-/// What owns a context, as long as something does. It keeps nothing alive itself.
+/// The owner of a context. A `Keeper` does not keep the context alive itself.
 #[derive(Clone)]
 pub enum Keeper {
-    /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr), until this session is finished.
+    /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr) owns the context until this session is finished.
     Caller {
         session: u64,
     },
     Owner(Weak<dyn KeepAlive>),
 }
 
-/// Keeps a context alive for the collector while it works there.
+/// Keeps a context alive while the collector uses it.
 pub(crate) enum Hold {
-    /// The context is the primary one of its device, and retained.
+    /// The context is the primary context of its device, and is retained.
     Primary {
         driver: &'static Driver,
         device: i32,
@@ -31,12 +31,12 @@ pub(crate) enum Hold {
         id: u64,
     },
     Owner(Arc<dyn KeepAlive>),
-    /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr) keeps it.
+    /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr) keeps the context alive.
     Caller,
 }
 
 impl Keeper {
-    /// Whether the context may still be alive, and is anybody's to keep in this session.
+    /// Returns whether the context may still be alive and can be kept alive in this session.
     pub(super) fn is_alive(&self, session: u64) -> bool {
         match self {
             Keeper::Caller { session: of } => *of == session,
@@ -53,8 +53,8 @@ impl Keeper {
 }
 
 impl Hold {
-    /// Keeps the context with this id alive; none where it is gone, or where nobody can keep it. The driver does not survive a call
-    /// in a context that another thread destroys, so the context is kept first and looked at afterwards.
+    /// Keeps the context with this id alive; none if it was destroyed or cannot be kept alive. The driver crashes on a call in a context
+    /// that another thread destroys, so the context is retained first and checked afterwards.
     pub(super) fn on(
         driver: &'static Driver,
         context: ContextPtr,
@@ -67,7 +67,7 @@ impl Hold {
             if is_there() {
                 return Some(Hold::Primary { driver, device, context: context as usize, id });
             }
-            // It is another context, at the same address.
+            // Another context has the same address.
             driver.release_primary(device);
             return None;
         }
@@ -81,7 +81,7 @@ impl Hold {
 
     pub(super) fn release_owner(self) {
         match self {
-            // One that was reset meanwhile is not what was retained.
+            // A context that was reset in the meantime is not the one that was retained.
             Hold::Primary { driver, device, context, id } if driver.context_id(context as ContextPtr) == Ok(id) => {
                 driver.release_primary(device);
             }
@@ -92,8 +92,8 @@ impl Hold {
     }
 }
 
-/// Calls `destroy`, which drops an object of a binding's and may make another context current, and makes current again what was
-/// before. `destroy` is called where the context of `of_stream` is current, if one is given.
+/// Calls `destroy`, which drops an object of a binding and may change the current context, and restores the context that was current
+/// before. If `of_stream` is given, `destroy` is called with its context current.
 #[cold]
 pub(super) fn destroy(of_stream: Option<StreamPtr>, destroy: &mut dyn FnMut()) {
     let Ok(driver) = Driver::get() else { return destroy() };
@@ -103,7 +103,7 @@ pub(super) fn destroy(of_stream: Option<StreamPtr>, destroy: &mut dyn FnMut()) {
         driver.make_current(context);
     }
     destroy();
-    // A context that was destroyed with the object must not be made current: the driver would use freed memory.
+    // A context that was destroyed with the object must not be made current, because the driver would use freed memory.
     if let (Ok(before), Ok(id)) = (before, id)
         && driver.current_context() != Ok(before)
         && (before.is_null() || driver.context_id(before) == id)

@@ -1,8 +1,8 @@
-//! The events of one CUDA context in one session: made in small steps, used again and again, bounded.
+//! The events of one CUDA context in one session. They are created in small steps, reused, and limited in number.
 //!
-//! They come in pairs, a begin with what ends its zone, so that a zone takes and gives back one thing. A pair counts its
-//! owners: its zone is one, and so may be the zone before it on the stream, whose end that begin is. The last one to let
-//! go puts it back.
+//! Events are in pairs, a begin with the end of its zone, so that a zone takes and gives back one item. A pair counts its owners. One owner
+//! is its zone. Another may be the preceding zone on the stream, whose end is this begin. When the last owner releases the pair, it is free
+//! again.
 
 use std::num::NonZeroU32;
 use std::ptr::null_mut;
@@ -12,14 +12,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr};
 use warpline_core::stream::ring::{Links, List, Take, prefetch};
 
-/// Pairs come into being in steps of this many, and in chunks of memory of as many.
+/// The number of pairs that are created at a time, and the size of a chunk of memory.
 const STEP: usize = 32;
 
-/// The collector makes at most so many steps at a time, until so many pairs are free.
+/// The collector creates up to `STEPS` steps at a time, until `AHEAD` pairs are free.
 const STEPS: usize = 8;
 const AHEAD: usize = 256;
 
-/// A pair by its place in the pool, counted from 1.
+/// The position of a pair in the pool, starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PairId(NonZeroU32);
 
@@ -29,7 +29,7 @@ impl PairId {
         PairId(NonZeroU32::MIN.saturating_add(index))
     }
 
-    /// The place, counted from 0.
+    /// The position, starting at 0.
     #[inline]
     fn index(self) -> u32 {
         self.0.get() - 1
@@ -50,18 +50,18 @@ impl From<PairId> for NonZeroU32 {
     }
 }
 
-/// A begin and an end, and what is known of where they were recorded last. One cache line.
+/// A begin and an end, with data about their last recording. It occupies one cache line.
 #[repr(align(64))]
 pub(super) struct Pair {
     begin: EventPtr,
-    /// The end with a time and the end without one; null until a zone needs it.
+    /// The end with a time and the end without one; null until a zone needs them.
     ends: [AtomicPtr<std::ffi::c_void>; 2],
     owners: AtomicU32,
-    /// The stream's count of points before the begin's call, and after the end's: of a begin that counted more than an end,
-    /// it is sure that it is behind it on the stream.
+    /// The stream's point count before the call for the begin, and after the call for the end. If a begin has a greater count than an end,
+    /// it is certainly after that end on the stream.
     pub(super) before_begin: AtomicU64,
     pub(super) after_end: AtomicU64,
-    /// The host's time before the begin's call, and the thread that made it.
+    /// The host's time before the call for the begin, and the calling thread.
     pub(super) host_ns: AtomicI64,
     pub(super) thread: AtomicU64,
 }
@@ -101,18 +101,18 @@ pub(super) struct Pool {
     driver: &'static Driver,
     context: ContextPtr,
     context_id: u64,
-    /// In events.
+    /// The maximum number of events.
     budget: usize,
     events: AtomicUsize,
     links: Links,
     chunks: Box<[OnceLock<Box<[Pair]>>]>,
-    /// How many pairs there are.
+    /// The number of pairs that exist.
     made: Mutex<usize>,
     given: AtomicU64,
-    /// For how many pairs and which ends [`complete`](Self::complete) has been called.
+    /// The number of pairs, and the kind of ends, of the last call of [`complete`](Self::complete).
     completed: AtomicUsize,
     closed: AtomicBool,
-    /// The context's handles must not be touched any more.
+    /// The context was destroyed, so its handles must not be used.
     gone: AtomicBool,
 }
 
@@ -142,17 +142,17 @@ impl Pool {
         }
     }
 
-    /// The pair of an id; none for an id of another pool.
+    /// Returns the pair of an id; none for an id of another pool.
     #[inline]
     pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
         let index = id.index() as usize;
         self.chunks.get(index / STEP)?.get()?.get(index % STEP)
     }
 
-    /// A pair that nobody uses, for a zone with a lazy end or an eager one; none when the budget is spent.
+    /// Takes a free pair for a zone with a lazy or an eager end; none if the budget is spent.
     ///
     /// # Errors
-    /// None is free, and none could be made.
+    /// No pair is free, and none could be created.
     #[inline]
     pub(super) fn take(&self, lazy: bool) -> Result<Option<PairId>, CudaError> {
         loop {
@@ -172,14 +172,14 @@ impl Pool {
         }
     }
 
-    /// What ends the zone of a pair.
+    /// Returns the event that ends the zone of a pair.
     #[inline]
     pub(super) fn end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
         let end = pair.ends[usize::from(lazy)].load(Ordering::Acquire);
         if end.is_null() { self.make_end(pair, lazy) } else { Ok(end) }
     }
 
-    /// A pair was made for zones of the other kind.
+    /// Creates the end of a pair that was created for zones with the other kind of end.
     #[cold]
     fn make_end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
         let end = self.in_context(|| self.driver.create_event(!lazy))?;
@@ -196,19 +196,19 @@ impl Pool {
         }
     }
 
-    /// Hands a pair, which its zone keeps too, to the collector.
+    /// Adds a pair to a list for the collector. The pair's zone remains an owner.
     #[inline]
     pub(super) fn publish_to(&self, list: &List, id: PairId) {
         self.hold(id);
         self.links.publish_to(list, id.index());
     }
 
-    /// Takes everything out of a list, oldest first; whoever takes it owns it.
+    /// Takes all pairs from a list, oldest first. The caller becomes their owner.
     pub(super) fn collect_from(&self, list: &List, mut each: impl FnMut(PairId)) {
         self.links.collect_from(list, |index| each(PairId::at(index)));
     }
 
-    /// One owner more of a pair that has one.
+    /// Adds an owner to a pair that has at least one.
     #[inline]
     pub(super) fn hold(&self, id: PairId) {
         if let Some(pair) = self.get(id) {
@@ -216,14 +216,14 @@ impl Pool {
         }
     }
 
-    /// One owner fewer.
+    /// Removes an owner.
     #[inline]
     pub(super) fn give(&self, id: PairId) {
         self.give_all([id]);
     }
 
-    /// One owner fewer of each. Of those without an owner, up to 64 become free with one change of the word that launching threads take
-    /// pairs from.
+    /// Removes an owner from each pair. Pairs without owners become free, in groups of up to 64, with one write per group to the word from
+    /// which launching threads take pairs.
     pub(super) fn give_all(&self, ids: impl IntoIterator<Item = PairId>) {
         let (mut free, mut count) = ([0; 64], 0);
         for id in ids {
@@ -252,7 +252,7 @@ impl Pool {
         }
     }
 
-    /// Gives every pair the end that zones need from now on, so that no launching thread has to make it.
+    /// Gives every pair the kind of end that zones need from now on, so that no launching thread must create it.
     pub(super) fn complete(&self, lazy: bool) {
         let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let now = made << 1 | usize::from(lazy);
@@ -260,7 +260,7 @@ impl Pool {
             return;
         }
         for pair in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            // A failure comes again, and is counted, when a zone needs the end.
+            // A failure recurs, and is counted, when a zone needs the end.
             if self.end(pair, lazy).is_err() {
                 return;
             }
@@ -271,20 +271,20 @@ impl Pool {
         self.links.taken().saturating_sub(self.given.load(Ordering::Relaxed)) as usize
     }
 
-    /// Makes pairs ahead of need: a launching thread that has to make them itself waits for the driver.
+    /// Creates pairs in advance. A launching thread that creates them itself waits for the driver.
     pub(super) fn provide(&self, lazy: bool) {
         self.complete(lazy);
         for _ in 0..STEPS {
             let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
             let free = made.saturating_sub(self.in_use());
-            // A failure comes again, and is counted, when a zone asks.
+            // A failure recurs, and is counted, when a zone takes a pair.
             if made == 0 || free >= (made / 2).max(AHEAD) || self.make(lazy).unwrap_or(0) == 0 {
                 break;
             }
         }
     }
 
-    /// Makes a step of pairs, as far as the budget goes, and says how many.
+    /// Creates one step of pairs, limited by the budget, and returns their number.
     #[cold]
     fn make(&self, lazy: bool) -> Result<usize, CudaError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -305,11 +305,11 @@ impl Pool {
             Ok(())
         });
         if let Err(error) = outcome {
-            // A chunk is whole or not there.
+            // A chunk is added completely or not at all.
             pairs.iter().flat_map(Pair::events).for_each(|event| self.driver.destroy_event(event));
             return Err(error);
         }
-        // The last chunk may be cut short by the budget: it stays so.
+        // The budget may have shortened the last chunk. It is not filled later.
         let first = made.next_multiple_of(STEP);
         if self.chunks.get(first / STEP).is_some_and(|chunk| chunk.set(pairs.into()).is_ok()) {
             *made = first + wanted;
@@ -321,10 +321,10 @@ impl Pool {
         Ok(wanted)
     }
 
-    /// Calls `work` with the context current, so that it breaks no capture.
+    /// Calls `work` with the context current, and without breaking captures.
     ///
     /// # Errors
-    /// The context was destroyed. The driver would make it current all the same, and corrupt memory then.
+    /// The context was destroyed. The driver would still make it current, and then corrupt memory.
     pub(super) fn in_context<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         if !self.look() {
             return Err(CudaError::CONTEXT_IS_GONE);
@@ -332,19 +332,19 @@ impl Pool {
         self.driver.outside_captures(|| self.driver.with_context(self.context, work))
     }
 
-    /// From now on no pair is handed out, and those that are free are destroyed; the others when they come back.
+    /// Closes the pool: no more pairs are taken. Free pairs are destroyed now, and others when they are given back.
     pub(super) fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.destroy_free();
         }
     }
 
-    /// The context is gone: its events are gone with it.
+    /// Notes that the context was destroyed, and its events with it.
     pub(super) fn abandon(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Asks the driver whether the context still is what it was.
+    /// Checks with the driver whether the context still exists.
     pub(super) fn look(&self) -> bool {
         if self.driver.context_id(self.context) != Ok(self.context_id) {
             self.abandon();
@@ -357,7 +357,7 @@ impl Pool {
     }
 
     fn destroy_free(&self) {
-        // A context that was destroyed took its events with it: their handles may be anybody's by now.
+        // A destroyed context destroys its events, and their handles may have been reused.
         self.look();
         while let Take::Taken { index, .. } = self.links.take() {
             if let Some(pair) = self.get(PairId::at(index)).filter(|_| !self.is_gone()) {

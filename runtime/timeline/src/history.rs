@@ -1,4 +1,4 @@
-//! What a semaphore remembers of its signals while a session records, so that a wait can say who ended it.
+//! The history of a semaphore's signals during a session, which shows what ended a wait.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -9,26 +9,26 @@ use warpline_core::clock::now_ns;
 use warpline_core::fork::Home;
 use warpline_core::stream::waited::GivenSignal;
 
-/// The most signals that a semaphore remembers: the last ones.
+/// The most signals that a history keeps; it keeps the latest ones.
 const MOST: usize = 256;
 
-/// The last signals of one semaphore, by value.
+/// The latest signals of one semaphore, in the order of their values.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// What it was made with: nobody signals that.
+    /// The semaphore's initial value, which is never signalled.
     initial: u64,
-    /// Nearly always it is empty, and nobody has to look.
+    /// False until a signal is stored, which is the usual case and avoids the lock.
     is_used: AtomicBool,
-    /// Elsewhere, the lock may be held for ever.
+    /// The process of the semaphore. In a forked child, the lock may be held for ever.
     home: Home,
     notes: Mutex<Notes>,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Of one session.
+    /// The signals of one session.
     list: VecDeque<Arc<GivenSignal>>,
-    /// Who signalled this or less is not known, or not any more.
+    /// Signals of this value and smaller ones are unknown.
     unknown: u64,
 }
 
@@ -37,12 +37,12 @@ impl History {
         History { initial, is_used: AtomicBool::new(false), home: Home::here(), notes: Mutex::default() }
     }
 
-    /// Whether the semaphore was made with this value: to wait for it is no wait.
+    /// Returns whether the semaphore was created with this value or a greater one. Waiting for it is not recorded.
     pub(crate) fn is_initial(&self, value: u64) -> bool {
         value <= self.initial
     }
 
-    /// Remembers a signal that is about to be given; until now, so much was submitted.
+    /// Stores a signal that is about to be submitted. `submitted` is the greatest value submitted before it.
     pub(crate) fn note(&self, note: Arc<GivenSignal>, submitted: u64) {
         if !self.home.is_here() {
             return;
@@ -62,7 +62,7 @@ impl History {
         notes.list.insert(at, note);
     }
 
-    /// It was not given after all.
+    /// Removes a signal that was not submitted.
     pub(crate) fn forget(&self, note: &Arc<GivenSignal>) {
         if !self.home.is_here() {
             return;
@@ -70,8 +70,7 @@ impl History {
         self.lock().list.retain(|known| !Arc::ptr_eq(known, note));
     }
 
-    /// The value has been reached now, says who knows it at once for signals of in-process streams, and some time later for
-    /// others.
+    /// Notes that the value was observed to be reached now. For signals of in-process streams this is immediate, for others it is later.
     pub(crate) fn reached(&self, value: u64) {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return;
@@ -83,7 +82,7 @@ impl History {
         }
     }
 
-    /// The first signal of this value or a greater one that the session saw.
+    /// Returns the session's first signal of this value or a greater one.
     pub(crate) fn signal_at(&self, value: u64, epoch: NonZeroU32) -> Option<Arc<GivenSignal>> {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return None;
@@ -94,7 +93,7 @@ impl History {
         Some(Arc::clone(note))
     }
 
-    /// No code of others runs under the lock.
+    /// Only code of this module runs under the lock.
     fn lock(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -164,11 +164,10 @@ impl Semaphore {
 
     fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
         let tells = (!point.has_to_be_asked()).then(|| point.clone());
-        let middle = self.core.submit(value, point)?;
-        match tells {
-            Some(point) => point.notify(&self.core, value),
-            // Waiters for a point that reports by itself must also be woken if this one is reached first.
-            None => super::watcher::watch(&self.core),
+        // Waiters for a point that reports by itself must also be woken if another one is reached first.
+        let middle = self.core.submit(value, point, || super::watcher::start(&self.core))?;
+        if let Some(point) = tells {
+            point.notify(&self.core, value);
         }
         if let Some(middle) = middle {
             self.core.thin(&middle);

@@ -158,7 +158,10 @@ impl<P: Point> Core<P> {
     }
 
     /// Submits a value that a stream will reach. If many points have gathered, returns the middle one, to [`thin`](Self::thin) them.
-    pub(super) fn submit(&self, value: u64, point: P) -> Result<Option<(u64, P)>, Error> {
+    ///
+    /// Calls `start_watch` if the watcher's thread must query the points from now on. The call comes before the waiters are woken, because
+    /// an executor's waker may block.
+    pub(super) fn submit(&self, value: u64, point: P, start_watch: impl FnOnce()) -> Result<Option<(u64, P)>, Error> {
         let mut state = self.lock()?;
         self.check_forward(&state, value)?;
         state.submitted = value;
@@ -167,7 +170,11 @@ impl<P: Point> Core<P> {
         let is_many = state.points.len() >= state.thin_at;
         let middle = if is_many { state.points.get(state.points.len() / 2).cloned() } else { None };
         let woken = up_to(&mut state.until_submitted, value);
+        let starts_watch = state.start_watch();
         drop(state);
+        if starts_watch {
+            start_watch();
+        }
         woken.wake();
         Ok(middle)
     }
@@ -278,8 +285,7 @@ impl<P: Point> Core<P> {
 
     /// Marks the semaphore as watched if that is needed; returns true for the first caller, which must start to watch.
     pub(super) fn watch(&self) -> bool {
-        let Ok(mut state) = self.lock() else { return false };
-        state.has_to_be_watched() && !std::mem::replace(&mut state.watched, true)
+        self.lock().is_ok_and(|mut state| state.start_watch())
     }
 
     /// Returns whether the semaphore must still be watched. If not, it is no longer marked as watched.
@@ -314,6 +320,11 @@ impl<P> Woken<P> {
 }
 
 impl<P: Point> State<P> {
+    /// Marks the semaphore as watched if that is needed; returns whether it was not marked before.
+    fn start_watch(&mut self) -> bool {
+        self.has_to_be_watched() && !std::mem::replace(&mut self.watched, true)
+    }
+
     /// Whether there are waiters, and points that do not report by themselves.
     fn has_to_be_watched(&self) -> bool {
         !self.until_reached.is_empty() && self.points.iter().any(|(_, point)| point.has_to_be_asked())

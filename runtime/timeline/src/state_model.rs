@@ -83,7 +83,7 @@ fn model_a_waiter_is_woken_by_a_stream_that_submits_and_then_reaches() {
         let stream = {
             let core = Arc::clone(&core);
             thread::spawn(move || {
-                core.submit(1, Nudged).expect("it goes forward");
+                core.submit(1, Nudged, || {}).expect("it goes forward");
                 core.reach(1);
             })
         };
@@ -101,7 +101,7 @@ fn model_of_two_signals_of_one_value_one_goes_through() {
             let core = Arc::clone(&core);
             thread::spawn(move || core.signal(1).is_ok())
         };
-        let mine = core.submit(1, Nudged).is_ok();
+        let mine = core.submit(1, Nudged, || {}).is_ok();
         assert!(mine ^ signal.join().expect("no panic"), "exactly one");
         if mine {
             core.reach(1);

@@ -1,11 +1,12 @@
-//! What a session sees of timelines: who signalled, who waited, and how much a queue holds.
+//! Records timelines in a session: signals, waits, and the depths of queues.
 //!
-//! Semaphores, host waits and queues call this where they signal and wait. Waits become slots of the rings in which zones wait, and
-//! signals are remembered. Without a session a call is one load of the switch; without the feature `enable` it is nothing.
+//! Semaphores, host waits and queues call this when they signal and wait. Waits take slots in the rings of zones, and signals are stored in
+//! the history of their semaphore. Without a session, a call is one load of the switch; without the feature `enable`, it compiles to
+//! nothing.
 //!
-//! A wait of a stream has two points around it, like a zone, and is read like one: where ends of zones are lazy, so is its own, and
-//! nothing here costs the application more overlap than a zone does. A signal adds nothing to its stream. The collector takes its time
-//! from what is known there anyway.
+//! A stream's wait has a point before and a point after it, as a zone has, and is read in the same way. Its end is lazy if the ends of
+//! zones are lazy, so it costs the application no more overlap than a zone does. A signal adds nothing to its stream. The collector derives
+//! its time from points that are there already.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -25,16 +26,16 @@ use warpline_core::stream::{current, thread};
 use warpline_core::switch;
 use warpline_core::wait::{QueueDepth, WaitOutcome};
 
-/// A value that somebody waits for.
+/// A value that is waited for.
 #[derive(Clone, Copy)]
 pub(super) struct Edge<'a> {
     pub(super) core: &'a Core<Timepoint>,
     pub(super) value: u64,
-    /// Who waits for it, if a queue does.
+    /// The waiting queue; none if no queue waits.
     pub(super) queue: Option<&'a Arc<str>>,
 }
 
-/// When a call began, in ns; none while nobody records.
+/// When a call began, in ns; none if no session records.
 pub(crate) type Called = Option<i64>;
 
 #[inline]
@@ -42,7 +43,7 @@ pub(crate) fn called() -> Called {
     switch::epoch().map(|_| now_ns())
 }
 
-/// Calls `signal`, which gives a signal on this stream or on the calling thread, and remembers it if it was given.
+/// Calls `signal`, which submits a signal on this stream or from the calling thread. Stores the signal if it was submitted.
 #[inline]
 pub(crate) fn signalling(
     core: &Core<Timepoint>,
@@ -54,14 +55,14 @@ pub(crate) fn signalling(
     match switch::epoch().and_then(|epoch| note(epoch, Some(value), stream, queue)) {
         None => signal(),
         Some(note) => {
-            // Before: who waits may be woken by it, and ask at once.
+            // The signal is stored first, because it can wake a waiter that looks it up at once.
             core.history.note(Arc::clone(&note), core.values().map_or(u64::MAX, |(_, submitted)| submitted));
             signal().inspect_err(|_| core.history.forget(&note))
         }
     }
 }
 
-/// A signal of this thread, or of a stream as it stands now; none where the session cannot know the stream.
+/// Describes a signal of this thread, or of a stream at its current position. Returns none if the session cannot identify the stream.
 #[cold]
 fn note(
     epoch: NonZeroU32,
@@ -73,7 +74,7 @@ fn note(
     let mut host_ns = now_ns();
     let by = match stream {
         None => {
-            // Makes the thread known to the session.
+            // This adds the thread to the session.
             thread::with(|thread| thread.host_context(epoch))?;
             (None, true)
         }
@@ -88,7 +89,7 @@ fn note(
     Some(Arc::new(GivenSignal::new(value, epoch, by, (thread_id, host_ns), queue)))
 }
 
-/// Calls `hold`, which lets the stream wait, between two points on it.
+/// Calls `hold`, which makes the stream wait, and puts a point before and a point after the wait.
 #[inline]
 pub(crate) fn waiting(
     stream: &StreamRef<'_>,
@@ -104,7 +105,7 @@ pub(crate) fn waiting(
     held
 }
 
-/// A stream would have waited for this, but it was reached before.
+/// Records a wait of a stream for a value that was already reached.
 #[inline]
 pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>) {
     if let Some(epoch) = switch::epoch()
@@ -115,12 +116,11 @@ pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>)
     }
 }
 
-/// Tells a session that `wait` makes one stream wait for another in a way of its own, such as cudarc's
-/// `stream.wait(&event)`: the wait is in the trace then, with an arrow from `signalling`, as if a semaphore of this name had
-/// ordered the two.
+/// Records a wait of one stream for another that does not use a semaphore, such as cudarc's `stream.wait(&event)`. The trace then shows the
+/// wait with an arrow from `signalling`, as if it were for a semaphore of this name.
 ///
-/// Call it in place of the wait, and give it the wait. Whatever `wait` returns is returned. The arrow begins where
-/// `signalling` was when this was called: the sooner after the event was recorded, the truer.
+/// Call this in place of the wait, with the wait as a closure. It returns the result of the closure. The arrow begins at the position of
+/// `signalling` at the time of this call, so it is most accurate directly after the event was recorded.
 ///
 /// ```
 /// # use std::sync::mpsc::channel;
@@ -136,8 +136,8 @@ pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>)
 /// # compute.synchronize().unwrap();
 /// ```
 ///
-/// While a session records, it puts a point before the wait and one behind it, on the waiting stream alone. Otherwise it calls
-/// `wait` and does nothing else; nor does it where one of the streams is being captured into a graph.
+/// While a session records, this puts a point before the wait and a point after it, on the waiting stream only. Without a session, or if
+/// one of the streams is being captured into a graph, it only calls `wait`.
 #[inline]
 pub fn declare_wait<T>(
     name: &str,
@@ -166,7 +166,7 @@ pub fn declare_wait<T>(
     waited
 }
 
-/// A queue holds so many submissions from now on.
+/// Records the number of submissions in a queue.
 #[inline]
 pub(crate) fn depth(queue: &Arc<str>, depth: usize) {
     if let Some(recorder) = switch::epoch().and_then(current::recorder) {
@@ -187,19 +187,19 @@ impl Edge<'_> {
     }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 fn thread_id() -> u64 {
     thread::with(|thread| thread.id())
 }
 
-/// A wait whose first point is on its stream. Dropped, it has none behind it: what waited panicked.
+/// A wait whose first point is on its stream. It is dropped without a second point if `hold` or `wait` panics.
 struct OpenWait(Option<SlotGuard>);
 
 impl OpenWait {
     #[cold]
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<OpenWait> {
         let _inside = Inside::enter();
-        // One that is being captured has no times, and is not to be touched.
+        // A stream that is being captured has no times and must not be changed.
         stream.key.ok()?;
         let context = || thread::with(|thread| thread.context(epoch, stream));
         let claim = match context()?.claim_wait() {
@@ -235,7 +235,7 @@ impl OpenWait {
 }
 
 impl OpenWait {
-    /// The slot, unless it is that of a process from which this one was forked: then it is left alone.
+    /// Returns the slot, unless it belongs to a process from which this one was forked. Then the slot is not touched.
     fn here(&mut self) -> Option<SlotGuard> {
         let claim = self.0.take()?;
         if claim.is_inherited() {
@@ -254,25 +254,26 @@ impl Drop for OpenWait {
     }
 }
 
-/// A thread's wait. Dropped, it was none: who waited has given it up.
+/// A thread's wait. If it is dropped, the wait was given up and is not counted.
 pub(crate) struct HostWait(Option<HostOpen>);
 
 struct HostOpen {
     epoch: NonZeroU32,
     context: Arc<StreamContext>,
     begin_ns: i64,
-    /// As many as have been counted as begun.
+    /// The number of values that are counted as begun.
     edges: u64,
 }
 
 impl HostWait {
-    /// Begins to wait for so many values. Who does not want to wait, only asks.
+    /// Begins a wait for this number of values. With a timeout of zero it is a query, which counts as a wait only if the values
+    /// are reached.
     #[inline]
     pub(crate) fn begin(edges: usize, timeout: Duration) -> HostWait {
         HostWait(switch::epoch().and_then(|epoch| HostOpen::begin(epoch, edges, timeout)))
     }
 
-    /// The wait is over, for all of these.
+    /// Ends the wait for all of these values.
     #[inline]
     pub(crate) fn end<'a>(
         mut self,
@@ -301,7 +302,7 @@ impl HostOpen {
         let waits = waited_for.clone().count();
         let outcome = match failed {
             None => WaitOutcome::Reached,
-            // It only asked.
+            // This was only a query.
             Some(_) if edges == 0 => return,
             Some(Error::Timeout { .. }) => WaitOutcome::TimedOut,
             Some(_) => WaitOutcome::Failed,

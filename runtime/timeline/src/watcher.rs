@@ -30,11 +30,16 @@ fn lock() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts to query the semaphore's points. It ends when no sleeping waiter needs them.
+/// Queries the semaphore's points from now on, if a sleeping waiter needs them.
 pub(super) fn watch(core: &Arc<Core<Timepoint>>) {
-    if !core.watch() {
-        return;
+    if core.watch() {
+        start(core);
     }
+}
+
+/// Queries the points of a semaphore that was marked as watched just now, until no sleeping waiter needs them.
+#[cold]
+pub(super) fn start(core: &Arc<Core<Timepoint>>) {
     let mut watched = lock();
     watched.new.push(Arc::clone(core));
     if watched.is_running {

@@ -230,6 +230,7 @@ warpline_tests::exports! {
     fn stub_orphan_uses() -> u64;
     fn stub_captured_records() -> u64;
     fn stub_graph_nodes(graph: Handle) -> u64;
+    fn stub_launch_edges(graph: Handle) -> u64;
     /// From now on stamps are kept back, or those that were are written, in the order of their times.
     fn stub_hold_stamps(hold: bool) -> ();
     fn stub_stamps() -> u64;

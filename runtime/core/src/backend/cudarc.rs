@@ -14,7 +14,7 @@ use super::device::device;
 macro_rules! streams_of {
     ($cudarc:ident) => {
         mod $cudarc {
-            use std::sync::Arc;
+            use std::sync::{Arc, Weak};
 
             use $cudarc::driver::{CudaContext, CudaStream};
 
@@ -35,6 +35,16 @@ macro_rules! streams_of {
                 #[inline]
                 fn parts(&self) -> Result<RawParts, String> {
                     Ok(RawParts { stream: self.cu_stream().cast(), context: Some(self.context().cu_ctx().cast()) })
+                }
+
+                /// cudarc never gives a stream another handle.
+                #[inline]
+                fn address(&self) -> Option<usize> {
+                    Some(Arc::as_ptr(self).addr())
+                }
+
+                fn hold_address(&self) -> Option<Weak<dyn KeepAlive>> {
+                    Some(Arc::downgrade(self) as Weak<dyn KeepAlive>)
                 }
 
                 #[inline]

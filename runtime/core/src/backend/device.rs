@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::Refusal;
 use super::{Backend, BackendError, EventPair};
@@ -37,6 +37,17 @@ pub trait DeviceStream {
     /// The handles; an error gives the reason if there are none.
     fn parts(&self) -> Result<RawParts, String>;
 
+    /// The address of the value that owns the stream, which stands for the stream in caches; none if the value's handle can come to mean
+    /// another stream.
+    fn address(&self) -> Option<usize> {
+        None
+    }
+
+    /// Keeps the address from being reused, without keeping the stream alive; none where [`address`](Self::address) is none.
+    fn hold_address(&self) -> Option<Weak<dyn KeepAlive>> {
+        None
+    }
+
     /// Keeps the stream alive while a zone is open on it; none if nothing can destroy it, or if the application guarantees its
     /// lifetime.
     fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
@@ -59,7 +70,7 @@ pub trait KeepAlive: Send + Sync {
 pub trait Device: Send + Sync {
     /// A key that distinguishes the stream from every other. The capture status is queried first, because only that query does
     /// not break a capture.
-    fn key(&self, stream: RawParts) -> Result<StreamKey, NoKey>;
+    fn key(&self, stream: &dyn DeviceStream) -> Result<StreamKey, NoKey>;
 
     /// The stream's backend in the session of `scope`. The user sees an error only once.
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;

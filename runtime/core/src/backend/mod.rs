@@ -97,10 +97,7 @@ impl StreamRef<'_> {
     #[inline]
     #[doc(hidden)]
     pub fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
-        let key = match (stream.parts(), device()) {
-            (Ok(parts), Some(device)) => device.key(parts),
-            _ => Err(NoKey::Unknown),
-        };
+        let key = device().map_or(Err(NoKey::Unknown), |device| device.key(stream));
         StreamRef { key, source: Source::Device(stream) }
     }
 

@@ -1,7 +1,7 @@
-//! A stream in a session with `timing=kernels`: nothing is put on it, and CUPTI's records time its zones.
+//! A stream in a session with `timing=kernels`: nothing is put on the stream, and CUPTI's records time its zones.
 //!
-//! The collector calls the reader and the clock as it does for events. The reader gives the zone's host span as a placeholder, marked
-//! [`EndSource::Kernels`]; the stage of kernels replaces it when CUPTI has delivered the zone's work. Nothing here calls the driver.
+//! The collector calls the reader and the clock as it does for events. The reader returns the zone's host span as a placeholder, marked
+//! [`EndSource::Kernels`]. The stage of kernels replaces it when CUPTI has delivered the zone's work. Nothing here calls the driver.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,23 +9,23 @@ use warpline_core::backend::{BackendError, Clock, EventPair, Reader, Reading};
 use warpline_core::clock::EventOverhead;
 use warpline_core::record::{EndSource, Span};
 
-/// What CUPTI's clock can differ from the host's, in ns.
+/// The largest difference between CUPTI's clock and the host's, in ns.
 static UNCERTAINTY_NS: AtomicI64 = AtomicI64::new(0);
 
-/// What a zone costs its thread: about two reads of the clock and a slot.
+/// The cost of a zone for its thread: about two reads of the clock and a slot.
 const ZONE_NS: i64 = 200;
 
-/// The clocks have been compared.
+/// Sets the uncertainty that a comparison of the clocks gave.
 #[cfg_attr(not(feature = "cupti"), expect(dead_code, reason = "there is no CUPTI to compare with"))]
 pub(crate) fn set_uncertainty(ns: i64) {
     UNCERTAINTY_NS.store(ns, Ordering::Relaxed);
 }
 
-/// Gives placeholders.
+/// Returns placeholders.
 pub(super) struct KernelReader;
 
 impl Reader for KernelReader {
-    /// The stream is asked nothing: the stage of kernels knows.
+    /// Does not query the stream, because the stage of kernels determines the end.
     fn is_complete(&mut self, _: &EventPair) -> Result<bool, BackendError> {
         Ok(true)
     }
@@ -35,7 +35,7 @@ impl Reader for KernelReader {
     }
 }
 
-/// CUPTI's clock, for the figures of the report.
+/// CUPTI's clock, for the figures in the report.
 pub(super) struct KernelClock;
 
 impl Clock for KernelClock {

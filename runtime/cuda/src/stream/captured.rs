@@ -1,7 +1,7 @@
-//! The points of a zone on a stream that is being captured: instead of events it has two marks in the graph.
+//! The points of a zone on a stream that is being captured. Instead of events, the zone has two marks in the graph.
 //!
-//! Launching threads call it, and nothing here waits. A session that times replays has a stamp captured at each mark, and leads
-//! the stream back from those that nobody may wait for (`stamps`).
+//! Launching threads call this, and nothing here waits. In a session that times replays, a stamp is captured at each mark. If nothing may
+//! join a stamp, the stream is moved back from it (`stamps`).
 
 use crate::capture;
 use crate::capture::Mark;
@@ -17,16 +17,16 @@ use warpline_core::clock::now_ns;
 /// The marks of one zone at a time.
 pub(crate) struct CapturedEventPair {
     stream: StreamPtr,
-    /// None for a handle that means the same stream in every context.
+    /// None for a handle that denotes the same stream in every context.
     context: Option<ContextPtr>,
-    /// The stream's own context, where it is known.
+    /// The stream's own context, if it is known.
     home: Option<ContextPtr>,
-    /// What keeps the stream's context alive; none where that is the caller's duty.
+    /// Keeps the stream's context alive; none if the caller must do so.
     keeper: Option<Keeper>,
     thread: u64,
     begin: Option<Mark>,
     end: Option<Mark>,
-    /// Where the stream stood before it was led behind the stamp of the begin.
+    /// The stream's position before it was moved after the stamp of the begin.
     before: Option<CapturePosition>,
 }
 
@@ -53,7 +53,7 @@ impl CapturedPoints for CapturedEventPair {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         self.thread = call.thread;
         (self.begin, self.end, self.before) = (None, None, None);
-        // The capture may have ended since the stream was asked: then there is nothing that the zone could be a part of.
+        // The capture may have ended since the stream was queried. Then the zone cannot be part of it.
         self.begin = self.mark(call.begin_ns).map_err(|_| Refused::CaptureFailed)?;
         let Some(begin) = &mut self.begin else { return Err(Refused::CaptureFailed) };
         if stamps::is_on()
@@ -62,7 +62,7 @@ impl CapturedPoints for CapturedEventPair {
                 stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &begin.place, ZoneEdge::Begin)
         {
             begin.stamp = Some(border.id);
-            // The zone is what comes behind it.
+            // The zone consists of the work after the stamp.
             if let Some(place) = border.place {
                 self.before = Some(std::mem::replace(&mut begin.place, place));
                 begin.order = capture::next_order();
@@ -73,20 +73,20 @@ impl CapturedPoints for CapturedEventPair {
 
     fn end(&mut self, thread: u64) -> Refused {
         if self.stream as usize == PER_THREAD && thread != self.thread {
-            // The handle means another stream here.
+            // On this thread, the handle denotes another stream.
             return Refused::CaptureFailed;
         }
         let Ok(end) = self.mark(now_ns()) else { return Refused::CaptureFailed };
-        // A zone that outlives its capture has no end in it.
+        // A zone that ends after its capture has no end in it.
         let begun_in = self.begin.as_ref().map(|begin| begin.place.capture);
         self.end = end.filter(|end| Some(end.place.capture) == begun_in);
-        // A length needs both.
+        // A duration needs both stamps.
         if let Some(end) = &mut self.end
             && let Some(begin) = &self.begin
             && let Some(id) = begin.stamp
             && let Ok(driver) = Driver::get()
         {
-            // The session may have ended meanwhile; the stream is still led back.
+            // Even if the session has ended in the meantime, the stream must be moved back.
             if stamps::is_on() {
                 let border =
                     stamps::border(driver, self.stream, self.home, self.keeper.as_ref(), &end.place, ZoneEdge::End);
@@ -103,7 +103,7 @@ impl CapturedPoints for CapturedEventPair {
         (self.begin, self.end, self.before) = (None, None, None);
     }
 
-    /// Where nothing came behind the stamp that the stream was led behind, it has to be led back.
+    /// If nothing was captured after the stamp of the begin, the stream must be moved back from it.
     fn must_restore_capture(&self) -> bool {
         self.before.is_some()
     }

@@ -1,6 +1,6 @@
-//! The points of a zone: put on the stream where it begins and ends, by the launching thread.
+//! The points of a zone, which the launching thread puts on the stream where the zone begins and ends.
 //!
-//! A mark calls it, so nothing here waits, and nothing but these points is put on the stream.
+//! Marks call this, so nothing here waits, and nothing but these points is put on the stream.
 
 use std::sync::atomic::Ordering;
 
@@ -59,7 +59,7 @@ impl PointStream for CudaStream {
         }
         let Context { driver, pool, .. } = &*self.context;
         let refused = |error: CudaError| error.refusal(driver);
-        // A begin needs no such question: its stream was asked when it was told from others.
+        // A begin needs no such query, because the stream was queried when it was identified.
         if self.where_known(|| driver.is_capturing(self.ptr)).map_err(refused)? {
             return Err(Refused::Captured);
         }
@@ -83,7 +83,7 @@ impl PointStream for CudaStream {
         }
     }
 
-    /// The capture began after the zone.
+    /// Adds a zone whose capture began after the zone.
     fn add_to_capture(&self, zone: EndedZone<'_>) -> bool {
         let context = is_default(self.ptr).then_some(self.context.ptr);
         let end = capture::mark(self.ptr, context, now_ns()).ok().flatten();

@@ -1,8 +1,8 @@
-//! Zones on one CUDA stream: where their points are put, and how they are read.
+//! Zones on one CUDA stream: how their points are put on the stream, and how they are read.
 //!
-//! A begin is always an event with a time. An end is one too (*eager*), or a *marker* without a time (*lazy*): then the next
-//! begin on the stream is where the zone ended, and the collector's look at the marker says how late that can be. `points` puts
-//! them on the stream, on the launching thread; `reader` reads them, on the collector's.
+//! A begin is always an event with a time. An end is either such an event (*eager*) or a *marker* without a time (*lazy*). A lazy zone
+//! ended at the next begin on the stream or earlier, and the time at which the collector sees its marker complete is another upper bound.
+//! `event_pair` puts the points on the stream, on the launching thread; `reader` reads them, on the collector's thread.
 
 pub(super) mod by_kernels;
 mod captured;
@@ -34,13 +34,14 @@ pub enum DefaultStream {
     PerThread,
 }
 
-/// Gives a profiling tool's numbers of a context and of a stream, or of the context's default stream, which may be the thread's
-/// own. The stream is not being captured.
+/// Returns a profiling tool's numbers for a context and a stream. The stream is a handle or a default stream of the context, which may be
+/// that of the calling thread. It is not being captured.
 pub type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
 
 static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
 
-/// From now on, each stream that a session meets asks for its numbers here. The first call counts: one tool has numbers.
+/// Sets the function from which streams get their tool numbers on a session's first use. Only the first call has an effect, because only
+/// one tool has numbers.
 pub fn ask_tool_numbers(numbers: ToolNumbers) {
     let _ = TOOL_NUMBERS.set(numbers);
 }
@@ -52,11 +53,12 @@ pub(super) struct CudaStream {
     name: Option<String>,
     /// CUPTI's numbers of the context and of the stream.
     tool_numbers: Option<(u32, u32)>,
-    /// Counts points, to know their order.
+    /// Counts the points, to give their order.
     order: Line<AtomicU64>,
-    /// A marker was put on it last: the next begin is its zone's end, also where ends have become eager meanwhile.
+    /// The last point on the stream is a marker. The next begin is then the end of its zone, even if ends have become eager in the
+    /// meantime.
     owes_end: Line<AtomicBool>,
-    /// Begins that the collector has not seen yet.
+    /// Begins that the collector has not taken.
     begins: Line<List>,
 }
 
@@ -71,7 +73,7 @@ impl CudaStream {
     pub(super) fn new(context: Arc<Context>, ptr: StreamPtr) -> CudaStream {
         let name = match ptr as usize {
             0 | LEGACY => Some("default stream".to_owned()),
-            // A session meets the stream on its own thread.
+            // The thread that first uses a per-thread default stream is the stream's own.
             PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
             _ => None,
         };
@@ -80,7 +82,7 @@ impl CudaStream {
             PER_THREAD => Err(DefaultStream::PerThread),
             _ => Ok(ptr),
         };
-        // Here, because the stream has just been asked whether it is being captured.
+        // This is done here, because the stream has just been queried and is not being captured.
         let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, stream));
         CudaStream {
             context,
@@ -93,7 +95,7 @@ impl CudaStream {
         }
     }
 
-    /// Calls `work` where the stream's handle means this stream.
+    /// Calls `work` with a context current in which the stream's handle denotes this stream.
     #[inline]
     fn where_known<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         if !is_default(self.ptr) {
@@ -102,7 +104,7 @@ impl CudaStream {
         in_context(&self.context, self.context.ptr, work)
     }
 
-    /// Puts an event on the stream, which is not being captured.
+    /// Records an event on the stream. The stream must not be in a capture.
     #[inline]
     fn record(&self, event: EventPtr) -> Result<(), Refused> {
         let driver = self.context.driver;
@@ -125,7 +127,7 @@ fn in_context<T>(
 }
 
 impl Context {
-    /// An error of the collector's, in words; handles of a context that is gone are not touched again.
+    /// Describes an error of the collector. If the context was destroyed, its handles are not used again.
     pub(super) fn failed(&self, error: CudaError) -> BackendError {
         if error.context_is_gone() {
             self.pool.abandon();
@@ -134,12 +136,12 @@ impl Context {
     }
 }
 
-/// The stream, as a session knows it.
+/// A stream in a session.
 pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
 
 impl Backend for CudaBackend {
     fn set_name_in_tools(&self, name: &str) {
-        // The handle of a default stream stands for one in each context.
+        // The handle of a default stream denotes a different stream in each context.
         if !is_default(self.0.ptr) {
             observer::stream_named(self.0.ptr, name);
         }

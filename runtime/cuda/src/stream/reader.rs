@@ -1,8 +1,8 @@
-//! How a stream's zones are read: which begin ended each of them, when that was, and how late it may be.
+//! Reads the zones of a stream: when each began and ended, which begin ended it, and how inaccurate the end may be.
 //!
-//! Only the collector calls it, and it waits for no event. It asks for the time between two timed events: the driver answers at once
-//! beside threads that launch, also when an event is not complete. Only a marker needs `cuEventQuery`, which waits for those
-//! threads, so markers are asked only in passes that allow it.
+//! Only the collector calls this, and it waits for no event. For two timed events it queries the time between them, which the driver
+//! answers at once even while other threads launch, and even if an event is not complete. Only a marker needs `cuEventQuery`, which waits
+//! for those threads. Markers are therefore queried only in passes that allow it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,72 +19,71 @@ use warpline_core::clock::now_ns;
 use warpline_core::record::{EndSource, Span};
 use warpline_core::stream::ring::prefetch;
 
-/// A host thread launches nothing in less time than this: between two points closer than that there is no work.
+/// The shortest time in which a host thread can launch work. Between two points with a shorter distance there is no work.
 const SHORTEST_LAUNCH_NS: i64 = 1_000;
 
-/// A begin that waited longer than this between the host's call and the device's time was queued behind other work.
+/// If the time from the host's call for a begin to the begin on the device is longer than this, the begin was queued behind other work.
 const QUEUED_NS: i64 = 20_000;
 
-/// Reads one stream's zones.
+/// Reads the zones of one stream.
 pub(super) struct CudaReader {
     stream: Arc<CudaStream>,
-    /// Begins in the order in which they were recorded, from the first that can still be the end of a zone.
+    /// Begins in the order in which they were recorded, starting with the first that can still be the end of a zone.
     begins: VecDeque<PairId>,
-    /// Where the begin that ended the last zone is, so that it need not be asked for again when its own zone is read.
+    /// The position of the begin that ended the last zone. It avoids a second query when that begin's own zone is read.
     known: Option<KnownBegin>,
     look: Look,
-    /// This pass asks markers.
+    /// Whether markers are queried in this pass.
     asks: bool,
-    /// The look that found zones complete with nothing behind them yet: they are read at the next one. And where the first of
-    /// them begins, if it is known.
+    /// The look that found complete zones without a following begin; these are read at the next look. `deferred_begin` is the begin of the
+    /// first of them, if it is known.
     deferred: Option<Look>,
     deferred_begin: Option<KnownBegin>,
-    /// Pairs of zones that were read in this pass, and begins that no zone ends at any more.
+    /// Pairs of zones that were read in this pass, and begins at which no further zone can end.
     released: Vec<PairId>,
 }
 
-/// A look at what is complete on a stream.
+/// An observation of which zones of a stream are complete.
 #[derive(Clone, Copy, Default)]
 struct Look {
-    /// When it began, and the one before it.
+    /// When this look and the one before it began.
     began_ns: i64,
     last_ns: i64,
-    /// How many of the oldest zones had markers that were asked then too, and were not complete.
+    /// How many of the oldest zones had markers that were also queried at the previous look and were not complete then.
     waited: usize,
-    /// When it had found out what is complete, and the count of points at the end of the newest zone that is.
+    /// When completion had been determined, and the point count at the end of the newest complete zone.
     seen_ns: i64,
     upto: u64,
 }
 
-/// A begin's place in the device's time, found as a distance from the begin before it.
+/// The time of a begin on the device, derived from the distance to the preceding begin.
 #[derive(Clone, Copy)]
 struct KnownBegin {
     pair: PairId,
     device_ns: i64,
-    /// The same on the host's clock, once a zone was told to end there.
+    /// The same by the host's clock, once a zone has ended there.
     host_ns: Option<i64>,
-    /// How many distances have been added up since a begin was compared with the anchor.
+    /// The number of distances that were added since a begin was last compared with the anchor.
     links: u32,
 }
 
 impl KnownBegin {
-    /// Whether `device_ns` is the same place, but for what floats lose: zones that touch are told one time.
+    /// Returns whether `device_ns` is the same time up to rounding of floats. Adjacent zones have the same time at their border.
     fn is_at(&self, device_ns: i64) -> bool {
         (self.device_ns - device_ns).abs() <= LOST_NS
     }
 }
 
-/// So many short distances are added up before the next begin is compared with the anchor again: each is off by less than a
-/// nanosecond.
+/// The most short distances that are added before a begin is compared with the anchor again. Each distance has an error of less than 1 ns.
 const MOST_LINKS: u32 = 64;
 
-/// Longer ones lose nanoseconds in the driver's 32-bit floats.
+/// Longer distances lose more than that in the driver's 32-bit floats.
 const LONGEST_LINK_NS: i64 = 8_000_000;
 
-/// So many pairs are given back at once.
+/// The number of pairs that are given back at once.
 const RELEASED: usize = 64;
 
-/// What a distance of a second, to the anchor, loses there.
+/// The rounding error of a distance of one second, such as that to the anchor.
 const LOST_NS: i64 = 64;
 
 impl CudaReader {
@@ -101,12 +100,12 @@ impl CudaReader {
         }
     }
 
-    /// Where a begin is, if it ended the last zone. The reader holds it still, so it is the same one.
+    /// Returns the position of a begin if it ended the last zone. The reader still owns that begin, so it has not been reused.
     fn known(&self, pair: PairId) -> Option<KnownBegin> {
         self.known.filter(|known| known.pair == pair && self.begins.front() == Some(&pair))
     }
 
-    /// The first begin that is surely behind a point.
+    /// Returns the first begin that is certainly after a point. Discards the begins before it.
     fn next_begin(&mut self, after: u64) -> Option<PairId> {
         let pool = &self.stream.context.pool;
         while let Some(&id) = self.begins.front() {
@@ -114,14 +113,14 @@ impl CudaReader {
                 return Some(id);
             }
             self.begins.pop_front();
-            // It may be another begin by the time that it is met again.
+            // The pair may have been reused when it is read again.
             self.known = self.known.filter(|known| known.pair != id);
             self.released.push(id);
         }
         None
     }
 
-    /// The same, but keeps the begins before it.
+    /// Returns the first begin that is certainly after a point, and keeps the begins before it.
     fn first_begin_after(&self, after: u64) -> Option<&Pair> {
         let pool = &self.stream.context.pool;
         let order = |id: &PairId| pool.get(*id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
@@ -129,7 +128,7 @@ impl CudaReader {
         self.begins.get(at).and_then(|id| pool.get(*id))
     }
 
-    /// Whether a lazy zone is over: what comes behind it has begun, or its marker is complete.
+    /// Returns whether a lazy zone has ended: a later begin has executed, or the zone's marker is complete.
     fn is_past(&self, zone: &Pair) -> Result<bool, CudaError> {
         let Context { driver, pool, .. } = &*self.stream.context;
         if driver.reads_beside_launches()
@@ -146,7 +145,7 @@ impl CudaReader {
         self.stream.context.pool.give_all(self.begins.drain(..));
     }
 
-    /// The end of a lazy zone, in the device's time: what it was found by, and how much earlier it can have been.
+    /// Returns the end of a lazy zone in the device's time, how it was determined, and how much earlier it may have been.
     fn lazy_end(
         &mut self,
         zone: &Pair,
@@ -164,7 +163,7 @@ impl CudaReader {
             earliest_ns = earliest_ns.max(clock.correlation().device_ns(look.last_ns) - uncertainty_ns);
         }
         let context = &self.stream.context;
-        // Zones within one another that end at one point are told one time.
+        // Nested zones that end at one point have the same end time.
         let again = self.known.filter(|known| Some(known.pair) == next_id);
         let host_ns = again.and_then(|known| known.host_ns);
         let again = again.map(|known| known.device_ns);
@@ -186,7 +185,7 @@ impl CudaReader {
                     next.thread.load(Ordering::Relaxed) == thread && next_host_ns - host.end_ns < SHORTEST_LAUNCH_NS;
                 let was_queued = boundary_ns - clock.correlation().device_ns(next_host_ns) > QUEUED_NS;
                 if follows && was_queued {
-                    // Nothing lies between, and the stream did not wait: what is left is what points themselves cost.
+                    // No work is between the two points, and the stream did not wait. The difference is only the cost of the points.
                     earliest_ns = earliest_ns.max(boundary_ns - clock.point_cost_ns());
                 }
                 (boundary_ns, EndSource::Boundary)
@@ -200,7 +199,7 @@ impl CudaReader {
 
 impl Reader for CudaReader {
     fn pass(&mut self, waiting: usize, asks: bool) {
-        // Of a zone whose marker was not asked, the last look says nothing.
+        // The previous look does not show the state of a zone whose marker was not queried.
         let waited = if self.asks { waiting } else { 0 };
         self.look = Look { began_ns: now_ns(), last_ns: self.look.began_ns, waited, ..Look::default() };
         self.asks = asks || !self.stream.context.driver.reads_beside_launches();
@@ -209,7 +208,7 @@ impl Reader for CudaReader {
         let known = self.begins.len();
         let begins = &mut self.begins;
         pool.collect_from(&self.stream.begins, |id| begins.push_back(id));
-        // Two threads on one stream can hand over in another order than they recorded.
+        // Two threads on one stream can add begins in a different order from that in which they recorded them.
         if !self.begins.range(known.saturating_sub(1)..).is_sorted_by_key(|&id| order(id)) {
             self.begins.make_contiguous().sort_by_key(|&id| order(id));
         }
@@ -252,7 +251,7 @@ impl Reader for CudaReader {
     fn seen(&mut self, newest: &EventPair) {
         let Some(zone) = newest.of_device() else { return };
         self.look.seen_ns = now_ns();
-        // An eager end is not counted: the pair's count is then an earlier zone's.
+        // An eager end is not counted, so the pair's count would be that of an earlier zone.
         if let Some(pair) = self.stream.pair(zone).filter(|_| zone.is_lazy) {
             self.look.upto = pair.after_end.load(Ordering::Relaxed);
         }
@@ -275,10 +274,10 @@ impl Reader for CudaReader {
             next = self.next_begin(after_end);
             match self.deferred.filter(|deferred| after_end <= deferred.upto) {
                 Some(deferred) => look = deferred,
-                // A thread may be about to put a begin there: it says better than this look when the zone ended.
+                // A thread may be about to record a begin there, which gives the end more accurately than this look.
                 None if next.is_none() => {
                     self.deferred = Some(Look { upto: look.upto.max(after_end), ..look });
-                    // Compared with the anchor then: the pair may be another zone's by the next look.
+                    // The begin must be compared with the anchor then, because the pair may have been reused by the next look.
                     self.deferred_begin = known.map(|known| KnownBegin { links: MOST_LINKS, ..known });
                     return Ok(None);
                 }
@@ -300,7 +299,7 @@ impl Reader for CudaReader {
             let end = context.pool.end(pair, false).map_err(failed)?;
             let length = context.driver.elapsed_ns(pair.begin(), end).map_err(failed)?;
             let Some(length) = length else { return Ok(None) };
-            // Begins from before ends became eager: nobody asks for them any more.
+            // These begins are from before the ends became eager, and are no longer needed.
             self.let_begins_go();
             (begin_ns + length.max(0), EndSource::Event, 0)
         };
@@ -309,8 +308,8 @@ impl Reader for CudaReader {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
         let begin_host_ns = begin.host_ns.unwrap_or_else(|| clock.correlation().host_ns(begin_ns));
-        // The length is the device's own, where an event of the zone's own says it. Where a zone ends with what comes next,
-        // that point is one time for both; what this adds to the length is little, and is said.
+        // If the zone has its own end event, the length is that of the device. If the zone ends at the next begin, both zones use the same
+        // time for that point. This can lengthen the zone slightly, and `early_by_ns` includes that.
         let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
             EndSource::Event => begin_host_ns + length_ns,

@@ -1,4 +1,4 @@
-//! One submission: what it waits for, what it does, what it signals.
+//! One submission: its waits, its work and its signals.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -31,7 +31,7 @@ pub(super) enum Work<S> {
 type StreamWork<S> = dyn FnOnce(&S) -> WorkResult + Send;
 type HostWork = dyn FnOnce(&mut HostCall) -> WorkResult + Send;
 
-/// A value that is waited for, and where.
+/// A value to wait for, with its entry in the list of waiters.
 struct Wait {
     semaphore: Semaphore,
     value: u64,
@@ -45,7 +45,7 @@ impl Drop for Wait {
     }
 }
 
-/// What an action is when its waits are over.
+/// An action whose waits are over.
 pub(super) enum Ready<S> {
     Stream(StreamAction<S>),
     Host(HostAction),
@@ -70,12 +70,12 @@ impl<S: AsStream> Action<S> {
         Action { waits: waits.into_iter().map(wait).collect(), signals, work, ticket }
     }
 
-    /// Whether nothing is left to wait for on the host. `stream` is one of the queue's.
+    /// Returns `Ready` when nothing is left to wait for on the host. `stream` is one of the queue's streams.
     pub(super) fn poll(&mut self, stream: &S, waiter: &Waiter) -> Poll<Result<(), Error>> {
         let is_host_call = matches!(self.work, Work::Host(_));
         let mut is_over = true;
         for wait in self.waits.iter_mut().filter(|wait| !wait.is_over) {
-            // A host call waits until the device is there; a stream can wait by itself, for streams of its kind.
+            // A host call waits until the value is reached. A stream can wait by itself for streams of its kind.
             let suffices = |point: &Timepoint| !is_host_call && point.can_hold(&stream.as_stream());
             match wait.semaphore.poll(wait.value, &mut wait.place, waiter, suffices) {
                 Poll::Ready(Ok(())) => wait.is_over = true,
@@ -95,14 +95,14 @@ impl<S: AsStream> Action<S> {
         }
     }
 
-    /// The work is not done.
+    /// Fails the signals. The work is not called.
     pub(super) fn fail(self, error: Error) {
         self.signals.fail(error);
     }
 }
 
 impl<S: AsStream> StreamAction<S> {
-    /// Puts everything on the stream. `call` calls what the user gave.
+    /// Puts the waits, the work and the signals on the stream. `call` calls the user's function.
     pub(super) fn issue(
         self,
         queue: &Arc<str>,
@@ -145,7 +145,7 @@ impl<S: AsStream> StreamAction<S> {
 }
 
 impl HostAction {
-    /// Its waits are over before it is called on this stream of the queue.
+    /// Records the waits, which are over, on the queue's stream for host calls.
     pub(super) fn passes(&mut self, queue: &Arc<str>, stream: &HostStream) {
         for wait in std::mem::take(&mut self.waits) {
             let edge = Edge { core: &wait.semaphore.core, value: wait.value, queue: Some(queue) };
@@ -153,7 +153,7 @@ impl HostAction {
         }
     }
 
-    /// Calls it. `call` calls what the user gave.
+    /// Runs the host call. `call` calls the user's function.
     pub(super) fn run(self, call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult) {
         let HostAction { waits: _, signals, work, ticket } = self;
         let mut host_call = HostCall { signals: Some(signals) };

@@ -1,7 +1,7 @@
-//! Queues: work that waits for semaphores on the host until a stream can take it.
+//! Queues: work that waits for semaphores on the host until it can be issued to a stream.
 //!
-//! [`Queue`] is what a program holds; `room` bounds what it may hold back, `action` is one submission, `worker` the thread
-//! that issues it.
+//! [`Queue`] is the public handle. `room` limits what it holds back, `action` is one submission, and `worker` is the thread that issues
+//! submissions.
 
 mod action;
 mod room;
@@ -24,26 +24,26 @@ use warpline_core::backend::AsStream;
 use warpline_core::backend::host::{is_worker, thread_named};
 use worker::{Shared, Worker, is_inside};
 
-/// What a piece of work says when it is done; an error fails its signals.
+/// The result of a piece of work. An error fails its signals.
 pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 
-/// Takes work with the values that it waits for and those that it signals, and issues it to its streams when it can.
+/// Accepts work together with the values that it waits for and those that it signals, and issues it to streams when possible.
 ///
-/// A submission is issued as soon as every value that it waits for has been *submitted*: the device does the rest of the
-/// waiting. Until then it is held back on the host; those behind it are not, so signals may come later, from anywhere, also
-/// from a later submission of the same queue. Of two submissions the one that was given first is issued first, unless it
-/// still waits when the other does not; they go to one stream after the other, so only semaphores order their work.
+/// A submission is issued as soon as every value that it waits for has been *submitted*; the device does the rest of the waiting. Until
+/// then the host holds it back. This does not hold back later submissions, so the signals may come later and from anywhere, even from a
+/// later submission of the same queue. Submissions that are ready are issued in the order in which they were made. They go to the streams
+/// in turn, so only semaphores order their work.
 ///
-/// Work is called on a thread of the queue, one at a time, with the context of its CUDA stream current. If it fails or panics,
-/// or one of its semaphores has failed, all that it was to signal fails with the same failure, and if it was not called
-/// yet, it never is.
+/// The queue calls work on its own thread, one piece at a time, with the context of its CUDA stream current. If work fails or panics, or
+/// one of its semaphores has failed, everything that it was to signal fails with the same failure. Work that was not called before such a
+/// failure is never called.
 ///
-/// Dropping a queue issues what can be issued, fails what is still held back with [`Error::QueueDropped`], and waits for work
-/// and host calls that are being called; it waits for no CUDA stream. In-process streams of which the queue has the last
-/// handle do their work to the end, as always. In its own work and on in-process streams, dropping a queue waits for nothing.
+/// Dropping a queue issues what can be issued, fails what is still held back with [`Error::QueueDropped`], and waits for work and host
+/// calls that are running. It waits for no CUDA stream. In-process streams whose last handle the queue owns complete their work, as always.
+/// If a queue is dropped in its own work or on an in-process stream, this waits for nothing.
 ///
-/// A process that was forked from the one that made the queue has no thread for it. There the queue refuses what it is given, with
-/// [`Error::Inherited`], and dropping it does nothing; what was submitted before stays the parent's.
+/// A forked process has no thread for a queue of its parent. There, submissions fail with [`Error::Inherited`], and dropping the queue does
+/// nothing. Earlier submissions remain with the parent.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -69,7 +69,7 @@ pub struct Queue<S> {
     worker: Option<JoinHandle<()>>,
 }
 
-/// How a queue shall be: made by [`Queue::builder`].
+/// The settings of a queue. [`Queue::builder`] creates it.
 #[derive(Clone, Debug)]
 pub struct QueueBuilder {
     name: Arc<str>,
@@ -78,22 +78,22 @@ pub struct QueueBuilder {
 }
 
 impl QueueBuilder {
-    /// How many submissions may be held back, and host calls wait to be called (default 1024, at least 1).
+    /// Sets how many submissions may be held back, including host calls that have not been called (default 1024, at least 1).
     pub fn capacity(mut self, submissions: usize) -> QueueBuilder {
         self.capacity = submissions.max(1);
         self
     }
 
-    /// What a submission does that finds no room (default: it is refused).
+    /// Sets what happens to a submission if the queue is full (default: it fails).
     pub fn when_full(mut self, when_full: WhenFull) -> QueueBuilder {
         self.when_full = when_full;
         self
     }
 
-    /// Makes the queue, over streams of one device.
+    /// Creates the queue over streams of one device.
     ///
     /// # Errors
-    /// There is no stream, or the operating system gives no thread.
+    /// There is no stream, or the operating system cannot start a thread.
     pub fn build<S: AsStream + Send + 'static>(self, streams: impl Into<Vec<S>>) -> Result<Queue<S>, Error> {
         register_backends();
         let streams = streams.into();
@@ -110,31 +110,31 @@ impl QueueBuilder {
 }
 
 impl<S: AsStream + Send + 'static> Queue<S> {
-    /// A queue over one stream, with the builder's defaults. `name` is its thread's (with `␀` for a NUL), stands in errors, and, with a session, in the
-    /// trace: as the `queue` of its waits and signals, and of the counter of what it holds.
+    /// Creates a queue over one stream, with the defaults of the builder. `name` is the name of the queue's thread (with `␀` for a NUL). It
+    /// is also in errors and, with a session, in the trace: in the `queue` of waits and signals, and in the counter of the queue's depth.
     ///
     /// # Errors
-    /// The operating system gives no thread.
+    /// The operating system cannot start a thread.
     pub fn new(name: &str, stream: S) -> Result<Queue<S>, Error> {
         Queue::<S>::builder(name).build(vec![stream])
     }
 
-    /// Says how a queue shall be. The name is as for [`new`](Self::new).
+    /// Returns a builder. The name is used as in [`new`](Self::new).
     pub fn builder(name: &str) -> QueueBuilder {
         QueueBuilder { name: name.into(), capacity: 1024, when_full: WhenFull::default() }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
 
-    /// Hands over work that waits for all of `waits`, and signals all of `signals` when a stream has done what it queued.
+    /// Submits work that waits for all of `waits`, and signals all of `signals` when a stream has completed what the work launched.
     ///
-    /// It returns at once, unless the queue is full and was told to wait then. The work gets its stream.
+    /// It returns at once, unless the queue is full and is set to wait. The work is called with the stream.
     ///
     /// # Errors
-    /// [`Error::QueueFull`], [`Error::Inherited`]. What goes wrong later fails the signals.
+    /// [`Error::QueueFull`] or [`Error::Inherited`]. Later errors fail the signals.
     pub fn submit(
         &self,
         waits: &[(&Semaphore, u64)],
@@ -144,7 +144,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         self.push(waits, signals, Work::Stream(Box::new(work)))
     }
 
-    /// Hands over nothing to do: a stream signals all of `signals` after all of `waits`.
+    /// Submits no work: a stream signals all of `signals` after all of `waits`.
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
@@ -152,11 +152,10 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         self.push(waits, signals, Work::Nothing)
     }
 
-    /// Hands over a function of the host, which is called when all of `waits` are *reached*; when it returns, `signals` are.
+    /// Submits a function that the host calls when all of `waits` are *reached*. When it returns, `signals` are signalled.
     ///
-    /// Host calls have an in-process stream of the queue's own, so they hold up no work: one is called after another, in the
-    /// order in which their waits are reached. A call may do what it likes, take its time, and give its signals
-    /// [later](HostCall::defer).
+    /// Host calls run on an in-process stream of the queue, so they do not delay other work. They are called one at a time, in the order in
+    /// which their waits are reached. A call may run for a long time, and may signal [later](HostCall::defer).
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
@@ -169,8 +168,8 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         self.push(waits, signals, Work::Host(Box::new(call)))
     }
 
-    /// Waits until all that was submitted so far has been issued, or is held back for signals that have not come yet, and says
-    /// how much is held back. It waits for no device; in the queue's own work it does not wait at all.
+    /// Waits until everything submitted so far has been issued or is held back for signals that have not been submitted. Returns how many
+    /// submissions are held back. It waits for no device, and in the queue's own work it does not wait at all.
     pub fn flush(&self) -> usize {
         self.shared.flush()
     }
@@ -179,7 +178,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         if !self.shared.is_here() {
             return Err(Error::Inherited { name: Arc::clone(self.shared.name()) });
         }
-        // Its own work would wait for itself.
+        // The queue's own work would wait for itself.
         let when_full = if is_inside(self.shared.address()) { WhenFull::Refuse } else { self.when_full };
         let ticket = self.shared.room().enter(when_full)?;
         let owned =
@@ -193,14 +192,14 @@ impl<S: AsStream + Send + 'static> Queue<S> {
 impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
         if !self.shared.is_here() {
-            // There is no such thread to wait for, and none to detach: its number may be another's by now.
+            // The child has no such thread to join, and detaching it could affect another thread with the same number.
             return std::mem::forget(self.worker.take());
         }
         self.shared.close();
         if let Some(worker) = self.worker.take() {
-            // Its own work, or work on its stream, may own the last handle; a thread cannot wait for itself.
+            // The queue's own work, or work on its stream, may own the last handle, and a thread cannot join itself.
             if !is_inside(self.shared.address()) && !is_worker() {
-                // The worker catches every panic, so there is none to pass on.
+                // The worker catches every panic.
                 let _ = worker.join();
             }
         }

@@ -1,19 +1,19 @@
-//! How much a queue may hold back.
+//! Limits the number of submissions that a queue holds back.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::trace;
 
-/// What a submission does that finds its queue full.
+/// What happens to a submission if the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// It is refused, with [`Error::QueueFull`].
+    /// The submission fails with [`Error::QueueFull`].
     #[default]
     Refuse,
-    /// It waits on the submitting thread until there is room. There is room when work is issued, so a thread that
-    /// waits here must not be the one whose signals the work waits for. In the queue's own work it is refused.
+    /// The submitting thread waits until a place is free. A place becomes free when work is issued, so a thread that waits must not be the
+    /// one that signals what the work waits for. A submission from the queue's own work fails instead.
     Wait,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Room {
     freed: Condvar,
 }
 
-/// A place, until it is dropped.
+/// A place. Dropping it frees the place.
 pub(super) struct Permit(Arc<Room>);
 
 impl Room {

@@ -1,4 +1,4 @@
-//! The thread of a queue: it looks at submissions when they come and when they are woken, and issues those that can be.
+//! The thread of a queue: it checks submissions when they are made and when they are woken, and issues those that are ready.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,27 +15,27 @@ use warpline_core::backend::host::HostStream;
 use warpline_core::caught::{caught, caught_or_text};
 use warpline_core::fork::Home;
 
-/// What the worker and the submitting threads share.
+/// The state that the worker shares with the submitting threads.
 pub(super) struct Shared<S> {
     name: Arc<str>,
-    /// The process that has the worker.
+    /// The process of the worker.
     home: Home,
     room: Arc<Room>,
     state: Mutex<State<S>>,
-    /// The worker waits here.
+    /// Wakes the worker.
     work: Condvar,
-    /// Who flushes waits here.
+    /// Wakes threads in `flush`.
     seen: Condvar,
 }
 
 struct State<S> {
     inbox: VecDeque<Action<S>>,
-    /// Held back, and to be looked at again.
+    /// The ids of held-back submissions that must be checked again.
     woken: Vec<u64>,
     is_closed: bool,
-    /// The worker is at work.
+    /// The worker is processing submissions.
     is_busy: bool,
-    /// How often it was done with all that it had taken, and how much was held back then.
+    /// How often the worker has processed everything that it took, and how much was held back after the last time.
     passes: u64,
     held_back: usize,
 }
@@ -61,17 +61,17 @@ impl<S> Shared<S> {
         &self.room
     }
 
-    /// Whether the worker is in this process: otherwise this one was forked from the one that has it.
+    /// Returns whether the worker is in this process. In a forked child of that process it is not.
     pub(super) fn is_here(&self) -> bool {
         self.home.is_here()
     }
 
-    /// What tells this queue from others while it lives.
+    /// Identifies this queue while it exists.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Nothing of a user's runs under the lock, so a poisoned one holds a sound state.
+    /// No user code runs under the lock, so the state is valid even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl<S> Shared<S> {
             return 0;
         }
         let mut state = self.lock();
-        // What is to be looked at now is so after the pass that begins next.
+        // Everything submitted so far is processed by the end of the pass that begins next.
         let passes = state.passes + 1 + u64::from(state.is_busy);
         while state.passes < passes && !state.is_idle() && !is_inside(self.address()) {
             state = self.seen.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl<S> Shared<S> {
         state.held_back
     }
 
-    /// What there is to do; none when there will be nothing any more.
+    /// Returns the next submissions to check; none when the queue is closed and nothing is left.
     fn take(&self) -> Option<(VecDeque<Action<S>>, Vec<u64>)> {
         let mut state = self.lock();
         while state.inbox.is_empty() && state.woken.is_empty() {
@@ -121,7 +121,7 @@ impl<S> State<S> {
     }
 }
 
-/// Wakes the worker for a submission that it holds back.
+/// Wakes the worker for a submission that is held back.
 struct HeldBack<S> {
     shared: Arc<Shared<S>>,
     id: u64,
@@ -137,9 +137,9 @@ impl<S> Nudge for HeldBack<S> {
 pub(super) struct Worker<S> {
     shared: Arc<Shared<S>>,
     streams: Vec<S>,
-    /// The stream that the next work gets.
+    /// The index of the stream for the next work.
     next: usize,
-    /// To be looked at in this pass, and what has to be woken first; by when they were given.
+    /// Submissions to check in this pass, by id. `held_back` has those that must be woken first. Ids are in the order of submission.
     todo: BTreeMap<u64, Action<S>>,
     held_back: BTreeMap<u64, Action<S>>,
     last_id: u64,
@@ -167,7 +167,7 @@ impl<S: AsStream + 'static> Worker<S> {
                 self.todo.insert(self.last_id, action);
             }
             while let Some((id, action)) = self.todo.pop_first() {
-                // What a user's values do when they are dropped is no reason to leave the rest of the work undone.
+                // A panic while a user's values are dropped must not prevent the rest of the work.
                 let _ = caught(|| self.advance(id, action));
             }
             let mut state = self.shared.lock();
@@ -183,10 +183,10 @@ impl<S: AsStream + 'static> Worker<S> {
         }
     }
 
-    /// What was woken is to be looked at.
+    /// Moves woken submissions to those that are checked.
     fn gather(&mut self, woken: Vec<u64>) {
         for id in woken {
-            // It may have been woken twice.
+            // A submission may be woken twice.
             if let Some(action) = self.held_back.remove(&id) {
                 self.todo.insert(id, action);
             }
@@ -202,7 +202,7 @@ impl<S: AsStream + 'static> Worker<S> {
             }
             Poll::Ready(Err(error)) => action.fail(error),
             Poll::Ready(Ok(())) => {
-                // What this one waited for may be what one before it waits for: that one has been woken then, and goes first.
+                // The wait that ended may have woken an earlier submission as well, which must be issued first.
                 let woken = std::mem::take(&mut self.shared.lock().woken);
                 self.gather(woken);
                 if self.todo.first_key_value().is_some_and(|(first, _)| *first < id) {
@@ -235,7 +235,7 @@ impl<S: AsStream + 'static> Worker<S> {
     }
 }
 
-/// Calls what a user gave, on behalf of the queue at this address.
+/// Calls a user's function on behalf of the queue at this address.
 fn call(queue: &Arc<str>, address: usize, work: &mut dyn FnMut() -> WorkResult) -> WorkResult {
     let before = INSIDE.replace(address);
     let done = caught_or_text(work);
@@ -248,7 +248,7 @@ thread_local! {
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread is in the work of the queue at this address.
+/// Returns whether the calling thread runs work of the queue at this address.
 pub(super) fn is_inside(address: usize) -> bool {
     INSIDE.try_with(Cell::get) == Ok(address)
 }
