@@ -81,7 +81,8 @@ fn streams_overlap_as_without_zones_and_launches_cost_little_more() {
             for _ in 0..40 {
                 for stream in &streams {
                     let _zone = KERNEL.zone(stream);
-                    gpu.spin(stream, 100 * US, None).expect("launched");
+                    // So long that the streams' work takes longer than its launches.
+                    gpu.spin(stream, 300 * US, None).expect("launched");
                 }
             }
             gpu.context.synchronize().expect("no error");
@@ -127,7 +128,9 @@ fn streams_overlap_as_without_zones_and_launches_cost_little_more() {
         for (name, (overlap_ms, step_us)) in &said {
             println!("{name:>16}: 16 streams {overlap_ms:.2} ms, a step {step_us:.1} us");
         }
-        assert!(said[3].1.0 <= 1.25 * none.0, "streams overlap less");
+        // A machine changes its speed meanwhile: right behind it, nothing is recorded again.
+        let without_ms = none.0.max(said[4].1.0);
+        assert!(said[3].1.0 <= 1.1 * without_ms, "streams overlap less: {said:?}");
     });
 }
 

@@ -215,25 +215,28 @@ fn a_batch_has_its_entries_by_kernels_and_by_stamps() {
     alone_in_a_process(this_test!(), || {
         let gpu = device();
         let (stream, group) = (gpu.stream().expect("a stream"), ProcessGroup::new("tp0", [0, 1], 0));
-        let (session, sink) = start(Session::builder().kernels(true).graph_timing(GraphTiming::Stamps));
+        let builders = [
+            (ReplayTiming::Stamps, Session::builder().graph_timing(GraphTiming::Stamps)),
+            (ReplayTiming::Kernels, Session::builder().kernels(true)),
+        ];
         let message =
             |count: u64| Message::new(CollectiveKind::AllReduce).count(count).dtype(DataType::F32).group(&group);
-        let graph = capture(&stream, || {
-            let mut batch = GRADIENTS.batch(&stream);
-            (1..=3).for_each(|n| batch.add(&GRADIENT, || message(1_000 * n)));
-            gpu.spin(&stream, 60 * US, None)
-        });
-        let _zones = register(&graph, 0);
-        (0..5).for_each(|_| replay(&graph, 0, &stream));
-        let (report, _) = finish(session, &sink);
-        let replays = sink.take_replays();
-        assert_eq!((replays.len(), report.captured, report.graph_timing.zones), (10, 4, 20), "{report}");
-        for timing in [ReplayTiming::Kernels, ReplayTiming::Stamps] {
-            let of: Vec<_> = replays.iter().filter(|replay| replay.timed_by == timing).collect();
-            assert_eq!(of.len(), 5, "{report}");
-            for replay in of {
+        for (timing, builder) in builders {
+            let (session, sink) = start(builder);
+            let graph = capture(&stream, || {
+                let mut batch = GRADIENTS.batch(&stream);
+                (1..=3).for_each(|n| batch.add(&GRADIENT, || message(1_000 * n)));
+                gpu.spin(&stream, 60 * US, None)
+            });
+            let _zones = register(&graph, 0);
+            (0..5).for_each(|_| replay(&graph, 0, &stream));
+            let (report, _) = finish(session, &sink);
+            let replays = sink.take_replays();
+            assert_eq!((replays.len(), report.captured), (5, 4), "{report}");
+            for replay in replays {
                 let [batch, entries @ ..] = &replay.zones[..] else { panic!("{replay:?}") };
-                assert_eq!((batch.zone.range.name(), batch.kernels, entries.len()), (GRADIENTS.name(), 1, 3));
+                assert_eq!((replay.timed_by, batch.kernels, entries.len()), (timing, 1, 3));
+                assert_eq!(batch.zone.range.name(), GRADIENTS.name());
                 for (entry, n) in entries.iter().zip(1..) {
                     assert_eq!((entry.zone.gpu, entry.lane.as_deref()), (batch.zone.gpu, Some(group.lane())));
                     let of = entry.zone.entry.expect("an entry");

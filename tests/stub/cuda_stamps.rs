@@ -42,6 +42,11 @@ fn one_zone(driver: &Stub) -> (Session, MemorySink, Handle, Captured) {
     (session, sink, stream, captured)
 }
 
+/// A session whose stamps hold the next kernel up only until they have begun.
+fn stamped_by_launch_order() -> (Session, MemorySink) {
+    start(|builder| builder.graph_timing(GraphTiming::LaunchOrderStamps))
+}
+
 /// The zone's kernels, and between them the stamps that are inside of it.
 fn assert_length(replay: &ReplayRecord, range: &'static RangeSpec, us: i64, stamps: i64) {
     let (is, expected) = (length_ns(replay, range), us * 1_000 + stamps * STAMP_NS);

@@ -6,7 +6,8 @@ use crate::kernel::{KernelLaunch, ZoneRef};
 use crate::record::{Span, StreamInfo, ZoneRecord};
 
 /// One launch of a CUDA graph whose zones are known (`warpline::graph::GraphZones`), in a session with `kernels` or
-/// `graph_timing`. With both, each launch has two records, which [`timed_by`](Self::timed_by) distinguishes.
+/// `graph_timing`. With both, a launch that both have timed has one record, with the times of its kernels;
+/// [`timed_by`](Self::timed_by) tells the source.
 ///
 /// With `kernels`, its kernels are recorded too, as [`KernelRecord`](crate::kernel::KernelRecord)s with the same
 /// [`correlation`](crate::kernel::KernelRecord::correlation). `Send` and `Sync`.

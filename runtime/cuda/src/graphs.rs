@@ -1,9 +1,10 @@
-//! What the driver tells of captures and graphs, through our own table of symbols.
+//! The driver's functions for captures and graphs, in a symbol table of our own.
 //!
-//! Zones on capturing streams ask `Driver::capture`, which is the one question that a capture stands besides whether there
-//! is one, and which several threads may ask of one stream; `crate::graph` asks the rest about graphs that the caller holds, never about one that is still being captured:
-//! the driver does not lock graphs. Every symbol is optional, since drivers for 12.0 lack some and those before 13.1 more;
-//! what cannot be asked is not known. Nothing here changes a graph; `Driver::stand` changes where a stream stands in one.
+//! `Driver::capture` is the only query, besides whether a stream is being captured, that does not break a capture. Several threads may call
+//! it for one stream. Zones on capturing streams use it. `crate::graph` uses the other functions, for graphs that its caller holds and that
+//! are no longer being captured, because the driver does not lock graphs. Every symbol is optional: drivers for 12.0 lack some, and drivers
+//! before 13.1 lack others. What a missing symbol would return is unknown. Nothing here changes a graph; `Driver::stand` changes the
+//! position of a stream in one.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -13,7 +14,7 @@ use super::copy::copy;
 use super::demangle::readable_name;
 use super::driver::{Code, CudaError, Driver, SUCCESS, StreamPtr};
 
-/// A `CUgraph`, `CUgraphExec` or `CUgraphNode`: a number to everybody but the driver.
+/// A `CUgraph`, `CUgraphExec` or `CUgraphNode`. Only the driver interprets it.
 pub(crate) type Handle = usize;
 
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE` and `_INVALIDATED`.
@@ -28,18 +29,22 @@ const ILLEGAL_STATE: Code = 401;
 
 const CAPTURE_INFO: &str = "cuStreamGetCaptureInfo";
 
-/// How often a stream that other threads use, too, is asked where it stands.
+/// The most queries for the position of a stream that other threads use at the same time.
 const QUESTIONS: u32 = 8;
 
-/// `CUgraphEdgeData`.
+/// `CUgraphEdgeData`: the port of the node before the edge, the port of the node after it, and the type.
 type EdgeData = [u8; 8];
+
+/// `CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`: the next kernel waits until this one has begun. If
+/// the next node is not a kernel, the driver makes this an ordinary edge.
+const LAUNCH_ORDER: EdgeData = [2, 0, 1, 0, 0, 0, 0, 0];
 
 /// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`.
 const SET: c_uint = 1;
 
 macro_rules! table {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// The symbols. Whoever calls one passes handles that the caller vouches for, or out-pointers of the right type.
+        /// The symbols. Their callers pass valid handles, which their own callers guarantee, and out-pointers of the right type.
         struct Symbols {
             $($field: Option<unsafe extern "C" fn($($argument),*) -> Code>,)*
         }
@@ -94,26 +99,36 @@ struct KernelParams {
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<KernelParams>() == 72);
 
-/// Where a stream stands in the graph that it is being captured into.
+/// The position of a stream in the graph into which it is being captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CapturePosition {
-    /// Names the capture in this process for ever.
+    /// Identifies the capture; unique for the life of the process.
     pub(crate) capture: u64,
     pub(crate) graph: Handle,
-    /// What the next node on the stream will depend on.
+    /// The nodes on which the next node of the stream will depend.
     pub(crate) frontier: Box<[Handle]>,
-    /// How, for each of them; empty where all of it is as usual.
+    /// The edge data for each of these nodes; empty if all edges are ordinary.
     edges: Box<[EdgeData]>,
 }
 
 impl CapturePosition {
-    /// Right behind one node of the same capture.
+    /// Returns the position directly after one node of the same capture.
     pub(super) fn behind(&self, node: Handle) -> CapturePosition {
         CapturePosition { frontier: Box::new([node]), edges: Box::default(), ..self.clone() }
     }
+
+    /// Returns the position directly after a kernel, where the next kernel waits only until that kernel has begun.
+    pub(super) fn behind_launch(&self, kernel: Handle) -> CapturePosition {
+        CapturePosition { edges: Box::new([LAUNCH_ORDER]), ..self.behind(kernel) }
+    }
+
+    /// Returns the same position with ordinary edges, so that the next node waits for all preceding work; none if it does so already.
+    pub(super) fn behind_all(&self) -> Option<CapturePosition> {
+        (!self.edges.is_empty()).then(|| CapturePosition { edges: Box::default(), ..self.clone() })
+    }
 }
 
-/// What the driver says of a stream's capture. The arrays are the driver's, and may be gone.
+/// The driver's answer about a stream's capture. The arrays belong to the driver, which may free them.
 struct CaptureInfo {
     capture: u64,
     graph: Handle,
@@ -123,7 +138,7 @@ struct CaptureInfo {
 }
 
 impl CaptureInfo {
-    /// A copy; none where the arrays are gone. What has been freed may still be copied, whatever it holds by now.
+    /// Copies the position; none if the arrays are no longer readable. If they were freed, the copy may have arbitrary content.
     fn place(&self) -> Option<CapturePosition> {
         let count = if self.nodes.is_null() { 0 } else { self.count };
         let nodes = copy::<{ size_of::<Handle>() }>(self.nodes.cast(), count)?;
@@ -138,7 +153,7 @@ impl CaptureInfo {
     }
 }
 
-/// A kernel, by whichever of its two kinds of handles the node has.
+/// A kernel, by whichever of two kinds of handles its node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
     Function(Handle),
@@ -159,14 +174,14 @@ fn pointer(handle: Handle) -> *mut c_void {
 }
 
 impl Driver {
-    /// Where the stream stands in its capture; none while it is not being captured. The stream's capture stands the question,
-    /// on every thread and in every mode.
+    /// Returns the position of the stream in its capture; none while it is not being captured. This query does not break the stream's
+    /// capture, from any thread and in any capture mode.
     ///
-    /// The driver answers with an array of its own, which it may free at the next call for the stream or at the capture's end,
-    /// by any thread. So the kernel copies it, and the answer is believed when it comes twice.
+    /// The driver returns an array of its own, which it may free at the next call for the stream or at the end of the capture, by any
+    /// thread. So the kernel copies the array, and the answer is accepted when two queries in a row agree.
     ///
     /// # Errors
-    /// The driver refuses, or other threads use the stream so often that no answer comes twice.
+    /// The driver fails, or other threads use the stream so often that no two answers agree.
     pub(super) fn capture(&self, stream: StreamPtr) -> Result<Option<CapturePosition>, CudaError> {
         let mut before = None;
         for _ in 0..QUESTIONS {
@@ -179,7 +194,7 @@ impl Driver {
         Err(CudaError { call: CAPTURE_INFO, code: ILLEGAL_STATE })
     }
 
-    /// What the driver says of the stream's capture now.
+    /// Queries the driver about the stream's capture.
     fn capture_info(&self, stream: StreamPtr) -> Result<Option<CaptureInfo>, CudaError> {
         let symbols = symbols(self);
         let (mut status, mut capture, mut graph) = (0, 0, std::ptr::null_mut());
@@ -211,17 +226,22 @@ impl Driver {
         }
     }
 
-    /// Whether [`stand`](Self::stand) can be asked for.
+    /// Returns whether the driver has [`stand`](Self::stand).
     pub(super) fn can_stand(&self) -> bool {
         let symbols = symbols(self);
         symbols.update_dependencies_v2.is_some() || symbols.update_dependencies.is_some()
     }
 
-    /// Has a stream that is being captured stand at this place of its capture. Nodes that it stood behind, and does not any more, need
+    /// Returns whether a position may have [edges by launch order](CapturePosition::behind_launch).
+    pub(super) fn can_stand_behind_launches(&self) -> bool {
+        symbols(self).update_dependencies_v2.is_some()
+    }
+
+    /// Moves a stream that is being captured to this position of its capture. Nodes on which the stream depended before need
     /// not be joined.
     ///
     /// # Errors
-    /// The stream is in another capture, or in none: another thread has ended the one of the place. Or the driver refuses.
+    /// The driver fails, or the stream is in another capture or in none, because another thread has ended the capture of the position.
     pub(super) fn stand(&self, stream: StreamPtr, at: &CapturePosition) -> Result<(), CudaError> {
         const CALL: &str = "cuStreamUpdateCaptureDependencies";
         if self.capture_info(stream)?.is_none_or(|told| told.capture != at.capture) {
@@ -243,29 +263,29 @@ impl Driver {
         self.check(CALL, code)
     }
 
-    /// All nodes of a graph, in the driver's order.
+    /// Returns all nodes of a graph, in the driver's order.
     pub(crate) fn graph_nodes(&self, graph: Handle) -> Result<Vec<Handle>, CudaError> {
         const CALL: &str = "cuGraphGetNodes";
         let get = symbols(self).get_nodes.ok_or(absent(CALL))?;
         let mut count = 0;
-        // SAFETY: the caller vouches for the graph; with no place for nodes the driver only counts them.
+        // SAFETY: the caller vouches for the graph; without an array the driver only counts the nodes.
         self.check(CALL, unsafe { get(pointer(graph), std::ptr::null_mut(), &raw mut count) })?;
         let mut nodes = vec![std::ptr::null_mut(); count];
         if count > 0 {
-            // SAFETY: as above, with room for as many as it is told.
+            // SAFETY: as above, with an array of the length that is passed.
             self.check(CALL, unsafe { get(pointer(graph), nodes.as_mut_ptr(), &raw mut count) })?;
             nodes.truncate(count);
         }
         Ok(nodes.into_iter().map(|node: *mut c_void| node as Handle).collect())
     }
 
-    /// All edges of a graph, from a node to one that depends on it.
+    /// Returns all edges of a graph, each from a node to one that depends on it.
     pub(crate) fn graph_edges(&self, graph: Handle) -> Result<Vec<(Handle, Handle)>, CudaError> {
         const CALL: &str = "cuGraphGetEdges";
         let symbols = symbols(self);
         let get = |from: *mut *mut c_void, to: *mut *mut c_void, data: *mut EdgeData, count: &mut usize| {
             let code = match (symbols.get_edges_v2, symbols.get_edges) {
-                // SAFETY: the caller vouches for the graph; each list is null, or has room for as many as it is told.
+                // SAFETY: the caller vouches for the graph; each array is null, or has the length that is passed.
                 (Some(get), _) => unsafe { get(pointer(graph), from, to, data, count) },
                 // SAFETY: as above.
                 (None, Some(get)) => unsafe { get(pointer(graph), from, to, count) },
@@ -280,13 +300,13 @@ impl Driver {
         }
         let mut from: Vec<*mut c_void> = vec![std::ptr::null_mut(); count];
         let mut to = from.clone();
-        // A programmatic edge has data, and the driver does not tell of one without a place for them.
+        // Programmatic edges have data, and the driver does not return them without an array for it.
         let mut data = vec![[0; 8]; count];
         get(from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
         Ok(from.into_iter().zip(to).take(count).map(|(from, to)| (from as Handle, to as Handle)).collect())
     }
 
-    /// The number of a node's type, as CUDA's headers have it.
+    /// Returns a node's type, as numbered in CUDA's headers.
     pub(crate) fn node_type(&self, node: Handle) -> Option<i32> {
         let mut kind = 0;
         // SAFETY: the caller vouches for the node; a valid out-pointer.
@@ -294,7 +314,7 @@ impl Driver {
         (code == SUCCESS).then_some(kind)
     }
 
-    /// The id by which tools know a node: drivers for 13.1 and newer.
+    /// Returns the id by which tools identify a node: drivers for 13.1 and newer.
     pub(crate) fn node_tools_id(&self, node: Handle) -> Option<u64> {
         let mut id = 0;
         // SAFETY: as above.
@@ -302,7 +322,7 @@ impl Driver {
         (code == SUCCESS).then_some(id)
     }
 
-    /// A graph's id: drivers for 13.1 and newer.
+    /// Returns a graph's id: drivers for 13.1 and newer.
     pub(crate) fn graph_id(&self, graph: Handle) -> Option<u32> {
         let mut id = 0;
         // SAFETY: as above, of a graph.
@@ -310,7 +330,7 @@ impl Driver {
         (code == SUCCESS).then_some(id)
     }
 
-    /// An executable graph's id: drivers for 13.1 and newer.
+    /// Returns an executable graph's id: drivers for 13.1 and newer.
     pub(crate) fn exec_id(&self, exec: Handle) -> Option<u32> {
         let mut id = 0;
         // SAFETY: as above, of an executable graph.
@@ -318,7 +338,7 @@ impl Driver {
         (code == SUCCESS).then_some(id)
     }
 
-    /// The graph inside a child-graph node.
+    /// Returns the graph inside a child-graph node.
     pub(crate) fn child_graph(&self, node: Handle) -> Option<Handle> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: as above; the driver refuses a node of another type.
@@ -326,15 +346,15 @@ impl Driver {
         (code == SUCCESS && !graph.is_null()).then_some(graph as Handle)
     }
 
-    /// The node of a clone that a node became.
+    /// Returns the node in a clone that corresponds to a node of the original graph.
     pub(crate) fn node_in_clone(&self, node: Handle, clone: Handle) -> Option<Handle> {
         let mut found = std::ptr::null_mut();
-        // SAFETY: as above; the driver refuses a graph that is no clone of the node's.
+        // SAFETY: as above; the driver refuses a graph that is not a clone of the node's graph.
         let code = unsafe { symbols(self).find_in_clone?(&raw mut found, pointer(node), pointer(clone)) };
         (code == SUCCESS && !found.is_null()).then_some(found as Handle)
     }
 
-    /// What a kernel node launches, and with which parameters.
+    /// Returns the launch parameters of a kernel node.
     fn kernel_params(&self, node: Handle) -> Option<KernelParams> {
         let null = std::ptr::null_mut();
         let mut params = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
@@ -343,7 +363,7 @@ impl Driver {
         (code == SUCCESS).then_some(params)
     }
 
-    /// The kernel that a kernel node launches.
+    /// Returns the kernel that a kernel node launches.
     pub(crate) fn node_function(&self, node: Handle) -> Option<Function> {
         let params = self.kernel_params(node)?;
         match (params.func.is_null(), params.kern.is_null()) {
@@ -353,19 +373,19 @@ impl Driver {
         }
     }
 
-    /// The second parameter of a kernel of our own that takes two numbers.
+    /// Returns the second parameter of a warpline kernel that takes two numbers.
     pub(super) fn second_parameter(&self, node: Handle) -> Option<u64> {
         let params = self.kernel_params(node)?;
         if params.params.is_null() {
             return None;
         }
-        // SAFETY: the driver gives a pointer to each of the kernel's parameters, of which there are two; the node owns them.
+        // SAFETY: the driver gives a pointer to each of the kernel's two parameters; the node owns them.
         let second = unsafe { *params.params.cast::<*const u64>().add(1) };
-        // SAFETY: as above; it is a number of 64 bits.
+        // SAFETY: as above; the parameter is a 64-bit number.
         (!second.is_null()).then(|| unsafe { second.read_unaligned() })
     }
 
-    /// A kernel's name: drivers for 12.3 and newer.
+    /// Returns a kernel's name: drivers for 12.3 and newer.
     pub(crate) fn function_name(&self, function: Function) -> Option<String> {
         let mut name: *const c_char = std::ptr::null();
         let code = match function {
@@ -374,7 +394,7 @@ impl Driver {
             // SAFETY: as above, a kernel.
             Function::Kernel(handle) => unsafe { symbols(self).kernel_get_name?(&raw mut name, pointer(handle)) },
         };
-        // SAFETY: not null and NUL-terminated, says the driver; it lives as long as the module.
+        // SAFETY: the driver guarantees that the name is not null and is NUL-terminated; it lives as long as the module.
         let text = |name| readable_name(&unsafe { CStr::from_ptr(name) }.to_string_lossy()).into_owned();
         (code == SUCCESS && !name.is_null()).then(|| text(name))
     }

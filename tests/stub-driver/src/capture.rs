@@ -45,6 +45,14 @@ pub struct Place<'a> {
     pub frontier: &'a [Handle],
 }
 
+/// `CUgraphEdgeData` of launch order: from port 2 to port 0, of type 1.
+const BY_LAUNCH: Handle = 2 | 1 << 16;
+
+/// The data of the edge from a node.
+pub fn edge(by_launch: &[Handle], from: Handle) -> Handle {
+    if by_launch.contains(&from) { BY_LAUNCH } else { 0 }
+}
+
 /// `CUstreamCaptureStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -114,7 +122,7 @@ impl Driver {
     }
 
     /// From now on the stream stands behind these nodes of its capture, and no others.
-    pub fn stand(&mut self, stream: StreamId, nodes: Vec<Handle>) -> Result<(), Code> {
+    pub fn stand(&mut self, stream: StreamId, nodes: Vec<Handle>, edges: &[Handle]) -> Result<(), Code> {
         let id = self.stream_mut(stream)?.capture.ok_or(Code::ILLEGAL_STATE)?;
         let capture = self.captures.get(&id).ok_or(Code::UNKNOWN)?;
         if capture.is_invalidated {
@@ -126,7 +134,10 @@ impl Driver {
                 return Err(Code::INVALID_VALUE);
             }
         }
-        self.stream_mut(stream)?.frontier = nodes;
+        let by_launch =
+            nodes.iter().zip(edges).filter(|(_, edge)| **edge == BY_LAUNCH).map(|(node, _)| *node).collect();
+        let of = self.stream_mut(stream)?;
+        (of.frontier, of.by_launch) = (nodes, by_launch);
         Ok(())
     }
 
@@ -169,9 +180,15 @@ impl Driver {
     /// Puts a node into the capture that takes up a stream's work, behind what the stream has captured.
     pub fn capture_node(&mut self, stream: StreamId, capture: CaptureId, kind: Kind, ns: i64) -> Result<(), Code> {
         let graph = self.captures.get(&capture).ok_or(Code::UNKNOWN)?.graph;
-        let deps = std::mem::take(&mut self.stream_mut(stream)?.frontier);
+        let of = self.stream_mut(stream)?;
+        let (deps, by_launch) = (std::mem::take(&mut of.frontier), std::mem::take(&mut of.by_launch));
         let node = self.add_node(graph, kind, &deps)?;
-        self.nodes.get(node)?.ns = ns;
+        let of = self.nodes.get(node)?;
+        of.ns = ns;
+        // Only a kernel waits for a launch.
+        if kind.number() == 0 {
+            of.by_launch = by_launch;
+        }
         self.stream_mut(stream)?.frontier = vec![node];
         Ok(())
     }
@@ -223,7 +240,8 @@ impl Driver {
         for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(id)) {
             stream.capture = None;
             stream.frontier.clear();
-            stream.told = None;
+            stream.by_launch.clear();
+            (stream.told, stream.told_edges) = (None, None);
         }
     }
 

@@ -193,6 +193,12 @@ controls! {
 
     /// How many nodes a captured graph has.
     fn stub_graph_nodes(graph: Handle) -> u64 = |driver| { driver.graphs.get(graph).map_or(0, |graph| graph.nodes.len() as u64) }
+
+    /// How many edges of a graph wait for a launch alone.
+    fn stub_launch_edges(graph: Handle) -> u64 = |driver| {
+        let nodes = driver.graphs.get(graph).map_or_else(|_| Vec::new(), |graph| graph.nodes.clone());
+        nodes.into_iter().map(|node| driver.nodes.get(node).map_or(0, |node| node.by_launch.len() as u64)).sum()
+    }
 }
 
 /// A C string of the caller's; NULL is none.

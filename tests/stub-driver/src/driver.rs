@@ -104,8 +104,12 @@ pub struct Stream {
     pub capture: Option<CaptureId>,
     /// While it captures: what its next node depends on.
     pub frontier: Vec<Handle>,
+    /// Those of them for whose launch alone the next kernel waits.
+    pub by_launch: Vec<Handle>,
     /// What `cuStreamGetCaptureInfo` handed out last: it is there until the next call for the stream, from any thread.
     pub told: Option<Page>,
+    /// The data of the edges, as the same answer had them.
+    pub told_edges: Option<Page>,
 }
 
 /// An event.
@@ -282,7 +286,16 @@ impl Driver {
         let id = self.new_id();
         self.streams.insert(
             id,
-            Stream { context, is_blocking, free: Moment::default(), capture: None, frontier: Vec::new(), told: None },
+            Stream {
+                context,
+                is_blocking,
+                free: Moment::default(),
+                capture: None,
+                frontier: Vec::new(),
+                by_launch: Vec::new(),
+                told: None,
+                told_edges: None,
+            },
         );
         id
     }

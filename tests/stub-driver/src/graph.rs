@@ -24,6 +24,8 @@ pub struct Node {
     pub local: u32,
     pub kind: Kind,
     pub deps: Vec<Handle>,
+    /// Those of them for whose launch alone it waits.
+    pub by_launch: Vec<Handle>,
     /// How long it runs.
     pub ns: i64,
     /// The node that it is a clone of.
@@ -91,7 +93,15 @@ impl Driver {
         let of = self.graphs.get(graph)?;
         let local = of.last_local;
         of.last_local += 1;
-        let node = self.nodes.insert(Node { graph, local, kind, deps: deps.to_vec(), ns: 0, original: None });
+        let node = self.nodes.insert(Node {
+            graph,
+            local,
+            kind,
+            deps: deps.to_vec(),
+            by_launch: Vec::new(),
+            ns: 0,
+            original: None,
+        });
         self.graphs.get(graph)?.nodes.push(node);
         Ok(node)
     }
@@ -120,7 +130,8 @@ impl Driver {
             }
             let twin = |dep: &Handle| original.nodes.iter().position(|node| node == dep).map(|at| nodes[at]);
             let deps = node.deps.iter().filter_map(twin).collect();
-            nodes.push(self.nodes.insert(Node { graph: clone, deps, original: Some(*handle), ..node }));
+            let by_launch = node.by_launch.iter().filter_map(twin).collect();
+            nodes.push(self.nodes.insert(Node { graph: clone, deps, by_launch, original: Some(*handle), ..node }));
         }
         let of = self.graphs.get(clone)?;
         (of.nodes, of.last_local) = (nodes, original.last_local);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use warpline::graph::{GraphZones, NodeKind};
 use warpline_tests::this_test;
 
-use super::{ATTENTION, LAYER, MLP, REDUCE, assert_all_timed, assert_length, stamped};
+use super::{ATTENTION, LAYER, MLP, REDUCE, assert_all_timed, assert_length, stamped, stamped_by_launch_order};
 use crate::harness::driver::*;
 use crate::harness::graphs::*;
 use crate::harness::zones::*;
@@ -47,6 +47,59 @@ fn stamps_are_nobodys_kernels() {
         let (session, _sink) = start(|builder| builder);
         assert_eq!(driver.stub_graph_nodes(capture(driver, stream, GLOBAL, work)), 2);
         assert_eq!(session.finish().graph_timing, Default::default());
+    });
+}
+
+#[test]
+fn only_the_kernel_behind_a_begin_waits_for_a_stamps_launch_alone() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let work = || {
+            kernel(driver, stream, 1);
+            // The second zone begins at the end of the first one, and the third one, too.
+            (0..3).for_each(|_| zone(driver, &ATTENTION, stream, 2));
+            kernel(driver, stream, 1);
+        };
+        let (session, sink) = stamped_by_launch_order();
+        let captured = Captured::new(driver, stream, work);
+        assert_eq!(driver.stub_launch_edges(captured.graph), 3, "the last kernel is beside the last stamp");
+        captured.launch(driver, stream, 2);
+        let report = session.finish();
+        assert_all_timed(&report);
+        assert_eq!(sink.take_replays().len(), 2);
+        // A graph's first stamp, whose kernel would begin late; and a stamp behind a stamp.
+        let (session, _sink) = stamped_by_launch_order();
+        let graph = capture(driver, stream, GLOBAL, || {
+            let _outer = LAYER.zone(&raw(stream));
+            kernel(driver, stream, 1);
+        });
+        assert_eq!(driver.stub_launch_edges(graph), 0);
+        session.finish();
+        // Nor is one without being asked for.
+        let (session, _sink) = stamped();
+        assert_eq!(driver.stub_launch_edges(capture(driver, stream, GLOBAL, work)), 0);
+        session.finish();
+    });
+}
+
+/// The edge stays whole where the driver refuses to join by launch order, and the zones are timed.
+#[test]
+fn a_driver_that_refuses_launch_order_gets_whole_edges() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, sink) = stamped_by_launch_order();
+        // The first change of place is the one behind the stamp of the begin.
+        driver.fail("cuStreamUpdateCaptureDependencies_v2", 0, 1, INVALID_HANDLE);
+        let captured = Captured::new(driver, stream, || {
+            kernel(driver, stream, 1);
+            zone(driver, &ATTENTION, stream, 2);
+        });
+        assert_eq!(driver.stub_launch_edges(captured.graph), 0);
+        captured.launch(driver, stream, 2);
+        assert_all_timed(&session.finish());
+        assert_eq!(sink.take_replays().len(), 2);
     });
 }
 

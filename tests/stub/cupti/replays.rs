@@ -2,7 +2,7 @@
 
 use warpline::GraphTiming;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
-use warpline::record::ReplayTiming;
+use warpline::record::{ReplayRecord, ReplayTiming};
 use warpline_tests::this_test;
 
 use super::{ATTENTION, INNER, LAYER, OUTER, REDUCE, SUM, finish, is_of, start};
@@ -35,8 +35,10 @@ fn the_kernels_of_one_graph_launch_share_its_correlation_and_its_zone() {
 }
 
 #[test]
-fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session_are_nowhere() {
+fn with_kernels_and_stamps_each_replay_is_there_once_and_kernels_of_the_session_are_nowhere() {
     const REPLAYS: usize = 20;
+    // So long that the two clocks agree, however late this thread is.
+    const KERNEL_NS: u64 = 10_000_000;
     let test = this_test!();
     with_cupti(test, |driver, cupti| {
         // Before CUDA, and so before the first context.
@@ -45,7 +47,7 @@ fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session
         driver.stub_tells_ids(true);
         driver.start();
         let stream = driver.stream();
-        let captured = Captured::new(driver, stream, || graphs::zone(driver, &ATTENTION, stream, 10));
+        let captured = Captured::new(driver, stream, || graphs::zone(driver, &ATTENTION, stream, KERNEL_NS / 1_000));
         let exec = exec_id(driver, captured.exec);
         for own in [c"warpline_stamp", c"warpline_anchor", c"warpline_spin"] {
             cupti.launch(kernel(own));
@@ -53,34 +55,50 @@ fn with_kernels_and_stamps_each_launch_is_there_twice_and_kernels_of_the_session
         // What stamps add is measured with a graph; one of its kernels has no time.
         cupti.launch(Launch { graph: 900, node: 900 << 32, ..kernel(c"warpline_spin") });
         cupti.launch(Launch { begin_ns: 0, end_ns: 0, ..kernel(c"warpline_anchor") });
-        for replay in 0..REPLAYS as u64 {
+        for _ in 0..REPLAYS {
+            let now_ns = boot_ns();
             captured.launch(driver, stream, 1);
-            for (node, name) in [c"warpline_stamp", c"node", c"warpline_stamp"].into_iter().enumerate() {
-                let begin_ns = 1_000_000_000 + replay * 100_000 + node as u64 * 10_000;
+            let stamp_ns = 2_000;
+            let work = [(c"warpline_stamp", 0, stamp_ns), (c"node", stamp_ns, KERNEL_NS)];
+            for (node, (name, from_ns, ns)) in
+                work.into_iter().chain([(c"warpline_stamp", stamp_ns + KERNEL_NS, stamp_ns)]).enumerate()
+            {
+                let begin_ns = now_ns + from_ns;
                 cupti.launch(Launch {
                     stream: number(stream),
                     graph: exec,
                     node: u64::from(exec) << 32 | node as u64,
                     is_more: u32::from(node > 0),
                     begin_ns,
-                    end_ns: begin_ns + 5_000,
+                    end_ns: begin_ns + ns,
                     ..kernel(name)
                 });
             }
+            driver.cuStreamSynchronize(stream);
         }
         let report = session.finish();
         assert_exact(&report);
         let (replays, kernels) = (sink.take_replays(), sink.take_kernels());
-        let by = |by| replays.iter().filter(move |replay| replay.timed_by == by);
-        let (stamps, timed) = (ReplayTiming::Stamps, ReplayTiming::Kernels);
-        assert_eq!((by(stamps).count(), by(timed).count()), (REPLAYS, REPLAYS), "{report}");
+        assert_eq!(replays.len(), REPLAYS, "{report}");
+        assert!(replays.iter().all(|replay| replay.timed_by == ReplayTiming::Kernels), "{replays:?}");
+        let both = (report.graph_timing.replays, report.graph_timing.by_kernels);
+        assert_eq!(both, (REPLAYS as u64, REPLAYS as u64), "{report}");
         assert!(replays.iter().all(|replay| replay.zones.len() == 1 && replay.kernels == 1), "{replays:?}");
-        assert!(by(timed).all(|replay| replay.gpu.duration_ns() == 5_000), "the stamps are not in it: {replays:?}");
+        let is_exact = |replay: &ReplayRecord| replay.gpu.duration_ns() == KERNEL_NS as i64;
+        assert!(replays.iter().all(is_exact), "the stamps are not in it: {replays:?}");
         assert_eq!((kernels.len(), report.kernels.recorded), (REPLAYS, REPLAYS as u64), "{report}");
         assert_eq!(report.kernels.untimed, 0, "{report}");
         assert!(report.notes.iter().any(|note| note.starts_with("20 launches of CUDA graphs took")), "{report}");
         assert!(kernels.iter().all(|kernel| &*kernel.name == "node"), "{kernels:?}");
     });
+}
+
+/// The stub's clock of CUPTI.
+fn boot_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    (now.tv_sec * 1_000_000_000 + now.tv_nsec).unsigned_abs()
 }
 
 #[test]

@@ -96,8 +96,10 @@ impl KernelCounts {
 /// Counts of replays that were timed by stamps in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphTimingCounts {
-    /// Replays that were timed and delivered to the sinks.
+    /// Replays that stamps have timed.
     pub replays: u64,
+    /// Those of them that the sinks get with the times of their kernels, because CUPTI recorded them as well.
+    pub by_kernels: u64,
     /// Zones in them.
     pub zones: u64,
     /// Stamps that were read.
@@ -144,6 +146,7 @@ impl GraphTimingCounts {
         }
         let counts = [("recorded", self.replays), ("stamps", self.stamps)];
         let reasons = [
+            ("by_kernels", self.by_kernels),
             ("stamps_lost", self.lost),
             ("incomplete", self.incomplete),
             ("mixed", self.mixed),

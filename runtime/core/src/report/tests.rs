@@ -140,6 +140,7 @@ fn each(count: u64) -> Report {
         kernel_timing: KernelTimingCounts { timed: count, without_work: count, lost: count },
         graph_timing: GraphTimingCounts {
             replays: count,
+            by_kernels: count,
             incomplete: count,
             mixed: count,
             lost: count,

@@ -394,9 +394,13 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
     if *counts == GraphTimingCounts::default() {
         return Ok(());
     }
-    let GraphTimingCounts { replays, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
+    let GraphTimingCounts { replays, by_kernels, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
     let replays = counted_as(replays, "replay of a graph", "replays of graphs");
-    write!(f, "\n{replays} timed by stamps, {incomplete} incomplete, {mixed} mixed up with another of their graph")?;
+    write!(f, "\n{replays} timed by stamps, ")?;
+    if by_kernels > 0 {
+        write!(f, "{by_kernels} recorded with the times of kernels, ")?;
+    }
+    write!(f, "{incomplete} incomplete, {mixed} mixed up with another of their graph")?;
     if counts.bracket_ns > 0 {
         let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
         write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;

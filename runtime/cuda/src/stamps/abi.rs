@@ -1,7 +1,7 @@
-//! The driver's calls that stamps need: a module of our own, memory that the device writes, and a small graph to measure with.
+//! The driver calls that stamps need: a module of our own, memory that the device writes, and a small graph for measurements.
 //!
-//! Every symbol is there since CUDA 12.0; they are looked up when a session with stamps first meets a context. Whoever calls
-//! has seen to it that the right context is current, and that the thread's calls break no capture.
+//! Every symbol exists since CUDA 12.0. They are loaded when a session with stamps first uses a context. Callers must have the right
+//! context current, and must ensure that the thread's calls break no capture.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -13,6 +13,8 @@ use warpline_core::backend::BackendError;
 const MAPPED: c_uint = 3;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+const CAPABILITY_MAJOR: c_int = 75;
 
 /// A `CUfunction`, `CUgraph` or `CUgraphExec`.
 pub(super) type Ptr = *mut c_void;
@@ -31,6 +33,7 @@ table! {
     launch_graph: b"cuGraphLaunch\0" fn(Ptr, StreamPtr);
     exec_destroy: b"cuGraphExecDestroy\0" fn(Ptr);
     graph_destroy: b"cuGraphDestroy\0" fn(Ptr);
+    device_attribute: b"cuDeviceGetAttribute\0" fn(*mut c_int, c_int, c_int);
 }
 
 /// The calls, for one driver.
@@ -44,7 +47,7 @@ impl Calls {
         Ok(Calls { driver, symbols: Symbols::load(driver.library)? })
     }
 
-    /// Loads PTX text into the current context, for as long as that lives.
+    /// Loads PTX text into the current context. The module is unloaded only with the context.
     pub(super) fn load(&self, ptx: &CStr) -> Result<Ptr, CudaError> {
         let mut module = std::ptr::null_mut();
         // SAFETY: a valid out-pointer, and text that ends in NUL.
@@ -52,14 +55,23 @@ impl Calls {
         self.driver.check("cuModuleLoadData", code).map(|()| module)
     }
 
+    /// Returns a device's major compute capability.
+    pub(super) fn capability(&self, device: c_int) -> Option<c_int> {
+        let mut major = 0;
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { (self.symbols.device_attribute)(&raw mut major, CAPABILITY_MAJOR, device) };
+        self.driver.check("cuDeviceGetAttribute", code).ok().map(|()| major)
+    }
+
     pub(super) fn function(&self, module: Ptr, name: &CStr) -> Result<Ptr, CudaError> {
         let mut function = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, a module of ours that is never unloaded, and a name that ends in NUL.
+        // SAFETY: a valid out-pointer, a module of ours that is never unloaded, and a NUL-terminated name.
         let code = unsafe { (self.symbols.module_function)(&raw mut function, module, name.as_ptr()) };
         self.driver.check("cuModuleGetFunction", code).map(|()| function)
     }
 
-    /// Launches one thread of a kernel of ours, which takes these numbers, on a stream of the current context; or captures it.
+    /// Launches one thread of a warpline kernel with these parameters on a stream of the current context. If the stream is being captured,
+    /// the launch is captured.
     pub(super) fn launch<const N: usize>(
         &self,
         function: Ptr,
@@ -68,17 +80,17 @@ impl Calls {
     ) -> Result<(), CudaError> {
         let mut parameters = numbers.each_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>());
         let no_extra = std::ptr::null_mut();
-        // SAFETY: every kernel of ours takes as many u64 as its callers give; the driver copies them before it returns.
+        // SAFETY: every warpline kernel takes as many `u64` as its callers pass; the driver copies them before it returns.
         let code = unsafe {
             (self.symbols.launch_kernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), no_extra)
         };
         self.driver.check("cuLaunchKernel", code)
     }
 
-    /// Lets the devices write to memory of this process, from the current context's; gives its address there.
+    /// Maps memory of this process for writing by the devices. Returns its address in the current context.
     pub(super) fn map(&self, memory: &'static [u8]) -> Result<u64, CudaError> {
         let start = memory.as_ptr().cast_mut().cast::<c_void>();
-        // SAFETY: the memory is never freed, and the process only looks at it through atomics.
+        // SAFETY: the memory is never freed, and the process accesses it only through atomics.
         let code = unsafe { (self.symbols.host_register)(start, memory.len(), MAPPED) };
         self.driver.check("cuMemHostRegister", code)?;
         let mut there = 0;
@@ -87,7 +99,7 @@ impl Calls {
         self.driver.check("cuMemHostGetDevicePointer", code).map(|()| there)
     }
 
-    /// Captures `work` on a stream of ours, and calls `with` with what was instantiated of it; nothing is left of either.
+    /// Captures `work` on a stream of ours, and calls `with` with the instantiated graph. Destroys the graph and its instance afterwards.
     pub(super) fn with_graph<T>(
         &self,
         stream: StreamPtr,
@@ -108,7 +120,7 @@ impl Calls {
         let instantiated = self.driver.check("cuGraphInstantiate", code);
         let result = worked.and(instantiated).and_then(|()| with(exec));
         if !exec.is_null() {
-            // SAFETY: ours, and not used again; what runs is not ended.
+            // SAFETY: the instance is ours and is not used again; running work is not interrupted.
             let _ = unsafe { (symbols.exec_destroy)(exec) };
         }
         // SAFETY: as above.

@@ -1,6 +1,7 @@
-//! Prepares contexts for stamps: by the collector where the session meets one, by the capturing thread where a capture comes first.
+//! Prepares contexts for stamps. The collector does this on a session's first use of a context, or the capturing thread if a capture comes
+//! first.
 //!
-//! What a context needs is made once, which takes some ms. The lock of the state is never held meanwhile.
+//! Each context is prepared once, which takes some ms. The lock of the state is not held during the preparation.
 
 use std::sync::{Arc, Condvar, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,28 +11,28 @@ use super::super::owner::{Hold, Keeper};
 use super::device::Stamper;
 use super::{lock, session};
 
-/// What the user has to know where a zone is captured without a stamp.
+/// The message for the user if a zone is captured without a stamp.
 const LATE: &str = "captured zones are not timed in replays: another thread was still preparing their context for stamps; run one \
                     zone on the context before the first capture, or capture again";
 
 /// Signalled when a context that was being prepared is ready, or has failed.
 static MADE: Condvar = Condvar::new();
 
-/// For so long after a thread has begun to prepare a context, capturing threads wait for it. Not for so long each time: a capture
-/// may have hundreds of borders.
+/// How long capturing threads wait for a context after another thread has begun to prepare it. The time is measured from that point and not
+/// per call, because a capture may have hundreds of borders.
 const MAKING: Duration = Duration::from_millis(500);
 
-/// How far a context is prepared.
+/// The state of a context's preparation.
 pub(super) enum Readiness {
     Wanted,
-    /// A thread has been preparing it since then.
+    /// A thread has been preparing the context since this time.
     Making(Instant),
     Ready(Arc<Stamper>),
     Failed,
 }
 
-/// What stamps need in a context. If no thread has begun to make it, this one does, which takes some ms once a context. A thread that
-/// prepares the same context is waited for until [`MAKING`] after it began; none where that takes longer or failed.
+/// Returns what stamps need in a context. If no thread is preparing the context, this thread does so, which takes some ms once per context.
+/// If another thread is, this waits until [`MAKING`] after that thread began; none if the preparation takes longer or failed.
 pub(super) fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Arc<Stamper>> {
     let mut state = lock();
     loop {
@@ -55,9 +56,9 @@ pub(super) fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) 
     }
 }
 
-/// Makes what a context needs that is marked as being made, and that the caller keeps alive, and says what came of it.
+/// Prepares a context that is marked as `Making` and that the caller keeps alive, and stores the result.
 fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
-    // Kernels are loaded while this thread or others capture.
+    // Kernels are loaded while this thread or others may be capturing.
     let made = driver.outside_captures(|| Stamper::new(driver, context, id, session()));
     let mut state = lock();
     let known = match made {
@@ -72,14 +73,15 @@ fn make(driver: &'static Driver, context: ContextPtr, id: u64) {
     MADE.notify_all();
 }
 
-/// A session with stamps has met this context.
+/// Requests the preparation of a context that a session with stamps uses.
 pub fn want(context: ContextPtr, id: u64, keeper: Option<Keeper>) {
     let mut state = lock();
     state.keep(id, keeper.as_ref());
     state.want(context, id);
 }
 
-/// The same of the context that is current on this thread, if it is a primary one: of others it is not known who keeps them alive.
+/// Requests the preparation of the context that is current on this thread. Only a primary context is prepared, because the owner of any
+/// other context is unknown.
 pub fn want_current() {
     if let Ok(driver) = Driver::get()
         && let Ok(context) = driver.current_context()
@@ -90,13 +92,13 @@ pub fn want_current() {
     }
 }
 
-/// Keeps a context alive that the session has met; none where it is gone.
+/// Keeps alive a context that the session uses; none if it was destroyed or cannot be kept alive.
 pub(crate) fn hold(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Hold> {
     let keeper = lock().keepers.get(&id).cloned();
     Hold::on(driver, context, id, keeper, session())
 }
 
-/// Makes what the contexts need that were met since. It takes some ms for each.
+/// Prepares the requested contexts. It takes some ms for each.
 pub fn prepare() {
     let wanted = std::mem::take(&mut lock().wanted);
     let Ok(driver) = Driver::get() else { return };
@@ -105,11 +107,11 @@ pub fn prepare() {
         let held = hold(driver, context, id);
         let is_wanted = {
             let mut state = lock();
-            // A capture may have come first.
+            // A capture may have prepared the context already.
             let is_wanted = matches!(state.contexts.get(&id), Some(Readiness::Wanted));
             match (is_wanted, &held) {
                 (true, Some(_)) => state.contexts.insert(id, Readiness::Making(Instant::now())),
-                // The first capture there makes what it needs, if one comes.
+                // The first capture in the context prepares it, if there is one.
                 (true, None) => state.contexts.remove(&id),
                 (false, _) => None,
             };
@@ -124,7 +126,7 @@ pub fn prepare() {
     }
 }
 
-/// The contexts that are ready, with a reader each for what is stamped from now on.
+/// Returns the contexts that are ready.
 pub fn ready() -> Vec<Arc<Stamper>> {
     let state = lock();
     let ready = state.contexts.values().filter_map(|known| match known {
@@ -134,7 +136,7 @@ pub fn ready() -> Vec<Arc<Stamper>> {
     ready.collect()
 }
 
-/// Whether there is something for [`prepare`].
+/// Returns whether [`prepare`] has anything to do.
 pub fn is_wanted() -> bool {
     !lock().wanted.is_empty()
 }

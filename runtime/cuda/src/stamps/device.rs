@@ -1,12 +1,11 @@
-//! The stamps of one CUDA context: the kernels, the counter, the ring, and how the device's `%globaltimer` stands against the
-//! host's clock.
+//! The stamps of one CUDA context: the kernels, the counter, the ring, and the relation of the device's `%globaltimer` to the host's clock.
 //!
-//! All of it stays until the process ends. An executable graph with stamps in it can be replayed long after the session that
-//! captured it, and nobody tells when the last one is gone: whatever it writes to must still be there. The kernels and their
-//! counter go with the context; the ring is memory of the process, which the context only may write to, so that reading it is
-//! sound whatever has become of the context.
+//! The ring is kept until the process ends. An executable graph with stamps can be replayed long after the session that captured it, and
+//! the driver does not report when the last such graph is destroyed, so the memory that the stamps write must stay valid. The kernels and
+//! their counter are destroyed with the context. The ring is memory of the process that only the context writes, so it can be read safely
+//! even if the context was destroyed.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,27 +13,29 @@ use std::time::{Duration, Instant};
 
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::super::event_overhead::estimate;
+use super::super::graphs::CapturePosition;
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
+use super::stand_behind;
 use warpline_core::backend::BackendError;
 use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::record::{DeviceInfo, DeviceKind};
 
-/// The kernel's name, by which profilers and graphs show it.
+/// The kernel's name in profilers and graphs.
 pub(crate) const NAME: &str = "warpline_stamp";
 
 /// The kernel in [`PTX`] that measurements run between their points.
 pub(crate) const SPIN: &CStr = c"warpline_spin";
 
-/// Stamps of a ring: 2 MiB. 128 stamps in each replay, one replay behind another, fill it in more than 100 ms.
+/// The length of a ring: 2 MiB. Back-to-back replays with 128 stamps each fill it in more than 100 ms.
 pub(super) const SLOTS: usize = 1 << 17;
 
-/// The id of stamps that nobody captured.
+/// The id of stamps that do not belong to a captured zone.
 pub(super) const OWN: u32 = 0;
 
-/// A stamp reads the clock first, so that the end of a zone has none of it; then it takes its slot. The layout is `ring`'s. An
-/// anchor answers only when the host, whose call that launches it has returned by then, watches for it. The third kernel runs for
-/// a given number of ns; a calibration loads it, too.
+/// A stamp reads the clock before it takes its slot, so that the end of a zone does not include the stamp. `ring` defines the layout. An
+/// anchor waits 20 µs before it answers, so that the host's launch call has returned and the host is polling for the answer. The third
+/// kernel runs for a given number of ns; a calibration uses it as well.
 pub(crate) const PTX: &CStr = c"
 .version 7.0
 .target sm_50
@@ -101,23 +102,23 @@ again:
 
 const _: () = assert!(SLOTS == 131_072 && TIME_BITS == 48 && ring::LAPS == 32_768, "as in the text above");
 
-/// The bracket is measured around kernels that run so long: twice around so many, of which the first time does not count.
+/// The bracket is measured with `SPINS` kernels that run for `SPIN_NS`, in `ROUNDS` rounds, of which only the last one is used.
 const SPIN_NS: u64 = 5_000;
 const SPINS: usize = 16;
 const ROUNDS: usize = 3;
 const BRACKET_WATCH: Duration = Duration::from_millis(100);
 
-/// What CUPTI counts of a kernel of a graph before and behind its first and last instruction: seen on an H200.
+/// The part of a graph kernel's time in CUPTI that is before its first and after its last instruction, as measured on an H200.
 const AROUND_NS: i64 = 750;
 
-/// The device's time is visible to the host so long after it was read, at most.
+/// The maximum time from the device's read of its clock until the host can see the value.
 const VISIBLE_NS: i64 = 1_500;
 
-/// For so long an anchor is watched; the first one of a context, for which the driver has to load the kernel, for longer.
+/// How long the host polls for an anchor. The first anchor of a context takes longer, because the driver must load its kernel.
 pub(super) const WATCH: Duration = Duration::from_micros(300);
 pub(super) const FIRST_WATCH: Duration = Duration::from_millis(50);
 
-/// What stamps need of one context.
+/// What stamps need in one context.
 pub struct Stamper {
     driver: &'static Driver,
     calls: Calls,
@@ -130,11 +131,13 @@ pub struct Stamper {
     ring_there: u64,
     mailbox: &'static AtomicU64,
     mailbox_there: u64,
-    /// A stream of our own, for anchors: at most one is under way.
+    /// A stream of our own for anchors. At most one anchor is pending.
     stream: StreamPtr,
     token: Mutex<u64>,
     spin: Ptr,
-    /// The session in which it was made: all that is in the ring is of that one or of later ones.
+    /// The driver and the device support launch order: a kernel may begin as soon as the preceding one has begun.
+    can_order_by_launch: bool,
+    /// The session in which the stamper was created. All stamps in the ring are from that session or later ones.
     pub(super) session: u64,
 }
 
@@ -146,9 +149,9 @@ unsafe impl Send for Stamper {}
 unsafe impl Sync for Stamper {}
 
 impl Stamper {
-    /// Makes all of it in a context that lives, while the calling thread's capture mode is relaxed. It compiles kernels, which
-    /// takes some ms. Nothing here synchronises, but the driver may let the loading of a module wait for work in the context, so a
-    /// launching thread calls it only where a capture needs it at once.
+    /// Prepares a context that is kept alive, while the calling thread's capture mode is relaxed. It compiles kernels, which takes some ms.
+    /// Nothing here synchronises, but the driver may wait for work in the context when it loads a module. A launching thread therefore
+    /// calls this only if a capture needs it at once.
     pub(super) fn new(
         driver: &'static Driver,
         context: ContextPtr,
@@ -161,21 +164,23 @@ impl Stamper {
             .with_context(context, || {
                 let ordinal = driver.device()?;
                 let name = driver.device_name(ordinal)?;
+                let can_order_by_launch = driver.can_stand_behind_launches()
+                    && calls.capability(ordinal).is_some_and(|major| major >= LAUNCH_ORDER_SINCE);
                 let module = calls.load(PTX)?;
                 let stamp = calls.function(module, c"warpline_stamp")?;
                 let anchor = calls.function(module, c"warpline_anchor")?;
                 let spin = calls.function(module, SPIN)?;
                 let stream = driver.create_stream()?;
-                // Last of all, since it stays whatever comes of it.
+                // This comes last, because the memory is never freed, even if the mapping fails.
                 let memory: &'static [Slot] = leak(SLOTS + RESERVED);
                 let (ring, rest) = memory.split_at(SLOTS);
                 ring::clear(ring);
                 let ring_there = calls.map(bytes(memory)).inspect_err(|_| driver.destroy_stream(stream))?;
                 let mailbox = &rest[0][0];
                 let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-                Ok((device, stamp, anchor, spin, ring, mailbox, ring_there, stream))
+                Ok((device, stamp, anchor, spin, can_order_by_launch, ring, mailbox, ring_there, stream))
             })
-            .map(|(device, stamp, anchor, spin, ring, mailbox, ring_there, stream)| Stamper {
+            .map(|(device, stamp, anchor, spin, can_order_by_launch, ring, mailbox, ring_there, stream)| Stamper {
                 driver,
                 context,
                 id,
@@ -189,18 +194,34 @@ impl Stamper {
                 stream,
                 token: Mutex::new(0),
                 spin,
+                can_order_by_launch,
                 session,
                 calls,
             })
             .map_err(told)
     }
 
-    /// Captures a stamp on a stream of this context, which is current.
+    /// Captures a stamp on a stream of this context, which must be current.
     pub(super) fn capture(&self, stream: StreamPtr, id: u32) -> Result<(), CudaError> {
         self.calls.launch(self.stamp, stream, [self.ring_there, u64::from(id)])
     }
 
-    /// The kernel, as the nodes of graphs name it.
+    /// Returns the position at which work after a stamp waits. With stamps by launch order, if the driver and the device support that, the
+    /// next kernel waits only until the stamp has begun and so has read the clock. The stamp may then be written after the end of that
+    /// kernel.
+    pub(super) fn behind(&self, place: CapturePosition) -> CapturePosition {
+        match *place.frontier {
+            [stamp] if self.orders_by_launch() => place.behind_launch(stamp),
+            _ => place,
+        }
+    }
+
+    /// Returns whether the session has stamps by launch order, and the driver and the device support them.
+    pub(super) fn orders_by_launch(&self) -> bool {
+        self.can_order_by_launch && super::BY_LAUNCH.load(Ordering::Relaxed)
+    }
+
+    /// Returns the handle of the kernel in graph nodes.
     pub(super) fn function(&self) -> usize {
         self.stamp as usize
     }
@@ -213,13 +234,13 @@ impl Stamper {
         self.ring
     }
 
-    /// Whether the context still is what it was.
+    /// Returns whether the context still exists.
     pub(super) fn is_there(&self) -> bool {
         self.driver.context_id(self.context) == Ok(self.id)
     }
 
-    /// What two stamps add to a kernel between them, in ns, by a graph of such kernels that run for a known time, on a stream of
-    /// our own; none where the device is too busy. A profiler makes a difference to it, so each session measures anew.
+    /// Measures by how much two stamps lengthen a kernel between them, in ns; none if the device is too busy. It launches a graph of
+    /// kernels with a known duration, on a stream of our own. A profiler changes the result, so each session measures again.
     pub(super) fn measure_bracket(&self) -> Result<Option<i64>, CudaError> {
         self.driver.with_context(self.context, || self.driver.outside_captures(|| self.bracket()))
     }
@@ -228,6 +249,12 @@ impl Stamper {
         let capture = || {
             for _ in 0..SPINS {
                 self.capture(self.stream, OWN)?;
+                // As after the stamp of a zone's begin.
+                if self.orders_by_launch()
+                    && let Some(place) = self.driver.capture(self.stream)?
+                {
+                    stand_behind(self.driver, self.stream, self.behind(place))?;
+                }
                 self.calls.launch(self.spin, self.stream, [SPIN_NS])?;
             }
             self.capture(self.stream, OWN)
@@ -256,17 +283,18 @@ impl Stamper {
         })
     }
 
-    /// Asks the device for its time on a stream of our own, and watches the answer come; none where it does not come by then.
+    /// Compares the device's clock with the host's: launches an anchor on a stream of our own and polls for its answer. Returns none if
+    /// there is no answer within `watch`.
     pub(super) fn anchor(&self, watch: Duration) -> Result<Option<Comparison>, CudaError> {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if self.mailbox.load(Ordering::Acquire) >> TIME_BITS != *token {
-            // The last one is still under way.
+            // The previous anchor is still pending.
             return Ok(None);
         }
         let (next, mut from_ns) = (*token % 0xFFFF + 1, now_ns());
         let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, next]);
         self.driver.with_context(self.context, || self.driver.outside_captures(launch))?;
-        // One that was refused never answers.
+        // Only a launch that succeeded is counted, because one that failed never answers.
         *token = next;
         let token = next;
         let deadline = Instant::now() + watch;
@@ -287,24 +315,27 @@ impl Stamper {
     }
 }
 
-/// The distance of two times of which only the low bits are known, in ns.
+/// Returns the difference of two times in ns. Only their low bits are known.
 pub(super) fn difference(time: u64, since: u64) -> i64 {
     let up = 64 - TIME_BITS;
     (time.wrapping_sub(since) << up).cast_signed() >> up
 }
 
-/// Slots behind the ring, for the mailbox: a page of its own.
+/// The first major compute capability of devices that begin a kernel while the preceding one runs.
+const LAUNCH_ORDER_SINCE: c_int = 9;
+
+/// The number of slots after the ring, for the mailbox: one page.
 const RESERVED: usize = 4096 / size_of::<Slot>();
 
-/// Memory that stays for as long as the process.
+/// Allocates memory that is never freed.
 fn leak(slots: usize) -> &'static [Slot] {
-    // Whole pages, so that nothing else of the process is in what the device may write to.
+    // It consists of whole pages, so that the device can write to nothing else of the process.
     #[repr(align(4096))]
     struct Page(#[expect(dead_code, reason = "seen as slots")] [Slot; RESERVED]);
     let pages: Vec<Page> =
         (0..slots.div_ceil(RESERVED)).map(|_| Page(std::array::from_fn(|_| Slot::default()))).collect();
     let pages = pages.leak();
-    // SAFETY: a page is so many slots and nothing else, and they are side by side.
+    // SAFETY: a page consists only of `RESERVED` slots, and pages are contiguous.
     #[allow(unsafe_code)]
     unsafe {
         std::slice::from_raw_parts(pages.as_ptr().cast(), slots)
@@ -312,7 +343,7 @@ fn leak(slots: usize) -> &'static [Slot] {
 }
 
 fn bytes(memory: &'static [Slot]) -> &'static [u8] {
-    // SAFETY: only its address and its length are used; nobody reads through it.
+    // SAFETY: only the address and the length are used; nothing reads through the slice.
     #[allow(unsafe_code)]
     unsafe {
         std::slice::from_raw_parts(memory.as_ptr().cast(), size_of_val(memory))

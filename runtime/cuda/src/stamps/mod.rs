@@ -1,22 +1,22 @@
-//! Stamps: one-thread kernels that are captured at the borders of zones and write the device's time in each replay.
+//! Stamps: kernels with one thread that are captured at the borders of zones and write the device's time in each replay.
 //!
-//! Zones in a capture ask `border` for one; the collector calls [`prepare`], and reads what came through [`Source`]s. `contexts`
-//! prepares contexts for it, `device` is what one needs, `ring` what the device writes to, `abi` the driver's calls.
+//! Zones in a capture call `border` for a stamp. The collector calls [`prepare`], and reads the stamps through [`Source`]s. `contexts`
+//! prepares contexts, `device` has what stamps need in one context, `ring` is what the device writes to, and `abi` has the driver calls.
 //!
-//! A stamp is one kernel launch on the stream that the zone was asked to time, and that is all that is added to a capture. A
-//! launch that the driver refuses leaves the capture as it was, and its zone without a time.
+//! A stamp is one kernel launch on the stream of its zone, and nothing else is added to a capture. If the driver refuses the launch, the
+//! capture is unchanged, and the zone has no time.
 //!
-//! A context needs a module, a ring and a stream before its first stamp. The collector makes them for contexts that the session
-//! meets outside of captures. Where the first thing that a program does in a context is a capture, the capturing thread makes them
-//! there, once, in the relaxed capture mode (`stamper_of`). Nothing here synchronises, but the driver may let the loading of a module
-//! wait for the work in the context.
+//! A context needs a module, a ring and a stream before its first stamp. The collector creates them for contexts that the session uses
+//! outside of captures. If a program's first use of a context is a capture, the capturing thread creates them once, in the relaxed capture
+//! mode (`stamper_of`). Nothing here synchronises, but the driver may wait for work in the context when it loads a module.
 //!
-//! A stream that was forked off another one may have been joined before its zone ends, and then nobody waits for what comes: the
-//! capture would fail as unjoined. No driver tells which stream a capture began on. So a stream is led back from each end's
-//! stamp to where it stood before (`Driver::stand`), and from the stamp of a begin, too, if the zone ends with nothing behind it.
+//! A stream that was forked from another one may be joined before its zone ends. Nothing would then join the stamp at the zone's end, and
+//! the capture would fail as unjoined. No driver reports on which stream a capture began. After each stamp of an end, the stream is
+//! therefore moved back to its position before the stamp (`Driver::stand`). The same is done after the stamp of a begin if the zone ends
+//! without any work.
 //!
-//! Zones whose borders touch share a stamp: if the stream stands right behind one, or where it was led back to from one, nothing has
-//! been captured since. A zone that begins there leads its stream behind the stamp again, so that its work comes after.
+//! Adjacent zones share a stamp: if the stream is directly after a stamp, or was moved back from one and nothing was captured since, no new
+//! stamp is needed. A zone that begins at such a position moves its stream after the stamp again, so that its work follows the stamp.
 
 mod abi;
 mod contexts;
@@ -40,22 +40,25 @@ pub(crate) use device::NAME;
 pub(crate) use device::{PTX, SPIN};
 pub use source::{Source, Stamped};
 
-/// Captures of which it is known which nodes are stamps. Of older ones stamps are not shared any more.
+/// The number of captures whose stamps are known. In older captures, stamps are no longer shared.
 const MOST_CAPTURES: usize = 64;
 
-/// Whether the session that records times its captures.
+/// Whether the recording session times its captures.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Counts the sessions that time captures.
+/// Whether the kernel after a begin's stamp waits only for the stamp's launch, if the driver and the device support that.
+static BY_LAUNCH: AtomicBool = AtomicBool::new(false);
+
+/// The number of sessions that have timed captures.
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
-/// What the user has to know where a zone is captured without a stamp.
+/// The message for the user if a zone is captured without a stamp.
 const REFUSED_ONE: &str = "captured zones are not timed in replays: the driver refused a stamp; make the stream's context current \
                            on the thread that captures, and look at the capture's own errors";
 
-/// What the captures of one session came to.
+/// The counts of the current session's captures.
 static CAPTURED: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);
 static NOT_READY: AtomicU64 = AtomicU64::new(0);
@@ -65,15 +68,15 @@ static SPANNING: AtomicU64 = AtomicU64::new(0);
 #[derive(Default)]
 struct State {
     contexts: HashMap<u64, Readiness>,
-    /// What keeps contexts alive, by their ids. A primary context needs none.
+    /// The owners of contexts, by context id. A primary context needs none.
     keepers: HashMap<u64, Keeper>,
-    /// Contexts that the session has met and that the collector prepares.
+    /// Contexts that the session uses and that the collector has yet to prepare.
     wanted: Vec<(usize, u64)>,
-    /// Why captured zones are not timed, in words, for the report and standard error; each reason once a session.
+    /// Reasons why captured zones are not timed, for the report and standard error. Each is given once per session.
     problems: Vec<String>,
-    /// The reasons that were given in this session.
+    /// The reasons that were already given in this session.
     told: Vec<&'static str>,
-    /// The stamps of each capture; the latest captures.
+    /// The stamps of the latest captures.
     captures: VecDeque<(u64, Stamps)>,
     last_id: u32,
 }
@@ -81,37 +84,38 @@ struct State {
 /// The stamps of one capture.
 #[derive(Default)]
 struct Stamps {
-    /// The context of the first one: clocks of several are not compared within a replay.
+    /// The context of the first stamp. Clocks of different contexts are not compared within a replay.
     context_id: Option<u64>,
-    /// By their nodes.
+    /// The ids of stamps, by node.
     nodes: HashMap<Handle, u32>,
-    /// By stream, the last one that it was led back from, and where to.
+    /// For each stream, the last stamp from which it was moved back, and the position to which it was moved.
     beside: HashMap<usize, Beside>,
 }
 
 #[derive(Clone)]
 struct Beside {
     id: u32,
-    node: Handle,
+    /// The position directly after the stamp.
+    behind: CapturePosition,
     frontier: Box<[Handle]>,
 }
 
-/// A stamp at a border of a zone.
+/// The stamp at a border of a zone.
 #[derive(Clone, Debug)]
 pub(super) struct Border {
     pub(super) id: u32,
-    /// Where the stream stands with a stamp that it was led behind for this border; none where it stood there already.
+    /// The position after the stamp, if the stream was moved there for this border; none if it was not moved.
     pub(super) place: Option<CapturePosition>,
 }
 
-/// A zone's begin or its end.
+/// The begin or the end of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZoneEdge {
     Begin,
     End,
 }
 
-/// Borders of a session's captured zones, and zones without a time.
+/// The numbers of borders of captured zones in a session, by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub captured: u64,
@@ -121,13 +125,15 @@ pub struct Counts {
     pub spanning: u64,
 }
 
-/// From now on zones that are captured are timed.
-pub fn turn_on() {
+/// Turns on stamps for captured zones. `by_launch`: the kernel after a begin's stamp waits only for the stamp's launch, if the driver and
+/// the device support that.
+pub fn turn_on(by_launch: bool) {
+    BY_LAUNCH.store(by_launch, Ordering::Relaxed);
     [&CAPTURED, &SHARED, &NOT_READY, &REFUSED, &SPANNING]
         .into_iter()
         .for_each(|count| count.store(0, Ordering::Relaxed));
     SESSION.fetch_add(1, Ordering::Relaxed);
-    // What could not be had is asked for again, and said again.
+    // A new session retries contexts that failed, and reports the reasons again.
     {
         let mut state = lock();
         state.contexts.retain(|_, known| !matches!(known, Readiness::Failed | Readiness::Wanted));
@@ -139,7 +145,7 @@ pub fn turn_on() {
     ON.store(true, Ordering::Release);
 }
 
-/// From now on they are not.
+/// Turns off stamps.
 pub fn turn_off() {
     ON.store(false, Ordering::Release);
 }
@@ -148,7 +154,7 @@ pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The number of the session that is on, or was on last.
+/// Returns the number of the current session with stamps, or of the last one.
 fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
@@ -159,15 +165,15 @@ pub fn counts() -> Counts {
     Counts { captured, shared, not_ready, refused, spanning }
 }
 
-/// A captured zone began before its capture, or ended after it.
+/// Counts a captured zone that began before its capture or ended after it.
 pub(crate) fn spans() {
     if is_on() {
         SPANNING.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The stamp at the border of a zone where its stream stands now; none where there can be none, which is counted. The
-/// stream's context is the one given, or the calling thread's.
+/// Returns the stamp for the border of a zone at the stream's current position. If there can be none, that is counted. The stream's context
+/// is `context`, or else the calling thread's current one.
 pub(super) fn border(
     driver: &'static Driver,
     stream: StreamPtr,
@@ -180,10 +186,9 @@ pub(super) fn border(
         Some(At::Behind(id)) => (Ok(Border { id, place: None }), true),
         Some(At::Beside(beside)) if of == ZoneEdge::End => (Ok(Border { id: beside.id, place: None }), true),
         Some(At::Beside(beside)) => {
-            let behind = place.behind(beside.node);
-            let led = in_context(driver, context, || driver.stand(stream, &behind));
-            let border = Border { id: beside.id, place: Some(behind) };
-            (led.map(|()| border).map_err(|_| Untimed::Refused), true)
+            let led = in_context(driver, context, || stand_behind(driver, stream, beside.behind));
+            let border = led.map(|behind| Border { id: beside.id, place: Some(behind) });
+            (border.map_err(|_| Untimed::Refused), true)
         }
         None => (capture(driver, stream, context, keeper, place, of), false),
     };
@@ -227,7 +232,7 @@ fn capture(
         return Err(Untimed::NotReady);
     }
     let context_id = driver.context_id(context).map_err(refused)?;
-    // Ahead of the collector, which works in the context as soon as it is ready.
+    // The keeper is stored first, because the collector uses the context as soon as it is ready.
     lock().keep(context_id, keeper);
     let stamper = stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?;
     let id = {
@@ -239,24 +244,46 @@ fn capture(
         }
         id
     };
+    // Another thread may have ended the capture in the meantime and begun a new one.
+    let is_same = |place: &CapturePosition| place.capture == before.capture;
     let work = || {
+        // If the stamp waited only for launches, it would read the clock too early.
+        if let Some(behind_all) = before.behind_all() {
+            driver.stand(stream, &behind_all)?;
+        }
         stamper.capture(stream, id)?;
-        driver.capture(stream)
+        let place = driver.capture(stream)?.filter(is_same);
+        match place {
+            // The first kernel of a graph would begin late with a launch-order edge.
+            Some(place) if of == ZoneEdge::Begin && !before.frontier.is_empty() && stamper.orders_by_launch() => {
+                stand_behind(driver, stream, stamper.behind(place)).map(Some)
+            }
+            place => Ok(place),
+        }
     };
     let place = if context == current { work() } else { driver.with_context(context, work) };
-    // Another thread may have ended the capture meanwhile, and begun one anew.
-    let is_same = |place: &CapturePosition| place.capture == before.capture;
-    let place = place.map_err(refused)?.filter(is_same).ok_or(Untimed::Refused)?;
+    let place = place.map_err(refused)?.ok_or(Untimed::Refused)?;
     if let [node] = &*place.frontier {
         lock().stamps_of(place.capture).nodes.insert(*node, id);
         if of == ZoneEdge::End {
-            lead_back(driver, stream, Some(context), before, *node, id);
+            let behind = stamper.behind(place.clone());
+            lead_back(driver, stream, Some(context), before, behind, id);
         }
     }
     Ok(Border { id, place: Some(place) })
 }
 
-/// A zone ends: where nothing was captured behind the stamp that its stream was led behind when it began, the stream is led back.
+/// Moves a stream to the position after a stamp. Launch-order edges are used if the position has them and the driver accepts them. The
+/// stream's context must be current.
+fn stand_behind(driver: &Driver, stream: StreamPtr, behind: CapturePosition) -> Result<CapturePosition, CudaError> {
+    match (driver.stand(stream, &behind), behind.behind_all()) {
+        (Err(_), Some(behind_all)) => driver.stand(stream, &behind_all).map(|()| behind_all),
+        (led, _) => led.map(|()| behind),
+    }
+}
+
+/// Moves the stream back from the stamp of a zone's begin at the end of the zone. The caller has checked that nothing was captured after
+/// the stamp.
 pub(super) fn leave(
     driver: &'static Driver,
     stream: StreamPtr,
@@ -265,8 +292,8 @@ pub(super) fn leave(
     behind: &CapturePosition,
     id: u32,
 ) {
-    if let [node] = &*behind.frontier {
-        lead_back(driver, stream, context, before, *node, id);
+    if behind.frontier.len() == 1 {
+        lead_back(driver, stream, context, before, behind.clone(), id);
     }
 }
 
@@ -275,11 +302,11 @@ fn lead_back(
     stream: StreamPtr,
     context: Option<ContextPtr>,
     to: &CapturePosition,
-    node: Handle,
+    behind: CapturePosition,
     id: u32,
 ) {
     if in_context(driver, context, || driver.stand(stream, to)).is_ok() {
-        let beside = Beside { id, node, frontier: to.frontier.clone() };
+        let beside = Beside { id, behind, frontier: to.frontier.clone() };
         lock().stamps_of(to.capture).beside.insert(stream as usize, beside);
     }
 }
@@ -295,7 +322,7 @@ fn in_context<T>(
     }
 }
 
-/// How a stream stands to a stamp.
+/// The position of a stream relative to a stamp.
 enum At {
     Behind(u32),
     Beside(Beside),
@@ -314,7 +341,7 @@ fn stamp_at(stream: StreamPtr, place: &CapturePosition) -> Option<At> {
 }
 
 impl State {
-    /// Gives a reason, unless it was given in this session.
+    /// Adds a reason, unless it was given in this session.
     fn tell_once(&mut self, problem: &'static str) {
         if !self.told.contains(&problem) {
             self.told.push(problem);
@@ -322,7 +349,7 @@ impl State {
         }
     }
 
-    /// Has the collector prepare a context, unless somebody has.
+    /// Requests that the collector prepare a context, unless it is known already.
     fn want(&mut self, context: ContextPtr, id: u64) {
         let State { contexts, wanted, .. } = self;
         contexts.entry(id).or_insert_with(|| {
@@ -331,7 +358,7 @@ impl State {
         });
     }
 
-    /// Remembers what keeps a context alive; none for the caller of [`RawStream::from_ptr`](super::RawStream::from_ptr).
+    /// Stores the owner of a context; without a keeper, that is the caller of [`RawStream::from_ptr`](super::RawStream::from_ptr).
     fn keep(&mut self, id: u64, keeper: Option<&Keeper>) {
         let session = session();
         if !self.keepers.get(&id).is_some_and(|known| known.is_alive(session)) {
@@ -351,17 +378,17 @@ impl State {
     }
 }
 
-/// Why captured zones are not timed, since the last call.
+/// Returns the reasons since the last call why captured zones are not timed.
 pub fn problems() -> Vec<String> {
     std::mem::take(&mut lock().problems)
 }
 
-/// The kernels that are stamps, as graphs name them.
+/// Returns the stamp kernels, as graph nodes refer to them.
 pub(crate) fn functions() -> Vec<Handle> {
     ready().iter().filter(|stamper| stamper.is_there()).map(|stamper| stamper.function()).collect()
 }
 
-/// The id of a stamp, if that is what a node of a graph is.
+/// Returns the id of the stamp if the graph node is one.
 pub(crate) fn id_of(
     driver: &Driver,
     node: Handle,
@@ -369,7 +396,7 @@ pub(crate) fn id_of(
     name: Option<&str>,
     functions: &[Handle],
 ) -> Option<u32> {
-    // A handle may be another kernel's by now, where its context has gone.
+    // If the kernel's context was destroyed, the handle may belong to another kernel.
     let is_stamp = match (name, function) {
         (Some(name), _) => name == NAME,
         (None, Function::Function(function)) => functions.contains(&function),

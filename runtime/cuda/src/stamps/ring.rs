@@ -1,42 +1,42 @@
-//! The ring that stamps are written to, as its one reader sees it: numbers in memory, and no driver.
+//! The reader of the ring to which stamps are written. It only reads memory and calls no driver.
 //!
-//! A slot is two words of 64 bits. The device numbers its stamps from 0 and writes stamp `n` to slot `n` modulo the ring's
-//! length; it never waits. Each word says by itself which stamp it is of: the first one has the time and the lap, the second
-//! the stamp's id and its number. So it does not matter in which order the words become visible, and nothing half written
-//! is ever taken: the device needs no fence between them, which would cost each replay a round trip to the host.
+//! A slot is two 64-bit words. The device numbers its stamps from 0, and writes stamp `n` to slot `n` modulo the ring's length; it never
+//! waits. Each word identifies its stamp: the first has the time and the lap, the second has the stamp's id and number. The words may
+//! therefore become visible in any order, and an incomplete stamp is never read. The device needs no fence between them, which would cost
+//! each replay a round trip to the host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bits of a time. The laps stand above them.
+/// The number of bits of a time. The bits above it are the lap.
 pub(super) const TIME_BITS: u32 = 48;
-/// So many laps are told apart.
+/// The number of laps that can be distinguished.
 pub(super) const LAPS: u32 = 1 << 15;
 
-/// A slot that is not written for so long, while later ones are, never will be.
+/// A slot counts as lost if it is not written for this time while later slots are.
 const STUCK: Duration = Duration::from_millis(100);
-/// How far behind a slot that is not written a look goes.
+/// The number of slots after an unwritten one that are checked.
 const BEHIND: u32 = 64;
 
-/// Time and lap, id and number.
+/// Time and lap; id and number.
 pub type Slot = [AtomicU64; 2];
 
-/// Where the reader stands.
+/// The position of the reader.
 pub(super) struct Reader {
-    /// The number of the stamp that is read next, as far as 32 bits go.
+    /// The low 32 bits of the number of the next stamp.
     next: u32,
     stuck: Option<(u32, Instant)>,
 }
 
-/// What one look found.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub taken: u64,
-    /// Stamps that were overwritten before they were read, or never written.
+    /// Stamps that were overwritten before they were read, and stamps that were never written.
     pub lost: u64,
 }
 
-/// Makes a ring as if it had been written to all around: a lap before the first.
+/// Initialises a ring as if one lap had been written before the first stamp.
 pub(super) fn clear(ring: &[Slot]) {
     for (at, slot) in (0..).zip(ring) {
         let number = u64::from((at + 1_u32).wrapping_sub(ring.len() as u32));
@@ -46,33 +46,33 @@ pub(super) fn clear(ring: &[Slot]) {
 }
 
 impl Reader {
-    /// Reads what is written from now on.
+    /// Creates a reader for the stamps that are written from now on.
     pub(super) fn new(ring: &[Slot]) -> Reader {
         let first = number(&ring[0]);
-        // They are all within one lap of each other, but for those that are being written.
+        // All numbers are within one lap of each other, except for slots that are being written.
         let ahead = ring.iter().map(|slot| number(slot).wrapping_sub(first).cast_signed()).max().unwrap_or(0);
-        // The number in a slot is one more than its stamp's.
+        // The number in a slot is its stamp's number plus one.
         Reader { next: first.wrapping_add_signed(ahead), stuck: None }
     }
 
-    /// Reads all that was ever written to a ring.
+    /// Creates a reader for all stamps that were ever written to the ring.
     pub(super) fn from_start() -> Reader {
         Reader { next: 0, stuck: None }
     }
 
-    /// Hands on the id and the time of what has come, in the order in which the device came to it. Where stamps were lost it
-    /// stops: what comes behind them is for the next call.
+    /// Calls `each` with the id and the time of each new stamp, in the order in which the device executed them. If stamps were lost, it
+    /// stops there, and the next call reads the later stamps.
     pub(super) fn read(&mut self, ring: &[Slot], mut each: impl FnMut(u32, u64)) -> Found {
         let len = ring.len() as u32;
         let mut found = Found::default();
-        // No more than one lap at a time: a device that is faster than this thread must not hold it.
+        // One call reads at most one lap, so that a device that is faster than this thread does not keep it here.
         while found.taken < u64::from(len) {
             let slot = &ring[(self.next % len) as usize];
             let second = slot[1].load(Ordering::Acquire);
             let first = slot[0].load(Ordering::Acquire);
             let ahead = (second as u32).wrapping_sub(self.next.wrapping_add(1)).cast_signed();
             if ahead > 0 {
-                // The device has been here again since. Half of a lap is left for it to go on in meanwhile.
+                // The device has overwritten the slot. Continue half a lap behind it, which leaves half a lap for further stamps.
                 let next = (second as u32).wrapping_sub(1 + len / 2);
                 found.lost = u64::from(next.wrapping_sub(self.next));
                 (self.next, self.stuck) = (next, None);
@@ -92,7 +92,7 @@ impl Reader {
         found
     }
 
-    /// Whether a stamp has taken its slot and did not come to write it, for long, while later ones did.
+    /// Returns whether the next slot was not written for `STUCK` while later slots were.
     fn is_passed_over(&mut self, ring: &[Slot]) -> bool {
         let len = ring.len() as u32;
         let is_written = |behind: u32| {

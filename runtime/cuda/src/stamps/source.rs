@@ -1,7 +1,7 @@
-//! The stamps of one context as a session gets them: from when it meets the context until it ends, on the host's clock.
+//! The stamps of one context in a session, from the first use of the context to the end of the session, by the host's clock.
 //!
-//! Only the collector is here. It looks at memory of the process; the device is asked for its time, on a stream of our own,
-//! when stamps have come and the last answer is old, and at no other time.
+//! Only the collector uses this. It reads memory of the process. It queries the device's time, on a stream of our own, only when there are
+//! new stamps and the last comparison is old.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::owner::Hold;
 use warpline_core::clock::{Comparison, Comparisons, now_ns};
 use warpline_core::record::DeviceInfo;
 
-/// What positions are good for while the device has never answered at once: a collector that rests looks again after 50 ms.
+/// The uncertainty of positions before the device has answered in time. A resting collector checks again after 50 ms.
 const UNKNOWN_NS: i64 = 60_000_000;
-/// Two clocks that nobody compares part by a nanosecond in so many.
+/// Without comparisons, two clocks drift apart by 1 ns in this many ns.
 const DRIFT: i64 = 20_000;
-/// An answer that was seen to come is as good as this. Of so many that were not, the best is taken.
+/// An answer with at most this uncertainty is accepted at once. Otherwise the best of `TRIES` answers is used.
 const SHARP_NS: i64 = 2_000;
 const TRIES: usize = 5;
 
-/// A stamp that came.
+/// A stamp that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped {
     pub id: u32,
-    /// On the device's clock.
+    /// By the device's clock.
     pub device_ns: i64,
-    /// On the host's.
+    /// By the host's clock.
     pub host_ns: i64,
 }
 
@@ -41,29 +41,29 @@ pub struct Source {
     bracket_ns: Option<i64>,
 }
 
-/// The device's clock against the host's.
+/// The relation of the device's clock to the host's.
 struct Line {
-    /// A time of the device, in full and as far as stamps tell it.
+    /// A time of the device, complete (`base_ns`) and with the low bits that stamps have (`base`).
     base_ns: i64,
     base: u64,
     comparisons: Comparisons,
 }
 
 impl Source {
-    /// What is stamped from now on; none where the context is gone, or where nobody keeps it alive. It measures on the device, which
-    /// takes about a ms.
+    /// Creates a source of the stamps from now on; none if the context was destroyed or cannot be kept alive. It runs measurements on the
+    /// device, which takes about 1 ms.
     pub fn new(stamper: Arc<Stamper>) -> Option<Source> {
         let driver = Driver::get().ok()?;
         if !stamper.is_there() {
             return None;
         }
         let hold = super::hold(driver, stamper.context(), stamper.id)?;
-        // Replays may have come before the collector did, in a context that this session has prepared.
+        // In a context that this session has prepared, replays may have begun before this call.
         let is_new = stamper.session == super::session();
         let reader = if is_new { Reader::from_start() } else { Reader::new(stamper.ring()) };
         let bracket_ns = stamper.measure_bracket().ok().flatten();
         let came = Vec::with_capacity(SLOTS / 16);
-        // The first one only has the kernel loaded.
+        // The first anchor only loads the kernel.
         let line = match stamper.anchor(FIRST_WATCH) {
             Ok(Some(_)) => ask(&stamper).map(Line::new),
             _ => None,
@@ -79,12 +79,12 @@ impl Source {
         &self.stamper.device
     }
 
-    /// What two stamps add to the kernels between them, in ns; none where it could not be measured.
+    /// Returns by how much two stamps lengthen the kernels between them, in ns; none if it could not be measured.
     pub fn bracket_ns(&self) -> Option<i64> {
         self.bracket_ns
     }
 
-    /// How far a position can be off, in ns.
+    /// Returns the uncertainty of a position, in ns.
     pub fn uncertainty_ns(&self) -> i64 {
         self.line.as_ref().map_or(0, |line| {
             let overdue_ns = i64::try_from(line.comparisons.overdue().as_nanos()).unwrap_or(i64::MAX);
@@ -92,7 +92,8 @@ impl Source {
         })
     }
 
-    /// Hands on what has come, in the order in which the device came to it, up to where stamps were lost. Without `may_ask` the device is asked nothing.
+    /// Calls `each` with the new stamps, in the order in which the device executed them, up to the first lost stamps. If `may_ask` is
+    /// false, the device is not queried.
     pub fn read(&mut self, may_ask: bool, mut each: impl FnMut(Stamped)) -> Found {
         let Source { came, .. } = self;
         came.clear();
@@ -113,7 +114,7 @@ impl Source {
         found
     }
 
-    /// Compares the clocks, if that was long ago.
+    /// Compares the clocks, if the last comparison is old.
     fn compare(&mut self, newest: u64, may_ask: bool) {
         if self.line.as_ref().is_some_and(|line| !line.comparisons.is_due()) {
             return;
@@ -125,7 +126,7 @@ impl Source {
         match (&mut self.line, anchor) {
             (Some(line), Some(anchor)) => line.compare(anchor),
             (Some(_), None) => {}
-            // It was seen just now, at the latest.
+            // The newest stamp was written at the latest now.
             (line @ None, anchor) => {
                 *line = Some(Line::new(anchor.unwrap_or_else(|| Comparison {
                     device_ns: newest.cast_signed(),
@@ -137,7 +138,7 @@ impl Source {
     }
 }
 
-/// The device's time now, as well as it can be had. An answer that does not come at once ends the attempts.
+/// Returns the best available reading of the device's clock. If an answer does not come in time, there are no further attempts.
 fn ask(stamper: &Stamper) -> Option<Comparison> {
     let look = || Ok::<_, Infallible>(stamper.anchor(WATCH).ok().flatten());
     let Ok(best) = Comparison::best_of(TRIES, SHARP_NS, look);
@@ -157,7 +158,7 @@ impl Line {
         self.base_ns + difference(time, self.base)
     }
 
-    /// Adds a comparison whose device time has its low bits alone.
+    /// Adds a comparison whose device time has only its low bits.
     fn compare(&mut self, anchor: Comparison) {
         let base = anchor.device_ns.cast_unsigned();
         let device_ns = self.in_full(base);

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use super::SessionStats;
 use super::held::HeldZones;
 use super::pace::Pace;
+#[cfg(feature = "cuda")]
+use super::replays::ReplaysOnce;
 use super::stream::Stream;
 use super::streams::Streams;
 use super::subscriptions::Subscriptions;
@@ -25,6 +27,8 @@ pub(crate) struct Context {
     pub(super) streams: Streams,
     pub(super) pace: Pace,
     pub(super) held: HeldZones,
+    #[cfg(feature = "cuda")]
+    pub(super) replays: ReplaysOnce,
     /// The threads of the records of one pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
     last_thread: Option<Arc<ThreadInfo>>,
@@ -44,6 +48,8 @@ impl Context {
             streams,
             pace: Pace::default(),
             held: HeldZones::default(),
+            #[cfg(feature = "cuda")]
+            replays: ReplaysOnce::default(),
             threads: HashMap::new(),
             last_thread: None,
         }

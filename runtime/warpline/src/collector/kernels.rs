@@ -140,7 +140,7 @@ impl KernelStage {
             cx.hand_out(Batch::Kernels(batch));
         }
         self.replays.add(&records);
-        for batch in self.replays.take(is_last).chunks(BATCH) {
+        for batch in cx.replays.add_by_kernels(self.replays.take(is_last)).chunks(BATCH) {
             cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.kernels) = counts;

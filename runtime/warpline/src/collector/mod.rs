@@ -22,6 +22,8 @@ mod kernels;
 pub(crate) mod left_out;
 mod pace;
 mod pass;
+#[cfg(feature = "cuda")]
+mod replays;
 mod session_stats;
 #[cfg(feature = "tracing")]
 mod spans;
@@ -102,6 +104,10 @@ impl Collector {
 
     /// Adds a stage behind those that it has.
     pub(crate) fn add(&mut self, stage: impl Stage + 'static) {
+        #[cfg(feature = "cuda")]
+        if stage.gives_kernels() {
+            self.cx.replays.expect_kernels();
+        }
         self.stages.push(Box::new(stage));
     }
 

@@ -131,13 +131,14 @@ mod tests {
         match cfg!(feature = "cuda") {
             true => {
                 assert_eq!(timing("graph_timing=stamps"), Ok(GraphTiming::Stamps));
+                assert_eq!(timing("graph_timing=launch-order-stamps"), Ok(GraphTiming::LaunchOrderStamps));
             }
             false => assert!(
                 problem("graph_timing=stamps").contains("without warpline's feature `cuda`; build it with that")
             ),
         }
         for value in ["cupti", "events"] {
-            assert!(problem(&format!("graph_timing={value}")).contains("is `off` or `stamps`"));
+            assert!(problem(&format!("graph_timing={value}")).contains("is `off`, `stamps` or `launch-order-stamps`"));
         }
         assert_eq!((nvtx("summary"), nvtx("nvtx"), nvtx("nvtx=off,nvtx")), (None, Some(true), Some(false)));
         #[cfg(target_os = "linux")]

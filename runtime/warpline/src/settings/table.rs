@@ -314,7 +314,7 @@ settings! {
     Setting::value(
         "graph_timing",
         "graph_timing=stamps",
-        "time zones in replays of CUDA graphs: off, stamps",
+        "time zones in replays of CUDA graphs: off, stamps, launch-order-stamps",
         "stamps",
         |config, text| parse_graph_timing(text).map(|timing| config.graph_timing = timing),
     )
@@ -322,7 +322,8 @@ settings! {
         "`.graph_timing(GraphTiming::Stamps)`",
         "`off`",
         "time zones that are captured into CUDA graphs [in each replay](graphs.md#timing-inside-replays); adds stamps to \
-         graphs (the same graph took 22 % longer); needs feature `cuda`",
+         graphs (the same graph took 22 % longer); `launch-order-stamps` [cost less and ask more](graphs.md#stamps-by-launch-order); \
+         needs feature `cuda`",
     );
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {

@@ -115,7 +115,8 @@ pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
     let timing = match text {
         "off" => GraphTiming::Off,
         "stamps" => GraphTiming::Stamps,
-        _ => return Err("a way of timing graphs is `off` or `stamps`".to_owned()),
+        "launch-order-stamps" => GraphTiming::LaunchOrderStamps,
+        _ => return Err("a way of timing graphs is `off`, `stamps` or `launch-order-stamps`".to_owned()),
     };
     check_graph_timing(timing)
 }

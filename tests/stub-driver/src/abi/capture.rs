@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::graph::List;
 use crate::call::{Out, driver_calls};
-use crate::capture::{Mode, Status};
+use crate::capture::{Mode, Status, edge};
 use crate::code::Code;
 use crate::control::KERNEL;
 use crate::driver::Driver;
@@ -36,12 +36,12 @@ driver_calls! {
     }
 
     /// Only to replace what the stream stands behind.
-    fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, deps: List, _edges: *const c_void, count: usize, flags: u32) = |driver| {
+    fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, deps: List, edges: List, count: usize, flags: u32) = |driver| {
         if flags != 1 {
             return Err(Code::NOT_SUPPORTED);
         }
         let id = driver.resolve(stream)?;
-        driver.stand(id, deps.get(count))
+        driver.stand(id, deps.get(count), &edges.get(count))
     }
 
     fn cuStreamIsCapturing(stream: Handle, status: Out<i32>) = |driver| {
@@ -54,13 +54,15 @@ driver_calls! {
     }
 
     fn cuStreamGetCaptureInfo_v2(stream: Handle, status: Out<i32>, capture: Out<u64>, graph: Out<Handle>, frontier: Out<*const Handle>, count: Out<usize>) = |driver| {
-        tell(&mut driver, stream, status, capture, graph, frontier, count)
+        let id = driver.resolve(stream)?;
+        if frontier.is_wanted() && !driver.stream_mut(id)?.by_launch.is_empty() {
+            return Err(Code::LOSSY_QUERY);
+        }
+        tell(&mut driver, stream, status, capture, graph, (frontier, None), count)
     }
 
     fn cuStreamGetCaptureInfo_v3(stream: Handle, status: Out<i32>, capture: Out<u64>, graph: Out<Handle>, frontier: Out<*const Handle>, edges: Out<*const c_void>, count: Out<usize>) = |driver| {
-        tell(&mut driver, stream, status, capture, graph, frontier, count)?;
-        edges.put_if_wanted(std::ptr::null());
-        Ok(())
+        tell(&mut driver, stream, status, capture, graph, (frontier, Some(edges)), count)
     }
 }
 
@@ -71,7 +73,7 @@ fn tell(
     status: Out<i32>,
     capture: Out<u64>,
     graph: Out<Handle>,
-    frontier: Out<*const Handle>,
+    (frontier, edges): (Out<*const Handle>, Option<Out<*const c_void>>),
     count: Out<usize>,
 ) -> Result<(), Code> {
     let id = driver.resolve(stream)?;
@@ -87,7 +89,13 @@ fn tell(
     count.put_if_wanted(nodes.len());
     let page = Page::new(&nodes).ok_or(Code::OUT_OF_MEMORY)?;
     frontier.put_if_wanted(page.as_ptr());
-    driver.stream_mut(id)?.told = Some(page);
+    let of = driver.stream_mut(id)?;
+    let data: Vec<_> = nodes.iter().map(|node| edge(&of.by_launch, *node)).collect();
+    let data = if of.by_launch.is_empty() { None } else { Page::new(&data) };
+    if let Some(edges) = edges {
+        edges.put_if_wanted(data.as_ref().map_or(std::ptr::null(), |page| page.as_ptr().cast()));
+    }
+    (of.told, of.told_edges) = (Some(page), data);
     if driver.overtaken > 0 {
         // As if another thread launched a kernel before the caller has read the array.
         driver.overtaken -= 1;

@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_void};
 
 use crate::call::{Out, driver_calls};
+use crate::capture::edge;
 use crate::code::Code;
 use crate::control::KERNEL;
 use crate::driver::Driver;
-use crate::graph::Kind;
+use crate::graph::{Kind, Node};
 use crate::table::Handle;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`, as far as anybody looks.
@@ -41,11 +42,11 @@ driver_calls! {
     }
 
     fn cuGraphGetEdges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) = |driver| {
-        edges(&mut driver, graph, from, to, count)
+        edges(&mut driver, graph, from, to, None, count)
     }
 
-    fn cuGraphGetEdges_v2(graph: Handle, from: Out<Handle>, to: Out<Handle>, _data: Out<u64>, count: Out<usize>) = |driver| {
-        edges(&mut driver, graph, from, to, count)
+    fn cuGraphGetEdges_v2(graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<Handle>, count: Out<usize>) = |driver| {
+        edges(&mut driver, graph, from, to, Some(data), count)
     }
 
     fn cuGraphNodeGetType(node: Handle, kind: Out<i32>) = |driver| { kind.put(driver.nodes.get(node)?.kind.number()) }
@@ -126,7 +127,7 @@ pub struct List(*const Handle);
 
 impl List {
     pub fn get(&self, count: usize) -> Vec<Handle> {
-        if count == 0 {
+        if count == 0 || self.0.is_null() {
             return Vec::new();
         }
         // SAFETY: the caller gives as many nodes as it says.
@@ -139,15 +140,23 @@ fn edges(
     graph: Handle,
     from: Out<Handle>,
     to: Out<Handle>,
+    data: Option<Out<Handle>>,
     count: Out<usize>,
 ) -> Result<(), Code> {
     let mut ends = (Vec::new(), Vec::new());
+    let mut all_data = Vec::new();
     for node in driver.graphs.get(graph)?.nodes.clone() {
-        let deps = driver.nodes.get(node)?.deps.clone();
+        let Node { deps, by_launch, .. } = driver.nodes.get(node)?.clone();
+        all_data.extend(deps.iter().map(|dep| edge(&by_launch, *dep)));
         ends.1.extend(deps.iter().map(|_| node));
         ends.0.extend(deps);
     }
     if from.is_wanted() {
+        match data {
+            Some(data) => data.put_all(&all_data),
+            None if all_data.iter().any(|data| *data != 0) => return Err(Code::LOSSY_QUERY),
+            None => {}
+        }
         from.put_all(&ends.0);
         to.put_all(&ends.1);
     }

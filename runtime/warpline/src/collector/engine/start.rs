@@ -130,8 +130,8 @@ impl EngineBuilder {
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
-        if config.graph_timing == GraphTiming::Stamps {
-            stamps::turn_on();
+        if config.graph_timing != GraphTiming::Off {
+            stamps::turn_on(config.graph_timing == GraphTiming::LaunchOrderStamps);
             stamps::want_current();
             collector.add(ReplayStage::new(&recorder, &tally));
         }

@@ -5,7 +5,7 @@ mod assembly;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::stage::Stage;
@@ -31,6 +31,8 @@ const IDLE: Duration = Duration::from_secs(5);
 pub(crate) struct ReplayStage {
     sources: Vec<(Source, Arc<StreamInfo>)>,
     replays: Replays,
+    /// When the oldest replay was complete that waits for its kernels.
+    held_since: Option<Instant>,
 }
 
 /// The replays that are under way.
@@ -46,7 +48,7 @@ struct Replays {
 impl ReplayStage {
     /// From now on captured zones are timed in each replay.
     pub(crate) fn new(recorder: &Recorder, tally: &SessionStats) -> ReplayStage {
-        let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default() };
+        let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default(), held_since: None };
         stage.discover_contexts(recorder, tally, false);
         stage
     }
@@ -60,7 +62,7 @@ impl ReplayStage {
         }
         // Reported at once why captured zones are not timed: the program can still capture again.
         stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
-        let ReplayStage { sources, replays } = self;
+        let ReplayStage { sources, replays, .. } = self;
         let mut taken = 0;
         for (source, stream) in sources {
             let bracket_ns = source.bracket_ns().unwrap_or(0);
@@ -81,9 +83,12 @@ impl ReplayStage {
         }
         replays.account(last);
         replays.counts.stamps += taken;
-        for batch in std::mem::take(&mut replays.complete).chunks(BATCH) {
+        cx.replays.add_by_stamps(std::mem::take(&mut replays.complete));
+        for batch in cx.replays.take(last).chunks(BATCH) {
             cx.hand_out(Batch::Replays(batch));
         }
+        self.held_since = cx.replays.held_since;
+        replays.counts.by_kernels = cx.replays.merged;
         *lock(&cx.tally.graph_timing) = replays.counts;
         taken as usize
     }
@@ -120,6 +125,10 @@ impl Stage for ReplayStage {
 
     fn pass(&mut self, cx: &mut Context) -> usize {
         self.read(cx, false)
+    }
+
+    fn has_pending(&self, since: Instant) -> bool {
+        self.held_since.is_some_and(|held| held <= since)
     }
 
     fn finish(&mut self, cx: &mut Context) {
