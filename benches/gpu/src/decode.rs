@@ -349,24 +349,29 @@ fn graphs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         })
     };
     let plain = Graph::capture(stream, MODE, || token(gpu, stream))?;
-    let session = Session::builder().settings("graph_timing=stamps")?.start()?;
-    let stamped = Graph::capture(stream, MODE, || token(gpu, stream))?;
-    let zones = GraphZones::for_graph(&stamped.raw(0))?;
-    replays(&stamped, false)?;
-    let (mut none, mut in_zone, mut in_stamps) = (Vec::new(), Vec::new(), Vec::new());
-    let first = session.finish();
+    let stamped = |timing: &'static str| -> Result<_> {
+        let session = Session::builder().settings(timing)?.start()?;
+        let graph = Graph::capture(stream, MODE, || token(gpu, stream))?;
+        let zones = GraphZones::for_graph(&graph.raw(0))?;
+        replays(&graph, false)?;
+        let borders = session.finish().graph_timing.captured;
+        Ok((timing, graph, zones, borders))
+    };
+    let stamped = [stamped("graph_timing=stamps")?, stamped("graph_timing=launch-order-stamps")?];
+    let (mut none, mut in_zone, mut in_stamps) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
     for _ in 0..rounds {
         none.push(replays(&plain, false)?.us);
         let session = Session::builder().start()?;
         replays(&plain, true)?;
         in_zone.push(replays(&plain, true)?.us);
         session.finish();
-        let session = Session::builder().settings("graph_timing=stamps")?.start()?;
-        replays(&stamped, false)?;
-        in_stamps.push(replays(&stamped, false)?.us);
-        session.finish();
+        for ((timing, graph, ..), us) in stamped.iter().zip(&mut in_stamps) {
+            let session = Session::builder().settings(timing)?.start()?;
+            replays(graph, false)?;
+            us.push(replays(graph, false)?.us);
+            session.finish();
+        }
     }
-    drop(zones);
     let mut table = Table::new(
         &format!(
             "decode: us a token as one graph of {} nodes, medians of {rounds} rounds",
@@ -375,7 +380,6 @@ fn graphs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         &["recording", "us", "over none", "goal"],
     );
     table.row(&["none".to_owned(), format!("{:.1}", median(&none))]);
-    let stamps = format!("stamps at {} borders", first.graph_timing.captured);
     let mut row = |name: &str, us: &[f64], goal: f64| {
         let over = (ratio(us, &none) - 1.0) * 100.0;
         table.row(&[
@@ -386,7 +390,9 @@ fn graphs(gpu: &Gpu, stream: &Arc<CudaStream>, rounds: u64) -> Result {
         ]);
     };
     row("a zone around the replay", &in_zone, 3.0);
-    row(&stamps, &in_stamps, 12.0);
+    for ((timing, .., borders), us) in stamped.iter().zip(&in_stamps) {
+        row(&format!("{timing}, {borders} borders"), us, 12.0);
+    }
     if cupti_name().is_some() {
         let session = Session::builder().settings("kernels,quiet")?.start()?;
         tokens_for(gpu, stream, SETTLED)?;

@@ -1,13 +1,13 @@
 //! Whether timing costs streams their overlap: N streams, each with 40 kernels of 1 ms launched in turns; no session, the
-//! default, and eager ends. The number of hardware queues is fixed as a process begins, so each has a process of its own.
+//! default, eager ends, and `timing=kernels`. The number of hardware queues is fixed as a process begins, so each has a process of its own.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
-use gpu::{Gpu, Result, require_driver};
-use warpline::{EndMode, Session};
+use gpu::{Gpu, Result, cupti_name, require_driver};
+use warpline::{EndMode, Session, SessionBuilder, Timing};
 
 use crate::clock::let_session_settle;
 use crate::figures::{Table, median, ratio, verdict};
@@ -29,7 +29,19 @@ pub fn run(options: &Options) -> Result {
     let title = format!("overlap: wall ms of N streams x {KERNELS} kernels of 1 ms, medians of {rounds} rounds");
     let mut table = Table::new(
         &title,
-        &["connections", "streams", "off", "default", "default / off", "goal 1.02", "eager", "eager / off"],
+        &[
+            "connections",
+            "streams",
+            "off",
+            "default",
+            "default / off",
+            "goal 1.02",
+            "eager",
+            "eager / off",
+            "kernels",
+            "kernels / off",
+            "goal 1.10",
+        ],
     );
     for connections in ["1", "8", "32"] {
         let output = Command::new(std::env::current_exe()?)
@@ -49,22 +61,32 @@ pub fn run(options: &Options) -> Result {
     Ok(())
 }
 
-/// The three rows of one number of connections.
+/// The rows of one number of connections.
 fn one_process(connections: u64, rounds: u64) -> Result {
     for streams in [2, 4, 16] {
         // A device context of its own: how many streams are alive decides what the default does.
         let gpu = Gpu::new(0)?;
         let streams = gpu.streams(streams)?;
         wall_ms(&gpu, &streams)?; // warms up
-        let (mut off, mut default, mut eager) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut off, mut default, mut eager, mut kernels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let has_cupti = cupti_name().is_some();
         for _ in 0..rounds {
             off.push(wall_ms(&gpu, &streams)?);
-            default.push(in_session(&gpu, &streams, EndMode::Auto)?);
-            eager.push(in_session(&gpu, &streams, EndMode::Eager)?);
+            default.push(in_session(&gpu, &streams, Session::builder().ends(EndMode::Auto))?);
+            eager.push(in_session(&gpu, &streams, Session::builder().ends(EndMode::Eager))?);
+            if has_cupti {
+                kernels.push(in_session(&gpu, &streams, Session::builder().timing(Timing::Kernels))?);
+            }
         }
         let over = ratio(&default, &off);
+        let by_kernels = if has_cupti {
+            let over = ratio(&kernels, &off);
+            format!("{:.2}|{over:.3}|{}", median(&kernels), verdict(over, 1.1))
+        } else {
+            "no CUPTI||".to_owned()
+        };
         println!(
-            "row {connections}|{}|{:.2}|{:.2}|{over:.3}|{}|{:.2}|{:.3}",
+            "row {connections}|{}|{:.2}|{:.2}|{over:.3}|{}|{:.2}|{:.3}|{by_kernels}",
             streams.len(),
             median(&off),
             median(&default),
@@ -76,8 +98,8 @@ fn one_process(connections: u64, rounds: u64) -> Result {
     Ok(())
 }
 
-fn in_session(gpu: &Gpu, streams: &[Arc<CudaStream>], ends: EndMode) -> Result<f64> {
-    let session = Session::builder().ends(ends).start()?;
+fn in_session(gpu: &Gpu, streams: &[Arc<CudaStream>], builder: SessionBuilder) -> Result<f64> {
+    let session = builder.start()?;
     for stream in streams {
         let _first = KERNEL.zone(stream); // the session meets the stream before the clock runs
         gpu.null(stream)?;

@@ -24,7 +24,7 @@ warpline::range! {
 const RATE: usize = 1_000;
 const QUESTIONS: u32 = 64;
 const AHEAD_NS: u64 = 30_000;
-const GOAL_NS: f64 = 10_000.0;
+const GOAL_NS: f64 = 5_000.0;
 
 /// The device's clock on the host's, at one instant.
 struct Tie {
@@ -78,16 +78,8 @@ pub fn run(options: &Options) -> Result {
         offs.push(Off { stream: k % 2, second: k as f64 / RATE as f64, ns });
     }
     let title = format!("position: {zones} zones in {seconds} s on two streams, begin less the kernel's, in us");
-    let columns = [
-        "stream",
-        "zones",
-        "median",
-        "p50 of size",
-        "p99 of size",
-        "goal 10",
-        "p99 around the median",
-        "drift in ns/s",
-    ];
+    let columns =
+        ["stream", "zones", "median", "p50 of size", "p99 of size", "goal 5", "p99 around the median", "drift in ns/s"];
     let mut table = Table::new(&title, &columns);
     let mut drifts = Vec::new();
     for stream in [Some(0), Some(1), None] {
