@@ -18,7 +18,7 @@ use warpline_core::clock::{Comparison, Comparisons, Correlation, EventOverhead, 
 
 /// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
 const WATCH: Duration = Duration::from_micros(60);
-/// A comparison is sharp if the completion was seen within so many ns; after several that were not, one is taken as it is.
+/// A comparison is sharp if the completion was seen within this time, in ns. After several that were not, one is used as it is.
 const SHARP_NS: i64 = 2_500;
 const MOST_LATE: u32 = 16;
 /// How long the first one may take, and how long once it is known to take longer.

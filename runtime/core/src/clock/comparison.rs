@@ -58,8 +58,7 @@ pub struct Comparisons {
 impl Comparisons {
     /// A line through one comparison.
     pub fn new(first: Comparison) -> Comparisons {
-        let line = Correlation::new(first.device_ns, first.host_ns, first.uncertainty_ns);
-        Comparisons { line, compared: Instant::now(), every: FIRST_EVERY }
+        Comparisons { line: Correlation::new(first), compared: Instant::now(), every: FIRST_EVERY }
     }
 
     pub fn line(&self) -> &Correlation {
@@ -89,12 +88,12 @@ impl Comparisons {
     }
 
     /// Adds a comparison. A new line begins after a pause, or if the caller requests one.
-    pub fn add(&mut self, Comparison { device_ns, host_ns, uncertainty_ns }: Comparison, begins_anew: bool) {
+    pub fn add(&mut self, comparison: Comparison, begins_anew: bool) {
         if begins_anew || self.has_rested() {
-            self.line.resume(device_ns, host_ns, uncertainty_ns);
+            self.line.resume(comparison);
             self.every = FIRST_EVERY;
         } else {
-            self.line.compare(device_ns, host_ns, uncertainty_ns);
+            self.line.compare(comparison);
             self.every = (self.every * 2).min(COMPARE_EVERY);
         }
         self.compared = Instant::now();
