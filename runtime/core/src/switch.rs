@@ -88,7 +88,7 @@ pub fn is_unknown() -> bool {
     SWITCH.word().is_some_and(SwitchState::is_unknown)
 }
 
-/// Nobody has looked for a tool yet.
+/// Nobody has looked for a tool yet. In a [`ZoneRequest`](crate::zone::ZoneRequest): the session records the zone only if it is captured.
 pub(crate) const UNKNOWN: u32 = 1;
 /// Zones are mirrored.
 const MIRRORED: u32 = 2;
@@ -171,6 +171,19 @@ impl SwitchState {
     pub(crate) fn of_followed(self, is_asked: bool) -> Option<SwitchState> {
         let armed = if is_asked { ARMED } else { 0 };
         NonZeroU32::new(self.0.get() & (MIRRORED | armed) | CLOSED).map(SwitchState)
+    }
+
+    /// What there is to do for a zone that the session records only if it is captured. `otherwise` applies if it is not.
+    #[cold]
+    pub(crate) fn of_captures(self, otherwise: Option<SwitchState>) -> Option<SwitchState> {
+        let otherwise = otherwise.map_or(0, |word| word.0.get());
+        NonZeroU32::new(self.0.get() & !FLAGS | UNKNOWN | otherwise).map(SwitchState)
+    }
+
+    /// Whether the session records the zone of this request only if it is captured.
+    #[inline]
+    pub(crate) fn is_for_captures(self) -> bool {
+        self.0.get() & UNKNOWN != 0
     }
 
     /// Whether nobody has looked for a tool yet.

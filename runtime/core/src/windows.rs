@@ -13,7 +13,7 @@
 //! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalog::RangeSpec;
@@ -46,6 +46,9 @@ const PHASE_BITS: u32 = 2;
 
 /// The probability with which a root is recorded in the cycle, in parts of 2³² − 1.
 static SHARE: AtomicU32 = AtomicU32::new(0);
+
+/// Zones on streams that are being captured are recorded outside of windows, too.
+static CAPTURES: AtomicBool = AtomicBool::new(false);
 
 /// Roots of the open window that have not ended, and zones that were admitted as roots and have not started.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
@@ -344,8 +347,18 @@ pub fn begin_gap(stays_awake: bool) {
     set(Phase::Closed, stays_awake);
 }
 
+/// Makes the session record every zone that is captured into a graph. A graph is captured once, and its zones are labels of all its replays.
+pub fn take_captures() {
+    CAPTURES.store(true, Ordering::Relaxed);
+}
+
+pub fn takes_captures() -> bool {
+    CAPTURES.load(Ordering::Relaxed)
+}
+
 /// The session is over: the switch asks for no windows.
 pub fn finish() {
+    CAPTURES.store(false, Ordering::Relaxed);
     set(Phase::Closed, true);
     switch::set_windows(false, false);
 }

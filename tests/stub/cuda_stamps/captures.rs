@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
+use warpline::GraphTiming;
 use warpline::graph::{GraphZones, NodeKind};
 use warpline_tests::this_test;
 
@@ -47,6 +48,36 @@ fn stamps_are_nobodys_kernels() {
         let (session, _sink) = start(|builder| builder);
         assert_eq!(driver.stub_graph_nodes(capture(driver, stream, GLOBAL, work)), 2);
         assert_eq!(session.finish().graph_timing, Default::default());
+    });
+}
+
+#[test]
+fn graphs_that_are_captured_between_the_windows_of_a_budget_have_all_their_zones() {
+    const GRAPHS: usize = 25;
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (session, sink) = start(|builder| builder.graph_timing(GraphTiming::Stamps).budget(0.001));
+        let stream = driver.stream();
+        let mut begun = 0;
+        for _ in 0..GRAPHS {
+            let captured = Captured::new(driver, stream, || {
+                let _layer = LAYER.zone(&raw(stream));
+                zone(driver, &ATTENTION, stream, 10);
+            });
+            captured.launch(driver, stream, 1);
+            driver.cuStreamSynchronize(stream);
+            // Outside of captures, a zone between windows is not recorded.
+            drop(MLP.zone(&raw(stream)));
+            begun += 3;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let report = session.finish();
+        assert_exact(&report);
+        assert_eq!(report.captured, 2 * GRAPHS as u64, "{report}");
+        assert!(report.begun < begun, "{report}");
+        let replays = sink.take_replays();
+        assert_eq!(replays.len(), GRAPHS);
+        assert!(replays.iter().all(|replay| replay.zones.len() == 2), "{replays:?}");
     });
 }
 

@@ -65,8 +65,8 @@ impl Wanted {
             _ if !is_wanted => word.of_zone(false, is_asked),
             false => word.of_zone(true, is_asked),
             true => match windows::admit(range) {
-                Admission::Refused => word.of_zone(false, is_asked),
-                Admission::Followed => word.of_followed(is_asked),
+                Admission::Refused => Wanted::or_captured(word, word.of_zone(false, is_asked)),
+                Admission::Followed => Wanted::or_captured(word, word.of_followed(is_asked)),
                 Admission::Recorded if range.chance().take() => {
                     word.of_zone(true, is_asked).map(SwitchState::in_window)
                 }
@@ -77,6 +77,11 @@ impl Wanted {
             },
         };
         word.map(|word| Wanted { range, word })
+    }
+
+    /// Adds to what a zone outside of a window is for that it is recorded if it is captured.
+    fn or_captured(word: SwitchState, otherwise: Option<SwitchState>) -> Option<SwitchState> {
+        if windows::takes_captures() { word.of_captures(otherwise) } else { otherwise }
     }
 
     /// See [`ZoneRequest::on`](super::ZoneRequest::on).
@@ -93,6 +98,7 @@ impl Wanted {
         let Some(epoch) = self.word.epoch() else { return self.mirrored() };
         match stream.key {
             Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
+            _ if self.word.is_for_captures() => return self.mirrored(),
             Err(NoKey::NoStream) => return self.on_host(),
             _ => {}
         }
@@ -113,6 +119,7 @@ impl Wanted {
         if let Some(slot) = builder.0.slot() {
             slot.points = stream.capture_points();
         }
+        builder.follow(self.word);
         Some(builder.owning(stream))
     }
 
@@ -121,6 +128,9 @@ impl Wanted {
     pub(super) fn on_host(self) -> Option<ZoneBuilder> {
         if self.word.is_armed() {
             return self.asked(None);
+        }
+        if self.word.is_for_captures() {
+            return self.mirrored();
         }
         let context = self.word.epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
         context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())

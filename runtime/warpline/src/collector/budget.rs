@@ -79,7 +79,8 @@ pub(crate) fn suspend() {
     windows::begin_gap(stays_awake());
 }
 
-/// Whether zones ask in gaps, too: collectives are recorded completely, because ranks match them by number.
+/// Whether zones ask in gaps, too: collectives are recorded completely, because ranks match them by number, and so are captured zones if
+/// replays are recorded.
 fn stays_awake() -> bool {
-    catalog().iter().any(|range| !may_be_sampled(range) && !range.chance().is_left_out())
+    windows::takes_captures() || catalog().iter().any(|range| !may_be_sampled(range) && !range.chance().is_left_out())
 }

@@ -34,9 +34,8 @@ use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
-#[cfg(feature = "cuda")]
-use warpline_core::timing::GraphTiming;
-use warpline_core::timing::{EndMode, Timing};
+use warpline_core::timing::{EndMode, GraphTiming, Timing};
+use warpline_core::windows;
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
 
@@ -124,6 +123,9 @@ impl EngineBuilder {
         let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&tally), Arc::clone(&inbox));
         let mut collector = Collector::new(its, figures, requests, sinks, info);
         if let Some(share) = config.budget {
+            if config.kernels || config.graph_timing != GraphTiming::Off {
+                windows::take_captures();
+            }
             budget::suspend();
             collector.add(Budget::new(share));
         }
