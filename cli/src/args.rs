@@ -15,7 +15,7 @@ use crate::output::printable;
 #[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
-                  nothing to annotate, nothing to recover, a program that cannot be asked or ended meanwhile, zones that did not come in time (`arm`), \
+                  nothing to annotate, nothing to recover, a program that cannot be reached or that ended meanwhile, zones that did not come in time (`arm`), \
                   128 and the number of the signal that ended it.\n\n\
                   In the name of an output file, `{pid}` stands for the process id, `{rank}` for the rank in the job (0 without \
                   a launcher), `{host}` for the machine's name, and `{{` for a brace: with `record` and `dump` of the program \

@@ -449,7 +449,7 @@ fn another_version_of_the_protocol_is_named() {
     rustix::fs::chmod(&folder, rustix::fs::Mode::RWXU).expect("a mode");
     let listener = UnixListener::bind(folder.join(me.socket_name())).expect("a socket");
     let replies = [
-        r#"{"is":"error","protocol":2,"code":"protocol","text":"this program speaks protocol 2 of warpline 9.0"}"#,
+        r#"{"is":"error","protocol":2,"code":"protocol","text":"this program uses protocol 2 (warpline 9.0)"}"#,
         r#"{"is":"status","protocol":3}"#,
         r#"{"is":"status"}"#,
         r#"{"is":"what"}"#,
@@ -467,7 +467,7 @@ fn another_version_of_the_protocol_is_named() {
     });
     let ask = || complaint(dir.path(), &["status", &std::process::id().to_string()]);
     let said = ask();
-    assert!(said.contains("another version of the protocol") && said.ends_with("protocol 2 of warpline 9.0"), "{said}");
+    assert!(said.contains("another version of the protocol") && said.ends_with("protocol 2 (warpline 9.0)"), "{said}");
     assert!(ask().ends_with("it says 3, and this one says 1"));
     assert!(ask().contains("this `warpline` does not understand: missing field"));
     assert!(ask().contains("`what` where `status` belongs"));

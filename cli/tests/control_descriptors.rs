@@ -46,8 +46,10 @@ fn a_program_that_starts_without_a_descriptor_says_so_and_does_not_blame_proc() 
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    let line =
-        text.lines().find(|line| line.contains("cannot be asked from outside")).unwrap_or_else(|| panic!("{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.contains("cannot be controlled from outside"))
+        .unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("no file descriptor is left") && line.contains("raise `ulimit -n`"), "{line}");
     assert!(!line.contains("mount"), "{line}");
 }

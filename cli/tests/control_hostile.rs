@@ -196,7 +196,7 @@ fn nobody_has_more_than_a_few_recordings() {
     recordings.iter().for_each(|mut stream| stream.write_all(&record()).expect("it listens"));
     until("four record", || state(dir.path(), &target.pid()) == "4 recordings");
     let said = complaint(dir.path(), &["record", &target.pid(), "--for", "1s", "-o", "/dev/null"]);
-    assert!(said.contains("4 recordings and watchers are on already; `warpline stop"), "{said}");
+    assert!(said.contains("4 recordings and watchers are running already; `warpline stop"), "{said}");
     // Who goes away makes room, also in the middle of a trace.
     drop(recordings);
     until("they are gone", || state(dir.path(), &target.pid()) == "records nothing");
@@ -270,7 +270,7 @@ fn links_in_place_of_the_directory_are_refused_and_not_followed() {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("it is a symlink; remove it, or set XDG_RUNTIME_DIR"), "{text}");
-    assert!(text.contains("warpline: the program cannot be asked from outside: "), "it runs, and says so: {text}");
+    assert!(text.contains("warpline: the program cannot be controlled from outside: "), "it runs, and says so: {text}");
     assert_eq!(fs::read_dir(elsewhere.path()).expect("a directory").count(), 0, "nothing was made there");
     let me = std::process::id().to_string();
     assert!(complaint(dir.path(), &["status", &me]).contains("it is a symlink"));

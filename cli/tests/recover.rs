@@ -88,11 +88,11 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
     pieces(&bytes).into_iter().for_each(|at| no_piece[at + 8] ^= 1);
     for (content, says) in [
         (Vec::new(), "is empty"),
-        (b"# a settings file".to_vec(), "is no flight recorder's file; name the one of the setting"),
-        (vec![0; 100_000], "is no flight recorder's file"),
-        (bad_header, "header is damaged or of a newer warpline"),
+        (b"# a settings file".to_vec(), "is not a flight recorder's file; name the one of the setting"),
+        (vec![0; 100_000], "is not a flight recorder's file"),
+        (bad_header, "header is damaged or from a newer warpline"),
         (newer, "update warpline-cli"),
-        (bytes[..10].to_vec(), "is no flight recorder's file"),
+        (bytes[..10].to_vec(), "is not a flight recorder's file"),
         (bytes[..40].to_vec(), "header is damaged"),
         (
             bytes[..4096].to_vec(),

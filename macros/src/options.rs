@@ -111,7 +111,10 @@ impl Options {
         })?;
         let key = recognise(grammar, &word)?;
         if self.span_of(key).is_some() {
-            return Err(Error::new(word.span(), format!("`{}` is given twice; take one away", key.name())));
+            return Err(Error::new(
+                word.span(),
+                format!("`{}` is given more than once; remove all but one", key.name()),
+            ));
         }
         self.seen.push((key, word.span()));
         match key {
@@ -128,7 +131,8 @@ impl Options {
     }
 
     fn parse_value(&mut self, grammar: &Grammar, key: Key, word: &Ident, input: ParseStream) -> Result<()> {
-        let wrong = |span| Error::new(span, format!("`{}` takes another value; write `{}`", key.name(), key.usage()));
+        let wrong =
+            |span| Error::new(span, format!("`{}` does not accept this value; write `{}`", key.name(), key.usage()));
         let text = || match input.parse::<LitStr>() {
             Ok(text) if text.value().trim().is_empty() => {
                 Err(Error::new(text.span(), format!("`{}` is empty; write `{}`", key.name(), key.usage())))
@@ -190,12 +194,15 @@ impl Options {
                 .call(Ident::parse_any)
                 .map_err(|error| Error::new(error.span(), format!("expected a field's name; write `{usage}`")))?;
             if self.fields.iter().any(|field| field.name == name) {
-                return Err(Error::new(name.span(), format!("field `{name}` is given twice; take one away")));
+                return Err(Error::new(
+                    name.span(),
+                    format!("field `{name}` is given more than once; remove all but one"),
+                ));
             }
             if self.fields.len() == MAX_FIELDS {
                 return Err(Error::new(
                     name.span(),
-                    format!("a zone has at most {MAX_FIELDS} fields; take away `{name}` and what follows"),
+                    format!("a zone has at most {MAX_FIELDS} fields; remove `{name}` and what follows"),
                 ));
             }
             let value = match (grammar.field_values, list.peek(Token![=])) {
@@ -237,7 +244,7 @@ fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
     match Key::named(&name) {
         Some(key) if grammar.takes(key) => Ok(key),
         Some(key) if MESSAGE.contains(&key) => {
-            let text = format!("`{name}` says what a collective moves; take it away, or mark with `collective`");
+            let text = format!("`{name}` says what a collective moves; remove it, or mark with `collective`");
             Err(Error::new(word.span(), text))
         }
         Some(key) => Err(Error::new(word.span(), (grammar.refuse)(key))),
@@ -257,7 +264,7 @@ fn of_tracing(span: Span, sigil: char, name: &str, value: &str) -> Error {
         '?' => format!("warpline::display(format_args!(\"{{:?}}\", {value}))"),
         _ => format!("warpline::display(&{value})"),
     };
-    Error::new(span, format!("a field has no `{sigil}` before it; write `{name} = {value}`"))
+    Error::new(span, format!("`{sigil}` is not allowed before a field; write `{name} = {value}`"))
 }
 
 /// Refuses a label that somebody takes for a format string.
@@ -288,7 +295,7 @@ fn no_value(input: ParseStream) -> Result<()> {
 fn expression(key: Key, word: &Ident, input: ParseStream) -> Result<TokenStream> {
     let tokens = take_value(input)?;
     if tokens.is_empty() {
-        return Err(Error::new(word.span(), format!("nothing follows `{word} =`; write `{}`", key.usage())));
+        return Err(Error::new(word.span(), format!("`{word} =` has no value; write `{}`", key.usage())));
     }
     Ok(tokens)
 }

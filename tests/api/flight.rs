@@ -172,7 +172,7 @@ fn a_dump_that_the_collector_did_not_come_to_says_so() {
     comes.recv_timeout(LONG).expect("the collector hands the zone on");
     drop(LOAD.host());
     let dump = || session.dump(beside(&file, "dump.pftrace"));
-    let late = "the trace may lack what happened last: a slow sink or a loaded machine kept the collector from writing it within 1 s; \
+    let late = "the trace may lack the last zones: a slow sink or a loaded machine kept the collector from writing it within 1 s; \
                 dump again";
     // Whether there is something in the file yet depends on the order of sinks.
     if let Ok(found) = dump() {
@@ -422,7 +422,7 @@ fn a_stream_that_fails_leaves_a_trace_that_names_the_zone() {
     appears(&trace);
     let slices = read(&trace);
     assert_eq!(open(&slices, "api.flight.hung").argument("layer"), Some("4"));
-    let said = "stream `compute` failed: an illegal address was used; it stood at `api.flight.hung` (layer = 4)";
+    let said = "stream `compute` failed: an illegal address was used; it was at `api.flight.hung` (layer = 4)";
     assert!(slices.iter().any(|slice| slice.name.starts_with(said)), "{slices:#?}");
     assert_eq!(numbers(&slices, "api.flight.step").len(), 100);
     let report = session.finish();
@@ -465,13 +465,13 @@ fn a_stream_that_stands_still_is_told_and_the_zone_is_named() {
     assert_eq!(open(&slices, "api.flight.hung").argument("rank"), Some("1"));
     let what = slices.iter().find(|slice| slice.name.starts_with("stream `stuck` has finished no zone for"));
     let what = &what.unwrap_or_else(|| panic!("{slices:#?}")).name;
-    assert!(what.contains("it stands at `api.flight.hung` (rank = 1), which thread `"), "{what}");
+    assert!(what.contains("it is at `api.flight.hung` (rank = 1), which thread `"), "{what}");
     assert!(what.ends_with(&format!(" s ago at {}:{line}", file!())), "{what}");
     hold.send(()).expect("the stream waits");
     stream.synchronize().expect("nothing panics");
     let report = session.finish();
     assert_eq!(report.recorded, report.begun, "it went on: {report}");
-    assert!(report.notes.iter().any(|note| note.contains("stands at `api.flight.hung`")), "{report}");
+    assert!(report.notes.iter().any(|note| note.contains("is at `api.flight.hung`")), "{report}");
     let _ = fs::remove_file(&trace);
 }
 
@@ -536,7 +536,7 @@ fn each_of_several_streams_that_stand_still_is_told_once() {
         let said = format!("stream `{name}` has finished no zone for ");
         let notes: Vec<_> = report.notes.iter().filter(|note| note.starts_with(&said)).collect();
         assert_eq!(notes.len(), 1, "{name}: {report}");
-        assert!(notes[0].contains(&format!("stands at `api.flight.hung` (rank = {rank})")), "{}", notes[0]);
+        assert!(notes[0].contains(&format!("is at `api.flight.hung` (rank = {rank})")), "{}", notes[0]);
     }
     let told: usize = slices.iter().filter(|slice| slice.name.contains("has finished no zone for")).count();
     assert_eq!(told, 1, "those that are found at one look are one incident: {slices:#?}");
@@ -687,11 +687,11 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
         let error = start(settings).expect_err("it cannot start").to_string();
         assert!(says.iter().all(|says| error.contains(says)), "{error}");
     };
-    told(format!("flight=256KiB:{}", foreign.display()), &["notes.txt", "no flight recorder's; name another one"]);
+    told(format!("flight=256KiB:{}", foreign.display()), &["notes.txt", "not a flight recorder's; name another one"]);
     assert_eq!(fs::read_to_string(&foreign).expect("it is there"), "what somebody wrote");
     told(format!("flight=256KiB:{}", folder.display()), &["name a file"]);
     told(format!("flight=256KiB:{}/no/file", folder.display()), &["name a file in a folder that can be written"]);
-    told("flight=256KiB:/dev/null".to_owned(), &["it is no file; name one"]);
+    told("flight=256KiB:/dev/null".to_owned(), &["it is not a file; name one"]);
     told("flight=12".to_owned(), &["`flight=12`", "as in `flight=64MiB`"]);
     told("rotate=1MiB".to_owned(), &["`rotate`: needs a Perfetto trace to rotate"]);
     told("stall=10s".to_owned(), &["`stall`: needs a flight recorder"]);
@@ -702,7 +702,7 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
     start(settings.clone()).expect("there is no earlier run");
     told(
         settings.clone(),
-        &["cannot be put aside", "my.flight.previous` is no flight recorder's; move one of the two"],
+        &["cannot be renamed", "my.flight.previous` is not a flight recorder's file; move one of the two"],
     );
     assert_eq!(fs::read_to_string(&others).expect("it is there"), "what somebody wrote");
     fs::remove_file(&others).expect("it is the test's");
@@ -711,7 +711,7 @@ fn what_is_in_the_way_is_told_with_the_remedy_and_nothing_starts() {
     // A link that leads nowhere is somebody's who says where a file would be made.
     let (link, target) = (folder.join("link.flight"), folder.join("elsewhere"));
     std::os::unix::fs::symlink(&target, &link).expect("a link");
-    told(format!("flight=256KiB:{}", link.display()), &["a link to a file that is not there; remove the link"]);
+    told(format!("flight=256KiB:{}", link.display()), &["a link to a file that does not exist; remove the link"]);
     assert!(!target.exists());
     // What the disk has no room for is told at the start, and nothing of it is taken.
     let large = folder.join("large.flight");
@@ -818,7 +818,10 @@ fn somebody_who_cuts_or_removes_the_file_ends_no_program() {
     steps(&stream, 4_000..4_010);
     let report = session.finish();
     assert_eq!(report.recorded, report.begun, "{report}");
-    assert!(report.notes.iter().any(|note| note.contains("somebody has cut the flight recorder's file")), "{report}");
+    assert!(
+        report.notes.iter().any(|note| note.contains("another program truncated the flight recorder's file")),
+        "{report}"
+    );
     let error = recover(&mut Cursor::new(fs::read(&file).expect("it is there")), &mut Vec::new()).expect_err("cut");
     assert!(!error.to_string().is_empty());
     fs::remove_file(&file).expect("it is ours");

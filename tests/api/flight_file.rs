@@ -89,7 +89,7 @@ fn a_file_that_was_never_recorded_into_is_taken_over_and_costs_no_earlier_one() 
     for bytes in [zeros(1), zeros(4096), zeros(whole.len() - 1), zeros(1 << 20), almost] {
         fs::write(&file, &bytes).expect("it is ours");
         let error = start().expect_err("it is somebody's").to_string();
-        assert!(error.contains("no flight recorder's; name another one"), "{error}");
+        assert!(error.contains("not a flight recorder's; name another one"), "{error}");
         assert!(fs::read(&file).expect("it is there") == bytes, "nothing is written over");
     }
 }

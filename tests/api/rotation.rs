@@ -234,8 +234,7 @@ fn a_complete_file_that_somebody_cuts_counts_as_lost() {
     let report = session.finish();
     let SinkReport { taken, lost, first_error, kept, .. } = rotated(&report);
     assert!(*lost > 0 && *taken > 0 && taken + lost == report.recorded, "{report}");
-    let error =
-        "trace.0001.pftrace` was cut or written to by another program after it was complete: its records are lost";
+    let error = "trace.0001.pftrace` was truncated or written to by another program after it was complete: its records are lost";
     assert!(first_error.as_deref().is_some_and(|first| first.contains(error)), "{report}");
     let there: u64 = kept.files.iter().map(|file| file.zones).sum();
     assert_eq!((there, kept.removed, kept.removed_zones), (*taken, 0, 0), "{report}");

@@ -205,10 +205,10 @@ fn where_nobody_can_ask_safely_the_program_starts_all_the_same() {
     };
     for (settings, begun) in [("control,perfetto=/dev/null", 2), ("control", 0)] {
         let (stdout, stderr) = said(settings);
-        assert!(stderr.starts_with("warpline: the program cannot be asked from outside: "), "{stderr}");
+        assert!(stderr.starts_with("warpline: the program cannot be controlled from outside: "), "{stderr}");
         assert!(stderr.contains("it is a symlink") && stderr.lines().count() == 1, "{stderr}");
         assert!(stdout.contains(&format!("begun {begun}\n")), "{stdout}");
-        let noted = stdout.contains("note: the program cannot be asked from outside: ");
+        let noted = stdout.contains("note: the program cannot be controlled from outside: ");
         assert_eq!(noted, begun > 0, "a session that records has a report: {stdout}");
     }
     std::fs::remove_dir_all(&folder).expect("it is ours");

@@ -146,7 +146,8 @@ fn replace(path: &Path) {
 }
 
 const REMOVED: &str = "was removed or replaced while this session wrote to it: its trace is lost; leave the file there";
-const CHANGED: &str = "was cut or written to by another program while this session wrote to it: its trace is lost";
+const CHANGED: &str =
+    "was truncated or written to by another program while this session wrote to it: its trace is lost";
 
 #[test]
 fn a_trace_that_somebody_removes_or_cuts_is_reported_while_the_session_runs_and_counted_as_lost() {
@@ -247,7 +248,7 @@ fn a_flight_recorder_counts_what_somebody_takes_away() {
         return;
     }
     for (warning, is_cut) in
-        [("was removed while it was written", false), ("somebody has cut the flight recorder's file", true)]
+        [("was removed while it was written", false), ("another program truncated the flight recorder's file", true)]
     {
         let folder = folder("flight");
         let file = folder.join("my.flight");

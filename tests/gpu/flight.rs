@@ -99,8 +99,7 @@ fn a_hung_kernel_is_told_and_kill_9_leaves_what_it_hung_at() {
     let (found, slices) = recovered(&file);
     println!("{found:?}");
     names_the_hung_zone(&slices);
-    let said =
-        slices.iter().find(|slice| slice.name.contains("it stands at `cuda_tests.hung` (layer = 12), which thread"));
+    let said = slices.iter().find(|slice| slice.name.contains("it is at `cuda_tests.hung` (layer = 12), which thread"));
     let said = &said.unwrap_or_else(|| panic!("{slices:#?}")).name;
     assert!(said.ends_with(&format!(" s ago at {}:{HANG}", file!())), "{said}");
     println!("{said}");
@@ -149,7 +148,7 @@ fn a_lost_context_leaves_a_trace_that_names_the_zone() {
     {
         let bad = slices.iter().find(|slice| slice.name == "cuda_tests.bad").unwrap_or_else(|| panic!("{slices:#?}"));
         assert_eq!((bad.argument("status"), bad.argument("step")), (Some("open"), Some("7")));
-        let said = slices.iter().find(|slice| slice.name.contains("it stood at `cuda_tests.bad` (step = 7)"));
+        let said = slices.iter().find(|slice| slice.name.contains("it was at `cuda_tests.bad` (step = 7)"));
         let said = &said.unwrap_or_else(|| panic!("{slices:#?}")).name;
         assert!(said.contains("ILLEGAL_ADDRESS") || said.contains("illegal"), "{said}");
         println!("{said}");

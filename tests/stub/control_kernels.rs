@@ -255,7 +255,7 @@ fn beside_a_recording_without_kernels_there_are_none() {
         let mut first = Asker::record(&dir, false);
         assert_eq!(first.notes(), [""; 0]);
         let mut second = Asker::record(&dir, true);
-        let why = "no kernels are recorded: another recording without them is on; try again when it is over";
+        let why = "no kernels are recorded: another recording without kernels is running; try again when it has ended";
         assert_eq!(second.notes(), [why]);
         second.end();
         first.end();
@@ -277,7 +277,7 @@ fn beside_a_session_without_kernels_there_are_none_and_nothing_while_it_is_stopp
         asker.end();
         session.stop();
         let mut asker = Asker::record(&dir, true);
-        let stopped = "the program's own session is stopped: nothing comes until the program starts it again";
+        let stopped = "the program's own session is stopped: nothing is recorded until the program starts it again";
         assert_eq!(asker.notes(), [stopped, why]);
         asker.end();
         session.finish();

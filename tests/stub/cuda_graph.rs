@@ -358,7 +358,10 @@ fn of_a_graph_that_is_instantiated_for_ever_the_latest_are_known_and_the_report_
         assert_eq!(found(execs[0], 0), ["stub.cuda_graph.attention"], "one that is told of again");
         assert!(found(execs[6], 0).is_empty());
         let report = session.finish();
-        let note = report.notes.iter().find(|note| note.contains("executable graphs made room for newer ones"));
+        let note = report
+            .notes
+            .iter()
+            .find(|note| note.contains("executable graphs were forgotten to make room for newer ones"));
         let note = note.unwrap_or_else(|| panic!("{report}"));
         assert!(note.starts_with("7 ") && note.contains("GraphZones::for_graph"), "{note}");
         for exec in execs {

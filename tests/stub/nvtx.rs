@@ -202,7 +202,9 @@ fn more_open_zones_than_a_thread_has_room_for_are_not_told_and_the_user_is() {
     if let Some(said) = said {
         assert_eq!(
             said.lines().collect::<Vec<_>>(),
-            ["warpline: more than 16384 zones of one thread are open at once; NVTX is told of no more: let zones end"]
+            [
+                "warpline: more than 16384 zones of one thread are open at once; NVTX does not get further ones: end zones earlier"
+            ]
         );
     }
 }

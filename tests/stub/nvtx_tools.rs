@@ -135,7 +135,7 @@ fn what_is_wrong_with_a_tool_is_said_once() {
                 "`{name}` refused to start (InitializeInjectionNvtx2 returned 0); its documentation says why"
             )),
         ),
-        (mode("empty"), Some(format!("`{name}` takes no ranges of domains: use a tool for NVTX 3"))),
+        (mode("empty"), Some(format!("`{name}` does not support ranges in domains: use a tool for NVTX 3"))),
     ];
     for (environment, expected) in cases {
         let Some((stderr, notes)) = said(test, &environment) else { continue };

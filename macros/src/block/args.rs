@@ -35,7 +35,7 @@ impl Args {
     fn from_input(grammar: &Grammar, on: On, usage: &str, input: ParseStream) -> Result<Args> {
         let docs = docs(input)?;
         let Some(range) = Range::parse(grammar, input)? else {
-            return Err(input.error(format!("a block needs a name first; write `{usage}`")));
+            return Err(input.error(format!("a block needs its name as the first argument; write `{usage}`")));
         };
         comma(input, usage)?;
         let mut options = Options::default();
@@ -49,17 +49,20 @@ impl Args {
             let is_option = starts_with_option(input);
             let stream = take_value(input)?;
             if is_option || input.is_empty() {
-                return Err(Error::new(start, format!("a block on a GPU needs its stream second; write `{usage}`")));
+                return Err(Error::new(
+                    start,
+                    format!("a GPU block needs its stream as the second argument; write `{usage}`"),
+                ));
             }
             options.stream = Some(stream);
             comma(input, usage)?;
         }
         while !is_body(input) {
             if input.is_empty() {
-                return Err(input.error(format!("a block ends with its body; write `{usage}`")));
+                return Err(input.error(format!("a block needs its body as the last argument; write `{usage}`")));
             }
             if is_bare_body(input) {
-                return Err(input.error(format!("the body of a block stands in braces; write `{usage}`")));
+                return Err(input.error(format!("the body of a block must be in braces; write `{usage}`")));
             }
             options.parse_one(grammar, input)?;
             comma(input, usage)?;
@@ -70,13 +73,15 @@ impl Args {
         }
         let body: TokenTree = input.parse()?;
         let Some(body) = block_of(&body) else {
-            return Err(Error::new(body.span(), format!("a block ends with its body; write `{usage}`")));
+            return Err(Error::new(
+                body.span(),
+                format!("a block needs its body as the last argument; write `{usage}`"),
+            ));
         };
         input.parse::<Option<Token![,]>>()?;
         if !input.is_empty() {
-            return Err(
-                input.error(format!("a block ends with its body, and options stand before it; write `{usage}`"))
-            );
+            return Err(input
+                .error(format!("the body is the last argument of a block; write the options before it: `{usage}`")));
         }
         range.refuse_facts(&options)?;
         Ok(Args { range, docs, options, asyncness, body })
@@ -123,8 +128,8 @@ fn docs(input: ParseStream) -> Result<Option<String>> {
         let attribute: Group = input.parse()?;
         let text = doc_text(&attribute);
         let wrong = match is_doc_of_a_macro(&attribute) {
-            true => "a block cannot read documentation that a macro makes; write `description = \"…\"` after the name",
-            false => "a block takes doc comments, no other attributes",
+            true => "a block cannot read documentation from a macro; write `description = \"…\"` after the name",
+            false => "a block accepts doc comments and no other attributes",
         };
         docs.push(text.ok_or_else(|| Error::new(attribute.span(), wrong))?);
     }

@@ -15,9 +15,9 @@ pub const GPU: Grammar = Grammar {
     field_values: true,
     is_collective: false,
     refuse: |key| match key {
-        Key::Stream => "the stream of a block follows its name; write `gpu_zone!(\"demo.add\", <stream>, { … })`",
-        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
-        _ => "`block::gpu_zone!` times a GPU stream; take `kind` away, or write `block::host_zone!`",
+        Key::Stream => "in a block, the stream comes after the name; write `gpu_zone!(\"demo.add\", <stream>, { … })`",
+        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; remove it",
+        _ => "`block::gpu_zone!` times a GPU stream; remove `kind`, or write `block::host_zone!`",
     },
 };
 
@@ -26,10 +26,10 @@ pub const HOST: Grammar = Grammar {
     name: "block::host_zone",
     keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
     refuse: |key| match key {
-        Key::Stream => "a host zone has no stream; take `stream` away, or write `block::gpu_zone!`",
-        Key::Begin => "a host zone begins on its thread; take `begin` away, or write `block::gpu_zone!`",
-        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
-        _ => "`block::host_zone!` times a thread; take `kind` away, or write `block::gpu_zone!`",
+        Key::Stream => "a host zone has no stream; remove `stream`, or write `block::gpu_zone!`",
+        Key::Begin => "a host zone begins on its thread; remove `begin`, or write `block::gpu_zone!`",
+        Key::Err => "`err` is for marked functions: a `?` in a block leaves the function, not the block; remove it",
+        _ => "`block::host_zone!` times a thread; remove `kind`, or write `block::gpu_zone!`",
     },
     ..GPU
 };
@@ -39,8 +39,10 @@ pub const COLLECTIVE: Grammar = Grammar {
     name: "block::collective",
     is_collective: true,
     refuse: |key| match key {
-        Key::Stream => "the stream of a block follows its name; write `collective!(\"demo.sync\", <stream>, …, { … })`",
-        _ => "`err` is for marked functions: a `?` in a block leaves the function, not the block; take it away",
+        Key::Stream => {
+            "in a block, the stream comes after the name; write `collective!(\"demo.sync\", <stream>, …, { … })`"
+        }
+        _ => "`err` is for marked functions: a `?` in a block leaves the function, not the block; remove it",
     },
     ..GPU
 };

@@ -80,7 +80,7 @@ impl Operation {
         let applies = |key: &Key| self.describes.contains(key) || self.also.contains(key) || ALWAYS.contains(key);
         match seen.iter().find(|(key, _)| MESSAGE.contains(key) && !applies(key)) {
             Some((key, span)) => {
-                let text = format!("`{}` has no `{}`: {}; take it away", self.name, key.name(), why_not(*key));
+                let text = format!("`{}` has no `{}`: {}; remove it", self.name, key.name(), why_not(*key));
                 Err(Error::new(*span, text))
             }
             None => Ok(()),
@@ -96,7 +96,7 @@ impl Operation {
 
 /// The hint for a missing kind.
 pub fn missing() -> String {
-    format!("which collective? write `kind = \"all_reduce\"`; {}", listed())
+    format!("no collective is given; write `kind = \"all_reduce\"`; {}", listed())
 }
 
 fn listed() -> String {

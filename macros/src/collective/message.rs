@@ -88,7 +88,7 @@ fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> 
     };
     let none = |word: &str, span: Span| {
         let names = TYPES.map(|(name, _)| name).join(", ");
-        Error::new(span, format!("NCCL moves no `{word}`; `dtype` is one of {names}"))
+        Error::new(span, format!("NCCL has no data type `{word}`; `dtype` is one of {names}"))
     };
     match tokens.as_slice() {
         [TokenTree::Literal(_)] => {

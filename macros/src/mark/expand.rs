@@ -17,7 +17,7 @@ use crate::zone::Range;
 pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<TokenStream> {
     let Args { range, mut options } = args;
     if let Some(span) = function.constness {
-        let text = "a `const fn` cannot be marked: a zone begins at run time; mark its callers, or take `const` away";
+        let text = "a `const fn` cannot be marked: a zone begins at run time; mark its callers, or remove `const`";
         return Err(Error::new(span, text));
     }
     let range = range.unwrap_or_else(|| Range::New(Name::Function(function.name.clone())));
@@ -30,7 +30,7 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         let stream = function.stream().ok_or_else(|| {
             Error::new(
                 range.span(),
-                "which stream? write `stream = <expression>` in the mark, or name a parameter `stream`",
+                "no stream is given; write `stream = <expression>` in the mark, or name a parameter `stream`",
             )
         })?;
         options.stream = Some(quote!(#stream));
@@ -38,18 +38,19 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
     let runtime = spec::runtime(&options);
     let err = options.span_of(Key::Err);
     if let (Some(span), None) = (err, &function.output) {
-        return Err(Error::new(span, "`err` needs a `Result`, and this function returns nothing; take `err` away"));
+        return Err(Error::new(span, "`err` needs a `Result`, and this function returns nothing; remove `err`"));
     }
     let tail = if function.is_async { None } else { Tail::find(&function.body) };
     if !function.is_async && tail.is_none() && function.output.as_ref().is_some_and(future::is_future) {
         let text = format!(
-            "`{}` returns a future, and a zone would end before its work begins; end the body with `async move {{ … }}` or `Box::pin(async move {{ … }})`, or write an `async fn`",
+            "`{}` returns a future, and a zone would end before its work begins; end the body with `async move {{ … }}` or \
+             `Box::pin(async move {{ … }})`, or write an `async fn`",
             function.name
         );
         return Err(Error::new(range.span(), text));
     }
     let remedy = match function.is_documented_by_a_macro {
-        true => "a mark cannot read documentation that a macro makes; write `description = \"…\"` in the mark",
+        true => "a mark cannot read documentation from a macro; write `description = \"…\"` in the mark",
         false => "write a doc comment on the function, or `description = \"…\"` in the mark",
     };
     let is_async = function.is_async || tail.is_some();

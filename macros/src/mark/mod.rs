@@ -27,7 +27,7 @@ pub const GPU: Grammar = Grammar {
     ],
     field_values: true,
     is_collective: false,
-    refuse: |_| "`#[gpu_zone]` times a GPU stream; take `kind` away, or mark with `#[host_zone]`",
+    refuse: |_| "`#[gpu_zone]` times a GPU stream; remove `kind`, or mark with `#[host_zone]`",
 };
 
 /// `#[host_zone]`.
@@ -37,9 +37,9 @@ pub const HOST: Grammar = Grammar {
     field_values: true,
     is_collective: false,
     refuse: |key| match key {
-        Key::Stream => "a host zone has no stream; take `stream` away, or mark with `#[gpu_zone]`",
-        Key::Begin => "a host zone begins on its thread; take `begin` away, or mark with `#[gpu_zone]`",
-        _ => "`#[host_zone]` times a thread; take `kind` away, or mark with `#[gpu_zone]`",
+        Key::Stream => "a host zone has no stream; remove `stream`, or mark with `#[gpu_zone]`",
+        Key::Begin => "a host zone begins on its thread; remove `begin`, or mark with `#[gpu_zone]`",
+        _ => "`#[host_zone]` times a thread; remove `kind`, or mark with `#[gpu_zone]`",
     },
 };
 

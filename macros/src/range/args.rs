@@ -90,7 +90,7 @@ impl Declaration {
             None => {
                 let remedy = match self.is_documented_by_a_macro {
                     true => {
-                        "a macro's documentation cannot be read here; write one after the name, `\"demo.add\": \"…\"`"
+                        "documentation from a macro cannot be read here; write a description after the name, `\"demo.add\": \"…\"`"
                     }
                     false => "write one after the name, `\"demo.add\": \"…\"`, or a doc comment",
                 };

@@ -14,8 +14,8 @@ const GRAMMAR: Grammar = Grammar {
     field_values: false,
     is_collective: false,
     refuse: |key| match key {
-        Key::Description => "the description follows the name; write `NAME = \"demo.add\": \"…\";`",
-        Key::Stream => "a mark says on which stream; take `stream` away",
+        Key::Description => "the description comes after the name; write `NAME = \"demo.add\": \"…\";`",
+        Key::Stream => "a mark says on which stream; remove `stream`",
         Key::Label => "an instance has a label, a range has none; move `label` to the mark",
         Key::Begin => "`begin` says how a marked place launches; move it to the mark",
         _ => "`err` belongs to a marked function; move it to the mark",

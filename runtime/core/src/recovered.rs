@@ -61,11 +61,11 @@ impl fmt::Display for RecoverError {
             RecoverError::Write(error) => write!(f, "the trace cannot be written: {error}; choose another place"),
             RecoverError::Empty => f.write_str("is empty: the program ended before its session began; run it again"),
             RecoverError::Foreign => f.write_str(
-                "is no flight recorder's file; name the one of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the \
+                "is not a flight recorder's file; name the one of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the \
                  folder in which the program ran",
             ),
             RecoverError::Damaged => f.write_str(
-                "begins as a flight recorder's file, and its header is damaged or of a newer warpline; update warpline-cli, or \
+                "begins like a flight recorder's file, but its header is damaged or from a newer warpline; update warpline-cli, or \
                  take an undamaged copy",
             ),
             RecoverError::NoPiece { damaged: 0, missing: 0 } => {

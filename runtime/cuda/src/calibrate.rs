@@ -115,7 +115,7 @@ fn note(id: u64, measured: Result<Option<i64>, BackendError>) -> Option<i64> {
             state.is_measured = true;
             return Some(ns);
         }
-        Ok(None) => state.problem = Some("the device was busy whenever it was asked".to_owned()),
+        Ok(None) => state.problem = Some("the device was busy at every attempt".to_owned()),
         Err(BackendError(problem)) => state.problem = Some(problem),
     }
     None

@@ -45,7 +45,8 @@ pub enum Error {
     },
     /// A stream cannot wait for a value that nobody has submitted yet.
     #[error(
-        "nobody has submitted {value} of semaphore `{semaphore}` yet, the greatest is {submitted}: submit the signal first, or hand the work to a `timeline::Queue`, which holds it back until then"
+        "value {value} of semaphore `{semaphore}` has not been submitted, the greatest submitted one is {submitted}: submit the \
+         signal first, or pass the work to a `timeline::Queue`, which holds it back until then"
     )]
     NotSubmitted {
         /// The semaphore's name.
@@ -80,9 +81,7 @@ pub enum Error {
         capacity: usize,
     },
     /// The queue was dropped before what the work waits for was there.
-    #[error(
-        "queue `{queue}` was dropped before what this work waits for was there: wait for its signals before you drop the queue"
-    )]
+    #[error("queue `{queue}` was dropped before the work could begin: wait for the queue's signals before you drop it")]
     QueueDropped {
         /// The queue's name.
         queue: Arc<str>,
@@ -96,13 +95,13 @@ pub enum Error {
         text: Arc<str>,
     },
     /// This process was forked from the one that has the semaphore or the queue.
-    #[error("`{name}` belongs to the process that this one was forked from: make another one after the fork")]
+    #[error("`{name}` belongs to the parent process: create another one after the fork")]
     Inherited {
         /// The name of the semaphore or the queue.
         name: Arc<str>,
     },
     /// A host call that put its signals off let go of them.
-    #[error("a host call let go of its signals: call `Signals::signal` or `Signals::fail`")]
+    #[error("a host call dropped its signals: call `Signals::signal` or `Signals::fail`")]
     SignalsDropped,
 }
 

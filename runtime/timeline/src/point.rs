@@ -45,7 +45,7 @@ impl Timepoint {
                 return Err(device("a wait on a stream", "there is no stream: wait on the host"));
             }
             _ => {
-                let error = "a CUDA stream and an in-process stream cannot wait for each other: wait on the host, or hand the work to a `timeline::Queue`";
+                let error = "a CUDA stream and an in-process stream cannot wait for each other: wait on the host, or pass the work to a `timeline::Queue`";
                 return Err(device("a wait on a stream", error));
             }
         };

@@ -83,7 +83,7 @@ fn captures_that_nobody_registers_are_bounded_and_told() {
         assert_exact(&report);
         assert_eq!(report.captured, CAPTURES as u64, "{report}");
         assert!(
-            report.notes.iter().any(|note| note.contains("zones of 44 captured graphs were let go of")),
+            report.notes.iter().any(|note| note.contains("zones of 44 captured graphs were discarded")),
             "{report}"
         );
     });

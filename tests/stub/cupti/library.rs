@@ -163,7 +163,7 @@ fn stays(cupti: &Cupti, work: impl FnOnce(), why: &[&str]) {
     let (report, ..) = finish(session, &sink);
     assert_eq!((cupti.calls("cuptiFinalize"), cupti.stub_cupti_on()), (before, 0), "{report}");
     let said = report.notes.join("\n");
-    let stays = "CUPTI stays in this process, and a launch of a CUDA graph stays slower for it";
+    let stays = "CUPTI stays in this process, so launches of CUDA graphs stay slower";
     for said_of in [stays].iter().chain(why) {
         assert!(said.contains(said_of), "`{said_of}` is not in: {said}");
     }
@@ -203,7 +203,7 @@ fn cupti_stays_where_it_cannot_be_ended_as_nvidia_wants_it() {
         driver.start();
         let launch = || _ = cupti.launch(kernel(c"k"));
         cupti.fail("cuptiEnableCallback", 1);
-        stays(cupti, launch, &["no call of the driver was reported"]);
+        stays(cupti, launch, &["CUPTI reported no driver call"]);
         cupti.fail("cuptiEnableCallback", 0);
         cupti.fail("cuptiFinalize", 7);
         let (session, sink) = start();

@@ -101,7 +101,7 @@ impl DataType {
 
 /// A Rust type whose values a collective can move: `dtype = <T>` in a generic function.
 #[diagnostic::on_unimplemented(
-    message = "NCCL moves no `{Self}`",
+    message = "NCCL has no data type `{Self}`",
     label = "not a type of elements",
     note = "in a generic function write `T: warpline::collective::Element`; for another type say which it is, as in `dtype = \"bf16\"`"
 )]

@@ -55,7 +55,7 @@ impl fmt::Display for ProfileError {
                 write!(f, "this program has no range `{name}`; `warpline catalog` lists those that it has")
             }
             ProfileError::TimedOut { has_begun: true, .. } => f.write_str(
-                "the zone has begun and is not through its stream yet; wait longer, or let the stream's work come to an end",
+                "the zone has begun, but its stream has not completed it yet; wait longer, or let the stream's work finish",
             ),
             ProfileError::TimedOut { captured: 1.., .. } => f.write_str(
                 "zones ran only on streams that were being captured into a graph, to which nothing may be added; \
@@ -87,10 +87,10 @@ impl fmt::Display for ProfileError {
                 "the zone was not complete when its session ended, or its mark panicked; synchronise before `finish`",
             ),
             ProfileError::Inherited => f.write_str(
-                "the process that this one was forked from asked for the zone, and alone gets it; ask after the fork",
+                "the parent process requested the zone before the fork and alone gets it; request zones after the fork",
             ),
             ProfileError::NoThread(why) => {
-                write!(f, "the operating system gave no thread to read the zone: {why}; close what the program does not need")
+                write!(f, "the thread that reads the zone could not be started: {why}; end other threads, or raise the limit on threads of this user")
             }
             ProfileError::NotEnabled => {
                 f.write_str("this program was built without warpline's feature `enable`: turn it on in the application")

@@ -11,7 +11,7 @@ use crate::stream::recorder::Recorder;
 use crate::stream::thread;
 
 /// The error for a stream whose device gives no reason.
-const UNSAID: &str = "its device does not say which it is";
+const UNSAID: &str = "its device does not identify it";
 
 /// Returns the recorder, and starts it if it does not run.
 type Start = fn() -> Result<Arc<Recorder>, ProfileError>;

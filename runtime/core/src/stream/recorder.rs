@@ -117,8 +117,7 @@ impl Recorder {
         let (key, backend) = match (stream.key, backend) {
             (Ok(key), Ok(backend)) => (key, backend),
             (_, backend) => {
-                let why =
-                    backend.err().map_or_else(|| "its device does not say which it is".to_owned(), |error| error.0);
+                let why = backend.err().map_or_else(|| "its device does not identify it".to_owned(), |error| error.0);
                 known.refuse(&why);
                 self.generation.fetch_add(1, Ordering::Release);
                 return None;

@@ -120,7 +120,7 @@ pub(super) fn end_or_unsubscribe(
         return None;
     };
     Some(format!(
-        "{CUPTI_STAYS}, and a launch of a CUDA graph stays slower for it (by 20 to 70 µs for 100 nodes on an H100): {why}"
+        "{CUPTI_STAYS}, so launches of CUDA graphs stay slower (by 20 to 70 µs for 100 nodes on an H100): {why}"
     ))
 }
 
@@ -156,13 +156,12 @@ pub(super) fn why(cupti: &Cupti, error: CuptiError) -> String {
     let told = cupti.describe(error);
     match error.code {
         MULTIPLE_SUBSCRIBERS => format!(
-            "another tool uses CUPTI in this process (Nsight, PyTorch's profiler, …): {told}; run without it, or leave \
-             `kernels` out"
+            "another tool uses CUPTI in this process (Nsight, PyTorch's profiler, …): {told}; run without it, or leave out `kernels`"
         ),
-        NOT_INITIALIZED => format!("CUPTI finds no CUDA driver: {told}; install one, or leave `kernels` out"),
+        NOT_INITIALIZED => format!("CUPTI finds no CUDA driver: {told}; install one, or leave out `kernels`"),
         INSUFFICIENT_PRIVILEGES | VIRTUALIZED => format!(
             "CUPTI is not allowed on this device: {told}; ask its administrator for access to GPU performance counters"
         ),
-        _ => format!("CUPTI does not start: {told}; see CUptiResult in NVIDIA's documentation, or leave `kernels` out"),
+        _ => format!("CUPTI does not start: {told}; see CUptiResult in NVIDIA's documentation, or leave out `kernels`"),
     }
 }

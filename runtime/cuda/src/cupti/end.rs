@@ -72,10 +72,10 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     }
     let symbols = &cupti.symbols;
     let (Some(finalize), Some(enable)) = (symbols.finalize, symbols.enable_callback) else {
-        return Err("this CUPTI cannot be ended".to_owned());
+        return Err("this CUPTI cannot be finalized".to_owned());
     };
     if cupti.version < OLDEST {
-        return Err("ending it is safe with CUPTI of CUDA 12.8 or newer".to_owned());
+        return Err("only CUPTI of CUDA 12.8 or newer can be finalized safely".to_owned());
     }
     let is_set = |name: &&&str| environment::var_os(name).is_some_and(|path| !path.is_empty() && path != "./.");
     if let Some(name) = INJECTIONS.iter().find(is_set) {
@@ -83,7 +83,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     }
     let driver = Driver::get().map_err(|error| error.to_string())?;
     if !gate::close(LEAVE) {
-        return Err("another thread stayed in a call of CUPTI".to_owned());
+        return Err("another thread did not return from a call of CUPTI".to_owned());
     }
     let mut ended = None;
     for (number, call) in CALLS {
@@ -108,7 +108,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     }
     gate::reopen();
     Err(match ended {
-        None => "no call of the driver was reported, in which it could have been ended".to_owned(),
+        None => "CUPTI reported no driver call in which it could be finalized".to_owned(),
         Some(code) => format!("cuptiFinalize answers {code}"),
     })
 }

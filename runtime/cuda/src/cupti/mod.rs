@@ -125,7 +125,7 @@ impl Kernels {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                return Err("the session before is still ending CUPTI: start this one later".to_owned());
+                return Err("the previous session is still finalizing CUPTI: start this one later".to_owned());
             }
         };
         let cupti = Cupti::get()?;

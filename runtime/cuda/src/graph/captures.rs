@@ -93,8 +93,8 @@ pub(super) fn note() -> Option<String> {
     let evicted = std::mem::take(&mut lock().evicted);
     (evicted > 0).then(|| {
         format!(
-            "zones of {evicted} captured graphs were let go of, since nobody registered the graphs: \
-             hand each to `warpline::graph::GraphZones::for_graph` when its capture is over"
+            "zones of {evicted} captured graphs were discarded, because the graphs were not registered: pass each one to \
+             `warpline::graph::GraphZones::for_graph` after its capture"
         )
     })
 }

@@ -155,8 +155,8 @@ pub(super) fn note() -> Option<String> {
     let evicted = with(|registry| std::mem::take(&mut registry.execs.evicted));
     (evicted > 0).then(|| {
         format!(
-            "{evicted} executable graphs made room for newer ones: of one that is still launched, hand its graph with it to \
-             `warpline::graph::GraphZones::for_graph` again, and drop the `GraphZones` of graphs that are gone"
+            "{evicted} executable graphs were forgotten to make room for newer ones: for one that is still launched, call \
+             `warpline::graph::GraphZones::for_graph` again, and drop the `GraphZones` of graphs that no longer exist"
         )
     })
 }

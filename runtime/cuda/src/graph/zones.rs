@@ -220,6 +220,6 @@ fn driver() -> Result<&'static Driver, GraphError> {
 fn failed(driver: &Driver, error: CudaError) -> GraphError {
     let why = driver.describe(error).0;
     GraphError(format!(
-        "the driver does not tell the graph's nodes: {why}; register a graph that is alive and complete"
+        "the driver does not list the graph's nodes: {why}; register a graph that is alive and complete"
     ))
 }

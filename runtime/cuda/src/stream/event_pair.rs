@@ -55,7 +55,9 @@ impl PointStream for CudaStream {
     fn end(&self, zone: &mut ZonePoints, call: Call) -> Result<Ended, Refused> {
         let is_timed_by_kernels = self.context.is_timed_by_kernels;
         if self.ptr as usize == PER_THREAD && !is_timed_by_kernels && call.thread != zone.thread {
-            return Err(Refused::Failed(BackendError("the per-thread default stream is another one here".to_owned())));
+            return Err(Refused::Failed(BackendError(
+                "the zone began on the per-thread default stream of another thread".to_owned(),
+            )));
         }
         let Context { driver, pool, .. } = &*self.context;
         let refused = |error: CudaError| error.refusal(driver);

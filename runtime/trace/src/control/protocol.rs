@@ -67,8 +67,8 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FrameError::Length(length) => write!(f, "a frame of {length} bytes is none of this protocol"),
-            FrameError::Kind(kind) => write!(f, "a frame of kind {kind} is none of this protocol"),
+            FrameError::Length(length) => write!(f, "a frame of {length} bytes is not part of this protocol"),
+            FrameError::Kind(kind) => write!(f, "a frame of kind {kind} is not part of this protocol"),
         }
     }
 }
@@ -219,17 +219,17 @@ impl Request {
             Some(VERSION) => {}
             Some(other) => {
                 let text = format!(
-                    "this program speaks protocol {VERSION} of warpline {}, and was asked in protocol {other}; use the \
-                     command `warpline` of its version",
+                    "this program uses protocol {VERSION} (warpline {}), but the request uses protocol {other}; use the command \
+                     `warpline` of the program's version",
                     env!("CARGO_PKG_VERSION")
                 );
                 return Err(Refusal::new("protocol", text));
             }
-            None => return Err(Refusal::new("protocol", "a request says its `protocol`, a number")),
+            None => return Err(Refusal::new("protocol", "a request needs `protocol`, a number")),
         }
         let ask = match object.remove("ask") {
             Some(Value::String(ask)) => ask,
-            _ => return Err(wrong("a request says in `ask` what for".to_owned())),
+            _ => return Err(wrong("a request needs `ask`, the name of the command".to_owned())),
         };
         let request = match ask.as_str() {
             "status" => Request::Status,
@@ -248,12 +248,12 @@ impl Request {
             "dump" => Request::Dump,
             other => {
                 let asks = "status, record, stop, arm, watch and dump";
-                let text = format!("nothing is called `{}` here; there are {asks}", other.escape_debug());
+                let text = format!("there is no command `{}`; there are {asks}", other.escape_debug());
                 return Err(Refusal::new("unknown", text));
             }
         };
         match object.keys().next() {
-            Some(key) => Err(Refusal::new("unknown", format!("`{ask}` has no `{}` here", key.escape_debug()))),
+            Some(key) => Err(Refusal::new("unknown", format!("`{ask}` has no parameter `{}`", key.escape_debug()))),
             None => Ok(request),
         }
     }
@@ -365,11 +365,11 @@ mod tests {
     fn what_is_not_known_is_refused_and_named() {
         assert_eq!(
             refused(r#"{"protocol":1,"ask":"quit"}"#),
-            "unknown: nothing is called `quit` here; there are status, record, stop, arm, watch and dump"
+            "unknown: there is no command `quit`; there are status, record, stop, arm, watch and dump"
         );
         assert_eq!(
             refused(r#"{"protocol":1,"ask":"record","level":"coarse"}"#),
-            "unknown: `record` has no `level` here"
+            "unknown: `record` has no parameter `level`"
         );
         assert_eq!(refused(r#"{"protocol":1,"ask":"record","kernels":1}"#), "request: `kernels` is true or false");
         assert_eq!(refused(r#"{"protocol":1,"ask":"arm"}"#), "request: `arm` needs a `range`");
@@ -383,7 +383,7 @@ mod tests {
         );
         assert!(
             refused(r#"{"protocol":2,"ask":"status"}"#)
-                .starts_with("protocol: this program speaks protocol 1 of warpline ")
+                .starts_with("protocol: this program uses protocol 1 (warpline ")
         );
         assert_eq!(refused("[]"), "request: a request is a JSON object");
     }

@@ -75,7 +75,7 @@ impl FileClaim {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let path = path.display();
-                    let text = format!("{why}, and `{path}` cannot be made: {error}; choose another path");
+                    let text = format!("{why}, and `{path}` cannot be created: {error}; choose another path");
                     return Err(io::Error::new(error.kind(), text));
                 }
             }
@@ -261,7 +261,7 @@ mod tests {
         let first = FileClaim::acquire(&path).expect("it can be made");
         let error = FileClaim::acquire(&path).err().expect("it is taken").to_string();
         assert!(error.starts_with("another trace is being written to it, and `"), "{error}");
-        assert!(error.contains(&format!(".{}.json` cannot be made: ", std::process::id())), "{error}");
+        assert!(error.contains(&format!(".{}.json` cannot be created: ", std::process::id())), "{error}");
         drop(first);
         fs::remove_dir_all(&folder).expect("it is ours");
     }

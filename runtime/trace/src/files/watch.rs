@@ -39,8 +39,8 @@ impl fmt::Display for Loss {
                  ends"
             }
             Loss::Changed => {
-                "was cut or written to by another program while this session wrote to it: its trace is lost; leave the file alone \
-                 until the session ends"
+                "was truncated or written to by another program while this session wrote to it: its trace is lost; do not change \
+                 the file until the session ends"
             }
             Loss::NoReader => {
                 "has lost its reader: the rest of the trace is lost; keep the reader until the session ends"

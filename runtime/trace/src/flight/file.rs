@@ -138,8 +138,8 @@ impl RingFile {
         let path = self.path.display();
         let cut = is(&self.is_cut).then(|| {
             format!(
-                "somebody has cut the flight recorder's file `{path}` while it was written: what was cut off is lost; leave the file \
-                 alone until the session ends"
+                "another program truncated the flight recorder's file `{path}` while it was written: the removed part is lost; do \
+                 not change the file until the session ends"
             )
         });
         let (is_removed, is_elsewhere) = (is(&self.is_removed), is(&self.is_elsewhere));
@@ -244,7 +244,7 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
         {
             // Whoever made such a link says where the file would be made: nobody else's folder is written to.
             if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
-                let problem = "it is a link to a file that is not there; remove the link, or make the file";
+                let problem = "it is a link to a file that does not exist; remove the link, or create the file";
                 return Err(problem.to_owned().into());
             }
             continue;
@@ -252,7 +252,7 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
         let file = opened.map_err(|error| format!("{error}; name a file in a folder that can be written"))?;
         let metadata = |file: &File| file.metadata().map_err(|error| format!("{error}; name another place"));
         if !metadata(&file)?.is_file() {
-            return Err("it is no file; name one".to_owned().into());
+            return Err("it is not a file; name one".to_owned().into());
         }
         let file = OwnFile::lock(file).map_err(|_| Refused::Written)?;
         if !is_at(&file, path) {
@@ -269,7 +269,7 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
             return Ok(Taken { file, before });
         }
         if !is_recorder(&file) {
-            let problem = "there is another file of that name, which is no flight recorder's; name another one";
+            let problem = "a file of that name exists and is not a flight recorder's; name another one";
             return Err(problem.to_owned().into());
         }
         let mut previous = path.as_os_str().to_owned();
@@ -285,16 +285,16 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
         };
         if !is_free {
             return Err(format!(
-                "the file of an earlier run cannot be put aside: `{}` is no flight recorder's; move one of the two away",
+                "the file of an earlier run cannot be renamed: `{}` is not a flight recorder's file; move one of the two",
                 previous.display()
             )
             .into());
         }
         fs::rename(path, &previous)
-            .map_err(|error| format!("the file of an earlier run cannot be put aside: {error}; remove it"))?;
+            .map_err(|error| format!("the file of an earlier run cannot be renamed: {error}; remove it"))?;
         put_aside = Some(previous);
     }
-    Err("others make files of that name at the same time; name another one".to_owned().into())
+    Err("other processes create files of that name at the same time; name another one".to_owned().into())
 }
 
 fn is_recorder(file: &File) -> bool {

@@ -187,8 +187,8 @@ impl Medium for Files {
     fn look_at_complete(&mut self) -> io::Result<()> {
         self.changed().next().map_or(Ok(()), |ours| {
             Err(io::Error::other(format!(
-                "`{}` was cut or written to by another program after it was complete: its records are lost; leave the files alone \
-                 until the session ends",
+                "`{}` was truncated or written to by another program after it was complete: its records are lost; do not change \
+                 the files until the session ends",
                 ours.file.path.display()
             )))
         })
@@ -272,7 +272,7 @@ impl Series {
                 return Ok(Some(made));
             }
         }
-        Err(io::Error::other("other processes make files of that name at the same time; choose another path"))
+        Err(io::Error::other("other processes create files of that name at the same time; choose another path"))
     }
 
     /// The file of this number, or of the next one that is free.

@@ -39,7 +39,7 @@ impl Clocks {
                 known.extend(clock.note().filter(|note| !known.contains(note)));
             }
             Err(error) => lock(&tally.notes)
-                .push(format!("device `{}` gave no clock, its zones are dropped: {error}", info.device.name)),
+                .push(format!("device `{}` has no usable clock, so its zones are dropped: {error}", info.device.name)),
         }
         drop(figures);
         self.0.push(SpaceClock { space, device: info.device.clone(), clock, figures: place });

@@ -79,7 +79,7 @@ impl Stage for StallMonitor {
             return;
         }
         let mut title = format!("stream `{name}` failed: {error}");
-        title.extend(zones.first().map(|zone| format!("; it stood at {}", describe(zone))));
+        title.extend(zones.first().map(|zone| format!("; it was at {}", describe(zone))));
         let args = vec![("stream", name), ("error", error.to_string())];
         let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
         // An error that a whole device has comes from each of its streams; the first is the one to look at.
@@ -121,7 +121,7 @@ impl StallMonitor {
         self.notes += 1;
         match self.notes {
             ..=NOTES => cx.note(title),
-            more if more == NOTES + 1 => cx.note("more happened than is told here: see standard error"),
+            more if more == NOTES + 1 => cx.note("more happened than is reported here: see standard error"),
             _ => {}
         }
     }
@@ -150,7 +150,7 @@ impl StallMonitor {
             names.extend(stream.context.info.as_ref().map(|info| ("stream", info.name.clone())));
         }
         if more > 0 {
-            titles.push(format!("{more} more streams stand still"));
+            titles.push(format!("{more} more streams are stalled"));
         }
         if titles.is_empty() {
             return;
@@ -162,7 +162,7 @@ impl StallMonitor {
         if self.flight.is_due(Reason::Stall) {
             self.flight.write_out_aside(incident);
         } else if is_news {
-            stderr::line(format!("{}; no trace of its own, since there is one a minute at most", incident.title));
+            stderr::line(format!("{}; no separate trace, because at most one is written a minute", incident.title));
         }
     }
 }
@@ -230,7 +230,7 @@ impl Stream {
         let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
         // The one that its end has not come to is what it stands at.
         let at = zones.iter().find(|zone| zone.open.state == OpenState::OnStream).or(zones.first());
-        title.extend(at.map(|zone| format!("; it stands at {}", describe(zone))));
+        title.extend(at.map(|zone| format!("; it is at {}", describe(zone))));
         title
     }
 }

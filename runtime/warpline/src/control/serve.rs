@@ -56,7 +56,7 @@ impl Listening {
         }
         let socket = Socket::listen()?;
         let (waker, woken) = Waker::pair().map_err(|error| {
-            let other = || format!("cannot make a pair of sockets: {error}; close files, and start a session again");
+            let other = || format!("cannot create a pair of sockets: {error}; close files, and start a session again");
             out_of_descriptors(&error).map_or_else(other, str::to_owned)
         })?;
         let stop = Arc::new(AtomicBool::new(false));

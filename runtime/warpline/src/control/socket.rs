@@ -38,7 +38,7 @@ impl Socket {
         let user = sys::user();
         let directory = directory(user)?;
         let here = ProcessView::look().map_err(|error| {
-            let other = || format!("`/proc` does not say when this process began: {error}; mount it");
+            let other = || format!("`/proc` does not give the start time of this process: {error}; mount it");
             out_of_descriptors(&error).map_or_else(other, str::to_owned)
         })?;
         clean(&directory, user, &here);
@@ -49,7 +49,7 @@ impl Socket {
         remove_socket(&unnamed, user);
         let cannot = |error: std::io::Error| {
             let remedy = "set XDG_RUNTIME_DIR to a directory of yours with a short name";
-            let other = || format!("cannot make a socket in `{}`: {error}; {remedy}", directory.display());
+            let other = || format!("cannot create a socket in `{}`: {error}; {remedy}", directory.display());
             out_of_descriptors(&error).map_or_else(other, str::to_owned)
         };
         let listener = UnixListener::bind(&unnamed).map_err(cannot)?;
@@ -159,7 +159,7 @@ fn directory(user: u32) -> Result<PathBuf, String> {
     let above = directory.parent().and_then(|above| fs::metadata(above).ok());
     // In a world-writable parent without the sticky bit, anybody can replace the directory, so its owner proves nothing.
     let is_open = above.is_some_and(|above| above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0);
-    let fault = is_open.then(|| "anybody may put something else in its place".to_owned());
+    let fault = is_open.then(|| "other users could replace it".to_owned());
     match fault.or_else(|| place::fault(&metadata, user)) {
         Some(fault) => Err(cannot(fault)),
         None => Ok(directory),

@@ -226,7 +226,7 @@ impl Flight {
         let is_fresh = self.ask(None);
         let found = self.copy(to)?;
         let late = (!is_fresh).then(|| {
-            "the trace may lack what happened last: a slow sink or a loaded machine kept the collector from writing it within \
+            "the trace may lack the last zones: a slow sink or a loaded machine kept the collector from writing it within \
              1 s; dump again"
                 .to_owned()
         });

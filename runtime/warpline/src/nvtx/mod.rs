@@ -62,8 +62,7 @@ pub(crate) fn look(setting: Option<bool>) {
             state.attach(is_asked);
         }
         if is_asked && state.is_child {
-            let problem =
-                "no zone reaches NVTX: this process was forked, and a tool follows only one that is started anew";
+            let problem = "no zone reaches NVTX: this process was forked, and a tool follows only processes that are executed anew";
             state.problem = Some(problem.to_owned());
         }
         observer::register(Position::Mirror, &OBSERVER);
@@ -128,7 +127,7 @@ fn start(tool: &Tool) -> Result<(), String> {
         table::extend(extend);
     }
     if !table::takes_ranges() {
-        return Err(format!("{name} takes no ranges of domains: use a tool for NVTX 3"));
+        return Err(format!("{name} does not support ranges in domains: use a tool for NVTX 3"));
     }
     Ok(())
 }
@@ -180,7 +179,7 @@ impl LaunchObserver for NvtxTool {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
         if !IS_SAID.swap(true, Ordering::Relaxed) {
             stderr::line(format_args!(
-                "more than {open} zones of one thread are open at once; NVTX is told of no more: let zones end"
+                "more than {open} zones of one thread are open at once; NVTX does not get further ones: end zones earlier"
             ));
         }
     }

@@ -81,8 +81,7 @@ impl Running {
         if !self.is_here() {
             // State shared with the collector may stay locked forever in a forked process, and the files are the parent's.
             std::mem::forget(self);
-            let note =
-                "this process was forked from the one that records: its zones are in no trace; start a session here";
+            let note = "this process was forked from one that records, and its own zones are in no trace; start a session in this process";
             return Report { notes: vec![note.to_owned()], ..Report::default() };
         }
         let _inside = Inside::enter();

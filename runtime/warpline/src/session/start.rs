@@ -62,7 +62,7 @@ impl SessionBuilder {
         filters.into_iter().for_each(|text| session.warn(text));
         match listening {
             Ok(listening) => session.listening = Some(listening),
-            Err(why) => session.warn(format!("the program cannot be asked from outside: {why}")),
+            Err(why) => session.warn(format!("the program cannot be controlled from outside: {why}")),
         }
         Ok(session)
     }

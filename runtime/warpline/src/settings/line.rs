@@ -33,7 +33,7 @@ impl Config {
             let wrong = |problem: String| ConfigError::new(text, problem);
             let setting = SETTINGS.iter().find(|setting| setting.key == key);
             if value.is_some() && seen.contains(&key) && setting.is_some_and(|setting| !setting.repeats) {
-                return Err(wrong(format!("`{key}` is given twice; keep one of the two")));
+                return Err(wrong(format!("`{key}` is given more than once; remove all but one")));
             }
             seen.push(key);
             if let Some(problem) = blank_for_comma(text) {
@@ -188,8 +188,11 @@ mod tests {
         );
         assert!(problem("sample=10").ends_with("needs a `%`; write `sample=10%`"));
         assert!(problem("sample=half").ends_with("as in `sample=10%`"));
-        assert_eq!(problem("level=coarse,level=fine"), "`level=fine`: `level` is given twice; keep one of the two");
-        assert!(problem("budget=1%,summary,budget=2%").contains("`budget` is given twice"));
+        assert_eq!(
+            problem("level=coarse,level=fine"),
+            "`level=fine`: `level` is given more than once; remove all but one"
+        );
+        assert!(problem("budget=1%,summary,budget=2%").contains("`budget` is given more than once"));
         assert!(parse("summary,summary,filter=a.*,filter=b.*,nvtx,nvtx=off").is_ok());
         assert_eq!(
             problem("perfetto=t.{node}.pftrace"),

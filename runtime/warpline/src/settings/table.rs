@@ -223,7 +223,8 @@ settings! {
     .row(
         "`.budget(0.005)`",
         "1 % for the flight recorder alone and for recordings from outside, otherwise none",
-        "the share of its time that recording may cost the program; the session then records [windows](#sampling-and-budgets), in which steps are complete; `100%`: every zone is recorded",
+        "the share of its time that recording may cost the program; the session then records [windows](#sampling-and-budgets), in \
+         which steps are complete; `100%`: every zone is recorded",
     );
     shared {
         /// The share of its time that the session may cost the program; none for no limit.
@@ -477,7 +478,7 @@ settings! {
     Setting::value(
         "stall",
         "stall=10s",
-        "with `flight`: write a trace when a stream stands still for this long",
+        "with `flight`: write a trace when a stream is stalled for this long",
         "10s",
         |config, text| parse_stall(text).map(|time| config.stall = Some(time)),
     )
@@ -485,7 +486,7 @@ settings! {
         let goes = config.stall.is_none() || config.flight.is_some();
         needs(goes, "a flight recorder to write out", "flight=64MiB,stall=10s")
     })
-    .row("`.stall(…)`", "no", "with `flight`: write a trace when a stream stands still for this long");
+    .row("`.stall(…)`", "no", "with `flight`: write a trace when a stream is stalled for this long");
     own { stall: Option<Duration> = None }
     methods {
         /// Writes the flight recorder's trace when a stream has open zones and finishes none for this long, at least 100 ms.
@@ -518,12 +519,12 @@ settings! {
     own { off: bool = false }
     methods {}
 
-    Setting::flag("control", "let the command `warpline` ask this process", |config| &mut config.control)
+    Setting::flag("control", "let the command `warpline` control this process", |config| &mut config.control)
     .only_if(cfg!(target_os = "linux"), NO_CONTROL)
     .row(
         "`.control()`",
         "no",
-        "let the command `warpline` [ask from outside](control.md); without an output, record only what it asks for; Linux",
+        "let the command `warpline` [control the program from outside](control.md); without an output, record only what it requests; Linux",
     );
     own { control: bool = false }
     methods {

@@ -16,7 +16,7 @@ pub(super) const NO_TRACING: &str = "this program was built without warpline's f
 pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
 
 /// Where `control` is not available.
-pub(super) const NO_CONTROL: &str = "the command `warpline` can ask processes on Linux only; leave it out here";
+pub(super) const NO_CONTROL: &str = "the command `warpline` can control processes on Linux only; leave it out here";
 
 /// What to do where Tracy is not built in.
 pub(super) const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \

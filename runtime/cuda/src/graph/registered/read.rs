@@ -74,9 +74,9 @@ impl Read {
                         depths.resize(nodes.len(), depth + 1);
                         continue;
                     }
-                    None => "the driver tells nothing of the graph inside",
+                    None => "the driver does not describe the graph inside",
                 },
-                NodeKind::Conditional => "the driver tells nothing of the bodies of a conditional node",
+                NodeKind::Conditional => "the driver does not describe the bodies of a conditional node",
                 _ => continue,
             };
             unlabelled.push(Unlabelled { node: index, kind, why });

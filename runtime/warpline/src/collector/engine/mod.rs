@@ -195,7 +195,7 @@ impl Engine {
             (RecvTimeoutError::Timeout, Some(sink)) => {
                 format!("sink {sink} did not return in time; its output is not complete")
             }
-            (RecvTimeoutError::Timeout, None) => "the collector did not come to its end in time".to_owned(),
+            (RecvTimeoutError::Timeout, None) => "the collector did not finish in time".to_owned(),
             (RecvTimeoutError::Disconnected, _) => {
                 "the collector ended early; this is a fault of warpline, please report it".to_owned()
             }

@@ -108,8 +108,7 @@ impl ReplayStage {
             match source.bracket_ns() {
                 Some(ns) => counts.bracket_ns = counts.bracket_ns.max(ns),
                 None => lock(&tally.notes).push(
-                    "what stamps add to a zone could not be measured, the device was too busy: times of captured zones are \
-                     as the device read them"
+                    "what stamps add to a zone could not be measured because the device was too busy: times of captured zones are not corrected"
                         .to_owned(),
                 ),
             }

@@ -84,7 +84,7 @@ impl Connection {
         let mut notes = Vec::new();
         let mut note = |text: &str| notes.push(text.to_owned());
         if !engine.is_held && !engine.is_on() {
-            note("the program's own session is stopped: nothing comes until the program starts it again");
+            note("the program's own session is stopped: nothing is recorded until the program starts it again");
         }
         if kernels {
             match (&engine.kernels, engine.is_held) {
@@ -94,7 +94,9 @@ impl Connection {
                     note("no kernels are recorded: this program was built without warpline's feature `cupti`");
                 }
                 (None, true) => {
-                    note("no kernels are recorded: another recording without them is on; try again when it is over");
+                    note(
+                        "no kernels are recorded: another recording without kernels is running; try again when it has ended",
+                    );
                 }
                 (None, false) => {
                     note("no kernels are recorded: the program's own session records none; start it with `kernels`");
@@ -144,7 +146,7 @@ fn subscribe<'a>(
 ) -> Result<Subscriber, Refusal> {
     if others.filter(|other| other.subscriber().is_some()).count() >= SUBSCRIPTIONS {
         let text = format!(
-            "{SUBSCRIPTIONS} recordings and watchers are on already; `warpline stop {}` ends them",
+            "{SUBSCRIPTIONS} recordings and watchers are running already; `warpline stop {}` ends them",
             std::process::id()
         );
         return Err(Refusal::new("busy", text));

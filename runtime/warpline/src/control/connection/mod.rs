@@ -202,7 +202,7 @@ impl Connection {
         }
         let parsed = match decoder.take() {
             Ok(None) => return None,
-            Ok(Some(_)) if !decoder.is_empty() => Err(Refusal::new("request", "there is one request a connection")),
+            Ok(Some(_)) if !decoder.is_empty() => Err(Refusal::new("request", "a connection accepts one request")),
             Ok(Some((Kind::Json, body))) => Request::parse(&body),
             Ok(Some((Kind::Trace, _))) => Err(Refusal::new("request", "a request is JSON")),
             Err(error) => Err(Refusal::new("frame", error.to_string())),
