@@ -7,7 +7,7 @@ use crate::shell::{Stop, line};
 const TESTS: [&str; 2] = ["--lib --", "--test api -- recording:: collectives::"];
 
 /// What they are built from, as one. The last package shares other crates with the other tests.
-const PACKAGES: &str = "-p warpline -p warpline-core -p warpline-trace -p warpline-cuda -p warpline-tests -p warpline-third-party \
+const PACKAGES: &str = "-p warpline -p warpline-core -p warpline-cuda -p warpline-tests -p warpline-third-party \
                         --features warpline/enable";
 
 /// Runs the tests.

@@ -189,8 +189,8 @@ fn tests_on() -> Result<u64, Stop> {
 }
 
 fn loom() -> Result<u64, Stop> {
-    // In a folder of its own: the flag rebuilds everything, and would again for the next step.
-    line("cargo test -p warpline-core -p warpline-timeline --features warpline-core/enable --release --lib --target-dir target/loom model")
+    // In a folder of its own: the flag rebuilds everything, and would again for the next step. The profile optimises the models alone.
+    line("cargo test -p warpline-core -p warpline-timeline --features warpline-core/enable --profile loom --lib --target-dir target/loom model")
         .with("RUSTFLAGS", "--cfg loom")
         .run_tests()
 }
