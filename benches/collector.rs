@@ -1,5 +1,5 @@
-//! What the collector costs by itself: CPU ns of its thread for a zone, on CUDA streams of a driver whose calls cost nearly nothing and on
-//! in-process streams, and the CPU time of an idle session.
+//! What a zone costs by itself, without the driver: ns of the thread that launches and CPU ns of the collector's thread, on CUDA streams of
+//! a driver whose calls cost nearly nothing and on in-process streams; and the CPU time of an idle session.
 //!
 //! `cargo bench -p warpline-benches --features cuda --bench collector`. The driver is the stub of the tests with its feature `free`; the
 //! bench builds it, and runs again with it in place of `libcuda.so.1`.
@@ -34,16 +34,16 @@ fn main() {
         .map(|n| unsafe { RawStream::from_ptr((0x1000 + 64 * n) as *mut c_void) })
         .collect();
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    println!("collector: CPU ns a zone, {ROUNDS} rounds of {ZONES} zones: median (all)");
+    println!("a zone, {ROUNDS} rounds of {ZONES}: ns on its thread and CPU ns of the collector, medians (all)");
     let row = |name: &str, build: &dyn Fn(SessionBuilder) -> SessionBuilder, zone: &dyn Fn(usize)| {
         if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
             return;
         }
-        let mut rounds: Vec<(f64, u64)> = (0..ROUNDS).map(|_| round(build, zone)).collect();
-        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let all: Vec<String> = rounds.iter().map(|(ns, _)| format!("{ns:.0}")).collect();
-        let dropped: u64 = rounds.iter().map(|(_, dropped)| dropped).sum();
-        println!("{name:24} {:5.0} ({}), {dropped} dropped", rounds[ROUNDS / 2].0, all.join(" "));
+        let rounds: Vec<Round> = (0..ROUNDS).map(|_| round(build, zone)).collect();
+        let dropped: u64 = rounds.iter().map(|round| round.dropped).sum();
+        let [launch, collect] =
+            [|round: &Round| round.launch_ns, |round: &Round| round.collect_ns].map(|of| median(rounds.iter().map(of)));
+        println!("{name:24} {launch}, collector {collect}, {dropped} dropped");
     };
     let on_stream = |n: usize| drop(COLLECTED.zone(&streams[n & 1]));
     row("eager", &|session| session.ends(EndMode::Eager), &on_stream);
@@ -56,21 +56,37 @@ fn main() {
     }
 }
 
-fn round(build: &dyn Fn(SessionBuilder) -> SessionBuilder, zone: &dyn Fn(usize)) -> (f64, u64) {
+/// What a zone cost in one round.
+struct Round {
+    launch_ns: f64,
+    collect_ns: f64,
+    dropped: u64,
+}
+
+/// The median, and all values in order.
+fn median(values: impl Iterator<Item = f64>) -> String {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let all: Vec<String> = values.iter().map(|ns| format!("{ns:.0}")).collect();
+    format!("{:5.0} ({})", values[values.len() / 2], all.join(" "))
+}
+
+fn round(build: &dyn Fn(SessionBuilder) -> SessionBuilder, zone: &dyn Fn(usize)) -> Round {
     let session = build(Session::builder()).start().expect("no other session");
     zone(0);
     std::thread::sleep(Duration::from_millis(100)); // the number of streams is known
-    let before = collector_ns();
-    for n in 0..ZONES {
-        zone(n);
-        if n % BURST == 0 {
-            std::thread::sleep(REST);
-        }
+    let (before, mut launching) = (collector_ns(), Duration::ZERO);
+    for first in (0..ZONES).step_by(BURST) {
+        let begin = Instant::now();
+        (first..ZONES.min(first + BURST)).for_each(zone);
+        launching += begin.elapsed();
+        std::thread::sleep(REST);
     }
     std::thread::sleep(Duration::from_millis(20)); // what is left is read
     let cpu = collector_ns() - before;
-    let report = session.finish();
-    (cpu as f64 / ZONES as f64, report.dropped.total())
+    let dropped = session.finish().dropped.total();
+    let per_zone = |ns: f64| ns / ZONES as f64;
+    Round { launch_ns: per_zone(launching.as_nanos() as f64), collect_ns: per_zone(cpu as f64), dropped }
 }
 
 fn idle(zone: &dyn Fn(usize)) {

@@ -7,13 +7,24 @@
 mod comparison;
 #[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
 mod system;
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", feature = "runtime", not(miri), not(loom))),
+    path = "clock/no_ticks.rs"
+)]
+mod ticks;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comparison::COMPARE_EVERY;
 pub use comparison::{Comparison, Comparisons};
-pub use system::now_ns;
 pub(crate) use system::thread_id;
+pub use ticks::Ticks;
+
+/// Now, in ns of the clock of every record: `CLOCK_BOOTTIME` on Linux. It never runs backwards on a thread by more than 1 µs.
+#[inline]
+pub fn now_ns() -> i64 {
+    ticks::now_ns().unwrap_or_else(system::now_ns)
+}
 
 /// Now in ns since the Unix epoch.
 pub(crate) fn unix_ns() -> i64 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Now, in ns of a monotonic clock that starts when the process first reads it.
-pub fn now_ns() -> i64 {
+pub(super) fn now_ns() -> i64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as i64 + 1
 }

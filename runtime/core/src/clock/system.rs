@@ -1,9 +1,9 @@
 //! Linux's clock and thread ids.
 #![allow(unsafe_code)]
 
-/// Now, in ns of `CLOCK_BOOTTIME`: the clock of every record.
+/// Now, in ns of `CLOCK_BOOTTIME`, as the kernel gives it.
 #[inline]
-pub fn now_ns() -> i64 {
+pub(super) fn now_ns() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec, and the clock exists since Linux 2.6.39.
     unsafe {

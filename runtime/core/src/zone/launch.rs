@@ -161,7 +161,7 @@ impl Slot {
             Some(points) => points.end(Call { thread, begin_ns: self.host.begin_ns }).map_err(Lost::from),
             None => Ok(Ended::Done),
         };
-        self.host.end_ns = launched_ns.unwrap_or_else(now_ns);
+        self.host.end_ns = launched_ns.unwrap_or_else(now_ns).max(self.host.begin_ns);
         if let Some(note) = &self.note {
             note.launched(self.host.end_ns);
         }

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use warpline_core::clock::now_ns;
+use warpline_core::clock::{Ticks, now_ns};
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::SessionInfo;
@@ -72,6 +72,7 @@ const BATCH: usize = 256;
 pub(crate) struct Collector {
     cx: Context,
     stages: Vec<Box<dyn Stage>>,
+    ticks: Ticks,
     begin_ns: i64,
     /// Zones of one stream that were read and not handed on yet.
     batch: Vec<ZoneRecord>,
@@ -99,7 +100,14 @@ impl Collector {
             #[cfg(feature = "tracing")]
             Box::<spans::SpanStage>::default(),
         ];
-        Collector { cx, stages, begin_ns: info.begin_ns, batch: Vec::with_capacity(BATCH), shown: 0 }
+        Collector {
+            cx,
+            stages,
+            ticks: Ticks::start(),
+            begin_ns: info.begin_ns,
+            batch: Vec::with_capacity(BATCH),
+            shown: 0,
+        }
     }
 
     /// Adds a stage behind those that it has.
@@ -118,6 +126,7 @@ impl Collector {
         crate::spans::mute();
         self.cx.recorder.waker.set(std::thread::current());
         let deadline = loop {
+            self.ticks.compare();
             self.pass_requests();
             let is_launching = self.look();
             let is_removing = !self.cx.subscriptions.removals.is_empty();
