@@ -1,16 +1,16 @@
-//! Calls of the program's code that must not take warpline's threads with them: sinks, errors, wakers, `Debug` of values.
+//! Calls of the program's code whose panics must not end warpline's threads: sinks, errors, wakers, `Debug` of values.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What the program's code returns; none where it panics.
+/// Runs `code` and returns its result; none if it panics.
 #[inline]
 pub fn caught<T>(code: impl FnOnce() -> T) -> Option<T> {
     caught_or_text(code).ok()
 }
 
-/// What the program's code returns, or the message of its panic. The panic goes no further, even if its payload panics when it is
-/// dropped.
+/// Runs `code` and returns its result, or the message of its panic. The panic does not propagate, even if its payload panics when
+/// it is dropped.
 ///
 /// # Errors
 /// The code panicked.
@@ -19,14 +19,14 @@ pub fn caught_or_text<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(drop_payload)
 }
 
-/// The payload's message.
+/// Drops the payload of a panic and returns its message.
 #[cold]
 fn drop_payload(payload: Box<dyn Any + Send>) -> String {
     let text = text(payload.as_ref());
     match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         Ok(()) => text,
         Err(second) => {
-            // Dropping this one could panic as well, and so on without end.
+            // Dropping this payload could panic as well, and so on without end.
             std::mem::forget(second);
             format!("{text}; the panic's payload panicked when it was dropped")
         }

@@ -20,13 +20,14 @@ pub use comparison::{Comparison, Comparisons};
 pub(crate) use system::thread_id;
 pub use ticks::Ticks;
 
-/// Now, in ns of the clock of every record: `CLOCK_BOOTTIME` on Linux. It never runs backwards on a thread by more than 1 µs.
+/// Returns the current time, in ns of the clock of every record: `CLOCK_BOOTTIME` on Linux. It never runs backwards on a thread
+/// by more than 1 µs.
 #[inline]
 pub fn now_ns() -> i64 {
     ticks::now_ns().unwrap_or_else(system::now_ns)
 }
 
-/// Now in ns since the Unix epoch.
+/// Returns the current time, in ns since the Unix epoch.
 pub(crate) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64
 }
@@ -34,9 +35,9 @@ pub(crate) fn unix_ns() -> i64 {
 /// The time that a pair of points adds to the work between them, in ns, measured on the device itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOverhead {
-    /// On an idle stream, with no work between them.
+    /// The overhead on an idle stream, with no work between the points.
     pub idle_ns: i64,
-    /// On a stream with queued work.
+    /// The overhead on a stream with queued work.
     pub busy_ns: i64,
 }
 
@@ -53,13 +54,13 @@ pub struct Correlation {
     earlier: std::collections::VecDeque<Straight>,
     /// The last comparisons, oldest first.
     compared: std::collections::VecDeque<Comparison>,
-    /// The host's time at the last comparison, as the comparisons up to it give it.
+    /// The estimate of the host's time at the last comparison, from all comparisons up to it.
     estimate: Comparison,
     /// Host ns per device ns, minus one, as far as it is known.
     drift: f64,
 }
 
-/// A piece of the line, up to where the next one begins.
+/// A piece of the line, up to the begin of the next piece.
 #[derive(Clone, Copy, Debug)]
 struct Straight {
     device_ns: i64,
@@ -85,7 +86,7 @@ impl Straight {
 }
 
 impl Correlation {
-    /// The number of pieces that are kept besides the last, which bounds how late a zone may be read.
+    /// The number of pieces that are kept in addition to the last one. It limits how late a zone may be read.
     const EARLIER: usize = 16;
     /// The number of comparisons from which the clocks' rate is computed.
     const WINDOW: usize = 16;
@@ -98,24 +99,24 @@ impl Correlation {
     /// A difference that drift cannot explain, such as after a suspend: a new line begins.
     const STEP_NS: i64 = 10_000_000;
 
-    /// A line through one comparison.
+    /// Creates a line through one comparison.
     pub fn new(first: Comparison) -> Correlation {
         let line = Straight::through(first, 0.0);
         let (earlier, compared) = (std::collections::VecDeque::new(), [first].into());
         Correlation { line, earlier, compared, estimate: first, drift: 0.0 }
     }
 
-    /// The host's time at a time of the device.
+    /// Converts a time of the device to the host's clock.
     pub fn host_ns(&self, device_ns: i64) -> i64 {
         self.piece(|piece| device_ns >= piece.device_ns).host_ns(device_ns)
     }
 
-    /// The device's time at a time of the host.
+    /// Converts a time of the host to the device's clock.
     pub fn device_ns(&self, host_ns: i64) -> i64 {
         self.piece(|piece| host_ns >= piece.host_ns).device_ns(host_ns)
     }
 
-    /// The last piece that has begun; for a time before all pieces, the oldest.
+    /// Returns the last piece that has begun; for a time before all pieces, the oldest.
     fn piece(&self, has_begun: impl Fn(&Straight) -> bool) -> &Straight {
         let mut pieces = std::iter::once(&self.line).chain(self.earlier.iter().rev());
         pieces.find(|piece| has_begun(piece)).or(self.earlier.front()).unwrap_or(&self.line)
@@ -165,7 +166,7 @@ impl Correlation {
         }
         let [own, other] = [own_ns, uncertainty_ns].map(|ns| (ns as f64).powi(2));
         let step_ns = if own > 0.0 { (error_ns as f64 * own / (own + other)).round() as i64 } else { 0 };
-        // Both bounds hold, so the smaller one does.
+        // Both bounds hold, so their minimum holds.
         let uncertainty_ns = (own_ns + step_ns.abs()).min(uncertainty_ns + (error_ns - step_ns).abs());
         self.estimate = Comparison { device_ns, host_ns: estimate_ns + step_ns, uncertainty_ns };
     }
@@ -188,7 +189,7 @@ impl Correlation {
         self.compared.push_back(last);
     }
 
-    /// The uncertainty of a time near the last comparison, in ns.
+    /// Returns the uncertainty of a time near the last comparison, in ns.
     pub fn uncertainty_ns(&self) -> i64 {
         self.estimate.uncertainty_ns + (self.estimate.host_ns - self.line.host_ns(self.estimate.device_ns)).abs()
     }

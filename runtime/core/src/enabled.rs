@@ -1,6 +1,6 @@
-//! What differs between a build with a feature and one without, where both have the same function.
+//! Code that differs between builds with and without a feature, where both builds have the same function.
 
-/// The first expression with the feature, of the crate that expands this; the second one without.
+/// Expands to the first expression if the crate that expands it has the feature, otherwise to the second one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! if_feature {

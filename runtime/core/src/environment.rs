@@ -1,4 +1,4 @@
-//! Access to environment variables, which nothing else reads: they are ignored if the program has more rights than its user.
+//! Access to environment variables, which no other code reads. They are ignored if the program has more rights than its user.
 //!
 //! The caller of a set-user-ID program controls its environment. A variable that names a file to write or a library to load would
 //! give the program's rights to its user. Linux reports such rights by `AT_SECURE`, which makes the dynamic loader ignore
@@ -11,12 +11,12 @@ use std::sync::Once;
 
 use crate::stderr;
 
-/// The value of a variable. A program with raised privileges sees none.
+/// Returns the value of a variable. A program with raised privileges gets none.
 pub fn var_os(name: &str) -> Option<OsString> {
     honoured(name, is_privileged())
 }
 
-/// The value of a variable, as text. A program with raised privileges sees none.
+/// Returns the value of a variable, as text. A program with raised privileges gets none.
 ///
 /// # Errors
 /// It is not set, or is not UTF-8.
@@ -40,7 +40,7 @@ pub fn tell_if_ignored(name: &str) {
 /// The variables in which launchers put a process's number in its job: torchrun, Open MPI, MPICH and others, Slurm.
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// The process's number in its job, from these environment variables; none without a launcher.
+/// Returns the process's number in its job, from these environment variables; none without a launcher.
 pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
 }
@@ -49,8 +49,8 @@ fn honoured(name: &str, is_privileged: bool) -> Option<OsString> {
     if is_privileged { None } else { env::var_os(name) }
 }
 
-/// Whether the program has rights that its user lacks: by a set-user-ID or set-group-ID bit, by file capabilities, or by a
-/// security module.
+/// Returns whether the program has rights that its user lacks: by a set-user-ID or set-group-ID bit, by file capabilities, or by
+/// a security module.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[allow(unsafe_code)]
 fn is_privileged() -> bool {
@@ -81,7 +81,7 @@ fn is_privileged() -> bool {
     unsafe { issetugid() != 0 }
 }
 
-/// This system has no such programs.
+/// Returns false: this system has no such programs.
 #[cfg(not(any(
     target_os = "linux",
     target_os = "android",

@@ -1,5 +1,5 @@
-//! Values that a zone carries. The first ones are stored inline, further ones and a label in memory that a slot keeps for its next zones;
-//! numbers, `bool` and string literals need no allocation of their own.
+//! The fields and the label of a zone. The first fields are stored inline. Further fields and the label are stored in memory that
+//! a slot keeps for its next zones. Numbers, `bool` and string literals need no allocation of their own.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -31,7 +31,7 @@ pub enum Value {
     Text(Box<str>),
 }
 
-/// Not derived, since a test of a mark does not care whether the text was copied.
+/// Not derived, because a test of a mark must not depend on whether the text was copied.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
@@ -67,8 +67,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// Types that can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. Any other type
-/// with a [`Display`](fmt::Display) goes through [`display`].
+/// Types that can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. For any other
+/// type with a [`Display`](fmt::Display), use [`display`].
 ///
 /// Text is copied when the zone records, which allocates. Text of more than [`MAX_TEXT_BYTES`] bytes is cut at a character
 /// boundary and ends in `…`. A string literal in a mark is not copied, nor is [`Value::Str`] or `Cow::Borrowed` of a `&'static
@@ -79,7 +79,7 @@ impl fmt::Display for Value {
     note = "write `warpline::display(&value)` to record its `Display`, with `format_args!` inside for its `Debug`"
 )]
 pub trait IntoValue {
-    /// The value to record.
+    /// Returns the value to record.
     fn into_value(self) -> Value;
 }
 
@@ -96,7 +96,7 @@ pub struct Displayed<T>(T);
 impl<T: fmt::Display> IntoValue for Displayed<T> {
     fn into_value(self) -> Value {
         let mut text = BoundedText(String::new());
-        // A `Display` that fails leaves what it wrote before.
+        // If the `Display` fails, the text that it wrote before stays.
         let _ = write!(text, "{}", self.0);
         Value::Text(text.0.into())
     }
@@ -177,7 +177,7 @@ impl IntoValue for Cow<'static, str> {
     }
 }
 
-/// A copy of the text, truncated if it is too long.
+/// Returns a copy of the text, truncated if it is too long.
 fn copied(text: &str) -> Value {
     let mut copy = BoundedText(String::new());
     // The write fails when it truncates.
@@ -203,7 +203,7 @@ impl Write for BoundedText {
     }
 }
 
-/// Fields that are stored inline: most zones have no more, and no label.
+/// The number of fields that are stored inline. Most zones have no more fields, and no label.
 const INLINE: usize = 2;
 
 type Field = Option<(&'static str, Value)>;
@@ -216,7 +216,7 @@ pub struct Fields {
     more: Option<Box<More>>,
 }
 
-/// What few zones have.
+/// The data that only few zones have.
 #[derive(Clone, Default)]
 struct More {
     values: [Field; MAX_FIELDS - INLINE],
@@ -252,7 +252,7 @@ impl Fields {
         self.more().label.set(label);
     }
 
-    /// The fields in the order in which the mark names them.
+    /// Returns the fields in the order in which the mark names them.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let more = self.more.iter().flat_map(|more| &more.values);
@@ -260,22 +260,22 @@ impl Fields {
         values.flatten().map(|(name, value)| (*name, value))
     }
 
-    /// The value of the field with this name.
+    /// Returns the value of the field with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether there is no field.
+    /// Returns whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The instance's own label, if the mark has one.
+    /// Returns the instance's own label, if the mark has one.
     #[inline]
     pub fn label(&self) -> Option<&str> {
         self.more.as_ref()?.label.as_str()
@@ -293,7 +293,7 @@ impl Fields {
         self.len = 0;
     }
 
-    /// Moves the contents out, for the collector. The memory stays, so that a launching thread allocates it once for a slot.
+    /// Moves the contents out, for the collector. The memory stays, so that a launching thread allocates it only once per slot.
     #[doc(hidden)]
     pub fn take(&mut self) -> Fields {
         let is_small = usize::from(self.len) <= INLINE && self.label().is_none();
@@ -327,7 +327,7 @@ impl Label {
 
     fn set(&mut self, text: impl fmt::Display) {
         self.len = 0;
-        // A `Display` that fails leaves what it wrote before.
+        // If the `Display` fails, the text that it wrote before stays.
         let _ = write!(self, "{text}");
     }
 
@@ -362,7 +362,7 @@ impl Write for Label {
     }
 }
 
-/// As much of a text as this many bytes hold, cut at a character boundary.
+/// Returns the start of a text, cut at a character boundary to at most this many bytes.
 pub fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -371,7 +371,7 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Ends a label that was truncated.
+/// The end of a truncated text or label.
 const CUT: &str = "…";
 
 #[cfg(test)]

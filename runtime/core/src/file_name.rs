@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 
 pub use crate::environment::launched_rank;
 
-/// Every placeholder.
+/// The placeholders, as error messages list them.
 const PLACEHOLDERS: &str = "`{pid}`, `{rank}` and `{host}`";
 
 /// Checks that the path has no unknown placeholders.
 ///
 /// # Errors
-/// The error, and its remedy.
+/// The error, with its remedy.
 pub fn check(path: &Path) -> Result<(), String> {
     replace(path, |name| matches!(name, "pid" | "rank" | "host").then_some(Cow::Borrowed(""))).map(drop)
 }
 
-/// The path with its placeholders expanded for this process, now.
+/// Returns the path with its placeholders expanded for this process, with the current values.
 ///
 /// # Errors
-/// The error, and its remedy.
+/// The error, with its remedy.
 pub fn expand(path: &Path) -> Result<PathBuf, String> {
     use crate::process;
     expand_as(path, std::process::id(), process::launched_rank().unwrap_or(0), &process::host())
 }
 
-/// The path with its placeholders replaced by the process id, the rank and the host.
+/// Returns the path with its placeholders replaced by the process id, the rank and the host.
 ///
 /// # Errors
-/// The error, and its remedy.
+/// The error, with its remedy.
 pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<PathBuf, String> {
     replace(path, |name| match name {
         "pid" => Some(process.to_string().into()),
@@ -42,7 +42,7 @@ pub fn expand_as(path: &Path, process: u32, rank: u32, host: &str) -> Result<Pat
     })
 }
 
-/// The path with the process id before the extension of its name, followed by a number from the second attempt on.
+/// Returns the path with the process id before the extension of its name, followed by a number from the second attempt on.
 pub fn of_process(path: &Path, attempt: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));

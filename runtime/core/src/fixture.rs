@@ -1,7 +1,7 @@
-//! Records by hand, for the tests of warpline's crates. Behind feature `fixture`, which nothing but tests turns on.
+//! Handwritten records for the tests of warpline's crates. Only tests enable the feature `fixture`.
 //!
-//! The trace gate reads traces that `warpline-trace` makes of them and compares the rows with those in `tests/gate`: a change of
-//! a record here changes the rows there.
+//! The trace gate reads the traces that `warpline-trace` makes from these records, and compares the rows with those in
+//! `tests/gate`. A change of a record here changes the rows there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20)
 pub static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
 pub static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
 
-/// When the sessions of the tests begin.
+/// The begin of the tests' sessions.
 pub const BEGIN_NS: i64 = 5_000_000_000_000;
 
 pub fn session() -> SessionInfo {
@@ -71,7 +71,7 @@ pub fn main_thread() -> Arc<ThreadInfo> {
     thread(4242, Some("main"))
 }
 
-/// A span in ns after [`BEGIN_NS`].
+/// Returns a span in ns after [`BEGIN_NS`].
 pub fn span(begin: i64, end: i64) -> Span {
     Span { begin_ns: BEGIN_NS + begin, end_ns: BEGIN_NS + end }
 }
@@ -106,8 +106,8 @@ pub fn zone(
     }
 }
 
-/// Every shape that a trace must hold: nesting, overlap, a lane of its own, ties, no length at all, each type of field, a
-/// label, an error, a panic, host zones, and a zone that the clocks put before its launch.
+/// Returns a zone of every shape that a trace must hold: nesting, overlap, a separate lane, ties, zero length, each type of
+/// field, a label, an error, a panic, host zones, and a zone that the clocks put before its launch.
 pub fn records() -> Vec<Vec<ZoneRecord>> {
     let (main, worker) = (main_thread(), thread(4243, None));
     let (compute, side) = (stream(1, "compute"), stream(2, "side"));
@@ -125,7 +125,7 @@ pub fn records() -> Vec<Vec<ZoneRecord>> {
     failed.error = Some("out of memory".into());
     let mut step = zone(&STEP, Some(&compute), &main, span(1_000, 1_500), Some(span(2_000, 6_000)));
     step.parent = Some(TRAIN);
-    // Begins in the middle of `step` and outlives it.
+    // This zone begins in the middle of `step` and outlives it.
     let overlapping = zone(&ATTENTION, Some(&compute), &worker, span(1_600, 1_700), Some(span(5_500, 7_000)));
     let empty = zone(&ATTENTION, Some(&compute), &main, span(1_800, 1_900), Some(span(7_000, 7_000)));
     let copy = zone(&COPY, Some(&compute), &main, span(1_950, 1_960), Some(span(7_000, 8_000)));
@@ -141,14 +141,14 @@ pub fn records() -> Vec<Vec<ZoneRecord>> {
     vec![vec![attention, failed, step, overlapping, empty, copy], vec![load, load_in_async], vec![early]]
 }
 
-/// The span that the records lie in.
+/// The span that contains the records.
 pub const TRAIN: SpanRef = SpanRef { name: "train \"epoch\"", id: 7 };
 
 pub const fn site(name: &'static str, level: &'static str, line: u32) -> SpanSite {
     SpanSite { name, target: "demo::train", level, file: Some("demo/src/train.rs"), line: Some(line) }
 }
 
-/// A span of `tracing` in which a thread was then.
+/// Returns a span of `tracing` that the thread was in.
 pub fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
     let fields = Arc::default();
     SpanRecord {
@@ -162,8 +162,8 @@ pub fn thread_span(thread: &Arc<ThreadInfo>, host: Span) -> SpanRecord {
     }
 }
 
-/// A span around zones that were written before, one in it with each type of field, one that outlives it, the same span on
-/// another thread, one that nobody knows the place of, and events with a message and without.
+/// Returns a span around zones that were written before, a span inside it with each type of field, a span that outlives it, the
+/// same span on another thread, a span whose place is unknown, and events with and without a message.
 pub fn spans() -> Vec<SpanRecord> {
     let main = main_thread();
     let record = |site, id, host, parent, fields: &[(&'static str, Value)]| SpanRecord {
@@ -207,8 +207,8 @@ pub fn spans() -> Vec<SpanRecord> {
     ]
 }
 
-/// A stream that waited for another inside a zone, and its end found late; a signal of a thread that came before the wait; a
-/// thread that waited for a queue; one that waited in vain; and a declared wait.
+/// Returns a stream's wait for another stream inside a zone, whose end was found late; a wait for a thread that signalled before
+/// the wait began; a thread's wait for a queue; a wait that timed out; and a declared wait.
 pub fn waits() -> Vec<WaitRecord> {
     let (main, compute, side) = (main_thread(), stream(1, "compute"), stream(2, "side"));
     let signal = |value, stream: Option<&Arc<StreamInfo>>, at: i64| SignalInfo {
@@ -293,7 +293,7 @@ pub fn report() -> Report {
     }
 }
 
-/// Runs a sink through a session of these batches.
+/// Runs a session with these batches through a sink.
 pub fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
     sink.start(&session())?;
     for batch in batches {

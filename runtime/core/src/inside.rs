@@ -1,22 +1,22 @@
-//! Whether this thread is inside warpline: then no zone begins on it.
+//! The flag that this thread is inside warpline, where no zone begins.
 //!
-//! A global allocator may be marked, and is called where warpline allocates: under a lock, in the middle of a zone's begin, on
-//! warpline's own threads. A zone that began there could deadlock or recurse without end, so it is refused and counted.
+//! A global allocator may be marked, and warpline calls it when it allocates: under a lock, in the middle of a zone's begin, on
+//! its own threads. A zone that began there could deadlock or recurse without end, so it is refused and counted.
 //!
-//! What may allocate is guarded where it does, out of the way of a zone whose thread, stream and slot are known already.
+//! Only code that may allocate sets the flag. A zone whose thread, stream and slot are already known does not.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
-    // Without a destructor: it is there before all else of a thread, and after, and takes no memory to make.
+    // Without a destructor, it exists before and after everything else of a thread, and its creation needs no memory.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Zones that were refused since the session began.
+/// The number of zones that were refused since the session began.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// This thread is inside warpline until this is dropped.
+/// Marks this thread as inside warpline until it is dropped.
 pub struct Inside {
     was_inside: bool,
 }
@@ -35,7 +35,7 @@ impl Drop for Inside {
     }
 }
 
-/// Calls a tool of the program's. Zones that its code begins are the program's own.
+/// Calls a tool of the program. Zones that the tool's code begins are the program's own.
 #[inline]
 pub fn outside<T>(call: impl FnOnce() -> T) -> T {
     let was_inside = INSIDE.replace(false);
@@ -44,7 +44,7 @@ pub fn outside<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a zone must not begin on this thread; then it is counted.
+/// Returns whether a zone must not begin on this thread. A refused zone is counted.
 #[inline]
 pub(crate) fn refuses() -> bool {
     let refuses = INSIDE.get();
@@ -59,17 +59,17 @@ fn count() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// This thread is one of warpline's own: it never leaves.
+/// Marks this thread permanently as inside warpline: it is one of warpline's own.
 pub fn stay() {
     INSIDE.set(true);
 }
 
-/// A session begins.
+/// Resets the count for a new session.
 pub fn reset() {
     REFUSED.store(0, Ordering::Relaxed);
 }
 
-/// What the report says of zones that were refused since a session began.
+/// Returns the report's note about zones that were refused since the session began.
 pub fn note() -> Option<String> {
     let refused = REFUSED.load(Ordering::Relaxed);
     (refused > 0).then(|| {

@@ -61,17 +61,17 @@ impl Intervals {
         self.0.iter().copied()
     }
 
-    /// The end of the last span.
+    /// Returns the end of the last span.
     pub fn until_ns(&self) -> i64 {
         self.0.back().map_or(i64::MIN, |last| last.end_ns)
     }
 
-    /// The total length.
+    /// Returns the total length.
     pub fn length_ns(&self) -> i64 {
         self.0.iter().map(|span| span.duration_ns()).sum()
     }
 
-    /// The part of a span that they cover.
+    /// Returns the parts of a span that they cover.
     pub fn within(&self, span: Span) -> impl Iterator<Item = Span> {
         let first = self.0.partition_point(|known| known.end_ns <= span.begin_ns);
         let overlapping = self.0.range(first..).take_while(move |known| known.begin_ns < span.end_ns);
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Time is counted once, for any spans in any order.
+        /// Each moment is counted once, for any spans in any order.
         #[test]
         fn what_spans_cover_is_counted_once(
             spans in prop::collection::vec((0_i64..300, 0_i64..40), 0..200),

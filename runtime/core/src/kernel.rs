@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::catalog::RangeSpec;
 use crate::record::{Span, StreamInfo, ThreadInfo};
 
-/// The beginning of a report's note about what a session with kernels leaves in the process.
+/// The beginning of a report's note about what remains in the process after a session with kernels.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody asks from outside"))]
 pub const CUPTI_STAYS: &str = "CUPTI stays in this process";
 
@@ -19,14 +19,14 @@ pub const CUPTI_STAYS: &str = "CUPTI stays in this process";
 /// texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelRecord {
-    /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol if that is not a C++ name; `Memcpy
-    /// HtoD (Pinned -> Device)` or `Memset (Device)` for the others.
+    /// The kernel's name, as C++ declares it: `void scale<float>(float*, int)`, or its symbol if that is not a C++ name; for
+    /// copies and memory sets, `Memcpy HtoD (Pinned -> Device)` or `Memset (Device)`.
     pub name: Arc<str>,
     /// The kind of work, and its size.
     pub work: KernelWork,
     /// The stream that executed it, as in zone records if zones use it.
     pub stream: Arc<StreamInfo>,
-    /// When it executed.
+    /// The time span of its execution.
     pub gpu: Span,
     /// CUPTI's number of the launch: all work of one graph launch shares it.
     pub correlation: u32,
@@ -52,11 +52,11 @@ pub enum KernelWork {
         grid: [u32; 3],
         /// The block: threads in x, y and z.
         block: [u32; 3],
-        /// Registers per thread.
+        /// The number of registers per thread.
         registers_per_thread: u32,
-        /// Static shared memory per block, in bytes.
+        /// The static shared memory per block, in bytes.
         static_shared_bytes: u32,
-        /// Dynamic shared memory per block, in bytes.
+        /// The dynamic shared memory per block, in bytes.
         dynamic_shared_bytes: u32,
     },
     /// A copy.
@@ -82,7 +82,7 @@ pub enum KernelWork {
 }
 
 impl KernelWork {
-    /// The size of a copy or a memory set, in bytes.
+    /// Returns the size of a copy or a memory set, in bytes.
     pub fn bytes(&self) -> Option<u64> {
         match self {
             KernelWork::Kernel { .. } => None,
@@ -90,7 +90,7 @@ impl KernelWork {
         }
     }
 
-    /// Shared memory per block, in bytes; none for copies and memory sets.
+    /// Returns the shared memory per block, in bytes; none for copies and memory sets.
     pub fn shared_bytes(&self) -> Option<u64> {
         match self {
             KernelWork::Kernel { static_shared_bytes, dynamic_shared_bytes, .. } => {
@@ -145,17 +145,17 @@ impl fmt::Debug for ZoneRef {
 pub struct KernelLaunch {
     /// The calling thread.
     pub thread: Arc<ThreadInfo>,
-    /// The call's begin and return.
+    /// The begin and the return of the call.
     pub host: Span,
 }
 
 impl KernelRecord {
-    /// The execution time, in ns.
+    /// Returns the execution time, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.duration_ns()
     }
 
-    /// The bandwidth of a copy or a memory set, in bytes per second; none for kernels and for work without a length.
+    /// Returns the bandwidth of a copy or a memory set, in bytes per second; none for kernels and for work without a length.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let ns = self.duration_ns();
         self.work.bytes().filter(|_| ns > 0).map(|bytes| bytes as f64 * 1e9 / ns as f64)

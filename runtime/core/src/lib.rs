@@ -1,8 +1,8 @@
-//! What changes slowly in warpline: the catalog of ranges, records and report values, zones with their slots, rings and contexts, the
-//! clock, in-process streams, and the traits that backends, launch observers and sinks implement.
+//! The slowly changing part of warpline: the catalog of ranges, records and report values, zones with their slots, rings and
+//! contexts, the clock, in-process streams, and the traits that backends, launch observers and sinks implement.
 //!
-//! Users depend on the crate `warpline`, which re-exports what is public of this one. Everything else in here serves warpline's other
-//! crates, which have the same version; it may change in any release.
+//! Users depend on the crate `warpline`, which re-exports the public items of this crate. Everything else here serves warpline's
+//! other crates, which have the same version, and may change in any release.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "enable"), allow(dead_code, reason = "marks that record use it"))]
@@ -57,7 +57,7 @@ pub mod zone;
 pub use catalog::{Kind, Level, RangeSpec};
 pub use warpline_macros::range;
 
-/// What `namespace!`, `range!` and the marks expand to.
+/// The items that `namespace!`, `range!` and the marks expand to.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::catalog::expansion::*;

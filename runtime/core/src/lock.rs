@@ -1,8 +1,8 @@
-//! Locks that outlive a panic, and under which no zone begins.
+//! Locks that stay usable after a panic, and under which no zone begins.
 //!
-//! The collector, a session's handle and those who ask from outside share small states under locks. The only code of a user's that
-//! runs under one of them is the global allocator, whose zones are refused meanwhile; so a poisoned lock holds a sound state. A zone
-//! takes none of these locks where its thread and its stream are known already.
+//! The collector, a session's handle and external requesters share small states under locks. The only user code that runs under
+//! such a lock is the global allocator, whose zones are refused there, so a poisoned lock holds a sound state. A zone whose
+//! thread and stream are already known takes none of these locks.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::inside::Inside;
 
-/// A lock that this thread has.
+/// A lock that this thread holds.
 pub struct Locked<'a, T> {
-    // First, so that it is free before zones begin again.
+    // Declared first, so that the lock is released before zones begin again.
     state: MutexGuard<'a, T>,
     _inside: Inside,
 }
@@ -24,13 +24,13 @@ pub fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// Waits until somebody says that the state has changed.
+    /// Waits until `changed` is notified.
     pub fn wait(self, changed: &Condvar) -> Self {
         let Locked { state, _inside } = self;
         Locked { state: changed.wait(state).unwrap_or_else(PoisonError::into_inner), _inside }
     }
 
-    /// Waits until the state has changed so that `is_so` no longer holds, or the time is up.
+    /// Waits until `is_so` no longer holds for the state, or until the time is over.
     pub fn wait_while(self, changed: &Condvar, within: Duration, is_so: impl FnMut(&mut T) -> bool) -> Self {
         let Locked { state, _inside } = self;
         let waited = changed.wait_timeout_while(state, within, is_so);

@@ -1,5 +1,5 @@
-//! Without signals that a write raises: for systems other than Unix, and for builds that record nothing and so link no C library of
-//! their own.
+//! The fallback without protection from the signals that a write raises: for systems other than Unix, and for builds that record
+//! nothing and therefore link no C library of their own.
 
 /// Runs `write`.
 pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {

@@ -2,7 +2,7 @@
 //!
 //! An adapter implements [`LaunchObserver`], registers it for one [`Position`] and turns the position on and off. `zone` calls
 //! the observers at a zone's begin and end and keeps their tokens in the zone's slot. While no observer is on, a recorded zone
-//! pays two relaxed loads. Nothing here locks or allocates, and nothing here knows an adapter.
+//! costs two relaxed loads. Nothing here locks or allocates, and nothing here depends on an adapter.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -18,16 +18,18 @@ use crate::switch;
 
 /// Follows zones on the threads that launch them. Its methods are called on the hot path, on any thread, and must not block.
 pub trait LaunchObserver: Sync {
-    /// A zone begins on this thread. The token is passed to the zone's end; without a token, the observer is not called then.
+    /// Called when a zone begins on this thread. The token is passed to the zone's end; without a token, the observer is not
+    /// called then.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token>;
 
-    /// A zone ends for which the observer returned a token: on the thread that began it if the zone nests, else on any.
+    /// Called when a zone ends for which the observer returned a token: on the thread that began the zone if it nests, otherwise
+    /// on any thread.
     fn zone_ends(&self, _token: Token, _zone: &ZoneEnd<'_>) {}
 
-    /// A zone is not observed because too many zones of its thread are open.
+    /// Called for a zone that is not observed because too many zones of its thread are open.
     fn zone_lost(&self, _open: usize) {}
 
-    /// The application names a stream of the CUDA driver.
+    /// Called when the application names a stream of the CUDA driver.
     fn stream_named(&self, _stream: *mut c_void, _name: &str) {}
 }
 
@@ -35,11 +37,11 @@ pub trait LaunchObserver: Sync {
 pub struct ZoneLaunch<'a> {
     pub range: &'static RangeSpec,
     pub fields: &'a Fields,
-    /// The zone nests on its thread, and ends there.
+    /// Whether the zone nests on its thread, and ends there.
     pub nests: bool,
-    /// A session records the zone.
+    /// Whether a session records the zone.
     pub is_of_session: bool,
-    /// The zone has no stream.
+    /// Whether the zone has no stream.
     pub is_host: bool,
     /// The number of the zone's stream in the session; 0 for a host zone.
     pub stream: u32,
@@ -53,20 +55,20 @@ pub struct ZoneEnd<'a> {
     pub range: &'static RangeSpec,
     /// Like [`ZoneLaunch::nests`].
     pub nests: bool,
-    /// None also if the zone has already been handed to the collector.
+    /// The zone's label; none also if the zone has already been handed to the collector.
     pub label: Option<&'a str>,
 }
 
-/// When an observer is called. Each position has one observer.
+/// The position at which an observer is called. Each position has one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Around everything else, and also for zones that are not recorded: on while the switch says that zones are mirrored.
+    /// Around everything else, and also for zones that are not recorded: on while the switch is set to mirror zones.
     Mirror,
     /// Before the launch is timed, for the span that the zone begins in.
     Spans,
     /// Right before the launch is timed.
     Launch,
-    /// Once the zone's begin is on its stream. Zones that are captured into a graph are left out: they launch nothing.
+    /// After the zone's begin is on its stream. Zones that are captured into a graph are left out: they launch nothing.
     Begun,
 }
 
@@ -91,15 +93,15 @@ static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
 /// The positions that are on, except `Mirror`.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
-/// Called when a process begins its first zone, for adapters that need no session. Its name contains this crate's version: see
-/// [`RANGES`](crate::catalog::spec::RANGES).
+/// The functions that are called when a process begins its first zone, for adapters that need no session. The name contains this
+/// crate's version: see [`RANGES`](crate::catalog::spec::RANGES).
 #[distributed_slice]
 #[linkme(crate = linkme)]
 pub static WARPLINE_FIRST_ZONE_V0_1: [fn()];
 
 pub use WARPLINE_FIRST_ZONE_V0_1 as FIRST_ZONE;
 
-/// The first zone of the process begins: observers that work without a session check whether they are needed.
+/// Handles the begin of the process's first zone: observers that work without a session check whether they are needed.
 #[cold]
 pub(crate) fn first_zone() {
     // Miri does not link, so there is no slice.
@@ -159,7 +161,7 @@ pub(crate) struct Waiting(u8);
 pub(crate) struct Tokens([u64; POSITIONS]);
 
 impl Waiting {
-    /// Whether the observer of a position waits for the zone's end.
+    /// Returns whether the observer of a position waits for the zone's end.
     #[inline]
     pub(crate) fn has(&self, position: Position) -> bool {
         self.0 & position.bit() != 0
@@ -180,19 +182,19 @@ impl Waiting {
     }
 }
 
-/// Tells the observer of a position that a zone begins.
+/// Notifies the observer of a position that a zone begins.
 pub(crate) fn zone_begins(position: Position, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
     position.observer()?.zone_begins(zone)
 }
 
-/// Tells the observer of a position that a zone ends.
+/// Notifies the observer of a position that a zone ends.
 pub(crate) fn zone_ends(position: Position, token: Token, zone: &ZoneEnd<'_>) {
     if let Some(observer) = position.observer() {
         observer.zone_ends(token, zone);
     }
 }
 
-/// Tells the mirror that a zone is not observed because too many zones of its thread are open.
+/// Notifies the mirror that a zone is not observed because too many zones of its thread are open.
 #[cold]
 pub(crate) fn zone_lost(open: usize) {
     if let Some(observer) = Position::Mirror.observer() {

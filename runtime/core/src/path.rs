@@ -17,8 +17,8 @@ use std::sync::Arc;
 use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
 use crate::wait::{SignalInfo, WaitRecord};
 
-/// The critical path of a window, through the recorded zones. Zones that were not recorded may also be on it: for a session,
-/// [`Report::is_complete`](crate::report::Report::is_complete) tells whether there can be any.
+/// The critical path of a window, through the recorded zones. Zones that were not recorded may also be on it. For a session,
+/// [`Report::is_complete`](crate::report::Report::is_complete) returns whether there can be any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
     /// The begin of the window, in ns.
@@ -56,7 +56,7 @@ pub struct PathPart {
     pub share: f64,
 }
 
-/// The critical path through these records, in `window` or in all of the time that they cover; none if no zone ends there.
+/// Returns the critical path through these records, in `window` or in the whole time that they cover; none if no zone ends there.
 ///
 /// Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
 /// window count for that part.
@@ -88,7 +88,7 @@ struct Passed {
     on: Track,
     name: &'static str,
     span: Span,
-    /// The thread that launched it, and when.
+    /// The thread that launched it, and the time span of the launch.
     launch: Option<(Track, Span)>,
 }
 
@@ -109,16 +109,16 @@ pub struct PathLog {
     /// The stream and the thread of the last record, whose names are known.
     last: [Option<Track>; 2],
     most: usize,
-    /// Records that ended before this time are incomplete.
+    /// The time up to which ended records are incomplete.
     forgotten_until_ns: i64,
 }
 
-/// The maximum number of stream and thread names that are kept, unless all records are. An old record whose stream's or thread's
-/// name is forgotten shows its number.
+/// The maximum number of stream and thread names that are kept, unless all records are. An old record whose stream or thread name
+/// was discarded shows its number.
 const NAMES: usize = 1 << 13;
 
 impl PathLog {
-    /// Creates a log that keeps the last zones and arrows: of each at most this many.
+    /// Creates a log that keeps at most this many of the last zones, and as many of the last arrows.
     pub fn new(most: usize) -> PathLog {
         let (zones, arrows) = (VecDeque::new(), VecDeque::new());
         PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
@@ -140,7 +140,8 @@ impl PathLog {
         self.zones.push_back(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
     }
 
-    /// A program may create ever more streams and threads: the most recently used ones keep their names.
+    /// Discards names if there are too many: a program may create ever more streams and threads. The most recently used ones keep
+    /// their names.
     fn forget_names(&mut self) {
         if self.names.len() < NAMES || self.most == usize::MAX {
             return;
@@ -184,7 +185,7 @@ impl PathLog {
         place
     }
 
-    /// The path through all known records of the window.
+    /// Returns the path through all known records of the window.
     pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
         let inside = |zone: &&Passed| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
@@ -206,9 +207,8 @@ impl PathLog {
         Some(walk.finish(self, to_ns))
     }
 
-    /// The last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it ended
-    /// meanwhile, and the thread is not known to have waited for anything later. No record shows that a thread synchronised a
-    /// stream.
+    /// Returns the last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it
+    /// ended within that zone, and no later wait of the thread is known. No record shows that a thread synchronised a stream.
     fn waited_for<'a>(&self, last: &Passed, zones: impl Iterator<Item = &'a Passed>) -> Option<&'a Passed> {
         if last.launch.is_some() {
             return None;
@@ -219,7 +219,7 @@ impl PathLog {
         zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
     }
 
-    /// The launches to streams that were idle at that time.
+    /// Returns the launches to streams that were idle at that time.
     fn launches(&self) -> Vec<Arrow> {
         let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
         order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
@@ -250,9 +250,9 @@ struct Walk<'a> {
     from_ns: i64,
     /// The waits of each stream or thread, latest last; those that the walk has passed are removed.
     arrows: BTreeMap<Track, Vec<&'a Arrow>>,
-    /// The latest first.
+    /// The stretches, latest first.
     stretches: Vec<(Track, Span)>,
-    /// Between the two ends of arrows.
+    /// The times between the two ends of arrows.
     under_way: Vec<(Track, i64)>,
 }
 
@@ -340,7 +340,7 @@ fn attribute(
     );
     let is_inside = |(_, span): &(_, Span)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
     let zones: Vec<_> = zones.filter(is_inside).collect();
-    // Ends before begins; of zones that begin together, the outer one first.
+    // Ends come before begins. Of zones that begin together, the outer one comes first.
     let mut edges: Vec<(i64, bool, i64, Option<usize>)> = Vec::with_capacity(2 * (zones.len() + stretches.len()));
     let both = |Span { begin_ns, end_ns }: Span, of| [(begin_ns, true, -end_ns, of), (end_ns, false, 0, of)];
     edges.extend(zones.iter().enumerate().flat_map(|(at, (_, span))| both(*span, Some(at))));
@@ -373,7 +373,8 @@ mod tests {
         Span { begin_ns, end_ns }
     }
 
-    /// Zones as (stream, name, begin, end, launched at), and arrows as (waiter, until, signaller, when).
+    /// Returns the path through zones (stream, name, begin, end, launch time) and arrows (waiter, end of the wait, signaller,
+    /// signal time).
     fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
         let mut log = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
@@ -431,7 +432,7 @@ mod tests {
             "{waited:#?}"
         );
         assert_eq!(waited.parts.iter().map(|part| part.ns).sum::<i64>(), 120);
-        // What it waited for is known.
+        // Here, the reason of the wait is known.
         let known = path(&zones, &[(MAIN, 110, A, 105)]);
         assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
     }
@@ -439,7 +440,7 @@ mod tests {
     #[test]
     fn it_ends_whatever_the_arrows_say() {
         let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
-        // Two that signal each other at one time, and arrows without a target.
+        // Two streams that signal each other at the same time, and arrows without a target.
         let arrows = [(A, 50, B, 50), (B, 50, A, 50), (B, 60, A, 60), (A, 60, B, 60), (B, 55, MAIN, 54)];
         let path = path(&zones, &arrows);
         assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 60, "{path:#?}");

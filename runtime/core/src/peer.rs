@@ -1,28 +1,28 @@
-//! Who is at the other end of a socket, as the kernel knows it. The program and the command `warpline` both ask.
+//! The process at the other end of a socket, as the kernel reports it. The program and the command `warpline` both use it.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// The other end: who connected, or who began to listen.
+/// The process at the other end: the one that connected, or that began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number in this process's PID namespace; none where it is in no namespace that is visible from here.
+    /// The process id in this process's PID namespace; none if the peer is in no namespace that is visible from here.
     pub process: Option<u32>,
-    /// Its effective user.
+    /// The effective user id.
     pub user: u32,
 }
 
 impl Peer {
-    /// The other end of a connection.
+    /// Returns the process at the other end of a connection.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn from_stream(stream: &UnixStream) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: both places outlive the call, and the length is that of the first.
+        // SAFETY: both places outlive the call, and the length is the size of the first.
         let code = unsafe {
             let peer = (&raw mut peer).cast();
             libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, peer, &raw mut length)
@@ -34,7 +34,7 @@ impl Peer {
     }
 }
 
-/// What ran out and what to do, where a call of the system failed for lack of a file descriptor.
+/// Returns the resource that ran out, with the remedy, if a system call failed for lack of a file descriptor.
 pub fn out_of_descriptors(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         libc::EMFILE => Some("no file descriptor is left in this process; raise `ulimit -n`, or close files"),

@@ -1,11 +1,11 @@
-//! Which process something belongs to, and where that runs: its rank in a job of many, and its host.
+//! The process that something belongs to, its rank in a job of many processes, and its host.
 
 use crate::environment;
 use crate::fork::Home;
 
-/// A process that holds something of the operating system's: files, sockets, threads.
+/// A process that holds resources of the operating system: files, sockets, threads.
 ///
-/// Unlike a [`Home`] it also notices a child that was made without the C library's `fork`; it asks the system each time.
+/// Unlike a [`Home`], it also detects a child that was created without the C library's `fork`. It queries the system each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     home: Home,
@@ -13,23 +13,23 @@ pub struct Process {
 }
 
 impl Process {
-    /// This one.
+    /// Returns the current process.
     pub fn this() -> Process {
         Process { home: Home::here(), id: std::process::id() }
     }
 
-    /// Whether it is this one: otherwise this one was forked from it.
+    /// Returns whether it is the current process. If not, the current process was forked from it.
     pub fn is_this(self) -> bool {
         self.home.is_here() && self.id == std::process::id()
     }
 }
 
-/// This process's number in its job; none without a launcher.
+/// Returns this process's number in its job; none without a launcher.
 pub fn launched_rank() -> Option<u32> {
     environment::launched_rank(|name| environment::var(name).ok())
 }
 
-/// The name of the machine, as it knows itself.
+/// Returns the name of the machine, as the system reports it.
 #[cfg(all(unix, feature = "runtime"))]
 pub fn host() -> String {
     let name = rustix::system::uname();
@@ -39,13 +39,13 @@ pub fn host() -> String {
     }
 }
 
-/// The name of the machine, as its environment says it.
+/// Returns the name of the machine, from the environment.
 #[cfg(not(all(unix, feature = "runtime")))]
 pub fn host() -> String {
     environment::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
-/// What Linux calls the boot of this machine: equal for two processes whose `CLOCK_BOOTTIME` is one clock.
+/// Returns Linux's id of the machine's boot: equal for two processes whose `CLOCK_BOOTTIME` is one clock.
 pub(crate) fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

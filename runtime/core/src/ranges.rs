@@ -1,8 +1,8 @@
-//! Run-time state of ranges, in tables beside the catalog, which holds facts alone.
+//! Run-time state of ranges, in tables separate from the catalog, which contains only constant data.
 //!
-//! A range has a dense number ([`RangeSpec::number`]); a [`RangeTable`] is indexed by it. Zones look here for whether they are
-//! recorded, adapters for what they keep of a range. Nothing here locks, so that a launching thread never waits and a forked
-//! child finds every table whole.
+//! A range has a dense number ([`RangeSpec::number`]), which is its index in a [`RangeTable`]. Zones look up here whether they
+//! are recorded, and adapters look up their data about a range. Nothing here locks, so a launching thread never waits and a
+//! forked child finds every table in a consistent state.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -13,15 +13,15 @@ use crate::inside::Inside;
 use crate::sample::SampleRate;
 use crate::windows::Nesting;
 
-/// A value for each range, made when it is first asked for and kept as long as the program runs.
+/// A value for each range, created at the first access and kept until the program ends.
 ///
-/// The values lie in blocks, each twice as large as the one before.
+/// The values are stored in blocks, each twice as large as the previous one.
 pub struct RangeTable<T: 'static>([AtomicPtr<T>; BLOCKS]);
 
-/// Values in the first block.
+/// The number of values in the first block.
 const FIRST: u64 = 64;
 
-/// Enough for every `u32`.
+/// The number of blocks: enough for every `u32`.
 const BLOCKS: usize = 27;
 
 impl<T: Default + Send + Sync> RangeTable<T> {
@@ -29,7 +29,7 @@ impl<T: Default + Send + Sync> RangeTable<T> {
         RangeTable([const { AtomicPtr::new(ptr::null_mut()) }; BLOCKS])
     }
 
-    /// The value of a range.
+    /// Returns the value of a range.
     #[inline]
     pub fn get(&self, range: &'static RangeSpec) -> &'static T {
         let (block, at) = position(range.number());
@@ -37,11 +37,12 @@ impl<T: Default + Send + Sync> RangeTable<T> {
         if values.is_null() {
             values = self.add(block);
         }
-        // SAFETY: a block has `len_of(block)` values and `at` is less; nobody frees it or writes to it but through `T`.
+        // SAFETY: a block has `len_of(block)` values and `at` is less. No code frees the block, or writes to it except through
+        // `T`.
         unsafe { &*values.add(at) }
     }
 
-    /// Makes a block; where two threads do so at once, the first one's stands.
+    /// Creates a block. If two threads do so at once, both use the first one's block.
     #[cold]
     #[inline(never)]
     fn add(&self, block: usize) -> *mut T {
@@ -51,7 +52,7 @@ impl<T: Default + Send + Sync> RangeTable<T> {
         match self.0[block].compare_exchange(ptr::null_mut(), values.cast(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => values.cast(),
             Err(first) => {
-                // SAFETY: it was just made, and nobody else has seen it.
+                // SAFETY: it was just created, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(values) });
                 first
             }
@@ -63,7 +64,7 @@ const fn len_of(block: usize) -> u64 {
     FIRST << block
 }
 
-/// The block of a number, and the index in there.
+/// Returns the block of a number, and the index in that block.
 #[inline]
 const fn position(number: u32) -> (usize, usize) {
     let number = number as u64 + FIRST;
@@ -71,39 +72,39 @@ const fn position(number: u32) -> (usize, usize) {
     (block as usize, (number - (FIRST << block)) as usize)
 }
 
-/// What zones ask of their range.
+/// The state that zones read of their range.
 #[derive(Default)]
 struct RangeState {
-    /// Which zones the session that is on now records. Meaningless with no session.
+    /// The selection of zones that the current session records. Meaningless without a session.
     chance: SampleRate,
-    /// How many wait for a zone of the range.
+    /// The number of requests that wait for a zone of the range.
     asked: AtomicU32,
-    /// Where its zones begin, as sessions with windows have seen it.
+    /// Where its zones begin, as observed by sessions with windows.
     nesting: Nesting,
 }
 
 static STATES: RangeTable<RangeState> = RangeTable::new();
 
 impl RangeSpec {
-    /// Which zones the session that is on now records.
+    /// Returns the selection of zones that the current session records.
     #[inline]
     #[doc(hidden)]
     pub fn chance(&'static self) -> &'static SampleRate {
         &STATES.get(self).chance
     }
 
-    /// Where zones of the range begin, as sessions with windows have seen it.
+    /// Returns where zones of the range begin, as observed by sessions with windows.
     pub(crate) fn nesting(&'static self) -> &'static Nesting {
         &STATES.get(self).nesting
     }
 
-    /// Whether somebody has asked for a zone of the range.
+    /// Returns whether a zone of the range is requested.
     #[inline]
     pub(crate) fn asked(&'static self) -> bool {
         STATES.get(self).asked.load(Ordering::Relaxed) > 0
     }
 
-    /// Somebody asks for zones of the range, or does no longer.
+    /// Adds or removes a request for zones of the range.
     pub(crate) fn ask(&'static self, on: bool) {
         let asked = &STATES.get(self).asked;
         if on {

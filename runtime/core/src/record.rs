@@ -30,9 +30,9 @@ pub struct ZoneRecord {
     /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of
     /// a batch share one.
     pub sequence: u64,
-    /// When the zone began and ended on the launching thread.
+    /// The begin and the end of the zone on the launching thread.
     pub host: Span,
-    /// When the stream reached the zone's begin and its end; none for a host zone.
+    /// The times at which the stream reached the zone's begin and its end; none for a host zone.
     pub gpu: Option<Span>,
     /// The probability with which this zone was recorded: 1 in sessions without a budget or a sample. To estimate a sum over a
     /// range, divide each record's value by it.
@@ -41,15 +41,15 @@ pub struct ZoneRecord {
     pub window: u32,
     /// The method by which the end on the stream was found.
     pub end: EndSource,
-    /// The true end is at most this much earlier than the end of `gpu`, in ns; 0 if an event marks it.
+    /// The maximum time by which the true end is earlier than the end of `gpu`, in ns; 0 if an event marks it.
     pub end_early_by_ns: i64,
-    /// How much earlier than the begin of `gpu` the stream had reached the zone, in ns, while it waited for the launch. Only for
-    /// marks with `begin = launch`.
+    /// The time by which the stream reached the zone earlier than the begin of `gpu`, in ns, while it waited for the launch. Only
+    /// for marks with `begin = launch`.
     pub begin_late_by_ns: i64,
-    /// What the begin and the end add to the zone's length on this device, in ns, as measured when the session first used the
-    /// device.
+    /// The time that the begin and the end add to the zone's length on this device, in ns, as measured when the session first
+    /// used the device.
     pub bracket_ns: i64,
-    /// How the zone ended.
+    /// The outcome of the zone.
     pub status: Status,
     /// The `Err` text of the marked function, with `err` in the mark.
     pub error: Option<Box<str>>,
@@ -69,17 +69,17 @@ const _: () = assert!(size_of::<ZoneRecord>() <= 280);
 pub struct BatchEntry {
     /// Its position in the batch, from 0.
     pub index: u32,
-    /// How many entries the batch has.
+    /// The number of entries in the batch.
     pub of: u32,
     /// This entry's share of the batch's bytes, and so of the batch's time. All shares are equal if a size is unknown.
     pub share: f64,
 }
 
-/// How the time of a batch is divided among its entries.
+/// The division of a batch's time among its entries.
 #[derive(Clone, Copy)]
 pub struct Shares {
     of: u32,
-    /// None if a size is unknown, or all are 0.
+    /// The size of the batch; none if a size is unknown, or if all are 0.
     total_bytes: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ impl Shares {
         Shares { of: entries.len() as u32, total_bytes: total.filter(|total| *total > 0.0) }
     }
 
-    /// The record of an entry of the batch with the record `batch`.
+    /// Creates the record of an entry of the batch with the record `batch`.
     pub fn entry(self, index: usize, range: &'static RangeSpec, message: Message, batch: &ZoneRecord) -> ZoneRecord {
         let Shares { of, total_bytes } = self;
         let bytes = total_bytes.zip(message.bytes());
@@ -108,34 +108,34 @@ impl Shares {
 }
 
 impl ZoneRecord {
-    /// The length of the zone on its stream, or on its thread if it has no stream, in ns.
+    /// Returns the length of the zone on its stream, or on its thread if it has no stream, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.unwrap_or(self.host).duration_ns()
     }
 
-    /// The length between the zone's begin and end on its stream, in ns, as the device measured it.
+    /// Returns the length between the zone's begin and end on its stream, in ns, as the device measured it.
     pub fn gpu_ns(&self) -> Option<i64> {
         self.gpu.map(|gpu| gpu.duration_ns())
     }
 
-    /// An upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream reached the
-    /// zone until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
+    /// Returns an upper bound of the time for which the stream waited for the launching thread, in ns: from when the stream
+    /// reached the zone until the thread had launched all of it. 0 if the zone was queued behind other work for that long.
     ///
     /// On an idle stream a zone begins before its first kernel is launched, so its length includes the launch.
     pub fn launch_wait_ns(&self) -> i64 {
         self.gpu.map_or(0, |gpu| gpu.overlap_ns(self.host))
     }
 
-    /// [`gpu_ns`](Self::gpu_ns) without what the begin and the end add: closer to the time of the work between them, above all
-    /// for zones of a few µs.
+    /// Returns [`gpu_ns`](Self::gpu_ns) without the time that the begin and the end add. This is closer to the time of the work
+    /// between them, above all for zones of a few µs.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
         self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
     }
 }
 
 impl ZoneRecord {
-    /// The bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group is
-    /// unknown. It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
+    /// Returns the bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group
+    /// is unknown. It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
     #[inline]
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
@@ -144,7 +144,7 @@ impl ZoneRecord {
 }
 
 impl ZoneRecord {
-    /// The accuracy of the zone's GPU time, for traces: names with whole numbers.
+    /// Returns the accuracy of the zone's GPU time, for traces: names with whole numbers.
     #[doc(hidden)]
     #[inline]
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
@@ -180,7 +180,7 @@ pub enum EndSource {
 }
 
 impl EndSource {
-    /// The name in traces.
+    /// Returns the name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             EndSource::Event => "event",
@@ -192,7 +192,7 @@ impl EndSource {
         }
     }
 
-    /// Whether the end can be later than the work's own end.
+    /// Returns whether the end can be later than the work's own end.
     pub(crate) const fn is_bound(self) -> bool {
         matches!(self, EndSource::Boundary | EndSource::Observed)
     }
@@ -201,26 +201,26 @@ impl EndSource {
 /// An interval in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Begin, in ns.
+    /// The begin, in ns.
     pub begin_ns: i64,
-    /// End, in ns; never before the begin.
+    /// The end, in ns; never before the begin.
     pub end_ns: i64,
 }
 
 impl Span {
-    /// The length in ns.
+    /// Returns the length, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.end_ns - self.begin_ns
     }
 
-    /// The part of it that is over when `launch` ends, in ns.
+    /// Returns the part of it that is over when `launch` ends, in ns.
     #[doc(hidden)]
     pub fn overlap_ns(&self, launch: Span) -> i64 {
         (launch.end_ns.min(self.end_ns) - self.begin_ns).max(0)
     }
 }
 
-/// How a zone ended.
+/// The outcome of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -234,7 +234,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The name in traces.
+    /// Returns the name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Status::Complete => "complete",
@@ -262,7 +262,7 @@ pub struct DeviceInfo {
     pub ordinal: u32,
     /// The device's name.
     pub name: String,
-    /// What kind of device it is.
+    /// The kind of the device.
     pub kind: DeviceKind,
 }
 
@@ -292,21 +292,21 @@ pub struct SpanRecord {
     pub thread: Arc<ThreadInfo>,
     /// The number of the span or event in the session, in the order of begins.
     pub sequence: u64,
-    /// When the thread entered the span and when it left; an event has no length.
+    /// The times at which the thread entered and left the span; an event has no length.
     pub host: Span,
     /// The fields that the span had when the thread left it; the text of an event is its field `message`.
     pub fields: Arc<[(&'static str, Value)]>,
 }
 
 impl SpanRecord {
-    /// An event's message, which is its name in traces.
+    /// Returns an event's message, which is its name in traces.
     #[doc(hidden)]
     pub fn message(&self) -> Option<&Value> {
         let message = self.fields.iter().find(|(name, _)| self.names_it(name));
         message.map(|(_, value)| value)
     }
 
-    /// The fields, without the one that names the event in traces.
+    /// Returns the fields, without the one that names the event in traces.
     #[doc(hidden)]
     pub fn args(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.fields.iter().filter(|(name, _)| !self.names_it(name)).map(|(name, value)| (*name, value))
@@ -331,9 +331,9 @@ pub struct SpanRef {
 pub struct SpanSite {
     /// The span's name, or the name that `tracing` gives an event of this place.
     pub name: &'static str,
-    /// Commonly the module's path.
+    /// The target; commonly the module's path.
     pub target: &'static str,
-    /// `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`.
+    /// The level: `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`.
     pub level: &'static str,
     /// The source file, if it is known.
     pub file: Option<&'static str>,

@@ -8,26 +8,26 @@ use std::io;
 pub struct Recovered {
     /// The process that wrote it.
     pub process_id: u32,
-    /// Its name.
+    /// The name of that process.
     pub process_name: String,
-    /// Intact pieces, which are in the trace.
+    /// The number of intact pieces, which are in the trace.
     pub pieces: u64,
-    /// Zones in these pieces.
+    /// The number of zones in these pieces.
     pub zones: u64,
-    /// Zones that were recorded earlier and removed to make room.
+    /// The number of zones that were recorded earlier and removed to make room.
     pub zones_before: u64,
-    /// Zones that were open at the recorder's last update, or when an incident occurred.
+    /// The number of zones that were open at the recorder's last update, or when an incident occurred.
     pub open_zones: u64,
-    /// The program reported an incident: a panic, a stalled stream, a stream that failed.
+    /// Whether the program reported an incident: a panic, a stalled stream, a stream that failed.
     pub has_incident: bool,
-    /// Damaged pieces, which are left out.
+    /// The number of damaged pieces, which are left out.
     pub damaged: u64,
-    /// Pieces beyond the end of the file, which was truncated.
+    /// The number of pieces beyond the end of the file, which was truncated.
     pub missing: u64,
     /// The size of the trace, in bytes.
     pub bytes: u64,
-    /// What the recorder of a running program could not write, or did not write in time for this trace, with the remedy. Only
-    /// `Session::dump` sets it.
+    /// The data that the recorder of a running program could not write, or did not write in time for this trace, with the remedy.
+    /// Only `Session::dump` sets it.
     pub problems: Vec<String>,
 }
 

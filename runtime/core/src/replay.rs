@@ -7,7 +7,7 @@ use crate::record::{Span, StreamInfo, ZoneRecord};
 
 /// One launch of a CUDA graph whose zones are known (`warpline::graph::GraphZones`), in a session with `kernels` or
 /// `graph_timing`. With both, a launch that both have timed has one record, with the times of its kernels;
-/// [`timed_by`](Self::timed_by) tells the source.
+/// [`timed_by`](Self::timed_by) gives the source.
 ///
 /// With `kernels`, its kernels are recorded too, as [`KernelRecord`](crate::kernel::KernelRecord)s with the same
 /// [`correlation`](crate::kernel::KernelRecord::correlation). `Send` and `Sync`.
@@ -24,14 +24,14 @@ pub struct ReplayRecord {
     /// The stream that executed its first kernel; with stamps, one that represents the graphs of the context, since stamps do not
     /// record where the graph was launched.
     pub stream: Arc<StreamInfo>,
-    /// From the begin of its first kernel or copy to the end of its last; with stamps, from the first stamp to the last.
+    /// The time from the begin of its first kernel or copy to the end of its last; with stamps, from the first stamp to the last.
     pub gpu: Span,
     /// The number of its kernels, copies and memory sets, without stamps.
     pub kernels: u32,
-    /// The number of them that no known node executed: those of child graphs and of bodies of conditional nodes, whatever their
-    /// ids. Only a zone that contains every node that can have executed them counts them. With stamps 0.
+    /// The number of these that no known node executed: those of child graphs and of bodies of conditional nodes, with any ids.
+    /// Only a zone that contains every node that can have executed them counts them. With stamps 0.
     pub unplaced: u32,
-    /// The zone that it was launched in; unknown with stamps.
+    /// The zone in which it was launched; unknown with stamps.
     pub zone: Option<ZoneRef>,
     /// The call that launched it; unknown with stamps.
     pub launch: Option<KernelLaunch>,
@@ -43,7 +43,7 @@ pub struct ReplayRecord {
 }
 
 impl ReplayRecord {
-    /// The graph's name in traces: `graph 1`, or `graph 1 (decode)` if it was named.
+    /// Returns the graph's name in traces: `graph 1`, or `graph 1 (decode)` if it was named.
     #[doc(hidden)]
     pub fn title(&self) -> String {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
@@ -62,7 +62,7 @@ pub enum ReplayTiming {
 }
 
 impl ReplayTiming {
-    /// The word for it in traces.
+    /// Returns the name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             ReplayTiming::Kernels => "kernels",
@@ -74,9 +74,9 @@ impl ReplayTiming {
 /// A captured zone in one replay.
 #[derive(Clone, Debug)]
 pub struct ReplayedZone {
-    /// Range, fields, label and message as captured. Its time on the stream is from the begin of its first kernel to the end of
-    /// its last, or from stamp to stamp, and `bracket_ns` is what the stamps add; `host` is the launch of the graph, or the begin
-    /// of the replay if the launch is unknown; `sequence` counts the zones of this replay.
+    /// The range, fields, label and message as captured. Its time on the stream is from the begin of its first kernel to the end
+    /// of its last, or from stamp to stamp, and `bracket_ns` is the time that the stamps add; `host` is the launch of the graph,
+    /// or the begin of the replay if the launch is unknown; `sequence` counts the zones of this replay.
     pub zone: ZoneRecord,
     /// The lane of the innermost enclosing zone that has one, itself included.
     pub lane: Option<Arc<str>>,

@@ -1,8 +1,9 @@
-//! Sampling: which zones of a range a session records.
+//! Sampling: the selection of a range's zones that a session records.
 //!
-//! Every range has a *chance*, which each of its zones takes on its own, so that what is recorded of a range is an unbiased
-//! sample. A session sets it from its level, its filters and its `sample`, at its start and whenever one of those changes.
-//! A session with a budget records windows of its time (`windows.rs`); the chance then holds inside them.
+//! Every range has a *chance*, the probability with which each of its zones is recorded. Each zone is drawn independently, so the
+//! recorded zones are an unbiased sample of the range. A session sets the chance from its level, its filters and its `sample`, at
+//! its start and whenever one of them changes. A session with a budget records windows of its time (`windows.rs`); the chance
+//! then applies inside them.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,16 +11,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::catalog::{Kind, RangeSpec};
 use crate::clock::{now_ns, thread_id};
 
-/// Every zone is recorded, and nobody counts.
+/// The chance with which every zone is recorded and none is counted.
 const ALWAYS: u32 = u32::MAX;
 
-/// A range's chance, and how many of its zones took it.
+/// A range's chance, and the number of its zones that were drawn.
 #[derive(Debug)]
 pub struct SampleRate {
-    /// Of 2³² − 1; 0 for a range that is left out.
+    /// The chance, of 2³² − 1; 0 for a range that is left out.
     chance: AtomicU32,
     seen: AtomicU64,
-    /// Those that were not chosen.
+    /// The number of zones that were not chosen.
     passed_over: AtomicU64,
 }
 
@@ -34,7 +35,7 @@ impl SampleRate {
         SampleRate { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
     }
 
-    /// Whether a zone that begins now is recorded.
+    /// Decides whether a zone that begins now is recorded.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         match self.chance.load(Ordering::Relaxed) {
@@ -54,7 +55,8 @@ impl SampleRate {
         is_chosen
     }
 
-    /// What of the range's zones is recorded now. One that was left out since the zone took its chance says nothing of it.
+    /// Returns the probability with which the range's zones are recorded now. A range that was left out after the zone was drawn
+    /// no longer has the zone's probability, so 1 is returned.
     #[inline]
     pub(crate) fn now(&self) -> Sampled {
         match self.chance.load(Ordering::Relaxed) {
@@ -63,22 +65,23 @@ impl SampleRate {
         }
     }
 
-    /// The range's zones that ran while it was sampled, recorded or not. Nothing is counted while all are recorded.
+    /// Returns the number of the range's zones that ran while it was sampled, recorded or not. Zones are not counted while all
+    /// are recorded.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Whether no zone of the range is recorded now, and none counted.
+    /// Returns whether zones of the range are neither recorded nor counted now.
     pub fn is_left_out(&self) -> bool {
         self.chance.load(Ordering::Relaxed) == 0
     }
 
-    /// How many of the range's zones ran and were not chosen.
+    /// Returns the number of the range's zones that ran and were not chosen.
     pub fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    /// For a new session.
+    /// Resets the counts and sets the chance for a new session.
     pub fn reset(&self, wanted: Wanted) {
         self.seen.store(0, Ordering::Relaxed);
         self.passed_over.store(0, Ordering::Relaxed);
@@ -86,7 +89,7 @@ impl SampleRate {
         self.set(wanted);
     }
 
-    /// For a session that changes what it records: zones that begin from now on. What was counted stays.
+    /// Sets which zones that begin from now on a running session records. The counts stay.
     pub fn set(&self, wanted: Wanted) {
         let chance = match wanted {
             Wanted::None => 0,
@@ -97,46 +100,46 @@ impl SampleRate {
     }
 }
 
-/// What a session wants of a range's zones.
+/// The zones of a range that a session records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wanted {
     None,
     All,
-    /// Each with this chance.
+    /// Each zone with this probability.
     Share(f64),
 }
 
-/// With which probability a zone was recorded, and in which window of the session.
+/// The probability with which a zone was recorded, and the window of the session in which it was.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampled {
-    /// Of 2³² − 1.
+    /// The chance, of 2³² − 1.
     chance: u32,
-    /// None is 0.
+    /// The number of the window; 0 for none.
     window: u32,
 }
 
 impl Sampled {
-    /// A zone that was not drawn.
+    /// The value for a zone that was recorded without being drawn.
     pub(crate) const ALL: Sampled = Sampled { chance: ALWAYS, window: 0 };
 
-    /// Up to 1.
+    /// Returns the probability, up to 1.
     pub fn share(self) -> f32 {
         (f64::from(self.chance) / f64::from(ALWAYS)) as f32
     }
 
-    /// The number of the window; 0 in a session without a budget.
+    /// Returns the number of the window; 0 in a session without a budget.
     pub fn window(self) -> u32 {
         self.window
     }
 
-    /// The same in a window that is open with a probability of `chance`.
+    /// Returns the value for a window that is open with a probability of `chance`.
     pub(crate) fn in_window(self, chance: u32, window: u32) -> Sampled {
         let chance = (u64::from(self.chance) * u64::from(chance) / u64::from(ALWAYS)) as u32;
         Sampled { chance: chance.max(1), window }
     }
 }
 
-/// A share as a chance that is counted and never left out.
+/// Converts a share to a chance that is counted and never left out.
 pub fn parts(share: f64) -> u32 {
     ((share * f64::from(ALWAYS)) as u32).clamp(1, ALWAYS - 1)
 }
@@ -146,12 +149,12 @@ pub fn parts(share: f64) -> u32 {
 pub struct Sequence(u64);
 
 impl Sequence {
-    /// Begins at a state, which is not 0.
+    /// Creates a sequence with this state, which must not be 0.
     pub const fn new(state: u64) -> Sequence {
         Sequence(state)
     }
 
-    /// Begins at a state that a time and an id give.
+    /// Creates a sequence from a seed, which combines a time and an id.
     pub fn seeded(seed: u64) -> Sequence {
         Sequence(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -170,7 +173,7 @@ impl Sequence {
     }
 }
 
-/// A number of this thread's own sequence.
+/// Returns a number from this thread's own sequence.
 fn random() -> u32 {
     thread_local!(static SEQUENCE: Cell<Option<Sequence>> = const { Cell::new(None) });
     let next = |state: &Cell<Option<Sequence>>| {
@@ -183,7 +186,8 @@ fn random() -> u32 {
     SEQUENCE.try_with(next).unwrap_or(0)
 }
 
-/// Whether a session may record a sample of the range: ranks match their collectives by number, so each has to have all.
+/// Returns whether a session may record a sample of the range. Ranks match their collectives by number, so each rank must have
+/// all of them.
 pub fn may_be_sampled(range: &RangeSpec) -> bool {
     range.kind() != Kind::Collective
 }

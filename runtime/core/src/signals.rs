@@ -1,10 +1,9 @@
-//! Writes that fail with an error where the operating system would end the program with a signal.
+//! Writes that fail with an error where the operating system would otherwise end the program with a signal.
 //!
-//! A write beyond the limit on file sizes (`ulimit -f`) raises SIGXFSZ, and one to a pipe without a reader SIGPIPE. Both end a
-//! program that does not expect them. Everything that warpline writes, on whatever thread, is written inside
-//! [`without_signals`]: the two signals are blocked on this thread alone and for the length of the call, and one that the call
-//! raised is consumed. The program's own handlers and dispositions are never changed, and a signal that was pending before
-//! stays pending.
+//! A write beyond the limit on file sizes (`ulimit -f`) raises SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE.
+//! Both end a program that does not expect them. Every write of warpline, on any thread, runs inside [`without_signals`]. The two
+//! signals are blocked on this thread only, for the duration of the call, and a signal that the call raised is consumed. The
+//! program's own handlers and dispositions never change, and a signal that was already pending stays pending.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -13,22 +12,22 @@ use std::ptr;
 /// The signals that a write raises.
 const RAISED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
 
-/// Runs `write`, which must only write, and fail with the error of the operating system instead of a signal.
+/// Runs `write`, which must only write. It fails with the operating system's error instead of a signal.
 pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
     let _blocked = Blocked::new();
     write()
 }
 
-/// The signals are blocked on the thread that made it, until it is dropped there.
+/// Blocks the signals on the thread that created it, until it is dropped there.
 struct Blocked {
-    /// The thread's mask before.
+    /// The thread's previous mask.
     mask: libc::sigset_t,
-    /// Which of the signals were pending before.
+    /// Whether each of the signals was already pending.
     was_pending: [bool; RAISED.len()],
 }
 
 impl Blocked {
-    /// None where the signals cannot be blocked.
+    /// Blocks the signals; none if they cannot be blocked.
     fn new() -> Option<Blocked> {
         let raised = set(&RAISED);
         let mut mask = MaybeUninit::uninit();
@@ -43,20 +42,20 @@ impl Drop for Blocked {
     fn drop(&mut self) {
         let pending = pending();
         for (at, signal) in RAISED.into_iter().enumerate() {
-            // The kernel sends both to the thread that writes, so nobody else takes it between the two calls.
+            // The kernel sends both signals to the thread that writes, so no other thread takes one between the two calls.
             if pending[at] && !self.was_pending[at] {
                 consume(signal);
             }
         }
-        // SAFETY: the set is the one that the thread had.
+        // SAFETY: the set is the thread's previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) };
     }
 }
 
-/// The set of these signals.
+/// Returns the set of these signals.
 fn set(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the first call writes the set whole, and the others add valid signals to it.
+    // SAFETY: the first call initializes the whole set, and the others add valid signals to it.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in signals {
@@ -66,7 +65,7 @@ fn set(signals: &[libc::c_int]) -> libc::sigset_t {
     }
 }
 
-/// Which of the signals wait for this thread or the process.
+/// Returns which of the signals are pending for this thread or the process.
 fn pending() -> [bool; RAISED.len()] {
     let mut pending = set(&[]);
     // SAFETY: the set is valid for the call.
@@ -77,15 +76,15 @@ fn pending() -> [bool; RAISED.len()] {
     RAISED.map(|signal| unsafe { libc::sigismember(&raw const pending, signal) } == 1)
 }
 
-/// Takes a signal that is pending and blocked, without waiting.
+/// Consumes a signal that is pending and blocked, without waiting.
 #[cfg(target_os = "linux")]
 fn consume(signal: libc::c_int) {
     let (signal, at_once) = (set(&[signal]), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: the set and the time are valid for the call, and no information on the signal is asked for.
+    // SAFETY: the set and the time are valid for the call, and no information on the signal is requested.
     unsafe { libc::sigtimedwait(&raw const signal, ptr::null_mut(), &raw const at_once) };
 }
 
-/// Takes a signal that is pending and blocked.
+/// Consumes a signal that is pending and blocked.
 #[cfg(not(target_os = "linux"))]
 fn consume(signal: libc::c_int) {
     let (signal, mut taken) = (set(&[signal]), 0);
@@ -100,10 +99,10 @@ mod tests {
 
     use super::*;
 
-    /// A pipe that nobody reads.
+    /// Returns a pipe without a reader.
     fn broken_pipe() -> std::fs::File {
         let mut ends = [0; 2];
-        // SAFETY: there is room for two descriptors, which belong to nobody else.
+        // SAFETY: there is room for two descriptors, which no other code uses.
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             libc::close(ends[0]);
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_a_write_raises_is_consumed_and_one_that_was_pending_stays() {
-        // On a thread of its own, whose mask is the test's to change.
+        // On a separate thread, whose mask the test may change.
         let test = || {
             let raised = set(&RAISED);
             let write = || without_signals(|| broken_pipe().write(b"x").expect_err("nobody reads").kind());

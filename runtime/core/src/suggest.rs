@@ -1,9 +1,9 @@
-//! Words of messages: the name that somebody may have meant who wrote another one, and how many there are of something.
+//! Words of messages: the name that a misspelt name probably means, and counts with their nouns.
 //!
-//! Settings and requests for ranges ask it where they know no such name, for the hint in the error; warnings and notes count with it.
+//! Settings and requests for ranges use it for the hint in the error about an unknown name. Warnings and notes use it for counts.
 //! It is never called where zones begin.
 
-/// The nearest of the names that there are, if it is near enough to be meant.
+/// Returns the nearest of the names, if it is near enough to be meant.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > 128 {
         return None;
@@ -11,10 +11,10 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     let word: Vec<char> = word.chars().collect();
     let mut nearest: Option<(usize, &str)> = None;
     for name in names {
-        // Of a word of three letters, two more are another word.
+        // Two changes turn a word of three letters into another word.
         let length = name.len().min(word.len());
         let most = if length > 3 { (word.len() / 4).max(2) } else { 1 };
-        // One that is no nearer than another one before is of no use.
+        // A name that is no nearer than an earlier one is useless.
         let most = nearest.map_or(Some(most), |(distance, _)| distance.checked_sub(1).map(|less| less.min(most)));
         let Some(most) = most else { break };
         if let Some(distance) = distance(&word, name, most) {
@@ -24,7 +24,8 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     nearest.map(|(_, name)| name)
 }
 
-/// Levenshtein distance of two short words, if it is at most this. Most words are far, which is seen after a few letters.
+/// Returns the Levenshtein distance of two short words, if it is at most `most`. Most words are far apart, which shows after a
+/// few letters.
 fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
     let b: Vec<char> = b.chars().collect();
     if a.len().abs_diff(b.len()) > most {
@@ -47,17 +48,17 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
     Some(row[b.len()]).filter(|distance| *distance <= most)
 }
 
-/// "1 zone", "2 zones".
+/// Returns "1 zone", "2 zones".
 pub fn counted(count: u64, what: &str) -> String {
     counted_as(count, what, &format!("{what}s"))
 }
 
-/// "1 kernel or copy", "2 kernels and copies": for words whose plural is not an `s` behind them.
+/// Returns "1 kernel or copy", "2 kernels and copies": for words whose plural is not formed with a final `s`.
 pub fn counted_as(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// "1 zone is", "2 zones are".
+/// Returns "1 zone is", "2 zones are".
 pub fn counted_are(count: u64, what: &str) -> String {
     format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }

@@ -1,12 +1,12 @@
-//! On or off: the one word that every zone reads first.
+//! The switch: the word that every zone reads first.
 //!
-//! Zero means off. Otherwise it says up to four things: the epoch of the session that is on, so that a thread can tell
-//! whether the contexts it remembers are of this session; that somebody has asked for single zones; that zones are mirrored
-//! to an NVTX tool; and that nobody has looked for a tool yet, which the first zone does. The recorder behind it (`stream::current`) is only
-//! looked up when a thread meets a stream for the first time in an epoch.
+//! Zero means off. Otherwise the word holds up to four facts: the epoch of the session that is on, by which a thread checks
+//! whether its cached contexts belong to this session; whether single zones are requested; whether zones are mirrored to an NVTX
+//! tool; and whether no tool has been looked for yet, which the first zone does. The recorder behind it (`stream::current`) is
+//! looked up only when a thread first uses a stream in an epoch.
 //!
-//! Between the windows of a session with a budget (`windows.rs`) the word keeps all of this and its highest bit is set: to a zone,
-//! that is the same as off.
+//! Between the windows of a session with a budget (`windows.rs`), the word keeps all of this and its highest bit is set. For a
+//! zone, this is the same as off.
 
 use std::num::NonZeroU32;
 
@@ -17,52 +17,53 @@ static_of_atomics!(
     static SWITCH: Switch = Switch(AtomicU32::new(UNKNOWN));
 );
 
-/// The epoch of the recorder for zones that are asked for one by one: no session's.
+/// The epoch of the recorder for individually requested zones. It is no session's epoch.
 pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 
-/// What there is to do for a zone; none when all is off, and between the windows of a session with a budget.
+/// Returns the state of the switch; none if everything is off, and between the windows of a session with a budget.
 #[inline(always)]
 pub(crate) fn word() -> Option<SwitchState> {
     SWITCH.word()
 }
 
-/// The epoch of the session that is on. Without the feature `enable` there is none, and what a caller does with one is left out of
-/// the program.
+/// Returns the epoch of the session that is on. Without the feature `enable` there is none, and a caller's code for one is left
+/// out of the program.
 #[inline]
 pub fn epoch() -> Option<NonZeroU32> {
     if cfg!(feature = "enable") { SWITCH.whole().and_then(SwitchState::epoch) } else { None }
 }
 
-/// Whether zones are mirrored to an NVTX tool.
+/// Returns whether zones are mirrored to an NVTX tool.
 #[inline]
 pub(crate) fn is_mirrored() -> bool {
     SWITCH.word().is_some_and(SwitchState::is_mirrored)
 }
 
-/// Whether somebody has asked for zones that are to begin.
+/// Returns whether future zones are requested.
 pub(crate) fn is_armed() -> bool {
     SWITCH.word().is_some_and(SwitchState::is_armed)
 }
 
-/// Somebody has asked for zones; or nobody does any more.
+/// Sets whether zones are requested.
 pub(crate) fn arm(on: bool) {
     follow_forks();
     SWITCH.arm(on);
 }
 
-/// Somebody has looked for a tool: zones are mirrored from now on, or not.
+/// Sets whether zones are mirrored from now on. A tool has been looked for.
 pub(crate) fn mirror(on: bool) {
     follow_forks();
     SWITCH.mirror(on);
 }
 
-/// Lets zones begin.
+/// Turns recording on.
 pub fn turn_on(epoch: NonZeroU32) {
     follow_forks();
     SWITCH.set(epoch.get());
 }
 
-/// The session that is on records windows of its time only: each zone asks `windows`. While it is `closed`, no zone is recorded.
+/// Sets whether the session that is on records only windows of its time, so that each zone consults `windows`. While it
+/// `is_closed`, no zone is recorded.
 pub(crate) fn set_windows(is_on: bool, is_closed: bool) {
     SWITCH.window(is_on, is_closed);
 }
@@ -72,83 +73,85 @@ pub fn turn_off(epoch: NonZeroU32) {
     SWITCH.clear(epoch.get());
 }
 
-/// Before anything is turned on: a forked child has it off.
+/// Makes forked children turn everything off. Called before anything is turned on.
 fn follow_forks() {
     fork::in_children(leave_to_parent);
 }
 
-/// In a forked child: nobody records and nobody asks, as long as it does not start that itself. A tool that zones were mirrored to
-/// is the parent's. It only stores.
+/// Turns recording and requests off in a forked child, until the child starts its own. A tool that zones were mirrored to belongs
+/// to the parent. This function only stores.
 fn leave_to_parent() {
     SWITCH.0.store(SWITCH.0.load(Ordering::Relaxed) & UNKNOWN, Ordering::Relaxed);
 }
 
-/// Whether nobody has looked for a tool yet, in this process or in one that it was forked from.
+/// Returns whether no tool has been looked for yet, in this process or in one that it was forked from.
 pub fn is_unknown() -> bool {
     SWITCH.word().is_some_and(SwitchState::is_unknown)
 }
 
-/// Nobody has looked for a tool yet. In a [`ZoneRequest`](crate::zone::ZoneRequest): the session records the zone only if it is captured.
+/// The flag that no tool has been looked for yet. In a [`ZoneRequest`](crate::zone::ZoneRequest): the session records the zone
+/// only if it is captured.
 pub(crate) const UNKNOWN: u32 = 1;
-/// Zones are mirrored.
+/// The flag that zones are mirrored.
 const MIRRORED: u32 = 2;
-/// Somebody has asked for single zones.
+/// The flag that single zones are requested.
 const ARMED: u32 = 4;
-/// The session records windows of its time only.
+/// The flag that the session records only windows of its time.
 const WINDOWED: u32 = 8;
-/// No window is open. In a [`ZoneRequest`](crate::zone::ZoneRequest): the zone is a root that is followed and not recorded.
+/// The flag that no window is open. In a [`ZoneRequest`](crate::zone::ZoneRequest): the zone is a root that is followed and not
+/// recorded.
 const CLOSED: u32 = 16;
 const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED | WINDOWED | CLOSED;
-/// Above the flags: the epoch, or zero.
+/// The position of the epoch, or zero, above the flags.
 const EPOCH_SHIFT: u32 = 5;
-/// There is nothing to do for any zone: no window is open, no single zones are requested, and no tool gets zones. The bit makes the word
-/// negative, so that one comparison finds both this and that all is off.
+/// The flag that there is nothing to do for any zone: no window is open, no single zones are requested, and no tool gets zones.
+/// The bit makes the word negative, so that one comparison detects both this state and off.
 const ASLEEP: u32 = 1 << 31;
-/// The greatest epoch.
+/// The maximum epoch.
 pub(crate) const MAX_EPOCH: u32 = !ASLEEP >> EPOCH_SHIFT;
 
-/// What the word said when it was not zero.
+/// A value of the word other than zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchState(NonZeroU32);
 
 impl SwitchState {
-    /// The epoch of the session that is on.
+    /// Returns the epoch of the session that is on.
     #[inline]
     pub(crate) fn epoch(self) -> Option<NonZeroU32> {
         NonZeroU32::new((self.0.get() & !ASLEEP) >> EPOCH_SHIFT)
     }
 
-    /// Whether the session records windows of its time only.
+    /// Returns whether the session records only windows of its time.
     #[inline]
     pub(crate) fn is_windowed(self) -> bool {
         self.0.get() & WINDOWED != 0
     }
 
-    /// Whether the zone of this request is a root that is followed to its end and not recorded.
+    /// Returns whether the zone of this request is a root that is followed to its end and not recorded.
     #[inline]
     pub(crate) fn is_followed(self) -> bool {
         self.0.get() & CLOSED != 0
     }
 
-    /// Whether zones are mirrored to an NVTX tool.
+    /// Returns whether zones are mirrored to an NVTX tool.
     #[inline]
     pub(crate) fn is_mirrored(self) -> bool {
         self.0.get() & MIRRORED != 0
     }
 
-    /// Whether somebody has asked for single zones.
+    /// Returns whether single zones are requested.
     #[inline]
     pub(crate) fn is_armed(self) -> bool {
         self.0.get() & ARMED != 0
     }
 
-    /// Whether a zone has nothing to do but to tell a tool.
+    /// Returns whether the only thing to do for a zone is to notify a tool.
     #[inline]
     pub(crate) fn is_only_mirrored(self) -> bool {
         self.0.get() == MIRRORED
     }
 
-    /// What there is to do for a zone that a session takes or leaves, and that was asked for or not; none if nothing.
+    /// Returns the state for a zone, by whether a session takes it and whether it is requested; none if there is nothing to do.
     #[inline]
     pub(crate) fn of_zone(self, is_taken: bool, is_asked: bool) -> Option<SwitchState> {
         let epoch = if is_taken { !FLAGS } else { 0 };
@@ -156,55 +159,55 @@ impl SwitchState {
         NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(SwitchState)
     }
 
-    /// The same for what is recorded in a window.
+    /// Returns the state for a zone that is recorded in a window.
     pub(crate) fn in_window(self) -> SwitchState {
         SwitchState(self.0 | WINDOWED)
     }
 
-    /// What there is to do for a zone besides what was asked for; none if nothing.
+    /// Returns the state for a zone without its request; none if there is nothing else to do.
     pub(crate) fn unasked(self) -> Option<SwitchState> {
         NonZeroU32::new(self.0.get() & !ARMED).map(SwitchState)
     }
 
-    /// What there is to do for a root that is followed to its end and not recorded.
+    /// Returns the state for a root that is followed to its end and not recorded.
     #[cold]
     pub(crate) fn of_followed(self, is_asked: bool) -> Option<SwitchState> {
         let armed = if is_asked { ARMED } else { 0 };
         NonZeroU32::new(self.0.get() & (MIRRORED | armed) | CLOSED).map(SwitchState)
     }
 
-    /// What there is to do for a zone that the session records only if it is captured. `otherwise` applies if it is not.
+    /// Returns the state for a zone that the session records only if it is captured. `otherwise` applies if it is not.
     #[cold]
     pub(crate) fn of_captures(self, otherwise: Option<SwitchState>) -> Option<SwitchState> {
         let otherwise = otherwise.map_or(0, |word| word.0.get());
         NonZeroU32::new(self.0.get() & !FLAGS | UNKNOWN | otherwise).map(SwitchState)
     }
 
-    /// Whether the session records the zone of this request only if it is captured.
+    /// Returns whether the session records the zone of this request only if it is captured.
     #[inline]
     pub(crate) fn is_for_captures(self) -> bool {
         self.0.get() & UNKNOWN != 0
     }
 
-    /// Whether nobody has looked for a tool yet.
+    /// Returns whether no tool has been looked for yet.
     #[inline]
     pub(crate) fn is_unknown(self) -> bool {
         self.0.get() & UNKNOWN != 0
     }
 }
 
-/// The word itself. Relaxed for zones: whatever one finds through it is published by a lock or by the ring.
+/// The word itself. Zones load it relaxed, because all data that they find through it is published by a lock or by the ring.
 pub(crate) struct Switch(pub(crate) AtomicU32);
 
 impl Switch {
     #[inline(always)]
     pub(crate) fn word(&self) -> Option<SwitchState> {
         let word = self.0.load(Ordering::Relaxed);
-        // One comparison: zero is off, and what is asleep is negative.
+        // One comparison covers both states: off is zero, and asleep is negative.
         if word.cast_signed() > 0 { NonZeroU32::new(word).map(SwitchState) } else { None }
     }
 
-    /// The same while it is asleep.
+    /// Returns the state of the switch, even while it is asleep.
     #[inline]
     pub(crate) fn whole(&self) -> Option<SwitchState> {
         NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(SwitchState)
@@ -219,7 +222,7 @@ impl Switch {
         self.change(|word| (word & !(WINDOWED | CLOSED)) | flags);
     }
 
-    /// Off, unless another epoch is on by now.
+    /// Turns the switch off, unless another epoch is on by now.
     pub(crate) fn clear(&self, epoch: u32) {
         self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS & !(WINDOWED | CLOSED) } else { word });
     }
@@ -232,7 +235,8 @@ impl Switch {
         self.change(|word| (word & !ARMED) | if on { ARMED } else { 0 });
     }
 
-    /// A release, so that who finds zones mirrored and then fences sees what the tool has written.
+    /// Changes the word with release ordering, so that a thread that finds zones mirrored and then fences sees what the tool has
+    /// written.
     fn change(&self, change: impl Fn(u32) -> u32) {
         let change = |word| {
             let word = change(word & !ASLEEP);

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character acts on the terminal, or hides which characters are there: control characters (C0, DEL, C1), line and
-/// paragraph separators, bidirectional formatting characters, and invisible characters. Joiners and variation selectors are among
-/// them; the functions below keep them where a language or an emoji needs them.
+/// Returns whether a character acts on the terminal, or hides which characters are there: control characters (C0, DEL, C1), line
+/// and paragraph separators, bidirectional formatting characters, and invisible characters. Joiners and variation selectors are
+/// among them; the functions below keep them where a language or an emoji needs them.
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -21,8 +21,8 @@ pub fn deceives(c: char) -> bool {
         )
 }
 
-/// Whether an invisible character changes how its neighbors look, as in Persian, Hindi and emoji. `before` is none if that
-/// character is an escape.
+/// Returns whether an invisible character changes how its neighbors look, as in Persian, Hindi and emoji. `before` is none if
+/// that character is an escape.
 fn shapes(before: Option<char>, c: char, after: Option<char>) -> bool {
     let Some(before) = before else { return false };
     // Arabic to Sinhala, Tibetan and Myanmar, Khmer and Mongolian.
@@ -39,7 +39,7 @@ fn shapes(before: Option<char>, c: char, after: Option<char>) -> bool {
     }
 }
 
-/// The text on one line, with each character that [`deceives`] as a Rust escape: `\n`, `\u{1b}`, `\u{202e}`.
+/// Returns the text on one line, with each character that [`deceives`] as a Rust escape: `\n`, `\u{1b}`, `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |c, out| out.extend(c.escape_default()))
 }
@@ -50,8 +50,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, ends_line, |c, out| out.extend(c.escape_default()))
 }
 
-/// JSON with each character that [`deceives`] as a JSON escape: `\u202e`. The JSON's meaning stays the same. Line ends between
-/// values stay; strings contain none.
+/// Returns the JSON with each character that [`deceives`] as a JSON escape: `\u202e`. The JSON's meaning stays the same. Line
+/// ends between values stay; strings contain none.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |c: char, out: &mut String| {
         for unit in c.encode_utf16(&mut [0; 2]) {

@@ -1,19 +1,19 @@
-//! How zones and graphs are timed, as far as a user chooses: plain values that settings hold and backends follow.
+//! The user's choices of how zones and graphs are timed: plain values that settings hold and backends follow.
 
-/// How the end of a zone on a GPU stream is found.
+/// The method by which the end of a zone on a GPU stream is found.
 ///
-/// An event right behind the work it waits for is exact, and makes streams that share one of the device's hardware queues
-/// wait for one another: with CUDA's defaults, more than eight streams.
+/// An event right after the zone's work is exact, but makes streams that share one of the device's hardware queues wait for one
+/// another: with CUDA's defaults, more than eight streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndMode {
-    /// Eager where the device's streams have a hardware queue each, otherwise lazy.
+    /// Eager if each of the device's streams has its own hardware queue, otherwise lazy.
     #[default]
     Auto,
-    /// A timed event behind each zone.
+    /// A timed event after each zone.
     Eager,
-    /// A marker without time behind each zone; the next begin on the stream says when it ended, or the collector's look at
-    /// the marker does. It costs no overlap and less of the launching thread.
+    /// A marker without a time after each zone. The end is taken from the next begin on the stream, or from the collector's check
+    /// of the marker. It costs no overlap, and less time on the launching thread.
     Lazy,
 }
 
@@ -21,27 +21,28 @@ pub enum EndMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Timing {
-    /// CUDA events on the zone's stream; [`EndMode`] says which.
+    /// CUDA events on the zone's stream, as [`EndMode`] specifies.
     #[default]
     Events,
-    /// CUPTI's records of kernels, copies and memory sets. Nothing is put on a stream, and a zone lasts from the begin of its first work
-    /// to the end of its last.
+    /// CUPTI's records of kernels, copies and memory sets. Nothing is put on a stream, and a zone lasts from the begin of its
+    /// first work to the end of its last.
     Kernels,
 }
 
-/// How zones that are captured into CUDA graphs are timed in each replay, without a profiler.
+/// The timing of zones that are captured into CUDA graphs, in each replay, without a profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GraphTiming {
-    /// Not at all: nothing is added to a graph.
+    /// No timing: nothing is added to a graph.
     #[default]
     Off,
-    /// By stamps: kernels of one thread that are captured where zones begin and end, and write the device's time. Each makes a
-    /// replay about a microsecond longer; the launch costs what it costs without.
+    /// By stamps: kernels of one thread that are captured where zones begin and end, and write the device's time. Each stamp
+    /// makes a replay about a microsecond longer. The cost of the launch does not change.
     Stamps,
-    /// By stamps, where the kernel behind the stamp of a begin waits only until the stamp has begun. Each makes a replay about 0.6 µs
-    /// longer on an H100. During a capture, right behind such a stamp, CUDA does not tell a stream's dependencies to a caller that
-    /// asks without edge data (`cuStreamGetCaptureInfo_v2`, `CUDA_ERROR_LOSSY_QUERY`), so no library that asks so may be captured in
-    /// a zone. Devices of compute capability 9.0 and newer with a driver for CUDA 12.3 or newer; elsewhere as [`Stamps`](Self::Stamps).
+    /// By stamps, where the kernel after the stamp of a begin waits only until the stamp has begun. Each stamp makes a replay
+    /// about 0.6 µs longer on an H100. During a capture, right after such a stamp, CUDA does not report a stream's dependencies
+    /// to a caller that queries them without edge data (`cuStreamGetCaptureInfo_v2`, `CUDA_ERROR_LOSSY_QUERY`), so no library
+    /// that does so may be captured in a zone. For devices of compute capability 9.0 and newer with a driver for CUDA 12.3 or
+    /// newer; elsewhere the same as [`Stamps`](Self::Stamps).
     LaunchOrderStamps,
 }

@@ -22,17 +22,17 @@ pub struct WaitRecord {
     pub thread: Arc<ThreadInfo>,
     /// The queue whose submission waited, if one did.
     pub queue: Option<Arc<str>>,
-    /// Counts the session's zones and waits on this stream, or on no stream, in order of their begins.
+    /// The number of the wait among the session's zones and waits on this stream, or on no stream, in order of their begins.
     pub sequence: u64,
-    /// When the thread waited; for a stream, when its thread queued the wait. If one call waits for several values, the wait for
-    /// each begins when the previous one was signalled.
+    /// The time for which the thread waited; for a stream, the time in which its thread queued the wait. If one call waits for
+    /// several values, the wait for each begins when the previous one was signalled.
     pub host: Span,
-    /// When the stream waited; none if the thread did. A wait for a value that had already been reached has only the length that
-    /// its two points add.
+    /// The time for which the stream waited; none if the thread did. A wait for a value that had already been reached has only
+    /// the length that its two points add.
     pub gpu: Option<Span>,
     /// The method by which the end on the stream was found.
     pub end: EndSource,
-    /// The true end is at most this much earlier than `gpu`'s, in ns; 0 if an event marks it.
+    /// The maximum time by which the true end is earlier than `gpu`'s, in ns; 0 if an event marks it.
     pub end_early_by_ns: i64,
     /// The outcome.
     pub outcome: WaitOutcome,
@@ -41,12 +41,12 @@ pub struct WaitRecord {
 }
 
 impl WaitRecord {
-    /// Its time span: on its stream, or on its thread if it has no stream.
+    /// Returns its time span: on its stream, or on its thread if it has no stream.
     pub fn span(&self) -> Span {
         self.gpu.unwrap_or(self.host)
     }
 
-    /// The duration, in ns.
+    /// Returns the duration, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.span().duration_ns()
     }
@@ -63,17 +63,17 @@ pub struct SignalInfo {
     pub thread: Arc<ThreadInfo>,
     /// The queue whose submission signalled, if one did.
     pub queue: Option<Arc<str>>,
-    /// When that thread made the call, in ns; for several consecutive signals, the first of them.
+    /// The time of that thread's call, in ns; of several consecutive signals, the first.
     pub host_ns: i64,
-    /// When the signal was given, in ns: never after the wait's end.
+    /// The time of the signal, in ns: never after the wait's end.
     pub at_ns: i64,
-    /// It was given at most this much earlier than `at_ns`, in ns: a signal on a CUDA stream has no time of its own, and takes
-    /// that of the zone that ended right before it, if there is one.
+    /// The maximum time by which the signal was earlier than `at_ns`, in ns: a signal on a CUDA stream has no time of its own,
+    /// and takes that of the zone that ended right before it, if there is one.
     pub early_by_ns: i64,
 }
 
 impl SignalInfo {
-    /// The name of the stream or the thread that signalled.
+    /// Returns the name of the stream or the thread that signalled.
     pub fn by(&self) -> String {
         match (&self.stream, &self.thread.name) {
             (Some(stream), _) => stream.name.clone(),
@@ -97,7 +97,7 @@ pub enum WaitOutcome {
 }
 
 impl WaitOutcome {
-    /// The word for it in traces.
+    /// Returns the name in traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             WaitOutcome::Reached => "reached",

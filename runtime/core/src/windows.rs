@@ -1,14 +1,16 @@
-//! The windows of a session with a budget: which zones it records, so that each step is recorded whole or not at all.
+//! The windows of a session with a budget. They select the zones to record, so that each step is recorded completely or not at
+//! all.
 //!
-//! The session's time is a sequence of cycles. In a *gap* the switch is asleep, and a zone costs as much as without a session. Then
-//! roots are *counted*: a root is a zone that nests, with no other such zone open on its thread. A root that begins now is followed to its
-//! end, so that the window knows which threads are between roots, and nothing is recorded. Then the window is *open*: roots that
-//! begin are recorded, with everything inside them. It is *closing* until the last of them ends. The collector (`budget.rs`) decides
-//! when; zones call `admit` out of line, and only while the switch is awake.
+//! The session's time is a sequence of cycles. In a *gap* the switch is asleep, and a zone costs as much as without a session.
+//! Then roots are *counted*: a root is a zone that nests and begins while no other such zone is open on its thread. A root that
+//! begins now is followed to its end, so that the window knows which threads are between roots; nothing is recorded. Then the
+//! window is *open*: roots that begin are recorded, with everything inside them. The window is *closing* until the last of them
+//! ends. The collector (`budget.rs`) starts each phase. Zones call `admit` out of line, and only while the switch is awake.
 //!
-//! A gap leaves no trace of the zones that began in it, so a zone may look like a root and be inside one that was not followed. A range that has been
-//! seen inside a root is therefore no root on a thread that has not been seen between roots in this cycle. Where a thread runs more
-//! such zones than any root holds, they are roots. A zone that lasts longer than [`LONGEST_ROOT`] is no root but a frame around them.
+//! A gap leaves no trace of the zones that began in it, so a zone may look like a root although it is inside one that was not
+//! followed. A range that has been seen inside a root is therefore not a root on a thread that has not been seen between roots in
+//! this cycle. If a thread runs more such zones than any root contains, they are roots. A zone that lasts longer than
+//! [`LONGEST_ROOT`] is not a root but a frame around roots.
 //!
 //! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
 
@@ -21,51 +23,52 @@ use crate::clock::now_ns;
 use crate::sample::Sampled;
 use crate::switch;
 
-/// A longer zone is no step: the zones inside it are.
+/// The maximum length of a root. A longer zone is not a step; the zones inside it are.
 pub const LONGEST_ROOT: Duration = Duration::from_millis(250);
 
-/// A root is expected to hold fewer zones than this, until one with more was seen.
+/// The expected maximum number of zones in a root, until a root with more zones is seen.
 const FEW_CHILDREN: u32 = 16;
 
-/// What the session does now.
+/// The current phase of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing is recorded, and nothing is counted.
+    /// Nothing is recorded or counted.
     Closed,
     /// Roots are counted and followed.
     Counting,
     /// Roots that begin are recorded.
     Open,
-    /// Roots that began while it was open are recorded to their end.
+    /// Roots that began while the window was open are recorded to their end.
     Closing,
 }
 
-/// The phase in the lowest bits, and above it the number of the cycle.
+/// The phase in the lowest bits, and the number of the cycle above it.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const PHASE_BITS: u32 = 2;
 
 /// The probability with which a root is recorded in the cycle, in parts of 2³² − 1.
 static SHARE: AtomicU32 = AtomicU32::new(0);
 
-/// Zones on streams that are being captured are recorded outside of windows, too.
+/// Whether zones on streams that are being captured are recorded outside of windows, too.
 static CAPTURES: AtomicBool = AtomicBool::new(false);
 
-/// Roots of the open window that have not ended, and zones that were admitted as roots and have not started.
+/// The number of roots of the open window that have not ended, and of zones that were admitted as roots and have not started.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 static RECORDED: AtomicU64 = AtomicU64::new(0);
 
-/// The zones of the root that held the most.
+/// The number of zones in the root that contained the most.
 static MOST_CHILDREN: AtomicU32 = AtomicU32::new(FEW_CHILDREN);
 
-/// Goes up when less is known of which ranges nest in others. It starts above [`Nesting`]'s zero.
+/// The version of the knowledge about which ranges nest in others. It increases when that knowledge becomes invalid, and starts
+/// above [`Nesting`]'s zero.
 static LESSON: AtomicU32 = AtomicU32::new(1);
 
-/// What is known of where zones of a range begin.
+/// The knowledge about where zones of a range begin.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting(AtomicU32);
 
-/// Zones of the range last so long that roots begin inside them.
+/// The value for a range whose zones last so long that roots begin inside them.
 const FRAME: u32 = u32::MAX;
 
 impl Nesting {
@@ -77,7 +80,7 @@ impl Nesting {
         self.0.load(Ordering::Relaxed) == FRAME
     }
 
-    /// A zone of the range has begun inside a root. Says whether that is news.
+    /// Records that a zone of the range has begun inside a root. Returns whether this is new.
     fn see_inside_root(&self) -> bool {
         let lesson = LESSON.load(Ordering::Relaxed);
         let known = self.0.load(Ordering::Relaxed);
@@ -89,7 +92,7 @@ impl Nesting {
         is_news
     }
 
-    /// Zones of the range hold roots: what was learned of their insides holds no more.
+    /// Records that zones of the range contain roots. This invalidates the knowledge about the zones inside them.
     fn see_frame(&self) {
         self.0.store(FRAME, Ordering::Relaxed);
         LESSON.fetch_add(1, Ordering::Relaxed);
@@ -97,42 +100,42 @@ impl Nesting {
     }
 }
 
-/// How often something new was learned: threads that took a zone for a root may have been wrong.
+/// The number of times that something new was learned: threads that took a zone for a root may have been wrong.
 static NEWS: AtomicU32 = AtomicU32::new(0);
 
-/// What a session with windows does with a zone.
+/// The treatment of a zone by a session with windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Refused,
-    /// It is a root that is followed to its end and not recorded.
+    /// The zone is a root that is followed to its end and not recorded.
     Followed,
     Recorded,
 }
 
-/// What a zone is to the windows; its slot keeps it until its end.
+/// The role of a zone in the windows. Its slot keeps it until the zone's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RootKind {
-    /// No root, or no session with windows.
+    /// Not a root, or no session with windows.
     #[default]
     None,
     Followed,
     Recorded,
 }
 
-/// What one thread knows of the cycle.
+/// A thread's knowledge of the cycle.
 #[derive(Clone, Copy)]
 struct ThreadState {
     cycle: u32,
-    /// The root that is open on the thread, and when it began.
+    /// The root that is open on the thread; `begin_ns` is its begin.
     root: Option<&'static RangeSpec>,
     begin_ns: i64,
     is_recorded: bool,
-    /// The thread was seen between two roots in this cycle.
+    /// Whether the thread was seen between two roots in this cycle.
     is_between: bool,
     news: u32,
-    /// Zones inside the root; with no root, zones that may be inside one.
+    /// The number of zones inside the root; without a root, of zones that may be inside one.
     zones: u32,
-    /// A zone was admitted as a root and has not started: it counts as under way.
+    /// Whether a zone was admitted as a root and has not started. It counts as under way.
     is_starting: bool,
 }
 
@@ -153,7 +156,7 @@ fn change<T: Default>(change: impl FnOnce(&mut ThreadState) -> T) -> T {
 }
 
 impl Default for Admission {
-    /// For a thread whose locals are gone.
+    /// Returns the value for a thread whose locals are destroyed.
     fn default() -> Admission {
         Admission::Refused
     }
@@ -164,7 +167,7 @@ fn unpack(state: u32) -> (u32, Phase) {
     (state >> PHASE_BITS, phase)
 }
 
-/// Whether a zone that begins now is recorded.
+/// Decides whether a zone that begins now is recorded.
 #[cold]
 pub(crate) fn admit(range: &'static RangeSpec) -> Admission {
     let (cycle, phase) = unpack(STATE.load(Ordering::Relaxed));
@@ -204,7 +207,7 @@ pub(crate) fn admit(range: &'static RangeSpec) -> Admission {
 }
 
 impl ThreadState {
-    /// A new cycle: what began in the gap is not known.
+    /// Enters a new cycle. Zones that began in the gap are unknown.
     fn enter(&mut self, cycle: u32) {
         (self.cycle, self.is_between, self.is_starting) = (cycle, false, false);
         match self.root {
@@ -213,14 +216,15 @@ impl ThreadState {
                 root.nesting().see_frame();
                 (self.root, self.zones) = (None, 0);
             }
-            // Its window is over; what follows of it was not recorded.
+            // The root's window is over; the rest of the root was not recorded.
             Some(_) => self.is_recorded = false,
         }
     }
 
-    /// Lets a root begin in the open window, which waits for it from now on. False if the window has closed meanwhile.
+    /// Lets a root begin in the open window, which then waits for it. Returns false if the window has closed by then.
     fn begin_start(&mut self) -> bool {
-        // This store is before that look, and the collector's store of the phase before its look at the count: one sees the other.
+        // This store precedes the load below, and the collector's store of the phase precedes its load of the count, so one sees
+        // the other.
         UNDER_WAY.fetch_add(1, Ordering::SeqCst);
         self.is_starting = true;
         let is_open = unpack(STATE.load(Ordering::SeqCst)) == (self.cycle, Phase::Open);
@@ -230,7 +234,7 @@ impl ThreadState {
         is_open
     }
 
-    /// The zone that was admitted is no root of the window.
+    /// Gives up the start of an admitted zone that is not a root of the window.
     fn give_up_start(&mut self) {
         if std::mem::take(&mut self.is_starting) {
             leave(self.cycle);
@@ -238,15 +242,15 @@ impl ThreadState {
     }
 }
 
-/// A root of the cycle is not under way any more.
+/// Removes a root of the cycle from those under way.
 fn leave(cycle: u32) {
-    // One that was given up with its window is not counted any more.
+    // A root that was given up with its window is no longer counted.
     if unpack(STATE.load(Ordering::Relaxed)).0 == cycle {
         let _ = UNDER_WAY.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |count| count.checked_sub(1));
     }
 }
 
-/// A zone that nests starts. `is_followed` says that it is not recorded. Returns what it is.
+/// Starts a zone that nests. With `is_followed`, it is not recorded. Returns its kind.
 #[cold]
 pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
     if range.nesting().is_frame() {
@@ -258,7 +262,7 @@ pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
             return false;
         }
         (thread.root, thread.begin_ns, thread.is_recorded, thread.zones) = (Some(range), now_ns(), !is_followed, 0);
-        // What was counted for its start is counted for it.
+        // The count for its start now counts for the root.
         thread.is_starting = false;
         true
     });
@@ -275,7 +279,7 @@ pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
     }
 }
 
-/// A root ends on the thread that began it; `cycle` is that of a recorded one.
+/// Ends a root on the thread that began it. `cycle` is the cycle of a recorded root.
 #[cold]
 pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
     let (now, _) = unpack(STATE.load(Ordering::Relaxed));
@@ -287,7 +291,7 @@ pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
         if kind == RootKind::Recorded {
             leave(cycle);
         }
-        // A frame is not the thread's root any more.
+        // A frame is no longer the thread's root.
         if !thread.root.is_some_and(|root| std::ptr::eq(root, range)) {
             return;
         }
@@ -297,7 +301,7 @@ pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
     });
 }
 
-/// A zone that was admitted is not recorded: if it is a root, it is not followed.
+/// Handles an admitted zone that is not recorded: if it is a root, it is not followed.
 #[cold]
 pub(crate) fn lose() {
     change(|thread| {
@@ -308,27 +312,27 @@ pub(crate) fn lose() {
     });
 }
 
-/// A zone that was admitted is no root.
+/// Handles an admitted zone that is not a root.
 #[cold]
 pub(crate) fn pass_over() {
     change(ThreadState::give_up_start);
 }
 
-/// The share and the window of a zone that is recorded now and has the chance `sampled` in its window.
+/// Returns the share and the window of a zone that is recorded now and has the chance `sampled` in its window.
 #[cold]
 pub(crate) fn sampled(sampled: Sampled) -> Sampled {
     let (cycle, _) = unpack(STATE.load(Ordering::Relaxed));
     sampled.in_window(SHARE.load(Ordering::Relaxed), cycle)
 }
 
-/// What zones have counted since the session began.
+/// The counts of roots since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roots {
-    /// Roots that began while roots were counted and nothing was recorded.
+    /// The number of roots that began while roots were counted and nothing was recorded.
     pub counted: u64,
-    /// Roots that are recorded.
+    /// The number of roots that are recorded.
     pub recorded: u64,
-    /// Those of the window that have not ended.
+    /// The number of the window's roots that have not ended.
     pub under_way: u32,
 }
 
@@ -340,14 +344,16 @@ pub fn roots() -> Roots {
     }
 }
 
-/// A gap begins: of a session with windows that is about to be turned on, or that was stopped. `stays_awake`: zones ask even in gaps.
+/// Begins a gap, before a session with windows is turned on or after it was stopped. With `stays_awake`, zones call `admit` even
+/// in gaps.
 pub fn begin_gap(stays_awake: bool) {
     COUNTED.store(0, Ordering::Relaxed);
     RECORDED.store(0, Ordering::Relaxed);
     set(Phase::Closed, stays_awake);
 }
 
-/// Makes the session record every zone that is captured into a graph. A graph is captured once, and its zones are labels of all its replays.
+/// Makes the session record every zone that is captured into a graph. A graph is captured once, and its zones label all its
+/// replays.
 pub fn take_captures() {
     CAPTURES.store(true, Ordering::Relaxed);
 }
@@ -356,7 +362,7 @@ pub fn takes_captures() -> bool {
     CAPTURES.load(Ordering::Relaxed)
 }
 
-/// The session is over: the switch asks for no windows.
+/// Ends the session's windows: zones no longer consult `windows`.
 pub fn finish() {
     CAPTURES.store(false, Ordering::Relaxed);
     set(Phase::Closed, true);
@@ -368,7 +374,7 @@ pub fn set(phase: Phase, stays_awake: bool) {
     let (cycle, _) = unpack(STATE.load(Ordering::Relaxed));
     let cycle = if phase == Phase::Counting {
         UNDER_WAY.store(0, Ordering::Relaxed);
-        // Zero is no window.
+        // Zero means no window.
         ((cycle + 1) & (u32::MAX >> PHASE_BITS)).max(1)
     } else {
         cycle
@@ -377,7 +383,7 @@ pub fn set(phase: Phase, stays_awake: bool) {
     switch::set_windows(true, phase == Phase::Closed && !stays_awake);
 }
 
-/// The probability with which a root is recorded from now on.
+/// Sets the probability with which a root is recorded from now on.
 pub fn set_share(share: f64) {
     SHARE.store(crate::sample::parts(share), Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Creates the file of a sink that the program makes itself.
+//! Creates the file for a sink that the program constructs itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::files::own::OwnFile;
 use warpline_core::file_name;
 use warpline_core::stderr;
 
-/// Creates the file. If its name is not the one asked for, a line on standard error says so.
+/// Creates the file. If its name differs from the requested one, a line on standard error reports this.
 pub(super) fn create(path: &Path) -> io::Result<(PathBuf, OwnFile)> {
     let expanded = file_name::expand(path).map_err(|problem| {
         let text = format!("the trace file `{}` {problem}", path.display());

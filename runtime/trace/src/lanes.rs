@@ -1,58 +1,58 @@
-//! Decides which slices can share a track. The sinks ask before they write a slice.
+//! Decides which slices can share a track. The sinks call this module before they write a slice.
 //!
-//! The reader of a UI sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every end close
-//! the innermost open slice. A `Lane` keeps the same sequence, and takes a span only if that reading restores what was written. What
-//! fits on no lane gets a new one: no time is ever moved, and no zone is ever left out.
+//! A UI sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every end close the
+//! innermost open slice. A `Lane` keeps the same sequence, and accepts a span only if this reading restores the written spans. A
+//! span that fits on no lane gets a new one: no time is ever changed, and no zone is ever omitted.
 
 use warpline_core::record::{Span, ZoneRecord};
 
-/// A lane that knows this many edges forgets details of the older half: a zone around more than 65,536 others may then
-/// go to a lane of its own.
+/// The number of edges at which a lane forgets details of the older half. A zone around more than 65,536 others may then get a
+/// separate lane.
 const EDGES: usize = if cfg!(test) { 48 } else { 1 << 17 };
 
-/// A track with more lanes than this closes one and opens a fresh one in its place.
+/// The maximum number of lanes of a track. To open another, the track closes one.
 const LANES: usize = if cfg!(test) { 5 } else { 64 };
 
-/// Edges that are searched before all others.
+/// The number of edges at the end that are searched first.
 const NEAR: usize = 32;
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// The next lane to be closed when there are too many; never the first.
+    /// The next lane to close when there are too many; never the first.
     next: usize,
 }
 
-/// Where a span goes.
+/// The lane of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LanePosition {
-    /// The lane's index; below [`LANES`], so state a lane can be kept in a vector.
+    /// The lane's index: below [`LANES`], so the state of each lane can be kept in a vector.
     pub(super) lane: usize,
-    /// The lane is new: what was known under this index belongs to a lane that is closed.
+    /// Whether the lane is new: any state under this index belongs to a closed lane.
     pub(super) is_new: bool,
 }
 
 impl Lanes {
-    /// Lanes of which the first exists already: the track itself.
+    /// Creates the lanes of a track. The first lane, the track itself, already exists.
     pub(super) fn with_first() -> Lanes {
         Lanes { lanes: vec![Lane::default()], next: 0 }
     }
 
-    /// The same of a track that was forgotten and has come back. Its first lane may have slices until then, so nothing that begins
-    /// before goes there.
+    /// Like [`with_first`](Self::with_first), for a track that was forgotten and has returned. Its first lane may have slices up to
+    /// `ns`, so no span that begins earlier is put there.
     pub(super) fn with_first_from(ns: i64) -> Lanes {
         let known = [Edge { ns: i64::MIN, kind: EdgeKind::BeginSolid }, Edge::end(ns)];
         Lanes { lanes: vec![Lane { edges: known.to_vec() }], next: 0 }
     }
 
-    /// When the last slice on the first lane ends.
+    /// Returns the end of the last slice on the first lane.
     pub(super) fn until_ns(&self) -> i64 {
         let last = self.lanes.first().and_then(|first| first.edges.last());
         last.map_or(i64::MIN, |last| last.ns)
     }
 
-    /// Finds a lane for a span that is written after all spans that were placed before.
+    /// Finds a lane for a span that is written after all spans placed so far.
     #[inline]
     pub(super) fn place(&mut self, span: Span) -> LanePosition {
         match self.lanes.iter_mut().position(|lane| lane.insert(span)) {
@@ -75,8 +75,7 @@ impl Lanes {
     }
 }
 
-/// The edges of the spans on one lane, as a reader will see them: by time, equal times in the order in which they were
-/// written.
+/// The edges of the spans on one lane, as a reader sees them: by time, with equal times in the order of writing.
 #[derive(Debug, Default)]
 struct Lane {
     edges: Vec<Edge>,
@@ -91,13 +90,13 @@ struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EdgeKind {
     Begin,
-    /// The begin of a stretch whose inside is forgotten: nothing more can begin or end in it.
+    /// The begin of a solid stretch, whose inside is forgotten: no other span can begin or end in it.
     BeginSolid,
     End,
 }
 
 impl Lane {
-    /// Takes the span if it nests with all others, however they came.
+    /// Accepts the span if it nests with all others, in any order of arrival.
     #[inline]
     fn insert(&mut self, span: Span) -> bool {
         let Span { begin_ns, end_ns } = span;
@@ -115,7 +114,7 @@ impl Lane {
         true
     }
 
-    /// Behind which edges a span belongs that begins then. Nearly always that is close to the end.
+    /// Returns the number of edges before a span that begins at `begin_ns`. Nearly always, this is close to the end.
     fn position(&self, begin_ns: i64) -> usize {
         let before = |edge: &Edge| edge.ns <= begin_ns;
         let near = self.edges.len().saturating_sub(NEAR);
@@ -126,7 +125,7 @@ impl Lane {
         }
     }
 
-    /// Whether a span that begins before the edge `from` can end at `end_ns`, and behind which edge.
+    /// Returns the edge after which a span that begins before the edge `from` can end at `end_ns`, if it can.
     fn nests(&self, from: usize, end_ns: i64) -> Option<usize> {
         if from > 0 && self.edges[from - 1].kind == EdgeKind::BeginSolid {
             return None;
@@ -139,8 +138,8 @@ impl Lane {
             match edge.kind {
                 EdgeKind::Begin | EdgeKind::BeginSolid => open += 1,
                 EdgeKind::End if open > 0 => open -= 1,
-                // The end of a span around this one. Both end now, and the reader does not mind which of two ends at one
-                // time belongs to whom.
+                // This is the end of an enclosing span. Both end now, and the reader does not depend on which of two simultaneous
+                // ends belongs to which span.
                 EdgeKind::End if edge.ns == end_ns => {}
                 EdgeKind::End => return None,
             }
@@ -149,8 +148,8 @@ impl Lane {
         (open == 0).then_some(to)
     }
 
-    /// Makes the older half of the edges fewer: every other pair of neighbours becomes one solid stretch, and so does a
-    /// span with a single stretch in it. Later spans may go around a solid stretch, but not into it.
+    /// Reduces the older half of the edges: every other pair of neighbours becomes one solid stretch, and so does a span that
+    /// contains a single stretch. Later spans may enclose a solid stretch, but not enter it.
     #[cold]
     fn forget_details(&mut self) {
         let newer = self.edges.split_off(self.edges.len() / 2);
@@ -169,7 +168,7 @@ impl Lane {
         }
         kept.extend(newer);
         if kept.len() > EDGES - EDGES / 8 {
-            // Thousands of zones inside one another: only their outline is kept.
+            // Thousands of zones are nested: only their outline is kept.
             let outline = kept.first().map(|first| Edge { kind: EdgeKind::BeginSolid, ..*first });
             kept = outline.into_iter().chain(kept.last().copied()).collect();
         }
@@ -177,7 +176,7 @@ impl Lane {
     }
 }
 
-/// How many of the last edges become one solid stretch.
+/// Returns how many of the last edges become one solid stretch.
 fn solid_tail(edges: &[Edge], merge: &mut bool) -> Option<usize> {
     let begins = |edge: &Edge| edge.kind != EdgeKind::End;
     match edges {
@@ -200,25 +199,25 @@ impl Edge {
     }
 }
 
-/// So many entries of a batch are drawn on one lane, within one another.
+/// The number of entries of a batch that are drawn nested on one lane.
 const STACKED: u32 = 128;
 
-/// Which part of a large batch it is: readers draw slices within one another to some hundred levels.
+/// Returns the record's part of a large batch: readers draw a few hundred levels of nested slices.
 pub(super) fn part_of(record: &ZoneRecord) -> u32 {
     record.entry.map_or(0, |entry| entry.index / STACKED)
 }
 
-/// The lane of its own that a zone has under its stream or thread, by what tells it from others: the one that its range asks
-/// for, or the one of the ranks that it communicates with.
+/// The key of a zone's own lane under its stream or thread: the lane that its range declares, or the lane of the ranks that it
+/// communicates with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OwnLane {
     Range(&'static str),
-    /// The group, and which part of a large batch.
+    /// The group, and the part of a large batch.
     Group(u64, u32),
 }
 
 impl OwnLane {
-    /// The lane and its name; none for most zones.
+    /// Returns the lane and its name, or none for most zones.
     #[inline]
     pub(super) fn for_record(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
         let group = || record.message.as_ref()?.group.as_ref();
@@ -235,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads spans back from one lane's slices, in the order in which they were written: sorted by begin, as a stack.
+    /// Reads spans back from one lane's slices in the order of writing: sorted by begin, as a stack.
     fn read(written: &[Span]) -> Option<Vec<(i64, i64)>> {
         let mut edges: Vec<(i64, bool)> =
             written.iter().flat_map(|span| [(span.begin_ns, true), (span.end_ns, false)]).collect();
@@ -260,7 +259,7 @@ mod tests {
             let mut tracks: Vec<Vec<Span>> = Vec::new();
             let mut current = Vec::new();
             for (index, (begin, length)) in spans.iter().enumerate() {
-                // Half of the runs drift forwards, as zones do; half jump about.
+                // Half of the runs drift forwards, as zones do; the others jump about.
                 let begin_ns = if walk { index as i64 * 4 + begin % 20 } else { *begin };
                 let span = Span { begin_ns, end_ns: begin_ns + length };
                 let place = lanes.place(span);
@@ -283,7 +282,7 @@ mod tests {
     #[test]
     fn what_nests_stays_on_one_lane() {
         let mut lanes = Lanes::default();
-        // An inner zone before and after its outer one, neighbours that touch, and a thousand zones in one.
+        // An inner zone before and after its outer one, adjacent zones, and a thousand zones in one.
         for (begin_ns, end_ns) in [(10, 20), (20, 30), (5, 30), (6, 9), (30, 30), (30, 40)] {
             assert_eq!(lanes.place(Span { begin_ns, end_ns }).lane, 0, "{begin_ns}..{end_ns}");
         }

@@ -1,7 +1,8 @@
-//! Records to bytes and back: traces of Perfetto and Chrome, the flight recorder's file and what reads it, the files that both are
-//! written to, the catalog's exports, and the protocol between a running program and the command `warpline`.
+//! Converts records to bytes and back: traces for Perfetto and Chrome, the flight recorder's file and its reader, the files that
+//! both are written to, the catalog's exports, and the protocol between a running program and the command `warpline`.
 //!
-//! The crate knows no session, no engine and no GPU. `warpline` writes with it; the command and the joiner of traces read with it.
+//! The crate knows no session, no engine and no GPU. `warpline` writes with it; the command and the tool that joins traces read
+//! with it.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "it serves warpline's other crates, which have the same version")]
 

@@ -1,13 +1,13 @@
-//! The names that traces give to fields, figures and changes. They are the same in every format.
+//! The names that traces give to fields, figures and changes. All formats use the same names.
 
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::{Change, SessionChange};
 
-/// How fast a collective was, in GB (1e9 bytes) a second, as NCCL's tests define it.
+/// The bandwidth of a collective in GB (1e9 bytes) per second, as NCCL's tests define it.
 pub(super) const ALGBW: &str = "algbw_gb_per_s";
 pub(super) const BUSBW: &str = "busbw_gb_per_s";
 
-/// The name under which a trace shows a field of this zone: a field whose name a sink uses itself becomes `field.…`.
+/// Returns the name under which a trace shows a field of this zone. A field with a name that a sink itself uses becomes `field.…`.
 pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str {
     match field {
         "dtype" if record.message.is_some() => "field.dtype",
@@ -18,7 +18,7 @@ pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str
     }
 }
 
-/// The same for zones that are no collectives, and for spans of `tracing`.
+/// Like [`arg_name`], for zones that are not collectives and for spans of `tracing`.
 pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
     match field {
         ALGBW => "field.algbw_gb_per_s",
@@ -43,7 +43,7 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
     }
 }
 
-/// The name of a change in traces.
+/// Returns the name of a change in traces.
 pub fn change_name(change: &Change) -> &'static str {
     match change {
         Change::Stopped => "session stopped",
@@ -58,7 +58,7 @@ pub fn change_name(change: &Change) -> &'static str {
     }
 }
 
-/// The arguments of a change in traces.
+/// Returns the arguments of a change in traces.
 pub fn change_args(change: &SessionChange) -> Vec<(&'static str, String)> {
     let value = match &change.what {
         Change::Filter(filter) => Some(("filter", filter.clone())),

@@ -1,4 +1,4 @@
-//! The records of a batch, one by one, in the order in which a trace has them. The sinks for Perfetto and Chrome write in this order.
+//! The order in which the records of a batch are written to a trace. The sinks for Perfetto and Chrome use it.
 
 use std::cmp::Reverse;
 use std::io;
@@ -22,24 +22,24 @@ pub(super) enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// Whether it counts as a record of the session, one that a sink can lose.
+    /// Whether the record counts as a record of the session, which a sink can lose.
     pub(super) fn is_counted(self) -> bool {
         !matches!(self, Record::Change(_))
     }
 }
 
-/// Sorts the records of a batch. A sink keeps it, and so its memory.
+/// Sorts the records of a batch. A sink keeps one and reuses its memory.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     keys: Vec<(i64, Reverse<i64>, u64, usize)>,
 }
 
 impl Order {
-    /// Calls `write` with each record of the batch, up to the first error. Outer slices come before those in them: a reader that finds
-    /// two begins at one time takes the first for the outer one.
+    /// Calls `write` with each record of the batch and stops at the first error. Outer slices come before inner ones: if two slices
+    /// begin at the same time, a reader takes the first for the outer one.
     ///
     /// # Errors
-    /// That of `write`.
+    /// The error of `write`.
     pub(super) fn each(&mut self, batch: Batch<'_>, write: impl FnMut(Record<'_>) -> io::Result<()>) -> io::Result<()> {
         match batch {
             Batch::Zones(zones) => self.outer_first(zones).map(Record::Zone).try_for_each(write),
@@ -64,9 +64,9 @@ impl Order {
     }
 }
 
-/// A record that takes room on a lane.
+/// A record that occupies time on a lane.
 trait Spanned {
-    /// Where it lies, and what decides between two that lie alike.
+    /// Returns the record's span, and a number that orders records with equal spans.
     fn place(&self) -> (Span, u64);
 }
 

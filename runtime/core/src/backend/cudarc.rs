@@ -1,7 +1,7 @@
 //! cudarc's streams as streams of a device: `Arc<CudaStream>`, and with feature `cublas` `Arc<CudaBlas>`.
 //!
 //! Each version of cudarc has its own types, so a macro writes the implementations for every version whose feature is enabled. A
-//! newer cudarc adds a dependency, a feature and a line here, and the feature `cuda` of `warpline` moves to it.
+//! newer cudarc needs a dependency, a feature and a line here, and the feature `cuda` of `warpline` moves to it.
 //!
 //! A recording zone owns a handle to its stream until it ends, because the application may drop the stream earlier. A bare
 //! `CudaStream` has no implementation: it could be destroyed under an open zone. Nothing here calls the driver.
@@ -10,7 +10,7 @@ use std::ffi::c_void;
 
 use super::device::device;
 
-/// The implementations for one version of cudarc.
+/// Writes the implementations for one version of cudarc.
 macro_rules! streams_of {
     ($cudarc:ident) => {
         mod $cudarc {
@@ -37,7 +37,7 @@ macro_rules! streams_of {
                     Ok(RawParts { stream: self.cu_stream().cast(), context: Some(self.context().cu_ctx().cast()) })
                 }
 
-                /// cudarc never gives a stream another handle.
+                /// cudarc never changes a stream's handle.
                 #[inline]
                 fn address(&self) -> Option<usize> {
                     Some(Arc::as_ptr(self).addr())
@@ -112,14 +112,14 @@ macro_rules! streams_of {
                         Some(Arc::clone(self) as Arc<dyn KeepAlive>)
                     }
 
-                    /// The handle keeps its context.
+                    /// Keeps the handle alive, which keeps its context alive.
                     fn keep_context_alive(&self) -> Option<Arc<dyn KeepAlive>> {
                         self.keep_alive()
                     }
                 }
 
                 impl KeepAlive for CudaBlas {
-                    /// cudarc destroys the handle in the current context, which must be the handle's own.
+                    /// Drops the handle in its own context, because cudarc destroys it in the current one.
                     fn release_owner(self: Arc<Self>) {
                         if let Some(last) = Arc::into_inner(self) {
                             destroy(stream_of(&last).ok(), last);
@@ -127,10 +127,10 @@ macro_rules! streams_of {
                     }
                 }
 
-                /// The stream that a handle works on; null for the default stream.
+                /// Returns the stream that a handle works on; null for the default stream.
                 fn stream_of(blas: &CudaBlas) -> Result<*mut c_void, cublasStatus_t> {
                     let mut stream = std::ptr::null_mut();
-                    // SAFETY: the handle lives as long as `blas`; the other is a valid out-pointer.
+                    // SAFETY: the handle lives as long as `blas`; the other argument is a valid out-pointer.
                     match unsafe { cublasGetStream_v2(*blas.handle(), &raw mut stream) } {
                         cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(stream.cast()),
                         status => Err(status),

@@ -19,7 +19,7 @@ pub fn register(device: &'static dyn Device) {
     let _ = DEVICE.get_or_init(|| device);
 }
 
-/// The registered backend.
+/// Returns the registered backend.
 #[inline]
 pub fn device() -> Option<&'static dyn Device> {
     DEVICE.get().copied()
@@ -34,16 +34,16 @@ pub struct RawParts {
 
 /// A stream as a binding's type holds it.
 pub trait DeviceStream {
-    /// The handles; an error gives the reason if there are none.
+    /// Returns the handles. An error gives the reason if there are none.
     fn parts(&self) -> Result<RawParts, String>;
 
-    /// The address of the value that owns the stream, which stands for the stream in caches; none if the value's handle can come to mean
-    /// another stream.
+    /// Returns the address of the value that owns the stream, which identifies the stream in caches; none if the value's handle
+    /// can come to mean another stream.
     fn address(&self) -> Option<usize> {
         None
     }
 
-    /// Keeps the address from being reused, without keeping the stream alive; none where [`address`](Self::address) is none.
+    /// Keeps the address from being reused, without keeping the stream alive; none if [`address`](Self::address) is none.
     fn hold_address(&self) -> Option<Weak<dyn KeepAlive>> {
         None
     }
@@ -54,7 +54,7 @@ pub trait DeviceStream {
         None
     }
 
-    /// Keeps the stream's context alive; none as above.
+    /// Keeps the stream's context alive; none in the same cases.
     fn keep_context_alive(&self) -> Option<Arc<dyn KeepAlive>> {
         None
     }
@@ -68,14 +68,14 @@ pub trait KeepAlive: Send + Sync {
 
 /// The operations of a backend on its device's streams. No method waits for the device.
 pub trait Device: Send + Sync {
-    /// A key that distinguishes the stream from every other. The capture status is queried first, because only that query does
-    /// not break a capture.
+    /// Returns a key that distinguishes the stream from every other. The capture status is queried first, because only that query
+    /// does not break a capture.
     fn key(&self, stream: &dyn DeviceStream) -> Result<StreamKey, NoKey>;
 
-    /// The stream's backend in the session of `scope`. The user sees an error only once.
+    /// Returns the stream's backend in the session of `scope`. An error is shown to the user only once.
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 
-    /// The begin and end of a zone on a stream that is being captured into a graph.
+    /// Returns the begin and end of a zone on a stream that is being captured into a graph.
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair>;
 
     /// Calls `destroy`, which drops a binding's object and may change the current context, and then restores the current context.
@@ -108,10 +108,11 @@ pub trait Device: Send + Sync {
 
 /// A position on a stream, for a timeline.
 pub trait DevicePoint: Any + Send + Sync {
-    /// The stream's id.
+    /// Returns the stream's id.
     fn stream(&self) -> u64;
 
-    /// Whether the stream is known to have reached the point. It is queried up to `in_a_row` times, and never breaks a capture.
+    /// Returns whether the stream is known to have reached the point. It is queried up to `in_a_row` times, and never breaks a
+    /// capture.
     ///
     /// # Errors
     /// The driver's error: a kernel failed, or the context no longer exists.

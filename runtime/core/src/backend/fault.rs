@@ -52,7 +52,7 @@ impl Faults {
         take_one(&self.records).map_or(Ok(()), |()| Err("the test lets this event fail to be recorded".to_owned()))
     }
 
-    /// The stream's sticky error.
+    /// Returns the stream's sticky error.
     #[inline]
     pub(super) fn stream(&self) -> Result<(), String> {
         if self.failed.load(Ordering::Acquire) { self.error() } else { Ok(()) }

@@ -1,7 +1,7 @@
-//! In-process streams: a thread of their own executes work in order, and events read the host's clock on that thread.
+//! In-process streams: a dedicated thread executes work in order, and events read the host's clock on that thread.
 //!
-//! They time CPU work as a queue, run warpline's own tests, and replace a GPU where there is none. Nothing is simulated: the
-//! worker runs the closures, and an event's time is when the worker reached it.
+//! They time queued CPU work, run warpline's own tests, and replace a GPU on machines without one. Nothing is simulated: the
+//! worker runs the closures, and an event's time is the time at which the worker reached it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,9 +47,9 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     ops: VecDeque<Op>,
-    /// The worker is executing work.
+    /// Whether the worker is executing work.
     busy: bool,
-    /// The worker waits: a thread that queues work must wake it.
+    /// Whether the worker waits: a thread that queues work must wake it.
     asleep: bool,
     closed: bool,
     /// The first panic of a closure since the last `synchronize`.
@@ -97,7 +97,7 @@ impl HostStream {
         HostStream { queue, worker }
     }
 
-    /// The stream's name.
+    /// Returns the stream's name.
     pub fn name(&self) -> &str {
         &self.queue.name
     }
@@ -124,7 +124,7 @@ impl HostStream {
         state.panic.take().map_or(Ok(()), |text| Err(LaunchPanicked(text)))
     }
 
-    /// Fault injection, for warpline's tests.
+    /// Returns the stream's fault injection, for warpline's tests.
     #[doc(hidden)]
     pub fn faults(&self) -> &Faults {
         &self.queue.faults
@@ -134,7 +134,7 @@ impl HostStream {
         &self.queue
     }
 
-    /// Whether everything that was queued has run.
+    /// Returns whether everything that was queued has run.
     pub fn is_idle(&self) -> bool {
         if !self.queue.home.is_here() {
             return true;
@@ -180,7 +180,8 @@ thread_local! {
     static IS_WORKER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether the calling thread is the worker of an in-process stream; it must not wait for anything that may wait for that stream.
+/// Returns whether the calling thread is the worker of an in-process stream. A worker must not wait for anything that may wait
+/// for that stream.
 pub fn is_worker() -> bool {
     IS_WORKER.try_with(std::cell::Cell::get) == Ok(true)
 }
@@ -190,8 +191,8 @@ impl Queue {
         StreamKey { space: 0, stream: self.id }
     }
 
-    /// No user code runs under this lock, so a poisoned one holds a sound state. Each zone of a host stream takes it on a thread
-    /// that is already inside warpline, so it does not use `lock::lock`, which would enter again.
+    /// Takes the state's lock. No user code runs under it, so a poisoned lock holds a sound state. Each zone of a host stream
+    /// takes it on a thread that is already inside warpline, so it does not use `lock::lock`, which would enter again.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,7 +261,7 @@ impl Queue {
         }
     }
 
-    /// The worker: takes everything that is queued, executes it, and repeats.
+    /// Runs the worker: takes everything that is queued, executes it, and repeats.
     fn run(&self) {
         IS_WORKER.set(true);
         let mut batch = VecDeque::new();

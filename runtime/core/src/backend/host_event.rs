@@ -10,7 +10,7 @@ use super::{Backend, BackendError, Clock, EventPair, Reader, Reading};
 use crate::clock::{EventOverhead, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndSource, Span};
 
-/// Points already have times of the host's clock.
+/// The reader of points that already have times of the host's clock.
 struct HostReader;
 
 impl Reader for HostReader {
@@ -34,7 +34,7 @@ impl Reader for HostReader {
     }
 }
 
-/// Device and host share one clock, so it is always exact.
+/// The clock of a device that shares the host's clock: it is always exact.
 struct HostClock(EventOverhead);
 
 impl Clock for HostClock {
@@ -87,11 +87,11 @@ impl Backend for HostBackend {
     }
 }
 
-/// The lengths of pairs of stamps with nothing between them: on an idle worker, and after queued work. They are measured on a
-/// separate stream, so that nothing is added to the application's.
+/// Measures the lengths of pairs of stamps with nothing between them: on an idle worker, and after queued work. A separate stream
+/// is used, so that nothing is added to the application's.
 ///
 /// All pairs of one kind are queued at once. If the worker reached the first stamp of a pair before the second is queued, the
-/// result would be this thread's queueing time and not the cost of a pair.
+/// result would be this thread's queueing time instead of the cost of a pair.
 fn bracket() -> EventOverhead {
     const PAIRS: usize = 33;
     const WORK_NS: i64 = 2_000;
@@ -103,7 +103,7 @@ fn bracket() -> EventOverhead {
             let work = behind_work.then_some(Op::Run(work));
             work.into_iter().chain([Op::Stamp(Arc::clone(begin)), Op::Stamp(Arc::clone(end))])
         }));
-        // Only spinning was launched, which does not panic.
+        // The launched work only spins, which does not panic.
         let _ = stream.synchronize();
         let mut lengths: Vec<i64> = pairs.iter().filter_map(|(begin, end)| Some(end.get()? - begin.get()?)).collect();
         lengths.sort_unstable();
@@ -121,7 +121,7 @@ fn spin(ns: i64) {
 }
 
 impl Queue {
-    /// The stream's backend in a session.
+    /// Returns the stream's backend in a session.
     pub(crate) fn backend(self: &Arc<Self>) -> Arc<dyn Backend> {
         Arc::new(HostBackend(Arc::clone(self)))
     }

@@ -55,7 +55,7 @@ impl HostPoint {
         Ok(())
     }
 
-    /// Calls `then` when the outcome is known, on the thread that learns it; immediately if it is known already.
+    /// Calls `then` when the outcome is known, on the thread that determines it; immediately if it is already known.
     pub fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         let mut state = lock(&self.state);
         match state.outcome.clone() {

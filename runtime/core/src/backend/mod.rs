@@ -1,7 +1,7 @@
 //! The interface to a GPU: how a mark names a stream, and small object-safe traits that each kind of device implements once.
 //!
-//! `traits` times zones, `scope` holds a backend's state for a session, `device` connects bindings' streams to a backend, and
-//! `host` has the in-process streams. No method waits for a device.
+//! `traits` contains the timing of zones, `scope` a backend's state for a session, `device` the connection of bindings' streams
+//! to a backend, and `host` the in-process streams. No method waits for a device.
 
 #[cfg(any(feature = "cudarc-0_18", feature = "cudarc-0_19"))]
 mod cudarc;
@@ -57,11 +57,11 @@ pub use traits::*;
     note = "for cudarc's `CudaGraph`, which keeps its stream private, give the stream that the graph was captured on: `stream = self.stream`"
 )]
 pub trait AsStream {
-    /// The stream.
+    /// Returns the stream.
     fn as_stream(&self) -> StreamRef<'_>;
 }
 
-/// A borrowed stream, as [`AsStream`] hands it to a zone.
+/// A borrowed stream, as [`AsStream`] passes it to a zone.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
     #[doc(hidden)]
@@ -86,14 +86,14 @@ impl std::fmt::Debug for StreamRef<'_> {
 }
 
 impl StreamRef<'_> {
-    /// No stream, for your own [`AsStream`] type that may have none: the zone records only the launching thread's time, like a
-    /// host zone.
+    /// Returns no stream, for your own [`AsStream`] type that may have none: the zone records only the launching thread's time,
+    /// like a host zone.
     #[inline]
     pub fn none() -> StreamRef<'static> {
         StreamRef { key: Err(NoKey::NoStream), source: Source::None }
     }
 
-    /// A stream of a device, whose backend provides the key.
+    /// Returns a stream of a device, whose backend provides the key.
     #[inline]
     #[doc(hidden)]
     pub fn on_device(stream: &impl DeviceStream) -> StreamRef<'_> {
@@ -101,7 +101,7 @@ impl StreamRef<'_> {
         StreamRef { key, source: Source::Device(stream) }
     }
 
-    /// Whether there is a stream.
+    /// Returns whether there is a stream.
     pub(crate) fn is_some(&self) -> bool {
         self.key != Err(NoKey::NoStream)
     }
@@ -115,8 +115,8 @@ impl StreamRef<'_> {
 }
 
 impl StreamRef<'_> {
-    /// The stream's backend in the session of `scope`, created when the session first uses the stream. The user sees an error
-    /// only once.
+    /// Returns the stream's backend in the session of `scope`, created when the session first uses the stream. An error is shown
+    /// to the user only once.
     pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
         match self.source {
             Source::Host(queue) => Ok(queue.backend()),
@@ -128,14 +128,15 @@ impl StreamRef<'_> {
         }
     }
 
-    /// The begin and end of a zone that is captured into a graph with its stream; none for streams that are never captured.
+    /// Returns the begin and end of a zone that is captured into a graph with its stream; none for streams that are never
+    /// captured.
     pub(crate) fn capture_points(&self) -> Option<EventPair> {
         if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
     }
 }
 
-/// Distinguishes a stream from every other of this program. Keys are never reused, so a new stream is not mistaken for the one
-/// that it replaced.
+/// A key that distinguishes a stream from every other of this program. Keys are never reused, so a new stream is not mistaken for
+/// the one that it replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     /// The backend, or one of its contexts.
@@ -153,17 +154,17 @@ pub(crate) fn on_drop(hook: fn(StreamKey)) {
     let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
 }
 
-/// The application drops an in-process stream.
+/// Calls the callbacks for an in-process stream that the application drops.
 fn dropped(key: StreamKey) {
     ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
 }
 
-/// Why a stream has no key.
+/// The reason why a stream has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
-    /// It is being captured into a graph, and a query would break the capture.
+    /// The stream is being captured into a graph, and a query would break the capture.
     Captured,
-    /// Its device returned an error, which the stream's backend reports.
+    /// The stream's device returned an error, which the stream's backend reports.
     Unknown,
     /// There is no stream.
     NoStream,
@@ -193,7 +194,7 @@ impl<S: AsStream> AsStream for Option<S> {
     }
 }
 
-/// Why a timeline operation could not be added to a stream.
+/// The reason why a timeline operation could not be added to a stream.
 pub enum Refusal {
     /// The stream is being captured into a graph.
     Captured,
@@ -201,7 +202,7 @@ pub enum Refusal {
     Failed { what: &'static str, error: String },
 }
 
-/// Why an operation on a stream failed.
+/// The reason why an operation on a stream failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError(pub String);
 
@@ -211,16 +212,16 @@ impl std::fmt::Display for BackendError {
     }
 }
 
-/// Why a point was not recorded on its stream.
+/// The reason why a point was not recorded on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The stream is being captured into a graph.
     Captured,
-    /// It is, and the driver does not give the zone's position in the graph.
+    /// The stream is being captured, and the driver does not provide the zone's position in the graph.
     CaptureFailed,
-    /// All events that the session may have are in use.
+    /// All events that the session may use are in use.
     Full,
-    /// The stream refused it.
+    /// The stream refused the point.
     Failed(BackendError),
 }
 

@@ -18,36 +18,37 @@ use crate::timing::EndMode;
 
 /// One stream of one device. Dropping it must not wait for the stream.
 pub trait Backend: Send + Sync {
-    /// The stream's name, if it has one.
+    /// Returns the stream's name, if it has one.
     fn name(&self) -> Option<String>;
 
     /// Passes the session's name for this stream to tools that see the device's streams.
     fn set_name_in_tools(&self, _name: &str) {}
 
-    /// The numbers by which a profiling tool identifies the stream: its context's and its own.
+    /// Returns the numbers by which a profiling tool identifies the stream: its context's and its own.
     fn tool_numbers(&self) -> Option<(u32, u32)> {
         None
     }
 
-    /// The device that the stream belongs to.
+    /// Returns the device that the stream belongs to.
     fn device(&self) -> DeviceInfo;
 
-    /// The clock space: streams of one space share a clock.
+    /// Returns the clock space: streams of one space share a clock.
     fn clock_space(&self) -> u64;
 
-    /// Holds the begin and end of one zone at a time, for a slot of the ring.
+    /// Creates the begin and end of one zone at a time, for a slot of the ring.
     fn points(&self) -> Result<EventPair, BackendError>;
 
-    /// Turns the stream's points into times.
+    /// Creates the reader, which converts the stream's points to times.
     fn reader(&self) -> Box<dyn Reader>;
 
-    /// The clock of the stream's space, for the collector's thread. Creating it may take a few ms, once per space and session.
+    /// Creates the clock of the stream's space, for the collector's thread. This may take a few ms, once per space and session.
     fn clock(&self) -> Result<Box<dyn Clock>, BackendError>;
 
-    /// Prepares, in a small step, what launching threads would otherwise create. The collector calls it once per pass.
+    /// Prepares, in a small step, objects that launching threads would otherwise create. The collector calls it once per pass.
     fn provide(&self) {}
 
-    /// How zone ends are found from now on, given the number of streams on the device; none while streams are still being added.
+    /// Sets how zone ends are found from now on, given the number of streams on the device; none while streams are still being
+    /// added.
     fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
 }
 
@@ -75,7 +76,7 @@ pub struct ZonePoints {
     pub thread: u64,
     /// The backend's number for the zone's points; none if it has none.
     pub id: Option<NonZeroU32>,
-    /// The end is a marker without a time.
+    /// Whether the end is a marker without a time.
     pub is_lazy: bool,
 }
 
@@ -92,7 +93,7 @@ pub trait PointStream: Send + Sync {
     /// Releases the zone's resources.
     fn release(&self, zone: &mut ZonePoints);
 
-    /// Adds a zone that ended while its stream is captured to the graph. False if its position in the graph is not known.
+    /// Adds a zone that ended while its stream is captured to the graph. Returns false if its position in the graph is not known.
     fn add_to_capture(&self, zone: EndedZone<'_>) -> bool;
 
     /// Adds a zone to the graphs that were captured on its stream while it was open: see [`Ended::AfterCapture`].
@@ -111,10 +112,10 @@ pub trait CapturedPoints: Send + Sync {
     /// Forgets the zone.
     fn release(&mut self);
 
-    /// Whether the end must undo the begin's change to the stream's capture, even after the session.
+    /// Returns whether the end must undo the begin's change to the stream's capture, even after the session.
     fn must_restore_capture(&self) -> bool;
 
-    /// Adds the zone to the graph. False if its position in the graph is not known.
+    /// Adds the zone to the graph. Returns false if its position in the graph is not known.
     fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool;
 }
 
@@ -171,7 +172,7 @@ impl EventPair {
         matches!(self, EventPair::Captured(points) if points.must_restore_capture())
     }
 
-    /// Adds a zone that ended on a capturing stream to the graph. False if its position in the graph is not known.
+    /// Adds a zone that ended on a capturing stream to the graph. Returns false if its position in the graph is not known.
     pub fn add_to_capture(&mut self, zone: EndedZone<'_>) -> bool {
         match self {
             EventPair::Host(_) => false,
@@ -193,7 +194,7 @@ impl EventPair {
         if let EventPair::Device(points) = self { points.zone.id.take() } else { None }
     }
 
-    /// The state that a device's backend keeps for the zone.
+    /// Returns the state that a device's backend keeps for the zone.
     #[inline]
     pub fn of_device(&self) -> Option<&ZonePoints> {
         if let EventPair::Device(points) = self { Some(&points.zone) } else { None }
@@ -201,7 +202,7 @@ impl EventPair {
 }
 
 impl DevicePoints {
-    /// For zones on this stream.
+    /// Creates the points for zones on this stream.
     pub fn new(stream: Arc<dyn PointStream>) -> DevicePoints {
         DevicePoints { stream, zone: ZonePoints::default() }
     }
@@ -220,7 +221,7 @@ impl Drop for DevicePoints {
     }
 }
 
-/// The thread that begins or ends a zone, and when the zone began.
+/// The thread that begins or ends a zone, and the time of the zone's begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The calling thread's id.
@@ -231,29 +232,29 @@ pub struct Call {
 
 /// Reads the zones of one stream, oldest end first.
 pub trait Reader: Send {
-    /// Starts a pass over the stream: reads what was recorded since the last pass, which found this many incomplete zones. `asks`
-    /// allows questions to the device that make launching threads wait.
+    /// Starts a pass over the stream: reads what was recorded since the last pass, which found `_waiting` incomplete zones.
+    /// `_asks` allows queries to the device that make launching threads wait.
     fn pass(&mut self, _waiting: usize, _asks: bool) {}
 
-    /// Whether the stream has reached the end of a zone, as far as this pass can know.
+    /// Returns whether the stream has reached the end of a zone, as far as this pass can know.
     fn is_complete(&mut self, points: &EventPair) -> Result<bool, BackendError>;
 
-    /// In this pass, the zone with these points is the newest complete one.
+    /// Called with the newest complete zone of this pass.
     fn seen(&mut self, _newest: &EventPair) {}
 
-    /// The zone with these points is read soon.
+    /// Called shortly before the zone with these points is read.
     fn prefetch(&self, _points: &EventPair) {}
 
-    /// The collector is done with a zone.
+    /// Called when the collector is done with a zone.
     fn release(&mut self, points: &mut EventPair) {
         points.release();
     }
 
-    /// The pass is over: gives back what [`release`](Self::release) kept.
+    /// Ends the pass: gives back what [`release`](Self::release) kept.
     fn end_pass(&mut self) {}
 
-    /// The times of a complete zone whose thread recorded the end on the stream before `host`'s end; none if it is not complete
-    /// after all, or if the next pass will have better times.
+    /// Returns the times of a complete zone whose thread recorded the end on the stream before `host`'s end; none if the zone is
+    /// not complete after all, or if the next pass will have better times.
     fn read(&mut self, points: &EventPair, host: Span, clock: &mut dyn Clock) -> Result<Option<Reading>, BackendError>;
 }
 
@@ -267,25 +268,26 @@ pub struct Reading {
 
 /// A device's clock, related to the host's. A [`Reader`] may downcast it to its backend's type.
 pub trait Clock: Any + Send {
-    /// Called once per pass: repeats measurements that are old.
+    /// Repeats measurements that are old. Called once per pass.
     fn renew(&mut self) -> Result<(), BackendError>;
 
-    /// How far a position can be off, in ns.
+    /// Returns the maximum error of a position, in ns.
     fn uncertainty_ns(&self) -> i64;
 
-    /// The time that a pair of points adds to the work between them.
+    /// Returns the time that a pair of points adds to the work between them.
     fn bracket(&self) -> EventOverhead;
 
-    /// An upper bound of what a pair of points adds, if only that is known; [`bracket`](Self::bracket) is zero then.
+    /// Returns an upper bound of the time that a pair of points adds, if only that is known; [`bracket`](Self::bracket) is then
+    /// zero.
     fn bracket_bound(&self) -> Option<EventOverhead> {
         None
     }
 
-    /// A limit of the driver or the device that the report states.
+    /// Returns a limit of the driver or the device that the report states.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// The approximate cost of a zone on the launching thread, in ns.
+    /// Returns the approximate cost of a zone on the launching thread, in ns.
     fn zone_ns(&self) -> i64;
 }

@@ -1,5 +1,5 @@
-//! The static data of a mark: each attribute macro emits a call of one of these macros, with the tokens that carry the user's
-//! spans, and nothing else that is static.
+//! The static data of a mark. Each attribute macro emits a call of one of these macros, with the tokens that carry the user's
+//! spans, and no other static data.
 //!
 //! They expand in the user's crate: every path is absolute, and nothing may need `unsafe` code or a lint level that a strict
 //! crate forbids.
@@ -11,8 +11,8 @@
 /// # fn main() {}
 /// ```
 ///
-/// Every range of the crate is named `demo.…`. The first argument follows the rules of [`catalog::name`](crate::catalog::name),
-/// the second says what the crate is. Both are checked while the crate compiles.
+/// Every range of the crate is named `demo.…`. The first argument follows the rules of [`catalog::name`](crate::catalog::name), and
+/// the second describes the crate. Both are checked while the crate compiles.
 ///
 /// # Errors
 /// The crate does not compile when the namespace breaks a rule, when it is declared twice or below the crate root, and
@@ -50,13 +50,13 @@ macro_rules! namespace {
     };
 }
 
-/// What a crate's marks look up at its root. The macro `namespace!` emits it even with wrong arguments, so that there is only one
-/// error.
+/// The items that a crate's marks look up at its root. The macro `namespace!` emits them even with wrong arguments, so that there
+/// is only one error.
 ///
-/// It is in a module, so that a second `namespace!` is one error and not three. The module's name is the remedy: without
-/// `namespace!`, each mark is an unresolved import that shows only this name. rustc reports such an import once per `use`, so
-/// there is one error per mark. The only way to a single error, a fallback that a glob import of the crate root shadows, copies
-/// every name of the root into every mark: 4,000 marks beside 4,000 names take 6 GB to compile.
+/// They are in a module, so that a second `namespace!` is one error and not three. The module's name is the remedy: without
+/// `namespace!`, each mark is an unresolved import that shows only this name. rustc reports such an import once per `use`, so there
+/// is one error per mark. The only way to a single error, a fallback that a glob import of the crate root shadows, copies every
+/// name of the root into every mark: 4,000 marks and 4,000 names take 6 GB to compile.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __namespace {
@@ -68,7 +68,7 @@ macro_rules! __namespace {
             /// Contains one const per range of the crate, so that two ranges of one name are a duplicate definition.
             pub(crate) struct Claims;
 
-            /// A range that is named after its function: the namespace is known as a literal only here.
+            /// Returns a range that is named after its function: the namespace is known as a literal only here.
             macro_rules! spec {
                 ($own:literal $function:ident $facts:tt) => {
                     $crate::__spec! {
@@ -94,9 +94,9 @@ macro_rules! __range {
     };
 }
 
-/// The value of a range's static: its facts, checked at compile time; with its claim to the name, and its note.
+/// The value of a range's static: its facts, checked at compile time, with its claim to the name and its note.
 ///
-/// `$namespace` and `$check`, a call of `$facts`, carry the span where an error about the name must point. `$note` is the
+/// `$namespace` and `$check`, a call of `$facts`, carry the span to which an error about the name must point. `$note` is the
 /// constructor of the note; `$known` and `$rest` are its texts before and after the source location.
 #[doc(hidden)]
 #[allow(clippy::crate_in_macro_def, reason = "it is the user's crate whose namespace is meant")]
@@ -107,7 +107,7 @@ macro_rules! __spec {
         $description:literal $kind:ident $level:ident [$($lane:tt)*] [$($color:tt)*] [$($field:literal),*]
         [$($undescribed:literal),*] $version:literal
     ]) => {{
-        // The imported item is in the module, so that the error points at the module's name, which has the span of the range's
+        // The imported item is in the module, so that the error points to the module's name, which has the span of the range's
         // name.
         use crate::$namespace::{Claims as __WarplineCrate, NAMESPACE as __WARPLINE_NAMESPACE};
         // The claim must be in the namespace of the whole crate. Named through a type declared here, it does not trigger the lint

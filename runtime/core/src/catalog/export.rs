@@ -1,7 +1,7 @@
-//! A catalog in the forms that other programs read: JSON, Markdown, CSV, filters for the Nsight tools.
+//! A catalog in the forms that other programs read: JSON, Markdown, CSV, and filters for the Nsight tools.
 //!
-//! Called by programs that print their own catalog and by the `warpline` command. Each format has one writer, so a program and
-//! its binary export the same bytes. Nothing here depends on crate features that another dependency may enable, or on the
+//! Programs that print their own catalog and the `warpline` command call this module. Each format has one writer, so a program and
+//! its binary export the same bytes. The output does not depend on crate features that another dependency may enable, or on the
 //! linker's order.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::text::{printable, printable_json, printable_lines};
 pub const JSON_FORMAT: &str = "warpline-catalog/1";
 
 impl Records {
-    /// The catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at the end.
+    /// Returns the catalog as JSON, as `docs/catalog.schema.json` describes it: indented, keys in a fixed order, a newline at the
+    /// end.
     /// Control characters and bidirectional formatting characters are escaped.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{\n");
@@ -28,8 +29,8 @@ impl Records {
         out
     }
 
-    /// The catalog as a Markdown page with one table per namespace. Descriptions are their authors' Markdown, including links,
-    /// without HTML and without anything that would break the table. All other text is escaped. Control characters and
+    /// Returns the catalog as a Markdown page with one table per namespace. Descriptions are their authors' Markdown, including
+    /// links, without HTML and without anything that would break the table. All other text is escaped. Control characters and
     /// bidirectional formatting characters are written as escapes.
     pub fn to_markdown(&self) -> String {
         let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
@@ -53,9 +54,9 @@ impl Records {
         out
     }
 
-    /// The ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Line ends stay within
-    /// quotes; other control characters and bidirectional formatting characters are escaped. A value that a spreadsheet would
-    /// take for a formula is prefixed with `'`; the JSON has the exact text.
+    /// Returns the ranges as CSV (RFC 4180): a header line, CRLF at the end of each line, fields joined by spaces. Line ends stay
+    /// within quotes; other control characters and bidirectional formatting characters are escaped. A value that a spreadsheet
+    /// would take for a formula is prefixed with `'`; the JSON has the exact text.
     pub fn to_csv(&self) -> String {
         let mut out =
             String::from("name,namespace,description,kind,level,lane,color,fields,crate,version,module,file,line\r\n");
@@ -85,8 +86,8 @@ impl Records {
         out
     }
 
-    /// A response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any range of a
-    /// stream. Delete the lines of ranges that you do not need.
+    /// Returns a response file for Nsight Compute, `ncu @ranges.txt ./app`: profile the kernels that are launched inside any range
+    /// of a stream. Delete the lines of ranges that you do not need.
     ///
     /// The filter is `domain@range/`; the slash marks a push/pop range. Valid names contain no character with a meaning in a
     /// filter, so nothing needs an escape; invalid names are left out.
@@ -103,8 +104,8 @@ impl Records {
         out
     }
 
-    /// A command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA, and only this catalog's
-    /// NVTX domains. Nsight Systems has no filter for single ranges.
+    /// Returns a command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA, and only this
+    /// catalog's NVTX domains. Nsight Systems has no filter for single ranges.
     pub fn to_nsys(&self) -> String {
         let mut domains: Vec<&str> =
             self.ranges.iter().filter(|range| is_right(range)).map(|range| range.namespace.as_str()).collect();
@@ -122,7 +123,7 @@ fn is_right(range: &RangeRecord) -> bool {
     name::check_namespace(&range.namespace).is_ok() && name::check(&range.namespace, &range.name).is_ok()
 }
 
-/// The color in the format of trace UIs and style sheets.
+/// Returns the color in the format of trace UIs and style sheets.
 fn color(range: &RangeRecord) -> Option<String> {
     range.color.map(|color| format!("#{color:06x}"))
 }
@@ -176,8 +177,8 @@ fn json_member(out: &mut String, key: &str, value: &str, first: bool) {
     let _ = write!(out, "{}\n      {}: {value}", if first { "" } else { "," }, quoted(key));
 }
 
-/// A JSON string. serde_json writes nothing else: the order of a `Value`'s keys depends on its features, which any crate of the
-/// program may enable.
+/// Returns a JSON string. Only strings are written with serde_json: the order of a `Value`'s keys depends on its features, which
+/// any crate of the program may enable.
 #[doc(hidden)]
 pub fn quoted(text: &str) -> String {
     printable_json(&serde_json::Value::from(text).to_string()).into_owned()
@@ -199,19 +200,19 @@ fn markdown_row(out: &mut String, range: &RangeRecord) {
     );
 }
 
-/// Text on one line that does not end a table cell.
+/// Returns text on one line that does not end a table cell.
 fn cell(text: &str) -> String {
     printable(&text.replace(['\r', '\n'], " ")).replace('|', "\\|")
 }
 
-/// A code span. Its fence is longer than every run of backticks in it.
+/// Returns a code span. Its fence is longer than every run of backticks in it.
 fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let (fence, gap) = ("`".repeat(longest + 1), if longest > 0 { " " } else { "" });
     format!("{fence}{gap}{}{gap}{fence}", cell(text))
 }
 
-/// Text with all Markdown and HTML escaped. An underscore between letters and digits needs no escape.
+/// Returns text with all Markdown and HTML escaped. An underscore between letters and digits needs no escape.
 fn plain(text: &str) -> String {
     let (mut out, mut before) = (String::with_capacity(text.len()), ' ');
     let mut rest = text.chars().peekable();
@@ -226,7 +227,7 @@ fn plain(text: &str) -> String {
     cell(&out)
 }
 
-/// Foreign Markdown, without HTML: outside of code spans, `<` is text.
+/// Returns foreign Markdown without HTML: outside of code spans, `<` is text.
 fn markdown(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['`', '<', '\\']) {
@@ -249,7 +250,7 @@ fn markdown(text: &str) -> String {
     cell(&out)
 }
 
-/// The length of the code span that a text begins with, or of the run of backticks if no run of that length closes it.
+/// Returns the length of the code span that a text begins with, or of the run of backticks if no run of that length closes it.
 fn code_span(text: &str) -> usize {
     let run = |text: &str| text.len() - text.trim_start_matches('`').len();
     let fence = run(text);

@@ -1,6 +1,6 @@
-//! Faults that no `const` can detect: those of a whole catalog, across all crates of a program.
+//! The faults that no `const` can detect: those of a whole catalog, across all crates of a program.
 //!
-//! Called when a session starts and by `warpline check`. Names are checked by the functions of `name.rs`, so that the rules exist
+//! The start of a session and `warpline check` call this module. The functions of `name.rs` check names, so that the rules exist
 //! only once. Two versions of one crate in one program are never a fault: such a program must link and run.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
@@ -105,8 +105,8 @@ impl fmt::Display for CatalogFault {
 impl std::error::Error for CatalogFault {}
 
 impl Catalog {
-    /// The faults of this program's catalog. The compiler has checked each range alone; only duplicate names remain. A sound
-    /// catalog is scanned once, without a copy, because every start of a session calls this.
+    /// Returns the faults of this program's catalog. The compiler has checked each range alone; only duplicate names remain. A
+    /// sound catalog is scanned once, without a copy, because every start of a session calls this.
     #[doc(hidden)]
     pub fn faults(&self) -> Vec<CatalogFault> {
         static IS_SOUND: AtomicBool = AtomicBool::new(false);
@@ -138,7 +138,7 @@ enum Owner {
     Package,
 }
 
-/// The owner that may share a namespace: the crates of one package, or the versions of one crate if no package is known.
+/// Returns the owner that may share a namespace: the crates of one package, or the versions of one crate if no package is known.
 fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
     match package {
         "" => (Owner::Crate, krate),
@@ -174,9 +174,9 @@ fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
 }
 
 impl Records {
-    /// Checks the rules across all crates: names, descriptions, unique names, one package per namespace. Two versions of one
-    /// crate in one program are not a fault: their ranges differ by version. A package's library may share its namespace with a
-    /// binary, test, example or benchmark of the package.
+    /// Checks the rules across all crates: names, descriptions, unique names, one package per namespace. Two versions of one crate
+    /// in one program are not a fault: their ranges differ by version. A package's library may share its namespace with a binary,
+    /// test, example or benchmark of the package.
     ///
     /// Namespaces come first, since a shared one explains the duplicates that follow.
     pub fn faults(&self) -> Vec<CatalogFault> {
@@ -188,8 +188,8 @@ impl Records {
         faults
     }
 
-    /// The collectives whose marks leave options out: one fault each. They are not in [`faults`](Self::faults), since such a mark
-    /// is valid, but figures that depend on these options are unknown. A collective of `range!` is never among them: its marks
+    /// Returns one fault for each collective whose mark leaves options out. They are not in [`faults`](Self::faults), since such a
+    /// mark is valid, but figures that depend on these options are unknown. A collective of `range!` is never among them: its marks
     /// are not in the catalog.
     pub fn undescribed(&self) -> Vec<CatalogFault> {
         let ranges = self.ranges.iter().filter(|range| !range.undescribed.is_empty());
@@ -232,8 +232,8 @@ fn namespace_fault(space: &NamespaceRecord) -> Option<CatalogFault> {
     Some(CatalogFault::Name { text, at: place(&space.file, space.line) })
 }
 
-/// Comparing neighbours is enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour of
-/// one name is another version of the same crate, all of them are.
+/// Compares neighbours, which is enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour
+/// of one name is another version of the same crate, all of them are.
 fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
     let owners = [a, b].map(|space| owner(space.krate(), &space.package));
     let may_share = owners[0] == owners[1] && (owners[0].0 == Owner::Package || a.version != b.version);
@@ -255,7 +255,7 @@ fn duplicate(a: &RangeRecord, b: &RangeRecord) -> Option<CatalogFault> {
     Some(CatalogFault::Duplicate { name: a.name.clone(), first: site(a), second: site(b), instead: renamed(b) })
 }
 
-/// A name that contains the range's location: its file, as in `demo.main.step`, or its crate.
+/// Returns a name that contains the range's location: its file, as in `demo.main.step`, or its crate.
 fn renamed(range: &RangeRecord) -> String {
     let stem = Path::new(&range.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let own = range.name.strip_prefix(&range.namespace).unwrap_or_default();
@@ -268,7 +268,7 @@ fn are_two_versions(a: (&str, &str), b: (&str, &str)) -> bool {
     a.0 == b.0 && a.1 != b.1
 }
 
-/// The words as a list in a sentence: `count, dtype and group`, each as code.
+/// Returns the words as a list in a sentence: `count, dtype and group`, each as code.
 fn and(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_quick_look_finds_what_the_whole_check_finds() {
-        // All ways to declare one name up to three times, in two crates and two versions.
+        // Tries all ways to declare one name up to three times, in two crates and two versions.
         let places = [("one", "1.0.0"), ("one", "2.0.0"), ("two", "1.0.0"), ("two", "2.0.0")];
         let mut sets: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
         for _ in 0..3 {
@@ -372,7 +372,7 @@ mod tests {
             package: package.into(),
             ..namespace("demo", krate, version)
         };
-        // The binary has the library's name, or another one; and two versions of the package.
+        // The binary has the library's name or another one, and there are two versions of the package.
         for krate in ["demo", "demo_app"] {
             let spaces = [
                 of_package("demo", "demo", "1.0.0"),

@@ -10,7 +10,7 @@ use super::spec::{NamespaceSpec, RangeSpec};
 use super::{Catalog, catalog};
 
 impl Records {
-    /// A hash that distinguishes catalogs, equal in every build and on every machine.
+    /// Returns a hash that distinguishes catalogs, equal in every build and on every machine.
     ///
     /// It covers what the ranges and namespaces *are* (every fact but module, file and line) and not where they are declared, so
     /// that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the sorted records; each
@@ -21,12 +21,12 @@ impl Records {
 }
 
 impl Catalog {
-    /// [`Records::catalog_hash`] of this program's catalog. Computed once; 10,000 ranges take some milliseconds.
+    /// Returns [`Records::catalog_hash`] of this program's catalog. It is computed once; 10,000 ranges take some milliseconds.
     pub fn hash(&self) -> u64 {
         static HASH: OnceLock<u64> = OnceLock::new();
         *HASH.get_or_init(|| {
             let mut ranges: Vec<_> = catalog().iter().collect();
-            // The name is compared first: it nearly always decides, and the rest is not read then.
+            // The name is compared first: it nearly always decides, and then the other facts are not read.
             let rest = |range: &RangeSpec| (range.version(), range.module(), range.file(), range.line());
             ranges.sort_unstable_by(|a, b| a.name().cmp(b.name()).then_with(|| rest(a).cmp(&rest(b))));
             let mut namespaces: Vec<_> = catalog().namespaces().collect();
@@ -42,7 +42,7 @@ struct HashedRange<'a, F> {
     lane: Option<&'a str>,
     color: Option<u32>,
     fields: F,
-    /// Options of a collective that its mark leaves out.
+    /// The options of a collective that its mark leaves out.
     undescribed: Vec<&'a str>,
     krate: &'a str,
     version: &'a str,
@@ -123,7 +123,7 @@ fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
 
 struct Fnv1a(u64);
 
-/// FNV's prime to the power of 0, 1, … 8: the factor by which that many zero bytes multiply the hash.
+/// FNV's prime to the powers of 0 to 8: the factor by which that many zero bytes multiply the hash.
 const POWERS: [u64; 9] = {
     let mut powers = [1_u64; 9];
     let mut n = 1;
@@ -145,7 +145,7 @@ impl Fnv1a {
         }
     }
 
-    /// Eight bytes, little-endian. Most numbers are lengths whose bytes are mostly zeros, which take one step together.
+    /// Hashes eight bytes, little-endian. Most numbers are lengths whose bytes are mostly zeros, which take one step together.
     fn number(&mut self, number: u64) {
         let zeros = number.leading_zeros() as usize / 8;
         self.bytes(&number.to_le_bytes()[..8 - zeros]);

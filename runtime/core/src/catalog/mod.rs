@@ -1,7 +1,7 @@
 //! The static side: the ranges that can be recorded.
 //!
-//! The compiler has checked every range in here. [`catalog`] lists those that are linked into this program; `Records` has the
-//! same data in owned form, and can also be read from a binary. This module imports nothing from the crate.
+//! The compiler has checked every range in this module. [`catalog`] lists those that are linked into this program; `Records` has
+//! the same data in owned form, and can also be read from a binary. This module imports nothing from the crate.
 
 pub(crate) mod declare;
 #[doc(hidden)]
@@ -21,7 +21,7 @@ pub use spec::{Kind, Level, NamespaceSpec, RangeId, RangeSpec};
 
 use spec::{NAMESPACES, RANGES};
 
-/// The catalog of all ranges that are linked into this program.
+/// Returns the catalog of all ranges that are linked into this program.
 pub fn catalog() -> Catalog {
     Catalog(())
 }
@@ -31,12 +31,12 @@ pub fn catalog() -> Catalog {
 pub struct Catalog(());
 
 impl Catalog {
-    /// The ranges, by id.
+    /// Returns the ranges, by id.
     pub fn iter(&self) -> std::slice::Iter<'static, RangeSpec> {
         RANGES.static_slice().iter()
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         RANGES.len()
     }
@@ -46,7 +46,7 @@ impl Catalog {
         self.len() == 0
     }
 
-    /// The range with this id.
+    /// Returns the range with this id.
     pub fn get(&self, id: RangeId) -> Option<&'static RangeSpec> {
         // Miri does not link, so there is no slice.
         if cfg!(miri) {
@@ -55,17 +55,17 @@ impl Catalog {
         RANGES.static_slice().get(id.index())
     }
 
-    /// The range with this full name; of two versions of one crate, that of the newer one.
+    /// Returns the range with this full name; of two versions of one crate, that of the newer one.
     pub fn find(&self, name: &str) -> Option<&'static RangeSpec> {
         self.iter().filter(|range| range.name() == name).max_by_key(|range| version_key(range.version()))
     }
 
-    /// The namespaces, in no particular order.
+    /// Returns the namespaces, in no particular order.
     pub fn namespaces(&self) -> std::slice::Iter<'static, NamespaceSpec> {
         NAMESPACES.static_slice().iter()
     }
 
-    /// The catalog as plain, sorted data.
+    /// Returns the catalog as plain, sorted data.
     pub fn records(&self) -> Records {
         let mut records = Records {
             ranges: self.iter().map(RangeRecord::from).collect(),
@@ -120,7 +120,7 @@ impl From<&NamespaceSpec> for NamespaceRecord {
     }
 }
 
-/// Orders versions by their leading numbers; good enough to pick the newer of two.
+/// Returns a version's leading numbers; good enough to pick the newer of two.
 fn version_key(version: &str) -> [u64; 3] {
     let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
     std::array::from_fn(|_| parts.next().unwrap_or(0))

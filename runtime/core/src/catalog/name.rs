@@ -29,7 +29,7 @@ pub enum NameFault {
 }
 
 impl NameFault {
-    /// The rule that the name breaks, as a sentence without its subject.
+    /// Returns the rule that the name breaks, as a sentence without its subject.
     pub const fn rule(self) -> &'static str {
         match self {
             NameFault::Empty => "is empty",
@@ -71,7 +71,7 @@ pub(crate) const fn check_range(namespace: &[u8], name: &[u8], len: usize) -> Re
     }
 }
 
-/// A valid name close to the invalid one, in the same namespace. [`check`] accepts it whenever the namespace is valid.
+/// Returns a valid name close to the invalid one, in the same namespace. [`check`] accepts it whenever the namespace is valid.
 pub const fn suggest(namespace: &str, name: &str) -> Text<MAX_LEN> {
     let folded = fold(name);
     let own = strip_namespace(namespace, &folded);
@@ -85,7 +85,7 @@ pub const fn suggest(namespace: &str, name: &str) -> Text<MAX_LEN> {
     right
 }
 
-/// A valid namespace close to the invalid one.
+/// Returns a valid namespace close to the invalid one.
 pub const fn suggest_namespace(namespace: &str) -> Text<MAX_LEN> {
     let mut right = fold(namespace);
     if right.len == 0 {
@@ -97,7 +97,7 @@ pub const fn suggest_namespace(namespace: &str) -> Text<MAX_LEN> {
     right
 }
 
-/// The error text for a name that breaks a rule: the name, the rule, and a valid name.
+/// Returns the error text for a name that breaks a rule: the name, the rule, and a valid name.
 pub const fn explain(namespace: &str, name: &str, fault: NameFault) -> Text<640> {
     let mut text = Text::new();
     text.push("range name `");
@@ -115,7 +115,7 @@ pub const fn explain(namespace: &str, name: &str, fault: NameFault) -> Text<640>
     text
 }
 
-/// The error text for a namespace that breaks a rule.
+/// Returns the error text for a namespace that breaks a rule.
 pub const fn explain_namespace(namespace: &str, fault: NameFault) -> Text<640> {
     let mut text = Text::new();
     text.push("namespace `");
@@ -150,7 +150,7 @@ const fn check_segments(bytes: &[u8], len: usize, max_len: usize) -> Result<(), 
     if before == b'.' { Err(NameFault::EmptySegment) } else { Ok(()) }
 }
 
-/// Lower case, `::` and `/` to dots, camel humps and foreign characters to `_`, no empty segment.
+/// Folds a name: lower case, `::` and `/` to dots, camel humps and foreign characters to `_`, no empty segment.
 const fn fold(name: &str) -> Text<MAX_LEN> {
     let bytes = name.as_bytes();
     let mut folded = Text::new();
@@ -178,8 +178,8 @@ const fn fold(name: &str) -> Text<MAX_LEN> {
     folded
 }
 
-/// The folded name without the leading segments that it shares with the namespace. A foreign first segment is dropped too, if
-/// others follow it.
+/// Returns the folded name without the leading segments that it shares with the namespace. A foreign first segment is dropped too,
+/// if others follow it.
 const fn strip_namespace<'a>(namespace: &str, folded: &'a Text<MAX_LEN>) -> &'a [u8] {
     let space = namespace.as_bytes();
     let mut rest = folded.bytes.split_at(folded.len).0;
@@ -246,7 +246,7 @@ impl<const CAP: usize> Text<CAP> {
         Text { bytes: [0; CAP], len: 0 }
     }
 
-    /// The text.
+    /// Returns the text.
     pub const fn as_str(&self) -> &str {
         match std::str::from_utf8(self.bytes.split_at(self.len).0) {
             Ok(text) => text,

@@ -6,12 +6,11 @@
 //!
 //! The facts are UTF-8 texts, each NUL-terminated, so that `concat!` can join them: copying them in const evaluation costs the
 //! compiler ten times as much. A range: name, kind, level, description, lane (or nothing), color in six hexadecimal digits (or
-//! nothing), module, file, line, version, then the names of the fields. A collective whose mark leaves options out has its own
+//! nothing), module, file, line, version, then the names of the fields. A collective whose mark leaves options out has a separate
 //! note type, with one more text after the version: the names of those options, separated by spaces. A little-endian `u32` before
 //! the texts gives the length of the namespace within the name, in bytes. A namespace: a zero `u32`, then name, about, module,
-//! file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader on untrusted files: every
-//! length is checked against the bytes that are there, and memory is counted before it is allocated, against a limit that the
-//! caller sets.
+//! file, line, version, package. Zeros pad to four bytes. The `warpline` command calls the reader on untrusted files: every length
+//! is checked against the available bytes, and memory is counted before it is allocated, against a limit that the caller sets.
 
 use std::fmt;
 use std::ops::Range;
@@ -55,17 +54,17 @@ pub struct Note<const N: usize> {
 }
 
 impl<const N: usize> Note<N> {
-    /// The note of a range whose name begins with `namespace`.
+    /// Creates the note of a range whose name begins with `namespace`.
     pub const fn of_range(namespace: &str, text: &str) -> Note<N> {
         Note::new(TYPE_RANGE, namespace.len(), text)
     }
 
-    /// The note of a collective whose mark leaves options out.
+    /// Creates the note of a collective whose mark leaves options out.
     pub const fn of_undescribed(namespace: &str, text: &str) -> Note<N> {
         Note::new(TYPE_UNDESCRIBED, namespace.len(), text)
     }
 
-    /// The note of a namespace.
+    /// Creates the note of a namespace.
     pub const fn of_namespace(text: &str) -> Note<N> {
         Note::new(TYPE_OF_PACKAGE, 0, text)
     }
@@ -92,7 +91,7 @@ pub struct RangeRecord {
     pub version: String,
     /// The module path of the declaration.
     pub module: String,
-    /// The source file, as the compiler was given it.
+    /// The source file, as passed to the compiler.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
@@ -115,7 +114,7 @@ pub struct RangeRecord {
 }
 
 impl RangeRecord {
-    /// The crate that declared the range, as written in paths.
+    /// Returns the crate that declared the range, as written in paths.
     pub fn krate(&self) -> &str {
         crate_of(&self.module)
     }
@@ -130,7 +129,7 @@ pub struct NamespaceRecord {
     pub version: String,
     /// The module path of the declaration: the crate.
     pub module: String,
-    /// The source file, as the compiler was given it.
+    /// The source file, as passed to the compiler.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
@@ -141,20 +140,20 @@ pub struct NamespaceRecord {
 }
 
 impl NamespaceRecord {
-    /// The crate that declared the namespace, as written in paths.
+    /// Returns the crate that declared the namespace, as written in paths.
     pub fn krate(&self) -> &str {
         crate_of(&self.module)
     }
 }
 
-/// A whole catalog, owned and sorted: of the running program, or of a binary.
+/// A whole catalog, owned and sorted: from the running program or from a binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     /// The ranges by name, then version, module, file and line.
     pub ranges: Vec<RangeRecord>,
     /// The namespaces by name, then version, module, file and line.
     pub namespaces: Vec<NamespaceRecord>,
-    /// The number of notes that a newer version of this crate wrote in a layout that this one cannot read; they are not in the
+    /// The number of notes that a newer version of this crate wrote in a layout that this version cannot read. They are not in the
     /// lists. Always 0 for the running program.
     pub unreadable: usize,
 }
@@ -176,7 +175,7 @@ impl Records {
     ///
     /// # Errors
     /// A [`NoteError`] with the offset of the first invalid byte, or of the place where a limit is exceeded: [`MAX_RANGES`],
-    /// [`MAX_FIELDS`], [`MAX_NAME`], [`MAX_TEXT`], or four times as much memory as there are bytes.
+    /// [`MAX_FIELDS`], [`MAX_NAME`], [`MAX_TEXT`], or memory of four times the number of bytes.
     pub fn from_section(bytes: &[u8], order: ByteOrder) -> Result<Records, NoteError> {
         Records::from_sections(&[(order, bytes)], bytes.len().saturating_mul(4))
     }
@@ -184,7 +183,7 @@ impl Records {
     /// Like [`from_section`](Self::from_section), for several sections, with a memory limit in bytes plus at most 1 MiB.
     ///
     /// # Errors
-    /// Those of [`from_section`](Self::from_section). The offset counts in the section that has the error.
+    /// Those of [`from_section`](Self::from_section). The offset is relative to the section that has the error.
     pub fn from_sections(sections: &[(ByteOrder, impl AsRef<[u8]>)], memory: usize) -> Result<Records, NoteError> {
         let mut records = Records::default();
         let mut left = memory.saturating_add(FEW_BYTES);
@@ -251,7 +250,7 @@ const TOO_MUCH: NoteError = NoteError { at: 0, what: "more ranges and fields tha
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes of memory that may still be used.
+    /// The number of bytes of memory that may still be used.
     left: usize,
 }
 
@@ -336,7 +335,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A word of a note's header, in the byte order of the machine that the binary is built for.
+    /// Reads a word of a note's header, in the byte order of the machine that the binary is built for.
     fn header_word(&mut self, order: ByteOrder) -> Result<u32, NoteError> {
         let bytes = *self.array()?;
         Ok(match order {
@@ -345,7 +344,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `len` bytes and the zeros that pad them to words.
+    /// Reads `len` bytes and the zeros that pad them to words.
     fn padded(&mut self, len: u32) -> Result<&'a [u8], NoteError> {
         self.take((len as usize).checked_next_multiple_of(4).unwrap_or(usize::MAX))
     }
@@ -354,14 +353,14 @@ impl<'a> Reader<'a> {
         self.parsed(|line| u32::from_str(line).ok(), "a line that is not a number")
     }
 
-    /// The options that a mark leaves out: at least one.
+    /// Reads the options that a mark leaves out: at least one.
     fn undescribed(&mut self) -> Result<Vec<String>, NoteError> {
         let at = self.at;
         let text = self.text()?;
         self.list(at, text.split(' '), "no options")
     }
 
-    /// The names up to the end.
+    /// Reads the names up to the end.
     fn names(&mut self) -> Result<Vec<String>, NoteError> {
         let at = self.at;
         let rest = self.bytes.get(at..).unwrap_or_default();
@@ -374,7 +373,7 @@ impl<'a> Reader<'a> {
         self.list(at, text.split('\0'), "a field without a name")
     }
 
-    /// Non-empty names; `empty` is the error text for an empty one.
+    /// Reads non-empty names; `empty` is the error text for an empty one.
     fn list<'t>(
         &mut self,
         at: usize,
@@ -398,14 +397,14 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// The next text, owned.
+    /// Reads the next text, owned.
     fn kept(&mut self, most: usize) -> Result<String, NoteError> {
         let at = self.at;
         let text = self.text()?;
         self.keep(at, text, most)
     }
 
-    /// A text of at most this many bytes, owned.
+    /// Returns an owned copy of a text of at most this many bytes.
     fn keep(&mut self, at: usize, text: &str, most: usize) -> Result<String, NoteError> {
         if text.len() > most {
             let what = if most == MAX_NAME { "a name of more than 1,024 bytes" } else { "a text of more than 64 KiB" };
@@ -421,13 +420,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A text that is parsed to another type.
+    /// Reads a text and parses it to another type.
     fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>, what: &'static str) -> Result<T, NoteError> {
         let at = self.at;
         parse(self.text()?).ok_or(NoteError { at, what })
     }
 
-    /// The next text, without its NUL.
+    /// Reads the next text, without its NUL.
     fn text(&mut self) -> Result<&'a str, NoteError> {
         let at = self.at;
         let rest = self.bytes.get(at..).unwrap_or_default();
@@ -452,7 +451,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `RRGGBB`, or nothing.
+/// Parses `RRGGBB`, or nothing.
 fn color(text: &str) -> Option<Option<u32>> {
     match text.len() {
         0 => Some(None),

@@ -9,20 +9,20 @@ pub struct Shape {
     name: &'static str,
     kind: Kind,
     fields: &'static [&'static str],
-    /// The declaration is invalid: its error is the only one.
+    /// Whether the declaration is invalid: its error is then the only one.
     is_any: bool,
 }
 
 impl Shape {
-    /// Fits every mark.
+    /// The shape that fits every mark.
     pub const ANY: Shape = Shape { name: "", kind: Kind::Host, fields: &[], is_any: true };
 
-    /// The shape of a declared range.
+    /// Creates the shape of a declared range.
     pub const fn new(name: &'static str, kind: Kind, fields: &'static [&'static str]) -> Shape {
         Shape { name, kind, fields, is_any: false }
     }
 
-    /// Fails to compile if a mark has another kind or other fields. The error points at the caller's span.
+    /// Fails to compile if a mark has another kind or other fields. The error points to the caller's span.
     #[track_caller]
     pub const fn check(&self, kind: Kind, fields: &[&str]) {
         if self.is_any {
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// The first of `these` that is not in `those`.
+/// Returns the first of `these` that is not in `those`.
 const fn first_missing<'a>(these: &[&'a str], those: &[&str]) -> Option<&'a str> {
     let mut i = 0;
     while i < these.len() {
@@ -98,7 +98,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// The macro for ranges of this kind.
+/// Returns the macro for ranges of this kind.
 const fn mark(kind: Kind) -> &'static str {
     match kind {
         Kind::Gpu => "gpu_zone",

@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for the kind in all exports.
+    /// Returns the word for the kind in all exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Gpu => "gpu",
@@ -72,7 +72,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The word for the level in all exports and in `WARPLINE`.
+    /// Returns the word for the level in all exports and in `WARPLINE`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Level::Coarse => "coarse",
@@ -108,7 +108,7 @@ pub struct RangeMeta {
 }
 
 impl RangeMeta {
-    /// Fails to compile if the name breaks a rule. The error points at the caller's span.
+    /// Fails to compile if the name breaks a rule. The error points to the caller's span.
     #[track_caller]
     pub const fn check(&self) {
         let label = self.label.as_bytes();
@@ -137,7 +137,7 @@ impl RangeMeta {
 pub struct RangeId(#[doc(hidden)] pub u32);
 
 impl RangeId {
-    /// The index in [`Catalog::iter`](super::Catalog::iter)'s order.
+    /// Returns the index in the order of [`Catalog::iter`](super::Catalog::iter).
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -161,12 +161,12 @@ impl RangeSpec {
         RangeSpec { facts, number: AtomicU32::new(0) }
     }
 
-    /// The full name: `namespace.rest`.
+    /// Returns the full name: `namespace.rest`.
     pub const fn name(&self) -> &'static str {
         self.facts.name()
     }
 
-    /// The full name, NUL-terminated, for C interfaces.
+    /// Returns the full name, NUL-terminated, for C interfaces.
     pub const fn label(&self) -> &'static CStr {
         match CStr::from_bytes_with_nul(self.facts.label.as_bytes()) {
             Ok(label) => label,
@@ -174,73 +174,73 @@ impl RangeSpec {
         }
     }
 
-    /// The namespace of the crate that declared the range.
+    /// Returns the namespace of the crate that declared the range.
     pub const fn namespace(&self) -> &'static str {
         self.facts.namespace
     }
 
-    /// The description of the range, from its mark.
+    /// Returns the description of the range, from its mark.
     pub const fn description(&self) -> &'static str {
         self.facts.description
     }
 
-    /// What the range times.
+    /// Returns what the range times.
     pub const fn kind(&self) -> Kind {
         self.facts.kind
     }
 
-    /// The range's level of detail.
+    /// Returns the range's level of detail.
     pub const fn level(&self) -> Level {
         self.facts.level
     }
 
-    /// The lane that a trace shows the range on, if the range has its own.
+    /// Returns the lane that a trace shows the range on, if the range has its own.
     pub const fn lane(&self) -> Option<&'static str> {
         self.facts.lane
     }
 
-    /// The range's color as `0xRRGGBB`, if it has one.
+    /// Returns the range's color as `0xRRGGBB`, if it has one.
     pub const fn color(&self) -> Option<u32> {
         self.facts.color
     }
 
-    /// The names of the fields that the range declares.
+    /// Returns the names of the fields that the range declares.
     pub const fn fields(&self) -> &'static [&'static str] {
         self.facts.fields
     }
 
-    /// The options of `#[collective]` that would describe its messages completely but that the mark leaves out, such as `count`.
-    /// Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
+    /// Returns the options of `#[collective]` that would describe its messages completely but that the mark leaves out, such as
+    /// `count`. Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
     pub const fn undescribed(&self) -> &'static [&'static str] {
         self.facts.undescribed
     }
 
-    /// The crate that declared the range, as written in paths.
+    /// Returns the crate that declared the range, as written in paths.
     pub fn krate(&self) -> &'static str {
         crate_of(self.facts.module)
     }
 
-    /// The version of the package that declared the range; empty when it was not built by Cargo.
+    /// Returns the version of the package that declared the range; empty when it was not built by Cargo.
     pub const fn version(&self) -> &'static str {
         self.facts.version
     }
 
-    /// The module path of the declaration.
+    /// Returns the module path of the declaration.
     pub const fn module(&self) -> &'static str {
         self.facts.module
     }
 
-    /// The source file of the declaration, as the compiler was given it.
+    /// Returns the source file of the declaration, as passed to the compiler.
     pub const fn file(&self) -> &'static str {
         self.facts.file
     }
 
-    /// The line of the declaration, from 1.
+    /// Returns the line of the declaration, from 1.
     pub const fn line(&self) -> u32 {
         self.facts.line
     }
 
-    /// The range's position in this program's catalog; none for a range that is not in the slice.
+    /// Returns the range's position in this program's catalog, or none for a range that is not in the slice.
     pub fn id(&'static self) -> Option<RangeId> {
         // Miri does not link, so there is no slice.
         if cfg!(miri) {
@@ -255,8 +255,8 @@ impl RangeSpec {
         Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
     }
 
-    /// The range's number, under which tables keep its run-time state: its id, or for a range outside the catalog a number after
-    /// those of the catalog.
+    /// Returns the range's number, under which tables keep its run-time state: its id, or for a range outside the catalog a number
+    /// after those of the catalog.
     #[doc(hidden)]
     #[inline]
     pub fn number(&'static self) -> u32 {
@@ -272,7 +272,7 @@ impl RangeSpec {
             Some(id) => id.0,
             None => RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
         };
-        // If two threads get here at once, the first one's number is kept.
+        // If two threads reach this point at once, the first one's number is kept.
         match self.number.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => number,
             Err(first) => first - 1,
@@ -286,7 +286,7 @@ impl fmt::Debug for RangeSpec {
     }
 }
 
-/// The range of an invalid declaration, so that its uses cause no further errors.
+/// Returns the range of an invalid declaration, so that its uses cause no further errors.
 #[doc(hidden)]
 pub const fn refused() -> RangeSpec {
     RangeSpec::new(RangeMeta {
@@ -353,17 +353,17 @@ impl NamespaceSpec {
         }
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The crate's description of its namespace.
+    /// Returns the crate's description of its namespace.
     pub const fn about(&self) -> &'static str {
         self.about
     }
 
-    /// The crate that declared the namespace, as written in paths.
+    /// Returns the crate that declared the namespace, as written in paths.
     pub fn krate(&self) -> &'static str {
         crate_of(self.module)
     }
@@ -381,7 +381,7 @@ const fn contains(text: &str, byte: u8) -> bool {
     false
 }
 
-/// The crate of a module path: its first segment.
+/// Returns the crate of a module path: its first segment.
 pub(crate) fn crate_of(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }

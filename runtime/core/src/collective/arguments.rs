@@ -1,4 +1,4 @@
-//! A message's arguments in a trace, under the names that PyTorch's profiler uses, so that tools for its traces find them.
+//! The arguments of a message in a trace, with the names that PyTorch's profiler uses, so that tools for its traces find them.
 
 use super::group::list;
 use super::{CollectiveKind, Message, ProcessGroup};
@@ -9,18 +9,18 @@ const FEW: usize = 30;
 
 /// The value of an argument.
 pub enum ArgumentValue<'a> {
-    /// Of this call.
+    /// A value of this call.
     Value(Value),
-    /// Of the group: the same text in all its collectives. `which` numbers the texts of one group, from 0.
+    /// A value of the group: the same text in all its collectives. `which` numbers the texts of one group, from 0.
     OfGroup { group: &'a ProcessGroup, which: u64, text: &'a str },
     /// All ranks of the group.
     Ranks(&'a ProcessGroup),
-    /// Elements for or from each rank.
+    /// The number of elements for or from each rank.
     Sizes(&'a [u64]),
 }
 
 impl<'a> ArgumentValue<'a> {
-    /// The complete value.
+    /// Returns the complete value.
     pub fn value(self) -> Value {
         match self {
             ArgumentValue::Value(value) => value,
@@ -30,7 +30,7 @@ impl<'a> ArgumentValue<'a> {
         }
     }
 
-    /// The value with as many list elements as PyTorch's profiler writes: `[0, 1, 2, ...]`.
+    /// Returns the value with as many list elements as PyTorch's profiler writes: `[0, 1, 2, ...]`.
     pub fn short(self) -> Value {
         match self {
             ArgumentValue::Ranks(group) => Value::Text(list(group.ranks(), FEW).into()),
@@ -39,9 +39,9 @@ impl<'a> ArgumentValue<'a> {
         }
     }
 
-    /// A text that all collectives of a group share: its number, unique in the process, and the text.
+    /// Returns a text that all collectives of a group share, and its number, which is unique in the process.
     pub fn shared(&self) -> Option<(u64, &'a str)> {
-        /// More than the number of a group's texts.
+        /// A bound above the number of a group's texts.
         const TEXTS: u64 = 4;
         match *self {
             ArgumentValue::OfGroup { group, which, text } => Some((group.id() * TEXTS + which, text)),
@@ -52,7 +52,7 @@ impl<'a> ArgumentValue<'a> {
 }
 
 impl Message {
-    /// Names and values of the known arguments.
+    /// Returns the names and values of the known arguments.
     #[doc(hidden)]
     pub fn arguments(&self) -> impl Iterator<Item = (&'static str, ArgumentValue<'_>)> {
         let group = self.group.as_ref();
@@ -90,7 +90,7 @@ impl Message {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The source and destination rank, where there is only one.
+    /// Returns the source and destination rank, if there is only one.
     fn ends(&self, rank: Option<u64>) -> (Option<u64>, Option<u64>) {
         let (root, peer) = (self.root.map(u64::from), self.peer.map(u64::from));
         match self.kind {
@@ -105,7 +105,7 @@ impl Message {
     }
 }
 
-/// The first rank and the stride, if it is constant, in PyTorch's format.
+/// Returns the first rank and the stride, if it is constant, in PyTorch's format.
 fn steps(ranks: &[u32]) -> Option<(u64, u64)> {
     let (first, second) = (*ranks.first()?, ranks.get(1).copied());
     let stride = second.map_or(Some(1), |second| second.checked_sub(first)).filter(|stride| *stride > 0)?;

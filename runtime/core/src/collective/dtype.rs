@@ -31,7 +31,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// In the order of `ncclDataType_t`.
+    /// The types in the order of `ncclDataType_t`.
     const NCCL: [DataType; 12] = [
         DataType::I8,
         DataType::U8,
@@ -47,12 +47,12 @@ impl DataType {
         DataType::F8E5M2,
     ];
 
-    /// The type of an `ncclDataType_t`; none for a number that NCCL 2.30 does not define.
+    /// Returns the type of an `ncclDataType_t`, or none for a number that NCCL 2.30 does not define.
     pub fn from_nccl(value: u32) -> Option<DataType> {
         DataType::NCCL.get(value as usize).copied()
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element, in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             DataType::I8 | DataType::U8 | DataType::F8E4M3 | DataType::F8E5M2 => 1,
@@ -62,7 +62,7 @@ impl DataType {
         }
     }
 
-    /// The word for it in marks and reports.
+    /// Returns the type's word in marks and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             DataType::I8 => "i8",
@@ -80,7 +80,7 @@ impl DataType {
         }
     }
 
-    /// The name in PyTorch's profiler, if PyTorch has the type.
+    /// Returns the name in PyTorch's profiler, if PyTorch has the type.
     pub const fn torch_name(self) -> &'static str {
         match self {
             DataType::I8 => "Char",
@@ -138,7 +138,7 @@ elements! {
     note = "write a type (`dtype = f32`, `dtype = <T>`), a literal (`dtype = \"bf16\"`) or a `warpline::collective::DataType`"
 )]
 pub trait IntoDataType {
-    /// The type; none for an undefined number.
+    /// Returns the type, or none for an undefined number.
     fn into_data_type(self) -> Option<DataType>;
 }
 

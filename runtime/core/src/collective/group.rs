@@ -19,7 +19,7 @@ struct Inner {
     comm_id: Option<u64>,
     /// The name of the group's lane in a trace.
     lane: String,
-    /// Distinguishes it from every other group of the process.
+    /// The group's id, which is unique in the process.
     id: u64,
     /// The number of the next collective without an explicit one.
     next: AtomicU64,
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl ProcessGroup {
-    /// A group of these ranks, given by their numbers in the whole job; `rank` is this rank's number in the group.
+    /// Creates a group of these ranks, given by their numbers in the whole job; `rank` is this rank's number in the group.
     ///
     /// For a cudarc communicator: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
@@ -48,13 +48,13 @@ impl ProcessGroup {
         }))
     }
 
-    /// The same group with a description of its purpose. It counts its collectives from 0.
+    /// Returns the same group with a description of its purpose. It counts its collectives from 0.
     pub fn with_description(&self, description: impl Into<String>) -> ProcessGroup {
         self.with(|inner| inner.description = description.into())
     }
 
-    /// The same group with the id of its communicator, which distinguishes it from other communicators. It counts its collectives
-    /// from 0.
+    /// Returns the same group with the id of its communicator, which distinguishes it from other communicators. It counts its
+    /// collectives from 0.
     pub fn with_comm_id(&self, comm_id: u64) -> ProcessGroup {
         self.with(|inner| inner.comm_id = Some(comm_id))
     }
@@ -75,52 +75,52 @@ impl ProcessGroup {
         ProcessGroup(Arc::new(inner))
     }
 
-    /// The group's name.
+    /// Returns the group's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The group's purpose; may be empty.
+    /// Returns the group's purpose; may be empty.
     pub fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// The numbers of its ranks in the whole job.
+    /// Returns the numbers of the group's ranks in the whole job.
     pub fn ranks(&self) -> &[u32] {
         &self.0.ranks
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.0.ranks.len()
     }
 
-    /// This rank's number in the group, from 0.
+    /// Returns this rank's number in the group, from 0.
     pub fn rank(&self) -> u32 {
         self.0.rank
     }
 
-    /// The id of the communicator, if known.
+    /// Returns the id of the communicator, if known.
     pub fn comm_id(&self) -> Option<u64> {
         self.0.comm_id
     }
 
-    /// The name of the group's lane in a trace: `comm: tp0 [0,1]`.
+    /// Returns the name of the group's lane in a trace: `comm: tp0 [0,1]`.
     pub fn lane(&self) -> &str {
         &self.0.lane
     }
 
-    /// The number of the next collective, counted from 0 while a session records.
+    /// Returns the number of the next collective, counted from 0 while a session records.
     pub(crate) fn next_seq(&self) -> u64 {
         self.0.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All its ranks, as traces write them: `[0, 1]`.
+    /// Returns all ranks as traces write them: `[0, 1]`.
     pub(crate) fn listed(&self) -> &str {
         self.0.listed.get_or_init(|| list(&self.0.ranks, usize::MAX).into())
     }
 
-    /// Distinguishes two groups.
+    /// Returns the group's id, which distinguishes it from other groups.
     #[doc(hidden)]
     pub fn id(&self) -> u64 {
         self.0.id
@@ -154,7 +154,7 @@ fn lane(name: &str, ranks: &[u32]) -> String {
     }
 }
 
-/// A list in the format of PyTorch's profiler; dots replace what follows the first `most`.
+/// Formats a list as PyTorch's profiler does; dots replace what follows the first `most` elements.
 pub(super) fn list<T: ToString>(values: &[T], most: usize) -> String {
     let mut texts: Vec<String> = values.iter().take(most).map(T::to_string).collect();
     if values.len() > most {

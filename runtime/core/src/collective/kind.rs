@@ -8,29 +8,29 @@ use std::fmt;
 pub enum CollectiveKind {
     /// Every rank gets the reduction of all.
     AllReduce,
-    /// Every rank gets what all have.
+    /// Every rank gets the data of all ranks.
     AllGather,
     /// Every rank gets its part of the reduction of all.
     ReduceScatter,
-    /// Every rank gets what the root has.
+    /// Every rank gets the data of the root.
     Broadcast,
     /// The root gets the reduction of all.
     Reduce,
     /// Every rank gets a part from each.
     AllToAll,
-    /// The root gets what all have.
+    /// The root gets the data of all ranks.
     Gather,
-    /// Every rank gets its part of what the root has.
+    /// Every rank gets its part of the root's data.
     Scatter,
-    /// To one peer.
+    /// Sends to one peer.
     Send,
-    /// From one peer.
+    /// Receives from one peer.
     Recv,
-    /// To one peer and from it.
+    /// Sends to one peer and receives from it.
     SendRecv,
-    /// Every rank gets what all have, from each a size of its own.
+    /// Every rank gets the data of all ranks, whose sizes may differ.
     AllGatherV,
-    /// Into the memory of a peer, which receives a signal.
+    /// Writes into the memory of a peer, which receives a signal.
     PutSignal,
     /// Signals a peer.
     Signal,
@@ -58,7 +58,7 @@ impl CollectiveKind {
         CollectiveKind::WaitSignal,
     ];
 
-    /// The word for it in marks, reports and exports.
+    /// Returns the operation's word in marks, reports and exports.
     pub const fn as_str(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "all_reduce",
@@ -79,7 +79,7 @@ impl CollectiveKind {
         }
     }
 
-    /// The name in NCCL's kernels: tools recognize communication by `ncclDevKernel_…`.
+    /// Returns the name in NCCL's kernels: tools recognize communication by `ncclDevKernel_…`.
     pub const fn nccl_name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "AllReduce",
@@ -100,7 +100,7 @@ impl CollectiveKind {
         }
     }
 
-    /// The name in PyTorch's profiler, if it has one.
+    /// Returns the name in PyTorch's profiler, if it has one.
     pub const fn torch_name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "allreduce",
@@ -109,7 +109,7 @@ impl CollectiveKind {
         }
     }
 
-    /// The factor from the algorithm bandwidth to the bus bandwidth among `ranks` ranks, as NCCL's tests define it. The bus
+    /// Returns the factor from the algorithm bandwidth to the bus bandwidth among `ranks` ranks, as NCCL's tests define it. The bus
     /// bandwidth is comparable with the hardware's speed for any number of ranks.
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let n = ranks.max(1) as f64;
@@ -140,9 +140,9 @@ pub enum ReduceOp {
     Sum,
     /// The product.
     Prod,
-    /// The larger one.
+    /// The larger element.
     Max,
-    /// The smaller one.
+    /// The smaller element.
     Min,
     /// The mean.
     Avg,
@@ -151,7 +151,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// The word for it in marks and traces.
+    /// Returns the operation's word in marks and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",

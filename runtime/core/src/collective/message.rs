@@ -20,9 +20,9 @@ pub struct Message {
     pub kind: CollectiveKind,
     /// The type of the elements.
     pub dtype: Option<DataType>,
-    /// Elements that this rank sends.
+    /// The number of elements that this rank sends.
     pub count: Option<u64>,
-    /// Elements that this rank receives, if given.
+    /// The number of elements that this rank receives, if given.
     pub count_out: Option<u64>,
     /// The participating ranks.
     pub group: Option<ProcessGroup>,
@@ -34,9 +34,9 @@ pub struct Message {
     pub op: Option<ReduceOp>,
     /// The number of this collective in its group: equal on all ranks.
     pub seq: Option<u64>,
-    /// Elements sent to each rank, where they differ.
+    /// The number of elements sent to each rank, if it differs between ranks.
     pub in_split: Option<Box<[u64]>>,
-    /// Elements received from each rank, where they differ.
+    /// The number of elements received from each rank, if it differs between ranks.
     pub out_split: Option<Box<[u64]>>,
     /// Whether the caller continues without waiting for it on its own stream.
     pub is_async: Option<bool>,
@@ -47,13 +47,12 @@ pub struct Message {
 pub struct Bandwidth {
     /// The size of the message divided by the time.
     pub algorithm: f64,
-    /// The algorithm bandwidth multiplied by [`CollectiveKind::bus_factor`]. None for a group of one rank, where nothing crosses
-    /// a bus.
+    /// The algorithm bandwidth multiplied by [`CollectiveKind::bus_factor`]. None for a group of one rank, which uses no bus.
     pub bus: Option<f64>,
 }
 
 impl Message {
-    /// A message of which only the kind is known.
+    /// Creates a message of which only the kind is known.
     pub fn new(kind: CollectiveKind) -> Message {
         Message {
             kind,
@@ -71,89 +70,89 @@ impl Message {
         }
     }
 
-    /// Elements that this rank sends; for `recv`, that it receives.
+    /// Sets the number of elements that this rank sends, or for `recv` receives.
     #[must_use]
     pub fn count(mut self, count: impl IntoCount) -> Message {
         self.count = Some(count.into_count());
         self
     }
 
-    /// Elements that this rank receives, if they do not follow from the kind and the group.
+    /// Sets the number of elements that this rank receives, if it does not follow from the kind and the group.
     #[must_use]
     pub fn count_out(mut self, count: impl IntoCount) -> Message {
         self.count_out = Some(count.into_count());
         self
     }
 
-    /// The type of the elements.
+    /// Sets the type of the elements.
     #[must_use]
     pub fn dtype(mut self, dtype: impl IntoDataType) -> Message {
         self.dtype = dtype.into_data_type();
         self
     }
 
-    /// The participating ranks. A message without a number gets the group's next one when it begins.
+    /// Sets the participating ranks. A message without a number gets the group's next one when it begins.
     #[must_use]
     pub fn group(mut self, group: &ProcessGroup) -> Message {
         self.group = Some(group.clone());
         self
     }
 
-    /// The root's number in the group.
+    /// Sets the root's number in the group.
     #[must_use]
     pub fn root(mut self, rank: impl IntoCount) -> Message {
         self.root = u32::try_from(rank.into_count()).ok();
         self
     }
 
-    /// The peer's number in the group.
+    /// Sets the peer's number in the group.
     #[must_use]
     pub fn peer(mut self, rank: impl IntoCount) -> Message {
         self.peer = u32::try_from(rank.into_count()).ok();
         self
     }
 
-    /// How elements are combined.
+    /// Sets how elements are combined.
     #[must_use]
     pub fn op(mut self, op: ReduceOp) -> Message {
         self.op = Some(op);
         self
     }
 
-    /// The number of this collective in its group.
+    /// Sets the number of this collective in its group.
     #[must_use]
     pub fn seq(mut self, seq: impl IntoCount) -> Message {
         self.seq = Some(seq.into_count());
         self
     }
 
-    /// Elements sent to each rank. Allocates.
+    /// Sets the number of elements sent to each rank. Allocates.
     #[must_use]
     pub fn in_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
         self.in_split = Some(sizes.iter().map(|size| size.into_count()).collect());
         self
     }
 
-    /// Elements received from each rank. Allocates.
+    /// Sets the number of elements received from each rank. Allocates.
     #[must_use]
     pub fn out_split<C: IntoCount + Copy>(mut self, sizes: &[C]) -> Message {
         self.out_split = Some(sizes.iter().map(|size| size.into_count()).collect());
         self
     }
 
-    /// Whether the caller continues without waiting for it.
+    /// Sets whether the caller continues without waiting for it.
     #[must_use]
     pub fn is_async(mut self, is_async: bool) -> Message {
         self.is_async = Some(is_async);
         self
     }
 
-    /// The number of participating ranks, if the group is known.
+    /// Returns the number of participating ranks, if the group is known.
     pub fn ranks(&self) -> Option<usize> {
         self.group.as_ref().map(ProcessGroup::size)
     }
 
-    /// Elements that this rank receives: as given, or derived from the kind and the group.
+    /// Returns the number of elements that this rank receives: as given, or derived from the kind and the group.
     pub fn elements_out(&self) -> Option<u64> {
         use CollectiveKind::{AllGather, Gather, PutSignal, ReduceScatter, Scatter, Send, Signal, WaitSignal};
         let derived = || {
@@ -169,7 +168,7 @@ impl Message {
         self.count_out.or_else(derived)
     }
 
-    /// Elements that this rank sends.
+    /// Returns the number of elements that this rank sends.
     pub fn elements_in(&self) -> Option<u64> {
         if self.kind == CollectiveKind::Recv { Some(0) } else { self.count }
     }
@@ -178,8 +177,8 @@ impl Message {
         self.group.as_ref().is_some_and(|group| Some(group.rank()) == self.root)
     }
 
-    /// The size of the message in bytes, as NCCL's tests define it: what all ranks together gather or scatter, or else what each
-    /// rank sends.
+    /// Returns the size of the message in bytes, as NCCL's tests define it: what all ranks together gather or scatter, or otherwise
+    /// what each rank sends.
     pub fn bytes(&self) -> Option<u64> {
         use CollectiveKind::{AllGather, AllGatherV, Gather};
         let elements = match self.kind {
@@ -190,7 +189,7 @@ impl Message {
         Some(elements.saturating_mul(self.dtype?.bytes()))
     }
 
-    /// The bandwidth for a time in ns; none if the size or the group is unknown.
+    /// Returns the bandwidth for a time in ns, or none if the size or the group is unknown.
     pub fn bandwidth(&self, ns: i64) -> Option<Bandwidth> {
         let seconds = ns as f64 * 1e-9;
         let algorithm = self.bytes().filter(|_| ns > 0)? as f64 / seconds;
@@ -199,7 +198,7 @@ impl Message {
         Some(Bandwidth { algorithm, bus })
     }
 
-    /// The message begins and gets its number.
+    /// Begins the message and assigns its number.
     pub(crate) fn begin(&mut self) {
         if let (None, Some(group)) = (self.seq, &self.group) {
             self.seq = Some(group.next_seq());
@@ -207,10 +206,10 @@ impl Message {
     }
 }
 
-/// A non-negative integer: any integer type. A negative value counts as 0.
+/// An integer of any type, converted to a non-negative count. A negative value counts as 0.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a number of elements or ranks", label = "not an integer")]
 pub trait IntoCount {
-    /// The value.
+    /// Returns the value.
     fn into_count(self) -> u64;
 }
 
@@ -240,7 +239,7 @@ mod tests {
     #[test]
     fn sizes_and_bandwidths_are_those_of_nccls_tests() {
         use CollectiveKind::*;
-        // 4 ranks, 1000 floats a rank, 1 µs: bytes, elements out, bus bandwidth by algorithm bandwidth.
+        // For 4 ranks, 1000 floats per rank and 1 µs: bytes, elements out, bus bandwidth divided by algorithm bandwidth.
         let cases = [
             (AllReduce, 4_000, 1_000, 1.5),
             (AllGather, 16_000, 4_000, 0.75),

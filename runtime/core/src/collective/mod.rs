@@ -1,8 +1,8 @@
 //! The data of a collective: its kind, its elements, and the participating ranks.
 //!
-//! `kind` lists the operations, `dtype` the element types, `group` the ranks; `message` combines them for one call, `arguments`
-//! formats it for traces, `traffic` has a session's figures. All of it is plain data: marks fill it in while a zone records,
-//! sinks and reports read it.
+//! `kind` lists the operations, `dtype` the element types, and `group` the ranks; `message` combines them for one call, `arguments`
+//! formats it for traces, and `traffic` has a session's figures. All of it is plain data: marks fill it in while a zone records,
+//! and sinks and reports read it.
 
 pub mod arguments;
 mod dtype;

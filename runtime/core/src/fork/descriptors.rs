@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use super::handler;
 
-/// Descriptor numbers, in blocks that are never freed. It has no lock, so a child finds it in a consistent state.
+/// The descriptor numbers, in blocks that are never freed. They have no lock, so a child finds them in a consistent state.
 static FIRST: Block = Block::new();
 
 struct Block {
@@ -20,7 +20,7 @@ struct Block {
     next: AtomicPtr<Block>,
 }
 
-/// No descriptor.
+/// The value for no descriptor.
 const NONE: RawFd = -1;
 
 impl Block {
@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// While this exists, no forked child keeps the descriptor. Drop it before the descriptor is closed.
+/// Keeps the descriptor out of forked children while it exists. Drop it before the descriptor is closed.
 #[derive(Debug)]
 pub struct NotInChildren {
     place: &'static AtomicI32,
@@ -81,7 +81,7 @@ impl Drop for NotInChildren {
     }
 }
 
-/// Called in a child, before anything else runs there.
+/// Redirects the registered descriptors in a child, before anything else runs there.
 fn leave_to_parent() {
     let mut ends: Option<[RawFd; 2]> = None;
     let mut block = Some(&FIRST);

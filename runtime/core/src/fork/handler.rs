@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks between this process and the one in which warpline was first used.
+/// Returns the number of forks between this process and the one in which warpline was first used.
 #[inline(always)]
 pub(super) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -23,7 +23,7 @@ pub(super) fn follow() {
     }
 }
 
-/// If the C library has no memory for the handler, forks go unnoticed.
+/// Registers the handler. If the C library has no memory for it, forks are not detected.
 #[cold]
 fn register() {
     // SAFETY: the handler lives as long as the program.

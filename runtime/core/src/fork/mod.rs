@@ -2,7 +2,7 @@
 //!
 //! A child has a copy of all memory and one thread, the one that forked. Locks that other threads held stay locked forever, and
 //! nothing reads the rings. So a child neither takes a lock of an inherited object nor closes the object: types with locks or
-//! threads remember the process that created them ([`Home`]), statics are created anew (`PerProcess`), descriptors of locked
+//! threads remember the process that created them ([`Home`]), statics are created again (`PerProcess`), descriptors of locked
 //! files and of sockets are redirected (`descriptors`), and recording is off until the child starts a session.
 
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_descriptors.rs")]
@@ -21,13 +21,13 @@ pub use per_process::PerProcess;
 pub struct Home(u32);
 
 impl Home {
-    /// This process.
+    /// Returns the current process.
     pub fn here() -> Home {
         follow();
         Home(forks())
     }
 
-    /// Whether it is this process. If not, this process was forked from it.
+    /// Returns whether it is the current process. If not, the current process was forked from it.
     #[inline(always)]
     pub fn is_here(self) -> bool {
         self.0 == forks()

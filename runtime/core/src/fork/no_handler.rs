@@ -2,14 +2,14 @@
 //!
 //! For systems that have no forks, and for builds that record nothing and so link no C library of their own.
 
-/// The id of this process.
+/// Returns the id of this process.
 #[inline]
 pub(super) fn forks() -> u32 {
     std::process::id()
 }
 
-/// Nothing needs to be counted.
+/// Does nothing, because no forks are counted.
 pub(super) fn follow() {}
 
-/// Nothing runs in children.
+/// Does nothing, because no task runs in children.
 pub(crate) fn in_children(_task: fn()) {}

@@ -1,4 +1,4 @@
-//! Statics that each process creates anew.
+//! Statics that each process creates for itself.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::Home;
 
-/// A static that a child creates anew. The parent's value stays in memory and is never dropped.
+/// A static that a child creates again for itself. The parent's value stays in memory and is never dropped.
 pub struct PerProcess<T: 'static> {
     make: fn() -> T,
     current: AtomicPtr<Made<T>>,

@@ -20,7 +20,7 @@ pub enum OpenState {
 #[derive(Clone, Debug)]
 pub struct OpenZoneRecord {
     pub state: OpenState,
-    /// None for a range that is not in the catalog.
+    /// The range; none if it is not in the catalog.
     pub range: Option<&'static RangeSpec>,
     pub thread: u64,
     pub begin_ns: i64,

@@ -8,23 +8,23 @@ use super::Dropped;
 /// Counts of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {
-    /// Spans, once for each time that a thread entered them, and events.
+    /// The number of times that a thread entered a span, plus the number of events.
     pub begun: u64,
-    /// Those that were delivered to the sinks.
+    /// Spans and events that were delivered to the sinks.
     pub recorded: u64,
-    /// Those that were dropped because the buffer was full: spans came faster than they were collected.
+    /// Spans and events that were dropped because the buffer was full: they came faster than they were collected.
     pub buffer_full: u64,
     /// Spans that were still entered when the session or their thread ended.
     pub unfinished: u64,
 }
 
 impl SpanCounts {
-    /// Those that began and were not recorded.
+    /// Returns the number of spans and events that began and were not recorded.
     pub fn dropped(&self) -> u64 {
         self.buffer_full + self.unfinished
     }
 
-    /// The counts for traces: names with values; empty if there was no span.
+    /// Returns the counts for traces: names with values; empty if there was no span.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if self.begun == 0 {
@@ -48,7 +48,7 @@ pub struct KernelTimingCounts {
 }
 
 impl KernelTimingCounts {
-    /// The counts for traces: names with values; empty if no zone was timed this way.
+    /// Returns the counts for traces: names with values; empty if no zone was timed this way.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelTimingCounts::default() {
@@ -61,23 +61,23 @@ impl KernelTimingCounts {
 /// Counts of kernels and copies in one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounts {
-    /// Those that were delivered to the sinks.
+    /// Kernels and copies that were delivered to the sinks.
     pub recorded: u64,
-    /// Those that CUPTI dropped because it had no room.
+    /// Kernels and copies that CUPTI dropped because it had no room.
     pub dropped: u64,
-    /// Those without a time: CUPTI could not record it, or the device was still working when the session ended.
+    /// Kernels and copies without a time: CUPTI could not record it, or the device was still working when the session ended.
     pub untimed: u64,
-    /// How often CUPTI requested a buffer while all were in use, and therefore dropped records.
+    /// The number of times that CUPTI requested a buffer while all were in use, and therefore dropped records.
     pub buffers_refused: u64,
 }
 
 impl KernelCounts {
-    /// Those that the device executed and that were not recorded, according to CUPTI.
+    /// Returns the number of kernels and copies that the device executed and that were not recorded, according to CUPTI.
     pub fn lost(&self) -> u64 {
         self.dropped + self.untimed
     }
 
-    /// The counts for traces: names with values; empty if there was no kernel.
+    /// Returns the counts for traces: names with values; empty if there was no kernel.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == KernelCounts::default() {
@@ -98,9 +98,9 @@ impl KernelCounts {
 pub struct GraphTimingCounts {
     /// Replays that stamps have timed.
     pub replays: u64,
-    /// Those of them that the sinks get with the times of their kernels, because CUPTI recorded them as well.
+    /// Replays of these that the sinks get with the times of their kernels, because CUPTI recorded them as well.
     pub by_kernels: u64,
-    /// Zones in them.
+    /// Zones in these replays.
     pub zones: u64,
     /// Stamps that were read.
     pub stamps: u64,
@@ -126,19 +126,19 @@ pub struct GraphTimingCounts {
     /// Zones that began before their capture or ended after it, whose stamp would not be in the graph; and zones on a stream of
     /// another context than the first stamped one of their capture, because the clocks of two devices cannot be compared.
     pub untimed_spanning: u64,
-    /// What two stamps add to the kernels between them, in ns, on the device with the largest value.
+    /// The time that two stamps add to the kernels between them, in ns, on the device with the largest value.
     pub bracket_ns: i64,
     /// The largest uncertainty of a replay's position against the host's clock, in ns.
     pub uncertainty_ns: i64,
 }
 
 impl GraphTimingCounts {
-    /// Zones that were captured and not timed.
+    /// Returns the number of zones that were captured and not timed.
     pub fn untimed(&self) -> u64 {
         self.untimed_not_ready + self.untimed_refused + self.untimed_spanning
     }
 
-    /// The counts for traces: names with values; empty if no graph was timed.
+    /// Returns the counts for traces: names with values; empty if no graph was timed.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
         if *self == GraphTimingCounts::default() {
@@ -167,18 +167,18 @@ impl GraphTimingCounts {
 pub struct WaitCounts {
     /// Waits of streams and threads, for semaphores or declared. A thread that waits for several values has several waits.
     pub begun: u64,
-    /// Those that were delivered to the sinks.
+    /// Waits that were delivered to the sinks.
     pub recorded: u64,
-    /// Those that were not, by reason.
+    /// Waits that were not delivered, by reason.
     pub dropped: Dropped,
-    /// How often a queue reported its length.
+    /// The number of times that a queue reported its length.
     pub depths: u64,
-    /// How many of these reports were dropped because the buffer was full.
+    /// The number of these reports that were dropped because the buffer was full.
     pub depths_dropped: u64,
 }
 
 impl WaitCounts {
-    /// The counts for traces: names with values; empty if there was no wait and no queue was used.
+    /// Returns the counts for traces: names with values; empty if there was no wait and no queue was used.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(String, u64)> {
         let mut said = Vec::new();

@@ -54,7 +54,7 @@ pub struct RangeStats {
     pub mean_launch_ns: i64,
 }
 
-/// What a session's settings left out. Its figures do not cover these zones.
+/// The zones that a session's settings left out. The session's figures do not cover them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The largest number of ranges that a filter or a level left out at one time. Their zones are not counted.
@@ -66,7 +66,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Whether nothing was left out.
+    /// Returns whether nothing was left out.
     pub fn is_nothing(&self) -> bool {
         self.ranges == 0 && !self.while_stopped
     }
@@ -81,7 +81,7 @@ pub struct CollectiveStats {
     pub kind: CollectiveKind,
     /// Collectives that were recorded.
     pub count: u64,
-    /// How many of them have a known size.
+    /// The number of these collectives with a known size.
     pub sized: u64,
     /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::Message::bytes)); 0 if `sized` is 0.
     pub bytes: u64,
@@ -90,7 +90,7 @@ pub struct CollectiveStats {
     /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a group of
     /// one rank.
     pub bus_p50: Option<f64>,
-    /// Their 99th percentile, in bytes per second; within 1 %.
+    /// The 99th percentile of the bus bandwidths, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
     /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower
     /// bound if not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
@@ -104,15 +104,15 @@ pub struct ClockFigures {
     pub device: String,
     /// The uncertainty of a position against the host's clock, in ns.
     pub uncertainty_ns: i64,
-    /// What a begin and an end event add to the length of the work between them, in ns, on an idle stream.
+    /// The time that a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
     /// Like `bracket_ns`, on a stream with queued work.
     pub busy_bracket_ns: i64,
-    /// The device was busy during every measurement: both values are upper bounds, and lengths are not corrected.
+    /// Whether the device was busy during every measurement. Both values are then upper bounds, and lengths are not corrected.
     pub bracket_is_bound: bool,
 }
 
-/// What one stream did in the time from the first zone or wait on any stream to the last.
+/// The activity of one stream in the time from the first zone or wait on any stream to the last.
 ///
 /// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with
 /// more than some ten thousand gaps, of which the earlier ones count as they were first seen.
@@ -126,17 +126,17 @@ pub struct StreamStats {
     pub name: String,
     /// Its device's name; empty for several streams.
     pub device: String,
-    /// How many streams the entry stands for: 1, except for `…`. A stream that is used again after it was moved there also has an
-    /// entry of its own for the time since then.
+    /// The number of streams that the entry represents: 1, except for `…`. A stream that is used again after it was moved there
+    /// also has an entry of its own for the time since then.
     pub streams: u64,
-    /// In at least one recorded zone and in no wait, in ns.
+    /// The time in at least one recorded zone and in no wait, in ns.
     pub busy_ns: i64,
-    /// In a wait, in ns, even inside a zone.
+    /// The time in a wait, in ns, even inside a zone.
     pub waiting_ns: i64,
-    /// In neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
+    /// The time in neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
     /// ([`Report::is_complete`](crate::report::Report::is_complete)), because others may have run then.
     pub idle_ns: Option<i64>,
-    /// In no recorded zone and in no wait, in ns, if not all zones were recorded; otherwise, and for several streams, 0.
+    /// The time in no recorded zone and in no wait, in ns, if not all zones were recorded; otherwise, and for several streams, 0.
     pub not_recorded_ns: i64,
     /// The streams or threads for which it waited, the longest wait first.
     pub waited_for: Vec<WaitedFor>,
@@ -149,7 +149,7 @@ pub struct WaitedFor {
     pub by: String,
     /// The number of waits.
     pub count: u64,
-    /// Their sum, in ns.
+    /// The total time of these waits, in ns.
     pub ns: i64,
 }
 
@@ -160,24 +160,24 @@ pub struct SemaphoreStats {
     pub name: String,
     /// Waits that were recorded, of streams and threads.
     pub waits: u64,
-    /// Their sum, in ns.
+    /// The total time of these waits, in ns.
     pub waited_ns: i64,
 }
 
-/// What a session with a budget recorded, and what that cost.
+/// The windows in which a session with a budget recorded, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowFigures {
-    /// Windows in which it recorded.
+    /// The number of windows in which the session recorded.
     pub windows: u64,
     /// The share of the session's time in which windows were open.
     pub recorded: f64,
-    /// By which share the program ran slower in windows: root zones came so much faster while they were only counted. None while too
-    /// little was measured.
+    /// The share by which the program ran slower in windows: root zones came that much faster while they were only counted. None
+    /// while too little was measured.
     pub slowdown: Option<f64>,
     /// The standard error of `slowdown`.
     pub slowdown_error: f64,
-    /// The share by which the session slowed the program; none where `slowdown` is.
+    /// The share by which the session slowed the program; none if `slowdown` is none.
     pub cost: Option<f64>,
-    /// Windows that closed before their last root zone ended: what that zone held afterwards is missing.
+    /// Windows that closed before their last root zone ended: the rest of that zone is missing.
     pub cut: u64,
 }

@@ -1,8 +1,8 @@
 //! The report of a finished session: what was recorded, what was dropped and why, and the accuracy of the clocks.
 //!
 //! The collector's tally creates a [`Report`] and passes it to the sinks and to the caller that finishes the session. It is plain
-//! data and never queries a device or waits. `counts` has the counts of everything but zones, `figures` the measurements, `text`
-//! formats all of it for people, as the tables of `table`.
+//! data and never queries a device or waits. `counts` has the counts of everything but zones, and `figures` has the measurements.
+//! `text` formats all of it for people, with the tables of `table`.
 
 pub mod counts;
 pub mod figures;
@@ -28,8 +28,8 @@ use crate::path::CriticalPath;
 /// The report of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// One entry for each recorded range, largest total first. [`RangeStats`] says what the figures cover if not all zones were
-    /// recorded.
+    /// One entry for each recorded range, largest total first. [`RangeStats`] describes what the figures cover if not all zones
+    /// were recorded.
     pub ranges: Vec<RangeStats>,
     /// One entry for each process group and kind of collective that was recorded, longest time first.
     pub collectives: Vec<CollectiveStats>,
@@ -52,7 +52,7 @@ pub struct Report {
     pub graph_timing: GraphTimingCounts,
     /// Counts of the waits of timelines; all zero without feature `timeline`.
     pub waits: WaitCounts,
-    /// How long each stream was busy, waiting and idle; empty without feature `timeline`.
+    /// The busy, waiting and idle time of each stream; empty without feature `timeline`.
     pub streams: Vec<StreamStats>,
     /// The semaphores that were waited for, the longest waits first.
     pub semaphores: Vec<SemaphoreStats>,
@@ -62,7 +62,7 @@ pub struct Report {
     pub not_sampled: u64,
     /// The windows in which a session with a budget recorded; none in other sessions. Zones outside of them are not counted.
     pub windows: Option<WindowFigures>,
-    /// What the session's settings left out. `begun` does not include these zones.
+    /// The zones that the session's settings left out. `begun` does not include them.
     pub left_out: LeftOut,
     /// The duration of the session.
     pub duration: Duration,
@@ -72,20 +72,20 @@ pub struct Report {
     pub sinks: Vec<SinkReport>,
     /// Notes for the user: one sentence each, with the remedy.
     pub notes: Vec<String>,
-    /// The setting `summary` has printed it.
+    /// Whether the setting `summary` has already printed the report.
     #[doc(hidden)]
     pub is_printed: bool,
 }
 
 impl Report {
-    /// Whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or captured
-    /// into a graph. Otherwise, time without a recorded zone is not called idle.
+    /// Returns whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or
+    /// captured into a graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
         let Report { left_out, not_sampled, windows, captured, dropped, .. } = self;
         windows.is_none() && left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
     }
 
-    /// Zones that are not counted as begun, for traces: names with counts; empty if there are none.
+    /// Returns the zones that are not counted as begun, for traces: names with counts; empty if there are none.
     #[doc(hidden)]
     pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
         let LeftOut { ranges, while_stopped, .. } = self.left_out;
@@ -144,12 +144,12 @@ impl Dropped {
         self.unfinished += other.unfinished;
     }
 
-    /// The sum of all reasons.
+    /// Returns the sum of all reasons.
     pub fn total(&self) -> u64 {
         self.ring_full + self.event_failed + self.stream_failed + self.capture_failed + self.unfinished
     }
 
-    /// Each reason that occurred, as one word, with its count.
+    /// Returns each reason that occurred, as one word, with its count.
     pub fn reasons(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [
             ("ring_full", self.ring_full),
@@ -176,16 +176,16 @@ pub struct SinkReport {
     pub errors: u64,
     /// The first error's text.
     pub first_error: Option<String>,
-    /// What remains of its output, for a sink that keeps only the newest records: rotation (`SessionBuilder::rotate`) and the
-    /// flight recorder.
+    /// The remaining output of a sink that keeps only the newest records: rotation (`SessionBuilder::rotate`) and the flight
+    /// recorder.
     pub kept: Retention,
-    /// How long the session had run when the program added the sink; none for a sink that was there from the start.
+    /// The session's running time when the program added the sink; none for a sink that was there from the start.
     pub added: Option<Duration>,
-    /// How long the session had run when the program removed the sink; none for a sink that it did not remove.
+    /// The session's running time when the program removed the sink; none for a sink that it did not remove.
     pub removed: Option<Duration>,
 }
 
-/// What remains of a sink's output. `removed_zones` and the zones in `files` add up to the zones that the sink accepted.
+/// The remaining output of a sink. `removed_zones` and the zones in `files` add up to the zones that the sink accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// The existing files, oldest first; empty for a sink that keeps all.

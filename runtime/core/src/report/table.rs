@@ -10,13 +10,13 @@ use crate::text::printable;
 /// The maximum width of a row, unless a name alone is longer.
 pub(super) const WIDTH: usize = 80;
 
-/// Separates two columns.
+/// The width of the gap between two columns.
 const GAP: usize = 2;
 
-/// Begins the cells of a column that describes something other than the columns before it; it is in the gap.
+/// The bar in the gap before a column that describes something other than the columns before it.
 pub(super) const BAR: char = '│';
 
-/// Replaces a missing figure.
+/// The replacement for a missing figure.
 pub(super) const NONE: &str = "–";
 
 /// A name, its figures in columns to the right, and optionally a text at the end of the row.
@@ -30,13 +30,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// A row whose name may contain any characters.
+    /// Creates a row whose name may contain any characters.
     pub(super) fn new<const N: usize>(name: impl AsRef<str>, figures: [String; N]) -> Row {
         Row { name: printable(name.as_ref()).into_owned(), figures: figures.into(), text: None, note: None }
     }
 }
 
-/// Rows below their head, which is also a row.
+/// Writes rows below their head, which is also a row.
 pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt::Result {
     let all = || std::iter::once(&head).chain(rows);
     let width = |column: usize| all().filter_map(|row| row.figures.get(column)).map(|cell| length(cell)).max();
@@ -69,12 +69,12 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt:
     Ok(())
 }
 
-/// The width of a text on a terminal, in columns.
+/// Returns the width of a text on a terminal, in columns.
 pub(super) fn length(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Two for East Asian scripts and emoji, zero for combining characters.
+/// Returns the width of a character: two for East Asian scripts and emoji, zero for combining characters.
 fn columns(c: char) -> usize {
     match u32::from(c) {
         0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
@@ -96,7 +96,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     front.chars().chain(['…']).chain(back.into_iter().rev()).collect()
 }
 
-/// As many characters as fit into this many columns.
+/// Returns as many characters as fit into this many columns.
 fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = char> {
     text.scan(0, move |taken, c| {
         *taken += columns(c);
@@ -104,7 +104,7 @@ fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = 
     })
 }
 
-/// A fraction of 1.
+/// Formats a fraction of 1 as a percentage.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent >= 999.95 => format!("{percent:.0} %"),
@@ -112,17 +112,17 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// A human-readable size.
+/// Formats a size for people.
 pub(super) fn size(bytes: u64) -> String {
     scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")])
 }
 
-/// A human-readable time.
+/// Formats a time for people.
 pub(super) fn time(ns: i64) -> String {
     scaled(ns as f64, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
 }
 
-/// Three digits and a unit; whole numbers in the smallest unit, more digits in the largest.
+/// Formats three digits and a unit: whole numbers in the smallest unit, more digits in the largest.
 fn scaled(number: f64, units: &[(f64, &str)]) -> String {
     let [(_, smallest), larger @ ..] = units else { return String::new() };
     if number.abs() < 999.5 {

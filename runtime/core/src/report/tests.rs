@@ -128,7 +128,7 @@ fn streams_that_are_told_together_have_a_line_of_their_own() {
     assert!(text.contains("\n… and 4 more streams\n"), "{text}");
 }
 
-/// Every account of a report, with this value in each of its counts.
+/// Returns a report with every account, with this value in each of its counts.
 fn each(count: u64) -> Report {
     let files = (0..count).map(|n| TraceFile { path: format!("trace.{n}.pftrace").into(), zones: 1, bytes: 64 });
     Report {

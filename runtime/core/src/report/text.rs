@@ -26,10 +26,10 @@ const STREAMS: usize = 16;
 /// The maximum number of parts of the critical path that are printed.
 const PARTS: usize = 10;
 
-/// The share of the time that a session may cost without a line about the remedy.
+/// The maximum share of the time that a session may cost before a line states the remedy.
 pub const DEAR: f64 = 0.05;
 
-/// Fewer zones do not show how much lengths vary.
+/// The minimum number of zones that shows how much lengths vary.
 const LEAST_OF_SAMPLE: u64 = 5;
 
 impl fmt::Display for Report {
@@ -80,7 +80,7 @@ impl fmt::Display for Report {
 /// Ranges that are not printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MoreRanges {
-    /// Their number.
+    /// The number of ranges.
     pub count: u64,
     /// The sum of their shares of the time.
     pub share: f64,
@@ -95,11 +95,11 @@ impl MoreRanges {
 /// The tables of ranges, each followed by a blank line: of streams, and of threads. If they do not cover all zones, a line before
 /// them gives their scope.
 pub struct RangeTables<'a> {
-    /// Those that are printed, the largest total first.
+    /// The ranges that are printed, the largest total first.
     pub ranges: &'a [RangeStats],
-    /// The others.
+    /// The other ranges.
     pub more: MoreRanges,
-    /// What settings left out.
+    /// The zones that settings left out.
     pub left_out: LeftOut,
     /// Zones that ran but were not sampled.
     pub not_sampled: u64,
@@ -149,7 +149,7 @@ impl fmt::Display for RangeTables<'_> {
     }
 }
 
-/// Ranges whose zones were all recorded.
+/// Writes ranges whose zones were all recorded.
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
     // The time of a zone without a stream is already what a thread spends between begin and end.
     let launch = ranges.iter().any(|range| range.on_stream);
@@ -171,7 +171,7 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
     table(f, head, &rows)
 }
 
-/// Ranges of which only a sample was recorded.
+/// Writes ranges of which only a sample was recorded.
 fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
     let head = Row::new(place, ["count", "of", "total", "±", "share", "mean", "p99"].map(str::to_owned));
     let rows: Vec<_> = ranges
@@ -199,7 +199,7 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
     table(f, head, &rows)
 }
 
-/// One sentence. A slowdown that its error hides is an upper bound.
+/// Writes one sentence. A slowdown of at most twice its standard error is shown as an upper bound.
 impl fmt::Display for WindowFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WindowFigures { windows, recorded, slowdown, slowdown_error, cost, cut } = *self;
@@ -226,7 +226,7 @@ impl fmt::Display for WindowFigures {
     }
 }
 
-/// The row with further remarks on the range.
+/// Returns the row with further remarks on the range.
 fn named(range: &RangeStats, row: Row) -> Row {
     let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
     let first = range.first_ns.map(|first| format!("first call {}, counted in total and share only", time(first)));
@@ -279,7 +279,7 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
     more(f, single.len(), STREAMS, "more stream")
 }
 
-/// The known bytes: a dash for none, `≥` if some collectives do not give their size.
+/// Returns the known bytes: a dash for none, `≥` if some collectives do not give their size.
 fn known_size(stats: &CollectiveStats) -> String {
     match stats.sized {
         0 => NONE.to_owned(),
@@ -288,7 +288,7 @@ fn known_size(stats: &CollectiveStats) -> String {
     }
 }
 
-/// What a stream waited for longest, and the share of its waiting time.
+/// Returns the streams or threads that a stream waited for longest, with their shares of its waiting time.
 fn waited_for(stream: &StreamStats) -> String {
     const NAMED: usize = 3;
     const LONGEST: usize = 16;
@@ -318,7 +318,7 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: b
     writeln!(f, "critical path of {length}{through}, over {arrows}")
 }
 
-/// The number of entries that were not printed.
+/// Writes the number of entries that were not printed.
 fn more(f: &mut fmt::Formatter<'_>, all: usize, shown: usize, what: &str) -> fmt::Result {
     match all.saturating_sub(shown) {
         0 => Ok(()),

@@ -31,7 +31,7 @@ pub enum Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The zones; empty in a batch of another kind.
+    /// Returns the zones; empty for a batch of another kind.
     pub fn zones(self) -> &'a [ZoneRecord] {
         match self {
             Batch::Zones(zones) => zones,
@@ -39,7 +39,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(self) -> usize {
         match self {
             Batch::Zones(batch) => batch.len(),
@@ -52,12 +52,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether it has no entries. The collector passes no such batch.
+    /// Returns whether it has no entries. The collector passes no such batch.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The number of its records that a report counts as taken or lost: changes do not count.
+    /// Returns the number of its records that a report counts as taken or lost. Changes do not count.
     #[doc(hidden)]
     pub fn records(self) -> usize {
         if let Batch::Changes(_) = self { 0 } else { self.len() }

@@ -10,7 +10,7 @@ use crate::caught::caught;
 #[derive(Default)]
 pub struct HeldSinks(Vec<HeldSink>);
 
-/// One of them; none after its [`end`](HeldSink::end).
+/// One sink; none after its [`end`](HeldSink::end).
 pub struct HeldSink(Option<Box<dyn Sink>>);
 
 impl HeldSinks {
@@ -37,12 +37,12 @@ impl HeldSink {
         HeldSink(Some(sink))
     }
 
-    /// The sink's own name.
+    /// Returns the sink's own name.
     pub fn name(&self) -> String {
         self.0.as_ref().and_then(|sink| caught(|| sink.name())).unwrap_or_else(|| "a sink".to_owned())
     }
 
-    /// Whether it has not been dropped yet.
+    /// Returns whether it has not been dropped yet.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
@@ -62,7 +62,7 @@ impl HeldSink {
         }
     }
 
-    /// Drops the sink; an error says that it panicked.
+    /// Drops the sink. An error means that it panicked.
     pub fn end(&mut self) -> Result<(), String> {
         let sink = self.0.take();
         caught(|| drop(sink)).ok_or_else(|| "its `Drop` panicked".to_owned())

@@ -22,7 +22,7 @@ impl SessionInfo {
         }
     }
 
-    /// The process's name in traces: with a rank, `rank 3 · host7 · train`.
+    /// Returns the process's name in traces: with a rank, `rank 3 · host7 · train`.
     #[doc(hidden)]
     pub fn label(&self) -> String {
         match self.rank {

@@ -18,7 +18,7 @@ use crate::catalog::{Level, catalog};
 use crate::record::ThreadInfo;
 use crate::report::{Report, Retention};
 
-/// Where a session's records go.
+/// A destination of a session's records.
 ///
 /// ```
 /// use warpline::record::ZoneRecord;
@@ -38,15 +38,16 @@ use crate::report::{Report, Retention};
 /// `write`, `flush` and `progress`, then `finish`, `lost` and `kept`. An error is counted, and its text is kept for the
 /// [`Report`]; the session and its other sinks continue.
 pub trait Sink: Send {
-    /// The sink's name in errors and in the [`Report`].
+    /// Returns the sink's name, for errors and the [`Report`].
     fn name(&self) -> String {
         std::any::type_name::<Self>().to_owned()
     }
 
-    /// The session begins.
+    /// Called when the session begins.
     ///
     /// # Errors
-    /// Why the sink cannot take records. The session then starts without it, reports the error, and counts its records as lost.
+    /// The reason why the sink cannot take records. The session then starts without it, reports the error, and counts its records
+    /// as lost.
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let _ = session;
         Ok(())
@@ -54,53 +55,52 @@ pub trait Sink: Send {
 
     /// Takes a batch of records of one kind. A sink ignores kinds that it does not use.
     ///
-    /// # Errors
-    /// Why the batch was not taken. The report counts its records as lost by this sink.
+    /// The reason why the batch was not taken. The report counts its records as lost by this sink.
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()>;
 
     /// Makes all records durable: killing the process after this call loses none of them. Called about ten times a second if
     /// there are new records.
     ///
     /// # Errors
-    /// Why the records are not durable.
+    /// The reason why the records are not durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The state of the session, for sinks that show it live. Called about ten times a second, even without new records.
+    /// Receives the state of the session, for sinks that show it live. Called about ten times a second, even without new records.
     ///
     /// # Errors
-    /// Why the sink could not show it.
+    /// The reason why the sink could not show it.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let _ = progress;
         Ok(())
     }
 
-    /// The session is over; `report` says what was recorded and what was dropped.
+    /// Called when the session is over. `report` contains what was recorded and what was dropped.
     ///
     /// # Errors
-    /// Why the sink could not complete its output.
+    /// The reason why the sink could not complete its output.
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let _ = report;
         Ok(())
     }
 
-    /// How many records the sink took but could not write. Called once, after `finish`, whose error gives the reason; these
-    /// records count as lost by this sink.
+    /// Returns the number of records that the sink took but could not write. Called once, after `finish`, whose error gives the
+    /// reason; these records count as lost by this sink.
     fn lost(&self) -> u64 {
         0
     }
 
-    /// What is left of the sink's output, and how much it removed to make room for newer records. Called once, after `finish`.
+    /// Returns the remaining output, and how much the sink removed to make room for newer records. Called once, after `finish`.
     fn kept(&self) -> Retention {
         Retention::default()
     }
 }
 
-/// What a sink receives when a session begins.
+/// The data that a sink receives when a session begins.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
-    /// When the session began, in ns of the host's `CLOCK_BOOTTIME`.
+    /// The begin of the session, in ns of the host's `CLOCK_BOOTTIME`.
     pub begin_ns: i64,
     /// The same instant, in ns since the Unix epoch.
     pub begin_unix_ns: i64,
@@ -124,7 +124,7 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// A hash of the catalog: equal for two runs of one binary. The first call in a process computes it.
+    /// Returns a hash of the catalog: equal for two runs of one binary. The first call in a process computes it.
     pub fn catalog_hash(&self) -> u64 {
         self.hash.unwrap_or_else(|| catalog().hash())
     }
@@ -141,11 +141,11 @@ pub struct Progress {
     pub captured: u64,
     /// Zones that were dropped.
     pub dropped: u64,
-    /// How full the fullest ring is, from 0 to 1: at 1, zones of that stream are dropped.
+    /// The fill level of the fullest ring, from 0 to 1: at 1, zones of that stream are dropped.
     pub fullest_ring: f64,
 }
 
-/// A change of a running session: `Session::stop` and the like.
+/// A change of a running session, such as `Session::stop`.
 #[derive(Clone, Debug)]
 pub struct SessionChange {
     /// The time, in ns of the host's `CLOCK_BOOTTIME`.
@@ -178,7 +178,7 @@ pub enum Change {
     More(u64),
 }
 
-/// The error of a sink that gets records before it was started.
+/// Returns the error of a sink that gets records before it was started.
 pub fn not_started() -> io::Error {
     io::Error::other("the sink has not been started; call `start` first")
 }

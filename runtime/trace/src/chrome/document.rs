@@ -1,45 +1,47 @@
-//! The file: only appended to while the session runs, so that a kill at any moment leaves what readers accept.
+//! The output file. It only grows while the session runs, so that a kill at any moment leaves a file that readers accept.
 //!
-//! While events are written, the file is an array without its end, a form that Perfetto and `chrome://tracing` read. The room behind
-//! its bracket is blank. At the end of the session the other members of the document are appended, and then one write puts the beginning
-//! of an object into that room: only a finished file is the object that strict parsers read. A pipe, a terminal or a device gets an array.
+//! While events are written, the file is an array without its end, a form that Perfetto and `chrome://tracing` read. The bytes
+//! after its bracket are blank. At the end of the session, the other members of the document are appended, and then one write puts
+//! the beginning of an object into the blank bytes: only a finished file is the object that strict parsers read. A pipe, a terminal
+//! or a device gets an array.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::files::own::OwnFile;
 use crate::written::{Marks, slow_reader, write_counted};
 
-/// Linux copies a write into a regular file page by page, and a kill ends it between two pages. Larger pages begin at multiples of
-/// this, too.
+/// Linux copies a write into a regular file page by page, and a kill ends it between two pages. Larger pages also begin at
+/// multiples of this size.
 const PAGE: u64 = 4 << 10;
 
-/// At this size the buffer takes no more events.
+/// The buffer size at which no more events are accepted.
 const FULL: usize = 16 << 20;
 
-/// How a document begins, and what stands there while it is an array. Perfetto takes a file for JSON where `[{"` or `{"` is among its
-/// first bytes, blanks aside: some versions look at 20 bytes, others at more.
+/// The beginning of a document, and its replacement while the file is an array. Perfetto recognizes JSON by `[{"` or `{"` among the
+/// first bytes, not counting blanks: some versions check 20 bytes, others more.
 const OBJECT: &[u8; 17] = b"{\"traceEvents\":[\n";
 const ARRAY: &[u8; 17] = b"[               \n";
 
-/// Closes a document that gets no members behind its events.
+/// Closes a document that gets no members after its events.
 const END: &str = "\n]}\n";
 
 /// Events that are not in the file yet.
 ///
-/// None that fits into a page of the file lies in two: blanks before it fill the page up. So no kill cuts an event of usual size.
+/// An event that fits into a page of the file never crosses a page boundary: blanks fill the page before it. So a kill cuts no
+/// event of usual size.
 #[derive(Default)]
 pub(super) struct Events {
     bytes: Vec<u8>,
-    /// Where in the file they go.
+    /// The position of the bytes in the file.
     at: u64,
-    /// Where the last event begins in them, with the comma before it.
+    /// The position of the last event in the bytes, including the comma before it.
     event: usize,
-    /// There is an event, here or in the file.
+    /// Whether there is an event, here or in the file.
     any: bool,
 }
 
 impl Events {
-    /// What is written from here on, up to [`end`](Self::end), is an event.
+    /// Begins an event, which extends to the call of [`end`](Self::end).
     pub(super) fn begin(&mut self) {
         self.event = self.bytes.len();
         if std::mem::replace(&mut self.any, true) {
@@ -47,7 +49,7 @@ impl Events {
         }
     }
 
-    /// The event is complete.
+    /// Ends the event.
     pub(super) fn end(&mut self) {
         let (begin, end) = (self.at + self.event as u64, self.at + self.bytes.len() as u64);
         let room = PAGE - begin % PAGE;
@@ -56,12 +58,12 @@ impl Events {
         }
     }
 
-    /// Their bytes.
+    /// Returns the number of bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The first of them are in the file.
+    /// Removes the first `bytes` bytes, which are now in the file.
     fn wrote(&mut self, bytes: usize) {
         self.bytes.drain(..bytes);
         self.at += bytes as u64;
@@ -79,16 +81,16 @@ impl Write for Events {
     }
 }
 
-/// A document that grows.
+/// A document that is being written.
 pub(super) struct Document {
     file: OwnFile,
-    /// What is written can be written over: it is no pipe and no device.
+    /// Whether written bytes can be overwritten: not in a pipe or a device.
     is_regular: bool,
-    /// It ends with a whole record: it can be closed.
+    /// Whether the file ends with a complete record, so that the document can be closed.
     ends_whole: bool,
     /// Events that are not in the file yet.
     pub(super) events: Events,
-    /// Where the records in them end.
+    /// The positions at which the records in the events end.
     pub(super) marks: Marks,
 }
 
@@ -100,16 +102,16 @@ impl Document {
     /// Begins the document.
     ///
     /// # Errors
-    /// The file cannot be asked what it is.
+    /// The type of the file cannot be read.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.is_regular = self.file.metadata()?.is_file();
         self.events.write_all(ARRAY)
     }
 
-    /// Before a batch.
+    /// Makes room for a batch.
     ///
     /// # Errors
-    /// As much waits as may wait, or the file takes no more.
+    /// The buffer is full, or the file takes no more bytes.
     pub(super) fn make_room(&mut self) -> io::Result<()> {
         self.file.look()?;
         if self.events.len() >= FULL {
@@ -118,23 +120,23 @@ impl Document {
         if self.events.len() >= FULL { Err(slow_reader()) } else { Ok(()) }
     }
 
-    /// Looks whether the file is still there, also while there is nothing to write.
+    /// Checks that the file still exists, even if there is nothing to write.
     ///
     /// # Errors
-    /// What has happened to it, once.
+    /// What happened to the file, once.
     pub(super) fn look_again(&mut self) -> io::Result<()> {
         self.file.look_again()
     }
 
-    /// Records that were taken and are not in the file.
+    /// Returns the number of accepted records that are not in the file.
     pub(super) fn lost(&self) -> u64 {
         self.marks.lost_in(&self.file)
     }
 
-    /// Appends what waits. After an error, what is not in the file waits for the next time.
+    /// Appends the buffered events. After an error, the events that are not in the file are kept for the next attempt.
     ///
     /// # Errors
-    /// The file does not take all of it.
+    /// The file does not take all of them.
     pub(super) fn write(&mut self) -> io::Result<()> {
         let (taken, result) = write_counted(&mut self.file, &self.events.bytes);
         let kept = match &result {
@@ -148,10 +150,10 @@ impl Document {
         result
     }
 
-    /// The disk took only so many bytes: those of whole records stay, less the room that an end needs. None where the file cannot be
-    /// cut: what a pipe has taken is gone.
+    /// Shortens the file after a disk took only part of a write: keeps complete records and room for the end of the document.
+    /// Returns none if the file cannot be shortened: bytes that a pipe has taken are gone.
     fn cut_back(&mut self, taken: usize) -> Option<usize> {
-        // A file that another program has changed is not touched.
+        // A file that another program has changed is left alone.
         if !self.is_regular || self.file.look().is_err() {
             return None;
         }
@@ -160,10 +162,10 @@ impl Document {
         self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end))).ok().map(|_| kept)
     }
 
-    /// Appends what waits and the end: these members, which stand behind the events.
+    /// Appends the buffered events, then these members and the end of the document.
     ///
     /// # Errors
-    /// The file does not take all of it. The document ends without the members then, and with the records that have room.
+    /// The file does not take all of it. The document then ends without the members, and with the records that have room.
     pub(super) fn finish(&mut self, members: &str) -> io::Result<()> {
         if !self.is_regular {
             self.file.wait_for_reader();
@@ -173,11 +175,11 @@ impl Document {
         }
         writeln!(self.events, "\n],\n{members}}}")?;
         let written = self.write();
-        // Into bytes that the file had already. Where it does not take them, the array stays open, which readers accept.
+        // Overwrites bytes that the file already had. If the file does not take them, the array stays open, which readers accept.
         if written.is_err() && (!self.ends_whole || self.file.write_all(END.as_bytes()).is_err()) {
             return written;
         }
-        // Last, because an object without its end is what no reader accepts.
+        // Comes last, because no reader accepts an object without its end.
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(OBJECT)?;
         written.and_then(|()| self.file.look())

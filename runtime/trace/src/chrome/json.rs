@@ -1,4 +1,4 @@
-//! JSON of the trace: one event a line, arguments, and times in µs.
+//! JSON of the trace: one event per line, arguments, and times in µs.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ impl<'a> Args<'a> {
         write!(self.out, "{comma}{}:{}", Value::from(name), value.into())
     }
 
-    /// What the zone itself carries.
+    /// Adds the fields of the zone.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         for (name, value) in record.fields.iter() {
             self.add(arg_name(record, name), json_value(value))?;
@@ -55,7 +55,7 @@ impl<'a> Args<'a> {
         record.error.as_deref().map_or(Ok(()), |error| self.add("error", error))
     }
 
-    /// What a span or an event carries.
+    /// Adds the fields of a span or an event.
     pub(super) fn add_span(&mut self, record: &SpanRecord) -> io::Result<()> {
         for (name, value) in record.args() {
             self.add(plain_arg_name(name), json_value(value))?;
@@ -72,7 +72,7 @@ impl<'a> Args<'a> {
         self.add("parent_id", parent.id)
     }
 
-    /// Ends the arguments, and the event with them.
+    /// Ends the arguments and the event.
     pub(super) fn close(self) -> io::Result<()> {
         self.out.write_all(b"}}")?;
         self.out.end();
@@ -80,7 +80,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// JSON has no infinities and no NaN; they are written as text.
+/// Converts a value. JSON has no infinities and no NaN, so these become text.
 fn json_value(value: &fields::Value) -> Value {
     match value {
         fields::Value::U64(value) => (*value).into(),
@@ -94,7 +94,7 @@ fn json_value(value: &fields::Value) -> Value {
     }
 }
 
-/// A time in ns, as µs with three decimals.
+/// A time in ns, shown as µs with three decimals.
 pub(super) struct Micros(pub(super) i64);
 
 impl fmt::Display for Micros {

@@ -1,4 +1,4 @@
-//! Kernels and copies to events, with the names that PyTorch's profiler gives them.
+//! Converts kernels and copies to events, with the names that PyTorch's profiler gives them.
 
 use std::io::{self, Write};
 

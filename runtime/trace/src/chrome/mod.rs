@@ -1,8 +1,8 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events, with `kernels`, `replays` and `waits` for those of kernels, graphs and timelines. `rows` finds the
-//! row of each slice, `json` writes values, `document` is the file. Launches, host zones and spans stand under the process, zones under their
-//! device, as PyTorch's profiler lays its traces out. Nothing here moves a time or leaves a zone out.
+//! `trace` turns records into events; `kernels`, `replays` and `waits` do so for kernels, graphs and timelines. `rows` finds the
+//! row of each slice, `json` writes values, and `document` is the file. Launches, host zones and spans are below the process, and
+//! zones are below their device, as in the traces of PyTorch's profiler. This module never changes a time and never omits a zone.
 
 mod document;
 mod json;
@@ -28,15 +28,15 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use document::Document;
 use trace::Trace;
 
-/// Written without being asked.
+/// The buffer size at which events are written without a flush.
 const LARGE: usize = 256 << 10;
 
 /// Writes a trace in Chrome's JSON format.
 ///
-/// Until the session is finished, the file is a JSON array without its closing bracket, and is only appended to, about ten times a
-/// second. A process that is killed leaves such a file, with every zone that had been flushed; Perfetto and `chrome://tracing` read
-/// it, and `warpline recover` makes a JSON document of it. A finished file is a document, an object with `traceEvents`. A pipe
-/// gets an array of events and nothing else. A range's color and description are not in it; the format has no place for them.
+/// Until the session is finished, the file is a JSON array without its closing bracket, and only grows, about ten times a second. A
+/// killed process leaves such a file, with every zone that had been flushed; Perfetto and `chrome://tracing` read it, and
+/// `warpline recover` makes a JSON document from it. A finished file is a document, an object with `traceEvents`. A pipe gets an
+/// array of events and nothing else. The file does not contain a range's color and description: the format has no place for them.
 ///
 /// `Send`, not `Sync`: a session's collector owns it.
 pub struct ChromeSink {
@@ -47,9 +47,9 @@ pub struct ChromeSink {
 }
 
 impl ChromeSink {
-    /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
-    /// `SessionBuilder::chrome`. A file that another trace is being written to is left alone:
-    /// this one gets the process id into its name, which a line on standard error says.
+    /// Creates a sink that writes to a new file or overwrites an existing one. `{pid}`, `{rank}` and `{host}` in the path have the
+    /// same meaning as in `SessionBuilder::chrome`. A file to which another trace is being written is left alone: the new file's
+    /// name then contains the process id, and a line on standard error reports this.
     ///
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
@@ -58,7 +58,7 @@ impl ChromeSink {
         Ok(ChromeSink::to_file(&path, file))
     }
 
-    /// Writes to this file, which the sink is named after.
+    /// Creates a sink that writes to this file and is named after the path.
     #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> ChromeSink {
         let document = Document::new(file);
@@ -95,7 +95,7 @@ impl Sink for ChromeSink {
             Ok(())
         })?;
         if self.document.events.len() >= LARGE {
-            // The batch is safe in memory; if the disk refuses it, the next flush meets the error again.
+            // The batch is safe in memory. If the disk refuses it, the next flush meets the error again.
             let _ = self.document.write();
         }
         Ok(())
@@ -105,11 +105,11 @@ impl Sink for ChromeSink {
         self.document.write()
     }
 
-    /// A process that is killed leaves this of its account.
+    /// Writes the progress, so that the trace of a killed process contains this much of its account.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.document.look_again()?;
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
-        // What has no room is said with the next batch.
+        // Counts that do not fit are written with the next batch.
         if self.document.make_room().is_ok() && trace.drops(progress.dropped, &mut self.document.events)? {
             self.document.write()?;
         }
@@ -121,7 +121,7 @@ impl Sink for ChromeSink {
         self.document.finish(&trace.end(report))
     }
 
-    /// What a full disk did not take, or was removed.
+    /// Returns the number of records that a full disk did not take or that were removed.
     fn lost(&self) -> u64 {
         self.document.lost()
     }

@@ -1,4 +1,4 @@
-//! Replays of graphs to events, and the zones that were captured into them.
+//! Converts replays of graphs to events, and the zones that were captured into them.
 
 use std::io;
 

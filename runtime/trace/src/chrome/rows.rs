@@ -1,7 +1,7 @@
 //! The rows of a trace, and the row of each slice.
 //!
-//! A reader drops slices of one row that overlap, so those go to further rows. Only `trace` and its parts call it; each slice is written
-//! right after its row was looked up.
+//! A reader drops overlapping slices of one row, so these are put on further rows. Only `trace` and its submodules call it; each
+//! slice is written right after its row was looked up.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -15,22 +15,22 @@ use super::json::metadata;
 use crate::lanes::{Lanes, OwnLane};
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
 
-/// Rows that are no thread and no stream are numbered from here, above every thread's id.
+/// The first number of rows that are neither a thread nor a stream: above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
 
-/// A trace that knows so many rows forgets the half that it looked up least recently. One that comes back is described again; a row
-/// of a stream or a thread has the number that it had.
+/// The largest number of rows that a trace knows. At this number it forgets the half that it looked up least recently. A row that
+/// returns is described again; the row of a stream or a thread keeps its number.
 const MOST_ROWS: usize = if cfg!(test) { 8 } else { 3_000 };
 
-/// What a row belongs to, and the lane of its own that it is there.
+/// The owner of a row, and the row's own lane under that owner.
 pub(super) type Key = (Owner, Option<OwnLane>);
 
-/// What a row may be named after.
+/// The facts from which a row gets its name.
 #[derive(Clone, Copy)]
 pub(super) struct Whose<'a> {
     pub(super) thread: Option<&'a ThreadInfo>,
     pub(super) stream: Option<&'a StreamInfo>,
-    /// The lane of its own.
+    /// The name of the row's own lane.
     pub(super) lane: Option<&'a str>,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Owner {
     Replays(u32, u32),
 }
 
-/// A row of the UI, with the rows below it for what overlaps.
+/// A row of the UI, with further rows below it for overlapping slices.
 struct Row {
     process: u64,
     name: String,
@@ -62,30 +62,30 @@ struct Row {
     lanes: Lanes,
     /// The row of each lane.
     threads: Vec<u64>,
-    /// When it was looked up last: the larger, the later.
+    /// The time of the last lookup: larger is later.
     used: u64,
 }
 
-/// Where a slice goes.
+/// The row of a slice.
 #[derive(Clone, Copy)]
 pub(super) struct TrackId {
     pub(super) process: u64,
     pub(super) thread: u64,
 }
 
-/// Every row that the trace knows.
+/// The rows that the trace knows.
 pub(super) struct Rows {
     process_id: u32,
     rows: HashMap<Key, Row>,
-    /// Devices that are described.
+    /// The devices that have been described.
     devices: HashSet<(DeviceKind, u32)>,
-    /// Counts rows that are no thread and no stream.
+    /// The number of rows that are neither a thread nor a stream.
     further_rows: u64,
-    /// Goes up with each row that is looked up.
+    /// The number of lookups.
     lookups: u64,
-    /// When the last slice ends on the first lane of any row that was forgotten; none while none was.
+    /// The latest end of a slice on the first lane of any forgotten row; none if no row was forgotten.
     forgotten_until_ns: Option<i64>,
-    /// Lanes of replays, by name and part, from 1.
+    /// The lanes of replays, by name and part, from 1.
     replay_lanes: HashMap<(Arc<str>, u32), u32>,
     last_replay_lane: u32,
 }
@@ -104,7 +104,7 @@ impl Rows {
         }
     }
 
-    /// The number of a lane of replays, by its name and the part of a large batch.
+    /// Returns the number of a lane of replays, by its name and the part of a large batch.
     pub(super) fn replay_lane(&mut self, name: &Arc<str>, part: u32) -> u32 {
         *self.replay_lanes.entry((Arc::clone(name), part)).or_insert_with(|| {
             self.last_replay_lane += 1;
@@ -112,7 +112,7 @@ impl Rows {
         })
     }
 
-    /// Where a slice goes. Every call is followed by writing that slice, so that the lanes know the order of the file.
+    /// Returns the row of a slice. The caller must write the slice at once, so that the lanes know the order of the file.
     pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
             self.forget_rows();
@@ -209,6 +209,6 @@ fn describe_device(device: &DeviceInfo, out: &mut Events) -> io::Result<()> {
     let process = u64::from(device.ordinal);
     let name = format!("{} (device {})", device.name, device.ordinal);
     metadata("process_name", process, 0, &json!({ "name": name }), out)?;
-    // Devices stand below the process.
+    // Devices are sorted below the process.
     metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
 }

@@ -1,4 +1,4 @@
-//! Traces, read back as JSON.
+//! Tests that read traces back as JSON.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use warpline_core::record::Span;
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
 use warpline_core::sink::{Batch, Progress, Sink};
 
-/// A file of the test's own, removed when it is over.
+/// A file that belongs to one test and is removed when the test ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -77,7 +77,7 @@ fn no_event_lies_across_two_pages() {
     for n in 0..2_000_usize {
         (record.fields, record.error) = Default::default();
         record.fields.push("text", "x".repeat(n * 7 % 400));
-        // An event that is larger than a page, and records in batches of all sizes.
+        // One event is larger than a page, and the batches have all sizes.
         if n == 1_000 {
             record.error = Some("y".repeat(9_000).into());
         }
@@ -92,7 +92,7 @@ fn no_event_lies_across_two_pages() {
     let mut at = 0;
     let mut across = Vec::new();
     for line in text.split_inclusive('\n') {
-        // The comma before an event belongs to it, and the blanks behind it do not.
+        // The comma before an event belongs to it; the blanks after it do not.
         let event = line.trim_end_matches([',', '\n', ' ']);
         let (begin, end) = (at, at + event.len());
         if event.starts_with("{\"ph\"") && begin / 4096 != (end - 1) / 4096 {
@@ -123,7 +123,7 @@ fn dropped_zones_are_a_counter_while_the_session_runs() {
 fn zones_of_streams_that_come_and_go_stand_on_the_rows_of_their_streams_and_do_not_overlap() {
     let file = Scratch::new("come_and_go");
     let main = thread(1, None);
-    // Forty streams, of which far fewer are known at once; each zone overlaps the next one of its stream.
+    // There are forty streams, of which far fewer are known at once. Each zone overlaps the next zone of its stream.
     let on = |index: i64| {
         let stream = stream(1 + ((index * 7 + index / 9) % 40) as u32, "one of many");
         let gpu = span(10 * index, 10 * index + 15 + index % 7 * 10);

@@ -1,7 +1,7 @@
-//! Records to events.
+//! Converts records to events.
 //!
-//! Times are µs since a second before the session, with the ns as decimals: absolute µs would not fit into a double. Only the sink
-//! calls it.
+//! Times are in µs since one second before the session, with the ns as decimals: absolute µs would not fit into a double. Only the
+//! sink calls this module.
 
 use std::io::{self, Write};
 
@@ -19,31 +19,31 @@ use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::report::Report;
 use warpline_core::sink::{SessionChange, SessionInfo};
 
-/// Times count from so long before the session: readers drop what is before zero, and the clocks may put a zone a little
-/// before the session that it belongs to.
+/// The time between the zero of the trace and the begin of the session: readers drop negative times, and the clocks may put a zone
+/// slightly before its session.
 const BEFORE_NS: i64 = 1_000_000_000;
 
-/// Everything that is known of a trace while it is written.
+/// The state of a trace while it is written.
 pub(super) struct Trace {
     pub(super) zero_ns: i64,
-    /// The same instant, in ns since the Unix epoch.
+    /// The zero of the trace, in ns since the Unix epoch.
     base_unix_ns: i64,
     pub(super) process_id: u32,
     rank: u32,
     facts: Value,
-    /// Zones that were dropped, as the trace says.
+    /// The number of dropped zones that the trace last reported.
     dropped: u64,
-    /// Counts launches; ties each to its zone.
+    /// The number of launches. It ties each launch to its zone.
     launches: u64,
-    /// Counts arrows from signals to waits.
+    /// The number of arrows from signals to waits.
     pub(super) arrows: u64,
     pub(super) rows: Rows,
-    /// Kernels are in the trace: then no zone stands in for one.
+    /// Whether kernels are in the trace. If so, no zone represents a kernel.
     with_kernels: bool,
 }
 
 impl Trace {
-    /// Begins a trace: what is known of the session from the start, also for readers of a file that was never finished.
+    /// Begins a trace with the known facts about the session, also for readers of a file that was never finished.
     pub(super) fn begin(info: &SessionInfo, out: &mut Events) -> io::Result<Trace> {
         metadata("process_name", info.process_id.into(), 0, &json!({ "name": info.label() }), out)?;
         let facts = json!({
@@ -71,7 +71,7 @@ impl Trace {
         })
     }
 
-    /// Writes how many zones were dropped, if it is another number than before.
+    /// Writes the number of dropped zones if it has changed.
     pub(super) fn drops(&mut self, dropped: u64, out: &mut Events) -> io::Result<bool> {
         if std::mem::replace(&mut self.dropped, dropped) == dropped {
             return Ok(false);
@@ -83,7 +83,7 @@ impl Trace {
         Ok(true)
     }
 
-    /// What a finished document has behind its events: what the session says of itself.
+    /// Returns the members after the events of a finished document: the facts about the session.
     pub(super) fn end(&self, report: &Report) -> String {
         let mut facts = self.facts.clone();
         let dropped: Value = report.dropped.reasons().collect();
@@ -176,7 +176,7 @@ impl Trace {
                 r#"{{"ph":"X","cat":{category},"name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
             )?;
         }
-        // As `tracing-chrome` writes them.
+        // `tracing-chrome` uses the same names.
         if let Some(file) = record.site.file {
             write!(out, r#",".file":{}"#, Value::from(file))?;
         }
@@ -220,11 +220,11 @@ impl Trace {
         };
         self.launches += 1;
         let id = self.launches;
-        // As in a Perfetto trace, from what is earlier to what is later.
+        // As in a Perfetto trace, an arrow leads from the earlier event to the later one.
         let launch_first = record.host.begin_ns <= gpu.begin_ns;
         let (of_launch, of_zone) = if launch_first { ("flow_out", "flow_in") } else { ("flow_in", "flow_out") };
 
-        // The entries of a batch have its launch.
+        // The entries of a batch share its launch.
         let is_entry = record.entry.is_some();
         if !is_entry {
             let place = self.rows.place((thread, None), Whose::thread(&record.thread), record.host, out)?;
@@ -239,7 +239,8 @@ impl Trace {
 
         let whose = Whose { stream: Some(stream), lane, ..Whose::thread(&record.thread) };
         let place = self.rows.place((Owner::Stream(stream.id), own_lane), whose, gpu, out)?;
-        // By such a name readers know communication. Of a batch they are to count the time once, so its entries have none.
+        // Readers recognize communication by such a name. They must count the time of a batch only once, so its entries have no
+        // such name.
         let operation = match &record.message {
             _ if self.with_kernels => None,
             Some(message) if !is_entry => Some(message.kind.nccl_name()),
@@ -268,7 +269,7 @@ impl Trace {
         args.close()
     }
 
-    /// The begin of a slice's event.
+    /// Writes the begin of a slice's event.
     pub(super) fn slice(
         &self,
         category: &str,
@@ -280,7 +281,7 @@ impl Trace {
         self.named_slice(category, record.range.name(), span, place, out)
     }
 
-    /// The same under another name, which may be anything.
+    /// Like [`slice`](Self::slice), with a different name, which may be any text.
     pub(super) fn named_slice(
         &self,
         category: &str,
@@ -297,7 +298,7 @@ impl Trace {
     }
 }
 
-/// The counts as an object; none where there are none.
+/// Returns the counts as an object, or none if there are none.
 fn object<N: Into<String>>(counts: Vec<(N, u64)>) -> Option<Value> {
     (!counts.is_empty()).then(|| counts.into_iter().collect())
 }

@@ -1,7 +1,7 @@
-//! Waits and signals to slices with arrows, and queue depths to counters.
+//! Converts waits and signals to slices with arrows, and queue depths to counters.
 //!
-//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait begins before its
-//! signal, so the arrow leads from a slice without length at the signal to one at the end of the wait.
+//! A wait is a slice on the row of the stream or thread that waited. An arrow leads to the begin of a slice, and a wait begins
+//! before its signal, so the arrow leads from an empty slice at the signal to an empty slice at the end of the wait.
 
 use std::io::{self, Write};
 
@@ -74,7 +74,7 @@ impl Trace {
         }
     }
 
-    /// The begin of a slice's event, whose name may be anything.
+    /// Writes the begin of a slice's event, whose name may be any text.
     fn wait_slice(&self, name: &str, span: Span, place: TrackId, out: &mut Events) -> io::Result<()> {
         let TrackId { process, thread } = place;
         let (ts, dur, name) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()), Value::from(name));
@@ -82,7 +82,7 @@ impl Trace {
         write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
 
-    /// Writes how much a queue held.
+    /// Writes the depth of a queue.
     pub(super) fn depth(
         &mut self,
         QueueDepth { queue, at_ns, depth }: &QueueDepth,
@@ -97,7 +97,7 @@ impl Trace {
     }
 }
 
-/// Arrows of waits have ids of their own, above those of launches.
+/// The prefix of the ids of arrows of waits, which puts them above the ids of launches.
 const ARROWS: &str = "0x1000000";
 
 fn add(args: &mut Args<'_>, name: &str, value: Option<impl Into<Value>>) -> io::Result<()> {

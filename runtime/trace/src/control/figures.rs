@@ -1,7 +1,7 @@
-//! The figures that a program sends at the end of a recording: the ranges that took longest, and what the figures cover.
+//! The figures that a program sends at the end of a recording: the ranges that took longest, and the coverage of the figures.
 //!
-//! The program makes them from its report, and the command `warpline` shows them. Received values are not trusted: what is no figure is
-//! left out.
+//! The program derives them from its report, and the command `warpline` shows them. Received values are not trusted: invalid values
+//! are left out.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use warpline_core::report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 
-/// The ranges that took longest, and how many more there are.
+/// The ranges that took longest, and a summary of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// The largest total first.
+    /// The ranges, with the largest total first.
     pub ranges: Vec<RangeStats>,
-    /// The others.
+    /// The summary of the other ranges.
     pub more: MoreRanges,
     /// What settings and filters left out.
     pub left_out: LeftOut,
-    /// Zones that ran and were not chosen for the sample.
+    /// The number of zones that ran and were not chosen for the sample.
     pub not_sampled: u64,
-    /// Zones that were dropped.
+    /// The number of dropped zones.
     pub dropped: u64,
 }
 
 impl Figures {
-    /// As many as a report shows.
+    /// Takes as many ranges from the report as a report shows.
     pub fn from_report(report: &Report) -> Figures {
         let (shown, more) = report.ranges.split_at(report.ranges.len().min(RANGES));
         Figures {
@@ -38,7 +38,7 @@ impl Figures {
         }
     }
 
-    /// As they are sent.
+    /// Returns the figures in the form in which they are sent.
     pub fn to_json(&self) -> Value {
         let ranges = self.ranges.iter().map(|range| {
             json!({
@@ -70,7 +70,7 @@ impl Figures {
         })
     }
 
-    /// As they were sent.
+    /// Reads the figures in the form in which they were sent.
     pub fn from_json(value: &Value) -> Figures {
         let ranges = value["ranges"].as_array().into_iter().flatten().filter_map(range);
         let (more, left_out) = (&value["more_ranges"], &value["left_out"]);
@@ -88,7 +88,7 @@ impl Figures {
     }
 }
 
-/// As a report shows them.
+/// The figures as a report shows them.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figures { ranges, more, left_out, not_sampled, dropped } = self;

@@ -1,4 +1,4 @@
-//! The protocol between a running program and the command `warpline`, and the place of the program's socket.
+//! The protocol between a running program and the command `warpline`, and the path of the program's socket.
 
 pub mod figures;
 #[cfg(unix)]

@@ -1,7 +1,7 @@
-//! Where the socket of a program is, and what it is called. The program and the command `warpline` use the same rules.
+//! The path and name of a program's socket. The program and the command `warpline` use the same rules.
 //!
-//! Each user has a directory with mode 0700, so no other user can open what is in it. A socket is named after its process and the start
-//! time of that process, so that a reused process id is not mistaken for it.
+//! Each user has a directory with mode 0700, so no other user can open its contents. A socket is named after its process and the
+//! start time of that process, so that a reused process id cannot be mistaken for it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -9,13 +9,13 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The directory of a user: below the user's runtime directory, where there is one.
+/// Returns the user's directory: below the user's runtime directory, if there is one.
 pub fn directory(runtime_dir: Option<&OsStr>, user: u32) -> PathBuf {
     let given = runtime_dir.map(Path::new).filter(|path| path.is_absolute());
     given.map_or_else(|| PathBuf::from(format!("/tmp/warpline-{user}")), |path| path.join("warpline"))
 }
 
-/// Why a directory is not used, if it should not be: whoever may write to it could put something else in a socket's place.
+/// Returns why a directory must not be used, if so: anyone who can write to it could replace a socket.
 pub fn fault(metadata: &Metadata, user: u32) -> Option<String> {
     let mode = metadata.mode() & 0o7777;
     match () {
@@ -32,34 +32,34 @@ pub fn is_socket_of(metadata: &Metadata, user: u32) -> bool {
     metadata.file_type().is_socket() && metadata.uid() == user
 }
 
-/// Who has a socket.
+/// The process that owns a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketOwner {
-    /// Its number, in its own namespace.
+    /// The process id in the process's own namespace.
     pub process: u32,
-    /// When it began, in ticks since the machine did.
+    /// The start time, in ticks since the machine started.
     pub started: u64,
-    /// The namespace of its number: in another one it means another process, or none.
+    /// The PID namespace of the process id. In another namespace, the same id belongs to another process, or to none.
     pub namespace: u64,
 }
 
 impl SocketOwner {
-    /// A process by its name in `/proc`: `self` or a number.
+    /// Reads the owner for a process, given its name in `/proc`: `self` or a number.
     ///
     /// # Errors
-    /// There is no such process, or the system does not say all of it.
+    /// The process does not exist, or the system does not show all of these facts.
     pub fn read(process: &str) -> io::Result<SocketOwner> {
         let seen = Seen::read(process)?;
         let namespace = seen.namespace?;
         Ok(SocketOwner { process: seen.innermost, started: seen.started, namespace })
     }
 
-    /// The name of its socket.
+    /// Returns the name of the process's socket.
     pub fn socket_name(&self) -> String {
         format!("{}-{}-{}.sock", self.process, self.started, self.namespace)
     }
 
-    /// Whose socket a name is, if it is one.
+    /// Returns the owner of a socket with this name, if the name is valid.
     pub fn of_name(name: &OsStr) -> Option<SocketOwner> {
         let mut parts = name.to_str()?.strip_suffix(".sock")?.splitn(3, '-');
         let process = parts.next()?.parse().ok()?;
@@ -69,22 +69,22 @@ impl SocketOwner {
     }
 }
 
-/// What `/proc` shows of a process.
+/// The facts that `/proc` shows about a process.
 #[derive(Debug)]
 pub struct Seen {
-    /// Its numbers, from the namespace that `/proc` shows to its own.
+    /// The process ids, from the namespace of `/proc` to the process's own.
     numbers: Vec<u32>,
     innermost: u32,
     started: u64,
-    /// Who may not look into a process is not told its namespace.
+    /// An error if this process may not inspect the other one.
     namespace: io::Result<u64>,
 }
 
 impl Seen {
-    /// A process by its name in `/proc`: `self` or a number.
+    /// Reads the facts about a process, given its name in `/proc`: `self` or a number.
     ///
     /// # Errors
-    /// There is no such process, or the system does not show it.
+    /// The process does not exist, or the system does not show it.
     pub fn read(process: &str) -> io::Result<Seen> {
         let strange = || io::Error::other("`/proc` is not what Linux shows there");
         let started = started_in(&fs::read_to_string(format!("/proc/{process}/stat"))?).ok_or_else(strange)?;
@@ -94,31 +94,32 @@ impl Seen {
         Ok(Seen { numbers, innermost, started, namespace })
     }
 
-    /// Whether a socket's name says this process. A namespace that cannot be read is not compared: then the kernel has to
-    /// say who listens.
+    /// Whether the owner in a socket's name is this process. A namespace that cannot be read is not compared: the kernel must then
+    /// identify the listener.
     pub fn is(&self, owner: &SocketOwner) -> bool {
         let is_in = |namespace: &u64| *namespace == owner.namespace;
         (self.innermost, self.started) == (owner.process, owner.started) && self.namespace.as_ref().map_or(true, is_in)
     }
 
-    /// The name of its socket, if its namespace can be read.
+    /// Returns the name of the process's socket, if its namespace can be read.
     pub fn socket_name(&self) -> Option<String> {
         let namespace = *self.namespace.as_ref().ok()?;
         Some(SocketOwner { process: self.innermost, started: self.started, namespace }.socket_name())
     }
 }
 
-/// How this process sees others.
+/// How this process sees other processes.
 #[derive(Debug)]
 pub struct ProcessView {
-    /// This process itself.
+    /// The owner facts of this process.
     pub owner: SocketOwner,
-    /// How many namespaces of PIDs `/proc` is above this process's own, as where nobody mounted it anew.
+    /// The number of PID namespaces from the one of `/proc` down to this process's own. Not zero if `/proc` was not remounted in a
+    /// new namespace.
     depth: usize,
 }
 
 impl ProcessView {
-    /// Looks at this process.
+    /// Reads the view of this process.
     ///
     /// # Errors
     /// `/proc` is not mounted, or does not show this process.
@@ -128,8 +129,8 @@ impl ProcessView {
         Ok(ProcessView { owner, depth: seen.numbers.len() - 1 })
     }
 
-    /// Whether the process surely runs no more. Of processes of other namespaces, and where `/proc` shows the numbers of
-    /// another one, nobody can tell.
+    /// Whether the process has certainly ended. This is unknown for processes in other namespaces, and if `/proc` shows the ids of
+    /// another namespace.
     pub fn is_over(&self, owner: &SocketOwner) -> bool {
         self.depth == 0
             && self.owner.namespace == owner.namespace
@@ -139,9 +140,8 @@ impl ProcessView {
             )
     }
 
-    /// The number of a process in this process's namespace, which is the one that the kernel says of a socket's peer. Where
-    /// `/proc` shows the numbers of another namespace, only processes of this one have a number that can be told: the numbers
-    /// of others are alike.
+    /// Returns a process's id in this process's namespace, as the kernel reports it for the peer of a socket. If `/proc` shows the
+    /// ids of another namespace, only processes of this namespace have a known id: ids in other namespaces can be equal.
     pub fn number_of(&self, seen: &Seen) -> Option<u32> {
         match &seen.namespace {
             _ if self.depth == 0 => seen.numbers.first().copied(),
@@ -150,7 +150,7 @@ impl ProcessView {
         }
     }
 
-    /// The process that has this number in this process's namespace: its number in `/proc`, and what is shown of it.
+    /// Finds the process with this id in this process's namespace. Returns its id in `/proc` and the facts about it.
     pub fn find(&self, number: u32) -> Option<(u32, Seen)> {
         if self.depth == 0 {
             return Some((number, Seen::read(&number.to_string()).ok()?));
@@ -162,14 +162,14 @@ impl ProcessView {
     }
 }
 
-/// The numbers of a process in the namespaces that it is in, its own last.
+/// Parses the ids of a process in all its namespaces, its own namespace last.
 fn numbers_in(status: &str) -> Vec<u32> {
     let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
     let numbers = line("NSpid:").or_else(|| line("Pid:")).unwrap_or_default();
     numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect()
 }
 
-/// The 22nd field of `/proc/PID/stat`. The second one, the program's name in brackets, may hold anything.
+/// Parses the 22nd field of `/proc/PID/stat`. The second field, the program's name in brackets, may contain anything.
 fn started_in(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -1,28 +1,28 @@
 //! Frames, requests and refusals on the socket. `docs/control.md` describes them for other clients.
 //!
-//! The program and the command `warpline` use it. Nothing here trusts a byte: a frame that is too long, or an invalid request, is refused
-//! with a text that gives the reason, and memory is bounded by the frame.
+//! The program and the command `warpline` use it. No input is trusted: a frame that is too long, or an invalid request, is refused
+//! with a text that gives the reason, and memory is bounded by the frame size.
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// The version of the protocol. A program refuses every other, and says which it has.
+/// The version of the protocol. A program refuses any other version, and reports its own.
 pub const VERSION: u64 = 1;
 
-/// The longest frame that a program takes.
+/// The longest frame that a program accepts.
 pub const MAX_REQUEST_BYTES: usize = 16 << 10;
 
 /// The longest frame that a program sends.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// The longest time that anything may be asked for.
+/// The longest duration that a request may name.
 pub const MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The most zones that may be asked for at once.
+/// The largest number of zones in one request.
 pub const MAX_ZONES: u32 = 10_000;
 
-/// What a frame holds.
+/// The kind of a frame's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A JSON object.
@@ -48,19 +48,19 @@ impl Kind {
     }
 }
 
-/// Adds a frame to `out`: the length of what follows in four bytes, little-endian, its kind in one, its body.
+/// Appends a frame to `out`: the length of the rest in four bytes, little-endian, the kind in one byte, and the body.
 pub fn frame(kind: Kind, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(body.len() as u32 + 1).to_le_bytes());
     out.push(kind.byte());
     out.extend_from_slice(body);
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// It says that it is longer than a frame may be, or that it is empty.
+    /// The frame's length is zero or exceeds the maximum.
     Length(u32),
-    /// Its kind is not known.
+    /// The kind is unknown.
     Kind(u8),
 }
 
@@ -73,39 +73,39 @@ impl fmt::Display for FrameError {
     }
 }
 
-/// Takes bytes as they come, and gives frames.
+/// Takes bytes as they arrive and returns frames.
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
-    /// The longest body and its kind.
+    /// The maximum length of a body and its kind.
     most: usize,
 }
 
 impl Decoder {
-    /// For frames whose body has at most so many bytes.
+    /// Creates a decoder for bodies of at most this many bytes.
     pub fn new(most: usize) -> Decoder {
         Decoder { bytes: Vec::new(), most: most + 1 }
     }
 
-    /// How many more bytes it takes before a frame must be taken out: never more than one frame's.
+    /// Returns how many more bytes the decoder takes before a frame must be taken out: never more than one frame.
     pub fn room(&self) -> usize {
         (4 + self.most).saturating_sub(self.bytes.len())
     }
 
-    /// Takes bytes; not more than [`room`](Self::room) says.
+    /// Adds bytes, at most [`room`](Self::room).
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether something came that is no whole frame.
+    /// Whether no partial frame is buffered.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The next whole frame; none while it has not come whole.
+    /// Returns the next complete frame, or none if it has not fully arrived.
     ///
     /// # Errors
-    /// What came is no frame, and nothing that comes behind it can be one.
+    /// The bytes are not a valid frame, and no later bytes can be one.
     pub fn take(&mut self) -> Result<Option<(Kind, Vec<u8>)>, FrameError> {
         let Some(length) = self.bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)) else {
             return Ok(None);
@@ -123,56 +123,56 @@ impl Decoder {
     }
 }
 
-/// What a program can be asked for, one a connection.
+/// A request to a program. Each connection carries one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Who it is and what it records now.
+    /// Asks for the program's identity and what it currently records.
     Status,
-    /// A trace, from now on: until the time is up, until the other end says no more, or until somebody asks to stop.
+    /// Asks for a trace from now until the time is up, the other end closes its side, or a client asks to stop.
     Record {
-        /// So long, in ms; without it as long as the connection lasts.
+        /// The duration in ms; if absent, as long as the connection lasts.
         for_ms: Option<u64>,
-        /// Patterns over range names, joined by commas; empty for all.
+        /// Patterns for range names, separated by commas; empty for all.
         filter: String,
-        /// Kernels and copies, too.
+        /// Whether to record kernels and copies, too.
         kernels: bool,
     },
-    /// Ends every recording that was asked for from outside.
+    /// Ends every recording that a client requested.
     Stop,
-    /// The next zones of a range.
+    /// Records the next zones of a range.
     Arm {
         /// The range's full name.
         range: String,
-        /// How many.
+        /// The number of zones.
         zones: u32,
-        /// For so long, in ms.
+        /// The time limit, in ms.
         for_ms: u64,
     },
-    /// Figures of what runs, again and again as long as the connection lasts.
+    /// Asks for figures of the running ranges, repeated as long as the connection lasts.
     Watch {
-        /// Between two, in ms.
+        /// The time between two sets of figures, in ms.
         every_ms: u64,
     },
-    /// What the flight recorder holds.
+    /// Asks for the contents of the flight recorder.
     Dump,
 }
 
-/// Why a request is not carried out.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For programs: one word.
+    /// A one-word code for programs.
     pub code: &'static str,
-    /// For people: what is wrong and what to do.
+    /// A text for people: the problem and the remedy.
     pub text: String,
 }
 
 impl Refusal {
-    /// With this text.
+    /// Creates a refusal with this text.
     pub fn new(code: &'static str, text: impl Into<String>) -> Refusal {
         Refusal { code, text: text.into() }
     }
 
-    /// As a reply.
+    /// Returns the refusal as a reply.
     pub fn to_json(&self) -> String {
         json!({"is": "error", "protocol": VERSION, "code": self.code, "text": self.text}).to_string()
     }
@@ -185,7 +185,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Request {
-    /// The request as it is sent.
+    /// Returns the request in the form in which it is sent.
     pub fn to_json(&self) -> String {
         let mut object = match self {
             Request::Status => json!({"ask": "status"}),
@@ -206,11 +206,11 @@ impl Request {
         object.to_string()
     }
 
-    /// Reads a request. What it does not know it refuses rather than leaves out: a filter that is not understood would
-    /// record what nobody asked for.
+    /// Parses a request. Unknown members are refused, not ignored: with an unknown filter left out, the program would record data
+    /// that the client did not request.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is instead.
+    /// What is wrong with the request, and the valid alternatives.
     pub fn parse(body: &[u8]) -> Result<Request, Refusal> {
         let wrong = |text: String| Refusal::new("request", text);
         let value: Value = serde_json::from_slice(body).map_err(|error| wrong(format!("no JSON: {error}")))?;

@@ -1,8 +1,9 @@
-//! The files that a session is asked to write: opened, locked and checked before the first byte of any of them is changed.
+//! Opens, locks and checks the files that a session is asked to write, before the first byte of any of them changes.
 //!
-//! A session claims all its files first. A claim that is dropped leaves the file as it was, and removes a file that it has created. A
-//! file that another session writes, in this process or in another one, is never touched: the trace goes to a file with the process id in
-//! its name. On a file system without locks it is unknown whether an existing trace is being written, so it is not touched either.
+//! A session claims all its files first. Dropping a claim leaves the file unchanged, and removes a file that the claim created. A
+//! file that another session writes, in this process or another, is never touched: the trace is written to a file with the process
+//! id in its name. On a file system without locks, it is unknown whether an existing trace is being written, so that trace is not
+//! touched either.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,45 +13,45 @@ use super::own::{OwnFile, Writer, try_lock};
 use super::system::{self, is_at};
 use warpline_core::file_name;
 
-/// So many names are tried before it is given up.
+/// The number of names to try before giving up.
 const ATTEMPTS: u32 = 1_000;
 
-/// Why a trace gets another name.
+/// Why a trace gets a different name.
 const IS_WRITTEN: &str = "another trace is being written to it";
 const MAY_BE_WRITTEN: &str = "its file system has no locks, so another process may be writing it";
 
-/// A file that is locked and not changed yet. One that was made for this goes again where nothing begins.
+/// A locked file that is still unchanged. A file created for the claim is removed if the session does not start.
 pub struct FileClaim {
-    /// None once the file is given away.
+    /// None once `begin` has returned the file.
     file: Option<OwnFile>,
-    /// Where it is, and where it was asked for.
+    /// The actual path and the requested path.
     path: PathBuf,
     asked: PathBuf,
     is_new: bool,
-    /// The file system has no locks.
+    /// Whether the file system lacks locks.
     has_no_lock: bool,
-    /// No device and no pipe: it is locked, and has a length.
+    /// Whether the file is neither a device nor a pipe: it is locked, and has a length.
     is_regular: bool,
 }
 
 impl FileClaim {
-    /// Opens and locks the file, or makes it; one of another name where another session writes it, or may be writing it.
+    /// Opens or creates the file and locks it. Uses a different name if another session writes, or may be writing, the file.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn acquire(asked: &Path) -> io::Result<FileClaim> {
         FileClaim::by(asked, try_lock)
     }
 
     fn by(asked: &Path, try_lock: fn(&File) -> Writer) -> io::Result<FileClaim> {
-        // Somebody may remove the file between two steps.
+        // Another process may remove the file between two steps.
         for _ in 0..8 {
             let (file, is_new) = open_or_make(asked)?;
             if !file.metadata()?.is_file() {
                 return Ok(FileClaim::new(OwnFile::unlocked(file), asked, asked, is_new, false));
             }
             match OwnFile::lock_by(file, try_lock) {
-                // Only one process makes a file; whoever finds it does not know whether another one writes it.
+                // Only one process creates a file. If the file already exists, another process may be writing it.
                 Ok(file) if file.has_no_lock && !is_new => {
                     return FileClaim::of_process(asked, MAY_BE_WRITTEN, try_lock);
                 }
@@ -62,7 +63,7 @@ impl FileClaim {
         FileClaim::of_process(asked, IS_WRITTEN, try_lock)
     }
 
-    /// Makes a file with the process id in its name. None that is there is written over.
+    /// Creates a file with the process id in its name. Never overwrites an existing file.
     fn of_process(asked: &Path, why: &str, try_lock: fn(&File) -> Writer) -> io::Result<FileClaim> {
         for attempt in 1..=ATTEMPTS {
             let path = file_name::of_process(asked, attempt);
@@ -89,26 +90,26 @@ impl FileClaim {
         FileClaim { file: Some(file), path: path.to_owned(), asked: asked.to_owned(), is_new, has_no_lock, is_regular }
     }
 
-    /// Where the file is.
+    /// Returns the actual path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a file and not a device or a pipe.
+    /// Whether it is a regular file, not a device or a pipe.
     pub fn is_regular(&self) -> bool {
         self.is_regular
     }
 
-    /// What the user must know, where the file is not the one that was asked for.
+    /// Returns the notice for the user if the file is not the requested one.
     pub fn notice(&self) -> Option<String> {
         let notice = if self.has_no_lock { notice_without_locks } else { notice };
         (self.path != self.asked).then(|| notice(&self.asked, &self.path))
     }
 
-    /// Empties the file and gives it away.
+    /// Empties the file and returns it.
     ///
     /// # Errors
-    /// It cannot be emptied.
+    /// The file cannot be emptied.
     pub fn begin(mut self) -> io::Result<OwnFile> {
         let gone = || io::Error::other("the file was given away before");
         if self.is_regular {
@@ -130,7 +131,7 @@ impl Drop for FileClaim {
     }
 }
 
-/// That a trace is in another file than was asked for.
+/// Returns the notice that a trace is in a different file than requested.
 pub fn notice(asked: &Path, path: &Path) -> String {
     format!(
         "another trace is being written to `{}`; this one is written to `{}`; put `{{pid}}` or `{{rank}}` into the name to \
@@ -140,7 +141,7 @@ pub fn notice(asked: &Path, path: &Path) -> String {
     )
 }
 
-/// The same, where the file system does not say whether the file is in use.
+/// Like [`notice`], for a file system that cannot report whether the file is in use.
 fn notice_without_locks(asked: &Path, path: &Path) -> String {
     format!(
         "`{}` is left as it is, because its file system has no locks and another process may be writing it; this trace is written \
@@ -150,13 +151,14 @@ fn notice_without_locks(asked: &Path, path: &Path) -> String {
     )
 }
 
-/// The file, and whether it was made here. A pipe without a reader is an error, and one with a reader never blocks a write.
+/// Opens or creates the file, and returns whether it was created. A pipe without a reader is an error, and a pipe with a reader
+/// never blocks a write.
 fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.write(true);
     system::never_block(&mut options);
     match options.create_new(true).open(path) {
-        // `create`, because it may be a link to a file that is not there yet.
+        // Uses `create` because the path may be a link to a file that does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let opened = options.create_new(false).create(true).truncate(false).open(path);
             opened
@@ -167,7 +169,7 @@ fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// The error of opening a pipe.
+/// Adds the remedy to the error of opening a pipe without a reader.
 fn no_reader(error: io::Error) -> io::Error {
     if system::says_no_reader(&error) {
         return io::Error::other("it is a pipe that no process reads; start the reader before this program");
@@ -227,7 +229,7 @@ mod tests {
         let folder = folder("ends");
         let path = folder.join("t.json");
         let first = FileClaim::acquire(&path).expect("it can be made").begin().expect("it is new");
-        // What a forked process has.
+        // A forked process has such a copy.
         let copy = first.try_clone().expect("another descriptor");
         assert!(is_written(&path));
         drop(first);
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn where_no_other_name_can_be_made_both_files_are_named() {
         let folder = folder("both_named");
-        // So long that no process id fits in.
+        // The name is so long that no process id fits in.
         let path = folder.join(format!("{}.json", "t".repeat(248)));
         let first = FileClaim::acquire(&path).expect("it can be made");
         let error = FileClaim::acquire(&path).err().expect("it is taken").to_string();

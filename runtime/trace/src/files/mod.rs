@@ -1,7 +1,7 @@
-//! The files that settings and sinks name. `claim` and `own` give a session a file that no other session writes, `watch` notices when
-//! such a file is removed, replaced or truncated, and `system` has the calls that differ between operating systems.
+//! The files that settings and sinks name. `claim` and `own` give a session a file that no other session writes, `watch` detects
+//! that such a file was removed, replaced or truncated, and `system` has the calls that differ between operating systems.
 //!
-//! Sessions, sinks and the flight recorder open and write their files here. No launching thread does.
+//! Sessions, sinks and the flight recorder open and write their files here. Launching threads never do.
 pub mod claim;
 pub(crate) mod own;
 #[cfg_attr(not(unix), path = "other_system.rs")]

@@ -1,4 +1,4 @@
-//! Stands for `system` on systems other than Unix: files have no locks and no identities, and no path is a pipe.
+//! Replaces `system` on systems other than Unix: files have no locks and no identities, and no path is a pipe.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;

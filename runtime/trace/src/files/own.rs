@@ -1,11 +1,11 @@
 //! Files that only one session writes.
 //!
-//! `claim` opens them for the sinks, and the flight recorder opens its own. The lock is advisory (`flock`) and belongs to the open file,
-//! so a forked process that starts a session finds the lock of its parent. The lock ends with the session, also while a forked process
-//! still has the file open. Without `flock`, files are written without a lock.
+//! `claim` opens them for the sinks, and the flight recorder opens its own. The lock is advisory (`flock`) and belongs to the open
+//! file, so a forked process that starts a session finds its parent's lock. The lock ends with the session, even if a forked
+//! process still has the file open. Without `flock`, files are written without a lock.
 //!
-//! A write raises no signal that ends the program, and waits for no reader of a pipe. It fails once the file was removed, replaced or
-//! truncated by someone else, and standard error reports that at once.
+//! A write raises no signal that ends the program, and does not wait for the reader of a pipe. A write fails once another program
+//! has removed, replaced or truncated the file, and standard error reports this at once.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -20,42 +20,42 @@ use warpline_core::process::Process;
 use warpline_core::signals::without_signals;
 use warpline_core::stderr;
 
-/// At the end, a reader of a pipe that takes nothing is waited for so long, and all of them together so long.
+/// At the end, the longest wait for a reader of a pipe that reads nothing, and the longest total wait for the reader.
 const STALLED: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(4);
 
-/// A file that is open for writing, and locked until it is dropped.
+/// A file that is open for writing and locked until it is dropped.
 pub struct OwnFile {
-    /// A forked process that lives longer than this one does not keep the lock.
+    /// Ensures that a forked process that outlives this one does not keep the lock.
     _not_in_children: NotInChildren,
     file: File,
-    /// In a process that was forked from this one, the lock is not the process's to release.
+    /// The process that took the lock. A process forked from it must not release the lock.
     process: Process,
-    /// The file system has no locks.
+    /// Whether the file system lacks locks.
     pub(crate) has_no_lock: bool,
-    /// Of a regular file that a sink writes from its beginning.
+    /// The watch of a regular file that a sink writes from its beginning.
     watch: Option<FileWatch>,
-    /// It takes no more.
+    /// Why the file takes no more bytes.
     loss: Option<Loss>,
-    /// Until then, a write waits for the reader of a pipe.
+    /// The time until which a write waits for the reader of a pipe.
     patient_until: Option<Instant>,
 }
 
-/// Who writes a file.
+/// The writer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// Nobody else: it is locked now, or needs no lock.
+    /// This session alone: the file is now locked, or needs no lock.
     Us,
     Another,
-    /// The file system has no locks.
+    /// Unknown: the file system has no locks.
     Unknown,
 }
 
 impl OwnFile {
-    /// Takes the file's lock, if its file system has locks, without waiting.
+    /// Takes the file's lock without waiting, if the file system has locks.
     ///
     /// # Errors
-    /// The file, where another session has the lock.
+    /// Returns the file if another session has the lock.
     pub(crate) fn lock(file: File) -> Result<OwnFile, File> {
         OwnFile::lock_by(file, try_lock)
     }
@@ -72,7 +72,7 @@ impl OwnFile {
         }
     }
 
-    /// A file that needs no lock: a device, or a pipe.
+    /// Wraps a file that needs no lock: a device or a pipe.
     pub(crate) fn unlocked(file: File) -> OwnFile {
         OwnFile {
             _not_in_children: NotInChildren::new(&file),
@@ -85,17 +85,16 @@ impl OwnFile {
         }
     }
 
-    /// Notices from now on if the file is removed or truncated. It is an empty regular file.
+    /// Watches for removal and truncation from now on. The file must be regular and empty.
     pub(crate) fn watch(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.watch = Some(FileWatch::new(path, &self.file));
     }
 
-    /// Whether the file still takes bytes, and everything that was written to it is still there. Standard error reports once what has
-    /// happened to it.
+    /// Checks that the file still takes bytes and still has everything that was written to it. Standard error reports a loss once.
     ///
     /// # Errors
-    /// What has happened to it.
+    /// What happened to the file.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         if let (None, Some(watch)) = (self.loss, &self.watch) {
             self.loss = watch.look(&self.file);
@@ -107,26 +106,26 @@ impl OwnFile {
         self.loss.map_or(Ok(()), |loss| Err(io::Error::other(format!("the {} {loss}", kind(loss)))))
     }
 
-    /// The same for callers that check repeatedly: an error is returned only the first time.
+    /// Like [`look`](Self::look), for callers that check repeatedly: returns an error only the first time.
     pub(crate) fn look_again(&mut self) -> io::Result<()> {
         if self.loss.is_none() { self.look() } else { Ok(()) }
     }
 
-    /// Whether everything that was written to it is known to be unreadable.
+    /// Whether everything written to the file is known to be unreadable.
     pub(crate) fn has_lost_all(&self) -> bool {
         matches!(self.loss, Some(Loss::Removed | Loss::Changed))
     }
 
-    /// From now on, a write waits for a slow reader of a pipe, for some seconds in all. Otherwise it fails with
+    /// Makes later writes wait for a slow reader of a pipe, for a few seconds in total. Without this, such a write fails with
     /// [`io::ErrorKind::WouldBlock`].
     pub(crate) fn wait_for_reader(&mut self) {
         self.patient_until = Some(Instant::now() + AT_MOST);
     }
 
-    /// Truncates or extends it.
+    /// Truncates or extends the file.
     ///
     /// # Errors
-    /// That of the operating system, or what has happened to the file.
+    /// The error of the operating system, or what happened to the file.
     pub(crate) fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.look()?;
         without_signals(|| self.file.set_len(len))?;
@@ -136,7 +135,7 @@ impl OwnFile {
         Ok(())
     }
 
-    /// Writes once what the file takes now.
+    /// Writes once, as many bytes as the file takes now.
     fn write_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match without_signals(|| self.file.write(bytes)) {
@@ -144,7 +143,7 @@ impl OwnFile {
                     self.wait_for_room()?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    // Another reader that comes later would get a trace without its middle.
+                    // A later reader would get a trace with a gap.
                     self.loss = Some(Loss::NoReader);
                     return self.look().map(|()| 0);
                 }
@@ -153,7 +152,7 @@ impl OwnFile {
         }
     }
 
-    /// Waits until the reader of a pipe has taken something.
+    /// Waits until the reader of a pipe has read something.
     fn wait_for_room(&self) -> io::Result<()> {
         let left = self.patient_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         if system::wait_for_room(&self.file, left.min(STALLED))? {
@@ -204,7 +203,7 @@ impl Seek for OwnFile {
     }
 }
 
-/// Takes the file's lock, without waiting.
+/// Takes the file's lock without waiting.
 pub(super) fn try_lock(file: &File) -> Writer {
     match system::try_lock(file) {
         Ok(true) => Writer::Us,

@@ -1,4 +1,4 @@
-//! The calls of Unix that files need: locks, identities and pipes. `own`, `claim`, `watch` and the sinks call them.
+//! The Unix calls that files need: locks, identities and pipes. `own`, `claim`, `watch` and the sinks use them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Takes the file's lock, without waiting: whether it is ours now. An error where the file system has no locks.
+/// Takes the file's lock without waiting. Returns whether this process has it now, or an error if the file system has no locks.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) => Ok(true),
@@ -24,18 +24,18 @@ pub(super) fn unlock(file: &File) {
     let _ = flock(file, FlockOperation::Unlock);
 }
 
-/// Waits until the reader of a pipe has taken something; false when the time is up.
+/// Waits until the reader of a pipe has read something. Returns false on a timeout.
 pub(super) fn wait_for_room(file: &File, timeout: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&timeout)) {
         Ok(0) => Ok(false),
-        // A signal is no reader.
+        // A signal interrupted the wait: the caller tries again.
         Ok(_) | Err(Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Neither opening the file nor writing to it waits for the reader of a pipe.
+/// Sets the option that neither opening the file nor writing to it waits for the reader of a pipe.
 pub(super) fn never_block(options: &mut OpenOptions) {
     options.custom_flags(libc::O_NONBLOCK);
 }
@@ -45,27 +45,27 @@ pub(super) fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
 }
 
-/// Whether a pipe could not be opened because no process reads it.
+/// Whether the error means that a pipe could not be opened because no process reads it.
 pub(super) fn says_no_reader(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENXIO)
 }
 
-/// Whether the file was removed on another machine.
+/// Whether the error means that the file was removed on another machine.
 pub(super) fn says_removed(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESTALE)
 }
 
-/// How many names the file has; none where that is unknown.
+/// Returns the number of the file's names, or none if it is unknown.
 pub(super) fn links(metadata: &Metadata) -> Option<u64> {
     Some(metadata.nlink())
 }
 
-/// What tells the file from every other one; none where that is unknown.
+/// Returns an identity that is unique to the file, or none if it is unknown.
 pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Whether the open file is the one that has this name now.
+/// Whether the path currently names the open file.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let there = fs::metadata(path).map(|there| identity(&there));
     let ours = file.metadata().map(|ours| identity(&ours));

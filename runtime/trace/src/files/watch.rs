@@ -1,8 +1,8 @@
-//! Checks whether a file that is being written still exists, with everything that was written to it.
+//! Checks whether a file that is being written still exists and still contains everything that was written to it.
 //!
-//! A file that was removed or replaced still takes bytes, which no one can read, and one that was truncated gets a hole. The file that a
-//! sink writes (`own`) asks the operating system before each write, and several times a second while there is nothing to write: one
-//! call, which looks up no name. A file that was moved keeps everything and is no error.
+//! A removed or replaced file still takes bytes, which nobody can read, and a truncated file gets a hole. The file that a sink
+//! writes (`own`) asks the operating system before each write, and several times a second while there is nothing to write. The
+//! check is one call that looks up no name. A moved file keeps everything and is not an error.
 
 use std::fmt;
 use std::fs::File;
@@ -10,24 +10,24 @@ use std::path::PathBuf;
 
 use super::system;
 
-/// A file, and what it must have.
+/// The expected state of a file.
 pub(super) struct FileWatch {
-    /// From the root: the program may go to another folder.
+    /// The absolute path: the program may change its working directory.
     pub(super) path: PathBuf,
-    /// Where the next byte goes.
+    /// The position of the next write.
     at: u64,
-    /// Its length.
+    /// The length of the file.
     len: u64,
-    /// It had a name at the beginning, and can lose it: a `memfd` never has one.
+    /// Whether the file had a name at the beginning, which it can lose: a `memfd` never has one.
     had_name: bool,
 }
 
-/// Why a file takes no more.
+/// Why a file takes no more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     Removed,
     Changed,
-    /// Of a pipe.
+    /// A pipe has no reader.
     NoReader,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Loss {
 }
 
 impl FileWatch {
-    /// Of an empty file.
+    /// Creates a watch for an empty file.
     pub(super) fn new(path: PathBuf, file: &File) -> FileWatch {
         FileWatch { path, at: 0, len: 0, had_name: has_name(file) }
     }
@@ -68,7 +68,7 @@ impl FileWatch {
         self.len = len;
     }
 
-    /// What has happened to the file.
+    /// Returns what happened to the file, if anything.
     pub(super) fn look(&self, file: &File) -> Option<Loss> {
         match file.metadata() {
             Ok(there) => match system::links(&there)? {
@@ -76,7 +76,7 @@ impl FileWatch {
                 _ => (there.len() != self.len).then_some(Loss::Changed),
             },
             Err(error) if system::says_removed(&error) => Some(Loss::Removed),
-            // A write says what is wrong.
+            // The next write reports the error.
             Err(_) => None,
         }
     }

@@ -1,8 +1,8 @@
 //! The file of a flight recorder as the session writes it.
 //!
-//! It is written with positioned writes instead of a mapping: what a write has stored belongs to the operating system and survives
-//! `kill -9` as a mapping would, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is
-//! reserved at the start. The file is locked: a second process records into a file with its process id in the name.
+//! The session uses positioned writes instead of a mapping: written bytes belong to the operating system and survive `kill -9` as
+//! with a mapping, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is reserved at
+//! the start. The file is locked: a second process records into a file with its process id in the name.
 
 #[cfg_attr(not(target_os = "linux"), path = "file/other_disk.rs")]
 mod disk;
@@ -25,7 +25,7 @@ use warpline_core::signals::without_signals;
 pub struct RingFile {
     file: OwnFile,
     before: Before,
-    /// How often it was not written, and why the first time.
+    /// The number of failed writes, and the reason for the first one.
     refused: Mutex<(u64, String)>,
     is_cut: AtomicBool,
     is_removed: AtomicBool,
@@ -35,11 +35,11 @@ pub struct RingFile {
 }
 
 impl RingFile {
-    /// Makes the file, all of it; with the process id in its name where another session records into the file that was asked
-    /// for. The file of an earlier session goes to `….previous`: it may be all that is left of a program that was killed.
+    /// Creates the whole file. Its name contains the process id if another session records into the requested file. The file of an
+    /// earlier session is renamed to `….previous`: it may be all that is left of a program that was killed.
     ///
     /// # Errors
-    /// What is in the way, and the remedy.
+    /// The problem and the remedy.
     pub fn create(asked: &Path, layout: Layout) -> Result<RingFile, String> {
         let mut path = asked.to_owned();
         let mut attempt = 0;
@@ -66,7 +66,7 @@ impl RingFile {
         }
     }
 
-    /// Leaves what was there before: the session does not start.
+    /// Restores what was there before, because the session does not start.
     pub fn undo(&self) {
         if !is_at(&self.file, &self.path) {
             return;
@@ -78,7 +78,7 @@ impl RingFile {
         };
     }
 
-    /// Writes at that place of the file.
+    /// Writes at this position of the file.
     pub fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         without_signals(|| self.file.write_all_at(bytes, at)).inspect_err(|error| {
             let mut refused = lock(&self.refused);
@@ -89,7 +89,7 @@ impl RingFile {
         })
     }
 
-    /// Why something is missing in it, where it could not be written.
+    /// Returns why the file lacks records, if it could not be written.
     pub fn problem(&self) -> Option<String> {
         let (count, first) = &*lock(&self.refused);
         (*count > 0).then(|| {
@@ -102,28 +102,28 @@ impl RingFile {
         })
     }
 
-    /// Says that the piece that begins there is whole.
+    /// Marks the piece that begins at `at` as complete.
     pub fn commit(&self, at: u64, header: PieceHeader) -> io::Result<()> {
         self.write_at(at, &header.to_bytes())
     }
 
-    /// Says that nothing begins there.
+    /// Marks that no piece begins at `at`.
     pub fn clear(&self, at: u64) -> io::Result<()> {
         self.write_at(at, &[0; PIECE_HEADER])
     }
 
-    /// Reads it from the beginning, beside whoever writes.
+    /// Returns a reader from the beginning of the file. It can be used while the session writes.
     pub fn reader(&self) -> impl Read + Seek + '_ {
         Reader { file: &self.file, at: 0 }
     }
 
-    /// The number of the open file in this process.
+    /// Returns the file descriptor.
     pub fn fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// Looks whether somebody has cut the file since, removed it or moved it. The collector does so, which writes it anyway: a disk
-    /// that hangs keeps nobody else.
+    /// Checks whether another program has truncated, removed or moved the file. The collector, which writes to it anyway, calls
+    /// this: a disk that hangs then blocks no other thread.
     pub fn look(&self) {
         if let Ok(there) = self.file.metadata() {
             self.is_cut.fetch_or(there.len() < self.layout.file_bytes(), Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl RingFile {
         self.is_elsewhere.store(!is_at(&self.file, &self.path), Ordering::Relaxed);
     }
 
-    /// What somebody had done to the file at the last look, with the remedy.
+    /// Returns what another program had done to the file at the last check, with the remedy.
     pub fn harm(&self) -> impl Iterator<Item = String> {
         let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
         let path = self.path.display();
@@ -158,18 +158,18 @@ impl RingFile {
         cut.into_iter().chain(removed).chain(moved)
     }
 
-    /// Whether pieces may be missing that were written.
+    /// Whether pieces that were written may be missing.
     pub(crate) fn is_harmed(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed) || self.is_removed.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a file in which pieces can be found.
+    /// Whether pieces can be found in the file.
     pub(crate) fn is_readable(&self) -> bool {
         let header = self.layout.to_bytes();
         !self.is_removed.load(Ordering::Relaxed) && self.read(0, header.len()).is_some_and(|there| there == header)
     }
 
-    /// Whether the piece of this number, which begins there, is whole.
+    /// Whether the piece with this number begins at `at` and is complete.
     pub(crate) fn has_piece(&self, at: u64, sequence: u64) -> bool {
         let header = self.read(at, PIECE_HEADER);
         let header = header.and_then(|bytes| PieceHeader::read(bytes.first_chunk()?));
@@ -180,13 +180,13 @@ impl RingFile {
         })
     }
 
-    /// So many bytes of it; none where it does not have them.
+    /// Reads `count` bytes, or returns none if the file does not have them.
     fn read(&self, at: u64, count: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
     }
 
-    /// Removes the file, if it is still there under its name.
+    /// Removes the file if it still has its name.
     pub fn remove(&self) {
         if is_at(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
@@ -194,29 +194,29 @@ impl RingFile {
     }
 }
 
-/// So many names are tried before it is given up.
+/// The number of names to try before giving up.
 const ATTEMPTS: u32 = 1_000;
 
-/// A file that nobody else has.
+/// A file that no other session has.
 struct Taken {
     file: OwnFile,
     before: Before,
 }
 
-/// What stood under the file's name before.
+/// What had the file's name before.
 enum Before {
     Nothing,
-    /// An empty file, or one of a process that was killed before it recorded anything.
+    /// An empty file, or the file of a process that was killed before it recorded anything.
     Unused,
-    /// The file of an earlier run, which is there now.
+    /// The file of an earlier run, and its new path.
     EarlierRun(PathBuf),
 }
 
-/// Why a file cannot be the recorder's.
+/// Why the recorder cannot use a file.
 enum Refused {
     /// Another session records into it.
     Written,
-    /// What is in the way, and the remedy.
+    /// The problem and the remedy.
     For(String),
 }
 
@@ -226,11 +226,11 @@ impl From<String> for Refused {
     }
 }
 
-/// A file under this name, which nobody else has and which holds nothing. What an earlier session has left is only put aside where
-/// there is room for a new one.
+/// Opens or creates a file with this name that no other session has and that holds no records. A file of an earlier session is
+/// renamed only if there is room for a new one.
 fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
     let mut put_aside = None;
-    // Somebody may rename the file between two steps.
+    // Another process may rename the file between two steps.
     for _ in 0..8 {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -242,7 +242,8 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
             && error.kind() == io::ErrorKind::NotFound
             && !is_new
         {
-            // Whoever made such a link says where the file would be made: nobody else's folder is written to.
+            // The author of such a link decides where the file would be created, and nothing is written to another user's
+            // directory.
             if fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
                 let problem = "it is a link to a file that does not exist; remove the link, or create the file";
                 return Err(problem.to_owned().into());
@@ -258,7 +259,7 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
         if !is_at(&file, path) {
             continue;
         }
-        // Whoever had the lock before may have written to it since it was opened.
+        // The previous holder of the lock may have written to the file after it was opened.
         let len = metadata(&file)?.len();
         if len == 0 || !file.has_no_lock && is_unused(&file, len, layout) {
             let before = match put_aside {
@@ -275,10 +276,10 @@ fn take(path: &Path, layout: &Layout) -> Result<Taken, Refused> {
         let mut previous = path.as_os_str().to_owned();
         previous.push(".previous");
         let previous = PathBuf::from(previous);
-        // The file of two runs ago goes, and leaves its room.
+        // The file from two runs ago is replaced, and frees its room.
         let freed = fs::symlink_metadata(&previous).map_or(0, |there| there.len());
         has_room(&file, layout, freed).map_err(|error| no_room(layout, &error))?;
-        // What stands there makes room, if it is of an earlier run.
+        // A file with that name is replaced if it is from an earlier run.
         let is_free = match fs::symlink_metadata(&previous) {
             Ok(there) => there.is_file() && File::open(&previous).is_ok_and(|file| is_recorder(&file)),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -302,8 +303,8 @@ fn is_recorder(file: &File) -> bool {
     file.read_exact_at(&mut first, 0).is_ok() && first == MAGIC
 }
 
-/// Whether a recorder has made the file of so many bytes and was killed, or its machine lost power, before it recorded anything:
-/// there is a header or none yet, and nothing behind it. A file of zeros is a recorder's if it is as long as the one that is asked for.
+/// Whether a recorder created this file of `len` bytes and was killed, or its machine lost power, before it recorded anything: the
+/// header is complete or missing, and the rest is zeros. A file of zeros is a recorder's if it has the requested length.
 fn is_unused(file: &File, len: u64, layout: &Layout) -> bool {
     let mut header = vec![0; HEADER_BYTES.min(len) as usize];
     file.read_exact_at(&mut header, 0).is_ok()
@@ -311,12 +312,12 @@ fn is_unused(file: &File, len: u64, layout: &Layout) -> bool {
         && is_zero(file, HEADER_BYTES, len).unwrap_or(false)
 }
 
-/// Whether there is nothing but zeros between the two places.
+/// Whether all bytes between the two positions are zero.
 fn is_zero(file: &File, begin: u64, end: u64) -> io::Result<bool> {
     let mut bytes = vec![0; 1 << 20];
     let mut at = begin;
     while at < end {
-        // Room that was taken and never written is skipped.
+        // Skips room that was reserved and never written.
         match disk::next_data(file, at) {
             Some(data) => at = data,
             None => return Ok(true),
@@ -332,7 +333,7 @@ fn is_zero(file: &File, begin: u64, end: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// That the recorder's bytes cannot be had, and the remedy.
+/// Returns the message that the recorder's bytes cannot be reserved, with the remedy.
 fn no_room(layout: &Layout, error: &io::Error) -> String {
     let megabytes = layout.file_bytes().div_ceil(1 << 20);
     match error.kind() {
@@ -343,25 +344,25 @@ fn no_room(layout: &Layout, error: &io::Error) -> String {
     }
 }
 
-/// Whether the disk has room for all of it, once so many bytes more are free.
+/// Checks that the disk has room for the whole file once `freed` more bytes are free.
 fn has_room(file: &File, layout: &Layout, freed: u64) -> io::Result<()> {
     let bytes = layout.file_bytes();
-    // Asked first, because taking all that is left would take it from others meanwhile.
-    // A file system that has no blocks does not say how much is free.
+    // The check comes before the reservation, which could otherwise take the last room from other programs. A file system without
+    // blocks does not report its free room.
     let free = |disk: &rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(freed);
     let is_full = |disk: rustix::fs::StatVfs| disk.f_blocks > 0 && free(&disk) < bytes;
     if rustix::fs::fstatvfs(file).is_ok_and(is_full) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    // No file grows beyond this limit.
+    // No file can grow beyond this limit.
     if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|most| most < bytes) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(())
 }
 
-/// Writes the header, and takes the disk's room for all of it, so that no later write finds none. The header comes first: a process that
-/// is killed in between leaves a file that is known to be a recorder's.
+/// Writes the header and reserves room on the disk for the whole file, so that no later write runs out of it. The header comes
+/// first: a process that is killed in between leaves a file that is recognized as a recorder's.
 fn reserve(file: &File, layout: &Layout) -> io::Result<()> {
     has_room(file, layout, 0)?;
     file.set_len(0)?;
@@ -412,7 +413,7 @@ mod tests {
         let reading = |path: &Path| OwnFile::unlocked(File::open(path).expect("it is there"));
         let ring = RingFile::create(&path, Layout::with_size(256 << 10, 1, "test")).expect("room for it");
         assert_eq!(ring.problem(), None);
-        // What a full disk does, without one.
+        // Behaves like a full disk.
         let refusing = RingFile { file: reading(&path), ..ring };
         for _ in 0..2 {
             refusing.clear(4096).expect_err("it is open for reading alone");

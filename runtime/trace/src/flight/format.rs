@@ -1,49 +1,49 @@
-//! How the file of a flight recorder is laid out.
+//! The layout of a flight recorder's file.
 //!
 //! ```text
 //! header        4 KiB: what the file is, and how large its parts are
 //! areas         open zones twice, in turn, and the last incident: 64 KiB each
-//! segments      a ring of them, all of one size
+//! segments      a ring of segments, all of the same size
 //! ```
 //!
-//! Areas and segments hold a *piece* each: a header and packets of a Perfetto trace that can be read without any other
-//! piece. A piece counts once its header says so, which is written last: what stands in the file is whole, whenever the
-//! process dies. The recorder writes it, and `read.rs` reads it back, also for the command `warpline`.
+//! Areas and segments each hold a *piece*: a header and packets of a Perfetto trace that can be read without any other piece. A
+//! piece counts once its header, which is written last, says so: the contents of the file are consistent whenever the process dies.
+//! The recorder writes the file, and `read.rs` reads it, also for the command `warpline`.
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 16] = *b"warpline flight\x01";
 
-/// Bytes before the areas.
+/// The number of bytes before the areas.
 pub const HEADER_BYTES: u64 = 4096;
 
-/// Bytes of an area.
+/// The size of an area, in bytes.
 pub const AREA_BYTES: u32 = 64 << 10;
 
-/// Areas: open zones in the first two, the last incident in the third.
+/// The number of areas: the first two hold open zones, the third holds the last incident.
 pub const AREAS: u32 = 3;
 pub const INCIDENT_AREA: u32 = 2;
 
-/// What the segments together may have.
+/// The limits for the total size of the segments.
 pub const LEAST_BYTES: u64 = 256 << 10;
 pub const MOST_BYTES: u64 = 64 << 30;
 
-/// The most and the fewest bytes of a segment; a record has to fit into one.
+/// The largest and smallest size of a segment, in bytes. A record has to fit into one.
 const LARGEST_SEGMENT: u64 = 1 << 20;
 const SMALLEST_SEGMENT: u64 = 32 << 10;
 
-/// About so many segments: what is overwritten at a time is a small part of the whole.
+/// The approximate number of segments: each overwrite affects a small part of the whole.
 const SEGMENTS: u64 = 64;
 
-/// The most bytes of the process's name that are kept.
+/// The longest part of the process's name that is kept, in bytes.
 const NAME: usize = 256;
 
 /// The parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a segment.
+    /// The size of a segment, in bytes.
     pub segment: u32,
     pub segments: u32,
-    /// The process that wrote it.
+    /// The process that wrote the file.
     pub process_id: u32,
     pub process_name: String,
 }
@@ -51,25 +51,25 @@ pub struct Layout {
 /// The header of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PieceHeader {
-    /// From 1; goes up with each piece of its kind.
+    /// The number of the piece, from 1, counted per kind.
     pub sequence: u64,
-    /// Zones in the pieces before it; in an area, open zones in it.
+    /// The number of zones in earlier pieces. In an area, the number of open zones in it.
     pub before: u64,
-    /// Zones in it.
+    /// The number of zones in the piece.
     pub zones: u64,
-    /// Bytes behind the header.
+    /// The number of bytes after the header.
     pub len: u32,
-    /// Their checksum.
+    /// The checksum of these bytes.
     pub checksum: u32,
 }
 
 const PIECE_MAGIC: u32 = u32::from_le_bytes(*b"WPpc");
 
-/// Bytes of a piece's header.
+/// The size of a piece's header, in bytes.
 pub const PIECE_HEADER: usize = 40;
 
 impl Layout {
-    /// A ring of about so many bytes.
+    /// Returns the layout of a ring of about this many bytes.
     pub fn with_size(bytes: u64, process_id: u32, process_name: &str) -> Layout {
         let bytes = bytes.clamp(LEAST_BYTES, MOST_BYTES);
         let segment = (bytes / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
@@ -78,17 +78,17 @@ impl Layout {
         Layout { segment: segment as u32, segments: (bytes / segment) as u32, process_id, process_name }
     }
 
-    /// Bytes of the whole file.
+    /// Returns the size of the whole file, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.segment_at(self.segments)
     }
 
-    /// Where an area begins.
+    /// Returns the position of an area.
     pub fn area_at(&self, area: u32) -> u64 {
         HEADER_BYTES + u64::from(area) * u64::from(AREA_BYTES)
     }
 
-    /// Where a segment begins.
+    /// Returns the position of a segment.
     pub fn segment_at(&self, segment: u32) -> u64 {
         self.area_at(AREAS) + u64::from(segment) * u64::from(self.segment)
     }
@@ -104,7 +104,7 @@ impl Layout {
         bytes
     }
 
-    /// The layout that these first bytes of a file say; none where they are of no such file, or damaged.
+    /// Reads the layout from the first bytes of a file. Returns none if they are damaged or from a different kind of file.
     pub fn read(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes.strip_prefix(&MAGIC)?;
         let [segment, segments, process_id, name] = [(); 4].map(|()| number(&mut rest));
@@ -131,7 +131,7 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*number))
 }
 
-/// The checksum of a piece's content.
+/// Returns the checksum of a piece's content.
 pub fn checksum(content: &[u8]) -> u32 {
     crc32fast::hash(content)
 }
@@ -150,7 +150,7 @@ impl PieceHeader {
         bytes
     }
 
-    /// None where the bytes are no header, or one that was not written to its end.
+    /// Returns none if the bytes are not a header, or an incompletely written one.
     pub fn read(bytes: &[u8; PIECE_HEADER]) -> Option<PieceHeader> {
         let long = |at: usize| bytes[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let short = |at: usize| bytes[at..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes));

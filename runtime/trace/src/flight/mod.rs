@@ -1,7 +1,8 @@
-//! The flight recorder: the last zones in a file, which survives a killed program, and traces of them on request or after an incident.
+//! The flight recorder: the last zones in a file that survives a kill, and traces of them on request or after an incident.
 //!
-//! `format` is the layout of the file, `file` writes it, `read` reads it back, and `open` has the values of open zones. In the crate
-//! `warpline`, the recorder of a session handles panics and signals and writes traces. Zones reach the file through the sink `FlightSink`.
+//! `format` is the layout of the file, `file` writes it, `read` reads it, and `open` has the values of open zones. In the crate
+//! `warpline`, the recorder of a session handles panics and signals and writes traces. Zones reach the file through the sink
+//! `FlightSink`.
 
 #[cfg(unix)]
 pub mod file;

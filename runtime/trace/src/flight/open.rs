@@ -1,14 +1,14 @@
-//! What the flight recorder writes besides records: open zones, and incidents.
+//! What the flight recorder writes in addition to records: open zones, and incidents.
 
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::open::OpenZoneRecord;
 
-/// Something that happened.
+/// An incident.
 #[derive(Clone, Debug)]
 pub struct Incident {
     pub reason: Reason,
     pub ns: i64,
-    /// What happened, in one sentence.
+    /// A description of the incident, in one sentence.
     pub title: String,
     pub args: Vec<(&'static str, String)>,
 }
@@ -22,7 +22,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// In the name of a trace.
+    /// Returns the name of the incident in a trace's file name.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Panic => "panic",
@@ -33,7 +33,7 @@ impl Reason {
     }
 }
 
-/// An open zone, with the names of what it belongs to.
+/// An open zone, with the names of its row, stream and thread.
 #[derive(Clone, Debug)]
 pub struct OpenZone {
     /// The row on which it is shown.
@@ -44,7 +44,7 @@ pub struct OpenZone {
 }
 
 impl OpenZone {
-    /// Its range's name.
+    /// Returns the name of the zone's range.
     pub fn name(&self) -> &'static str {
         self.open.range.map_or("a range that is not in the catalog", RangeSpec::name)
     }

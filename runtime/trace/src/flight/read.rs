@@ -1,19 +1,19 @@
 //! Reads the file of a flight recorder. Its pieces, oldest first, are a trace.
 //!
-//! A session that writes a trace calls it, and so does `warpline recover`, which has nothing but the file. Any bytes are possible input:
-//! it always ends, with a trace or an error.
+//! A session that writes a trace calls it, and so does `warpline recover`, which has only the file. Any bytes are possible input:
+//! the reader always ends, with a trace or an error.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::format::{AREA_BYTES, HEADER_BYTES, INCIDENT_AREA, Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use warpline_core::recovered::{RecoverError, Recovered};
 
-/// Writes what is whole in the file to `trace`, oldest first, as a Perfetto trace.
+/// Writes the complete pieces in the file to `trace`, oldest first, as a Perfetto trace.
 ///
-/// The program may be writing to the file meanwhile: a piece that it overwrites is left out.
+/// The program may still be writing to the file: a piece that it overwrites is left out.
 ///
 /// # Errors
-/// See [`RecoverError`]; what was written to `trace` until then is no whole trace.
+/// See [`RecoverError`]. After an error, the bytes written to `trace` are not a complete trace.
 pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<Recovered, RecoverError> {
     let layout = layout(file)?;
     let (process_id, process_name) = (layout.process_id, layout.process_name.clone());
@@ -23,7 +23,7 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
     for segment in 0..layout.segments {
         let at = layout.segment_at(segment);
         if reader.found.missing > 0 {
-            // The file ends before: so it does before all that follow.
+            // The file ends before this segment, and so before all later ones.
             reader.found.missing += u64::from(layout.segments - segment);
             break;
         }
@@ -36,12 +36,12 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
             if reader.found.pieces == 0 {
                 reader.found.zones_before = header.before;
             }
-            // Whatever the file says, also what no program comes to.
+            // Saturates, because a damaged file can contain any number.
             reader.found.zones = reader.found.zones.saturating_add(header.zones);
             reader.write(&content, trace)?;
         }
     }
-    // What is open is written twice, in turn: one of the two is always whole, and the other one may be half-written.
+    // Open zones are written to two areas in turn: one of them is always complete, and the other may be half-written.
     let mut open: Vec<_> = Vec::new();
     for area in 0..INCIDENT_AREA {
         open.extend(reader.area(&layout, area)?);
@@ -70,20 +70,20 @@ fn layout(file: &mut (impl Read + Seek)) -> Result<Layout, RecoverError> {
         Some(layout) => Ok(layout),
         None if header.is_empty() => Err(RecoverError::Empty),
         None if header.starts_with(&MAGIC) => Err(RecoverError::Damaged),
-        // The version stands in the last byte.
+        // The version is in the last byte.
         None if header.starts_with(&MAGIC[..MAGIC.len() - 1]) => Err(RecoverError::Damaged),
         None => Err(RecoverError::Foreign),
     }
 }
 
-/// Reads pieces, and keeps account of what it finds.
+/// Reads pieces and counts what it finds.
 struct PieceReader<'a, F> {
     file: &'a mut F,
     found: Recovered,
 }
 
 impl<F: Read + Seek> PieceReader<'_, F> {
-    /// The header of the piece that begins there; none where there is no piece, or no whole one.
+    /// Returns the header of the piece that begins at `at`, or none if there is no complete piece.
     fn header(&mut self, at: u64, room: u32) -> Result<Option<PieceHeader>, RecoverError> {
         let mut bytes = [0; PIECE_HEADER];
         if !read_all(self.file, at, &mut bytes)? {
@@ -98,7 +98,7 @@ impl<F: Read + Seek> PieceReader<'_, F> {
         Ok(header)
     }
 
-    /// Reads a piece; false where it is not what its header says.
+    /// Reads a piece. Returns false if it does not match its header.
     fn content(&mut self, at: u64, header: PieceHeader, content: &mut Vec<u8>) -> Result<bool, RecoverError> {
         content.clear();
         content.resize(header.len as usize, 0);
@@ -111,7 +111,7 @@ impl<F: Read + Seek> PieceReader<'_, F> {
         Ok(is_whole)
     }
 
-    /// The piece in an area, if there is a whole one.
+    /// Returns the piece in an area, if it is complete.
     fn area(&mut self, layout: &Layout, area: u32) -> Result<Option<(PieceHeader, Vec<u8>)>, RecoverError> {
         let (at, damaged) = (layout.area_at(area), self.found.damaged);
         let mut content = Vec::new();
@@ -132,7 +132,7 @@ impl<F: Read + Seek> PieceReader<'_, F> {
     }
 }
 
-/// Fills the buffer from there; false where the file ends before.
+/// Fills the buffer from `at` on. Returns false if the file ends before.
 fn read_all(file: &mut (impl Read + Seek), at: u64, buffer: &mut [u8]) -> Result<bool, RecoverError> {
     file.seek(SeekFrom::Start(at)).map_err(RecoverError::Read)?;
     match file.read_exact(buffer) {

@@ -1,7 +1,7 @@
-//! The traces that the trace gate looks at, made of records by hand.
+//! The traces that the trace gate checks, built from hand-made records.
 //!
-//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set and compares what Perfetto's trace processor
-//! reads with the rows in `tests/gate`.
+//! `cargo xtask gate --self-test` runs [`write_gate_traces`] with `WARPLINE_GATE_DIR` set, and compares what Perfetto's trace
+//! processor reads with the rows in `tests/gate`.
 
 mod docs;
 

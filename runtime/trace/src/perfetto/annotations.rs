@@ -1,4 +1,4 @@
-//! Annotations of slices, with interned names, and those that several kinds of records share.
+//! Annotations of slices, with interned names, including those that several kinds of records share.
 
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
@@ -6,7 +6,7 @@ use super::track::{Sequence, text_iid};
 use warpline_core::fields::Value;
 use warpline_core::record::SpanRef;
 
-/// Numbers of the texts that the sink itself writes.
+/// The numbers of the texts that the sink itself writes.
 pub(super) struct Words {
     pub(super) description: Option<u32>,
     pub(super) label: Option<u32>,
@@ -18,7 +18,7 @@ pub(super) struct Words {
     pub(super) span_id: Option<u32>,
 }
 
-/// A span that something belongs to, and the number of its name.
+/// The parent span of a record, and the number of its name.
 pub(super) type Parent = (SpanRef, Option<u32>);
 
 impl Words {

@@ -1,22 +1,22 @@
 //! Categories of slices and instants, by which the UI filters and SQL selects.
 //!
-//! Every event of a trace has one. Those of the records are numbered once a sequence; spans and events of `tracing` add their
-//! target and level, which `track` defines with their names.
+//! Every event of a trace has one. The categories of records are numbered once per sequence; spans and events of `tracing` add
+//! their target and level, which `track` defines with their names.
 
 use super::proto::{Buffer, event};
 use warpline_core::catalog::Kind;
 use warpline_core::kernel::KernelWork;
 use warpline_core::record::ZoneRecord;
 
-/// What a slice or an instant is.
+/// The kind of a slice or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Category {
-    /// A zone on a stream, also one in the replay of a graph.
+    /// A zone on a stream, including one in the replay of a graph.
     Zone,
-    /// A zone of a host thread alone.
+    /// A zone of a host thread without a stream.
     HostZone,
-    /// What a thread did to queue a zone, or to launch a graph.
+    /// The work of a thread to queue a zone or to launch a graph.
     Launch,
     /// A collective on a stream, or a whole batch of them.
     Collective,
@@ -27,14 +27,14 @@ pub(super) enum Category {
     Kernel,
     Memcpy,
     Memset,
-    /// A stream or a thread waits.
+    /// A wait of a stream or a thread.
     Wait,
-    /// An end of the arrow from a signal to the end of the wait.
+    /// One end of the arrow from a signal to the end of a wait.
     Signal,
 }
 
 impl Category {
-    /// What a zone on a stream is.
+    /// Returns the category of a zone on a stream.
     #[inline]
     pub(super) fn of_zone(record: &ZoneRecord) -> Category {
         match record.range.kind() {
@@ -68,25 +68,25 @@ impl Category {
         }
     }
 
-    /// Its number on every sequence. The sites of spans share the space and have odd numbers.
+    /// Returns the category's id on every sequence. The sites of spans share the id space and have odd ids.
     #[inline]
     pub(super) fn iid(self) -> u64 {
         (self as u64 + 1) * 2
     }
 
-    /// Writes it into an event of a sequence that has defined it.
+    /// Writes the category into an event of a sequence that has defined it.
     #[inline]
     pub(super) fn write(self, event: &mut Buffer) {
         event.uint(event::CATEGORY_IIDS, self.iid());
     }
 }
 
-/// Which categories a sequence has defined.
+/// The categories that a sequence has defined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defined(u16);
 
 impl Defined {
-    /// Whether the category has to be defined now.
+    /// Whether the category must be defined now. Records it.
     #[inline]
     pub(super) fn is_first(&mut self, category: Category) -> bool {
         let bit = 1 << category as u16;

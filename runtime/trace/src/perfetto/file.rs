@@ -1,9 +1,9 @@
-//! Writes packets to the file, whole and in order, also after an error.
+//! Writes packets to the file, complete and in order, even after an error.
 //!
-//! What cannot be written stays in the buffer and is written first at the next attempt, so a disk that is full for a while tears no
-//! packet. What is still in the buffer at the end of the session is counted as lost. A file that is removed or truncated by someone
-//! else has lost every record, and nothing more is written to it. Only the sink calls this module. It must never write a packet twice
-//! or out of order.
+//! Bytes that cannot be written stay in the buffer and are written first at the next attempt, so a temporarily full disk cuts no
+//! packet. Records that are still in the buffer at the end of the session are counted as lost. A file that another program removes
+//! or truncates has lost every record, and is no longer written to. Only the sink calls this module. It must never write a packet
+//! twice or out of order.
 
 use std::io::{self, Write};
 
@@ -12,22 +12,22 @@ use crate::files::own::OwnFile;
 use crate::written::{Marks, slow_reader, write_counted};
 use warpline_core::signals::without_signals;
 
-/// At this size the buffer is written without waiting for a flush.
+/// The buffer size at which packets are written without a flush.
 const LARGE: usize = 64 << 10;
 
-/// At this size the buffer takes no more records.
+/// The buffer size at which no more records are accepted.
 const FULL: usize = 8 << 20;
 
 pub(super) struct Output {
     pub(super) buffer: Buffer,
-    /// Where the records in the buffer end.
+    /// The positions at which the records in the buffer end.
     pub(super) marks: Marks,
     out: Out,
 }
 
 enum Out {
     File(OwnFile),
-    /// The program's own.
+    /// A writer that the program supplies.
     Writer(Box<dyn Write + Send>),
 }
 
@@ -40,7 +40,7 @@ impl Output {
         Output { buffer: Buffer::default(), marks: Marks::default(), out: Out::Writer(out) }
     }
 
-    /// Before a batch: fails while more waits than may wait, and where nothing is written any more.
+    /// Makes room for a batch. Fails if the buffer is full, or if the file takes no more bytes.
     pub(super) fn make_room(&mut self) -> io::Result<()> {
         self.refuse()?;
         if self.buffer.len() >= FULL {
@@ -49,7 +49,8 @@ impl Output {
         if self.buffer.len() >= FULL { Err(slow_reader()) } else { Ok(()) }
     }
 
-    /// After a batch. An error is not told here, because the batch is safe in the buffer; the next flush meets it again.
+    /// Writes a large buffer after a batch. An error is not reported here, because the batch is safe in the buffer; the next flush
+    /// meets it again.
     pub(super) fn write_when_large(&mut self) {
         if self.buffer.len() >= LARGE {
             let _ = self.write();
@@ -64,10 +65,10 @@ impl Output {
         }
     }
 
-    /// Looks whether the file is still there, also while there is nothing to write.
+    /// Checks that the file still exists, even if there is nothing to write.
     ///
     /// # Errors
-    /// What has happened to it, once.
+    /// What happened to the file, once.
     pub(super) fn look(&mut self) -> io::Result<()> {
         match &mut self.out {
             Out::File(file) => file.look_again(),
@@ -75,7 +76,7 @@ impl Output {
         }
     }
 
-    /// Writes all that waits, and waits for the reader of a pipe.
+    /// Writes the whole buffer, and waits for the reader of a pipe.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if let Out::File(file) = &mut self.out {
             file.wait_for_reader();
@@ -85,7 +86,7 @@ impl Output {
         if self.buffer.is_empty() { Ok(()) } else { Err(slow_reader()) }
     }
 
-    /// Records that were taken and are not in the file.
+    /// Returns the number of accepted records that are not in the file.
     pub(super) fn lost(&self) -> u64 {
         match &self.out {
             Out::File(file) => self.marks.lost_in(file),
@@ -93,7 +94,7 @@ impl Output {
         }
     }
 
-    /// Fails where nothing is written any more.
+    /// Fails if the file takes no more bytes.
     fn refuse(&mut self) -> io::Result<()> {
         match &mut self.out {
             Out::File(file) => file.look(),
@@ -105,7 +106,7 @@ impl Output {
         let bytes = self.buffer.as_bytes();
         let (written, result) = match &mut self.out {
             Out::File(file) => write_counted(file, bytes),
-            // It may be a file or a pipe.
+            // The writer may be a file or a pipe.
             Out::Writer(out) => without_signals(|| write_counted(out, bytes)),
         };
         self.buffer.consume(written);

@@ -1,20 +1,20 @@
-//! Numbers for what a trace repeats: ranges, names of fields, static texts, process groups.
+//! Numbers for repeated items: ranges, names of fields, static texts, process groups.
 //!
-//! A number means the same thing in the whole trace. A [`Seen`] for each sequence of packets keeps which numbers that sequence has
-//! defined. Both are bounded: what gets no number is written as text.
+//! A number has the same meaning in the whole trace. Each sequence of packets has a [`Seen`] with the numbers that it has defined.
+//! Both are bounded: an item without a number is written as text.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use warpline_core::record::SpanSite;
 
-/// Static texts that get a number. A program has fewer, unless it leaks texts to make them static.
+/// The maximum number of static texts with a number. A program has fewer, unless it leaks texts to make them static.
 const TEXTS: usize = 1 << 14;
 
-/// Texts of process groups that get a number besides. A program that makes a group for every step has more.
+/// The maximum number of additional texts of process groups. A program that creates a group for every step has more.
 const GROUP_TEXTS: usize = 1 << 12;
 
-/// Numbers by address. A text that lies in the program twice gets two numbers, which costs a few bytes and nothing else.
+/// Numbers by address. A text that is in the program twice gets two numbers, which costs only a few bytes.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     ids: HashMap<(usize, usize), u32, BuildHasherDefault<AddressHasher>>,
@@ -22,7 +22,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The number of a text of a process group, behind those of all static texts; none when there are too many.
+    /// Returns the number of a process group's text, above those of all static texts, or none if there are too many.
     pub(super) fn of_group(&mut self, text: u64) -> Option<u32> {
         let next = (TEXTS + self.of_groups.len()) as u32 + 1;
         match self.of_groups.get(&text) {
@@ -31,7 +31,7 @@ impl Numbers {
         }
     }
 
-    /// The number of this text, from 1; none when there are too many.
+    /// Returns the number of this text, from 1, or none if there are too many.
     #[inline]
     pub(super) fn text(&mut self, text: &'static str) -> Option<u32> {
         let key = (text.as_ptr() as usize, text.len());
@@ -41,7 +41,7 @@ impl Numbers {
         (self.ids.len() < TEXTS).then(|| self.number(key))
     }
 
-    /// The number of this object of the program, from 1.
+    /// Returns the number of this static object, from 1.
     #[inline]
     pub(super) fn object<T>(&mut self, object: &'static T) -> u32 {
         self.number((std::ptr::from_ref(object) as usize, 0))
@@ -54,19 +54,19 @@ impl Numbers {
     }
 }
 
-/// Numbers of the places that make spans and events.
+/// The numbers of the sites that create spans and events.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     ids: HashMap<[usize; 5], u32, BuildHasherDefault<AddressHasher>>,
 }
 
 impl Sites {
-    /// The number of this place, from 1; none when there are too many.
+    /// Returns the number of this site, from 1, or none if there are too many.
     #[inline]
     pub(super) fn site(&mut self, site: &SpanSite) -> Option<u32> {
         let address = |text: &str| text.as_ptr() as usize;
         let file = site.file.map_or(0, address);
-        // The level's text is one of five; what the others are is decided by where they lie and by the line.
+        // The level is not in the key: the addresses of the other texts and the line identify the site.
         let key = [address(site.name), site.name.len(), address(site.target), file, site.line.unwrap_or(0) as usize];
         if let Some(id) = self.ids.get(&key) {
             return Some(*id);
@@ -76,14 +76,14 @@ impl Sites {
     }
 }
 
-/// Which numbers one sequence has defined.
+/// The numbers that one sequence has defined.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     words: Vec<u64>,
 }
 
 impl Seen {
-    /// Whether this is the first time.
+    /// Whether this number is new. Records it.
     #[inline]
     pub(super) fn is_first(&mut self, id: u32) -> bool {
         let (word, bit) = (id as usize / 64, 1 << (id % 64));
@@ -102,7 +102,7 @@ impl Seen {
     }
 }
 
-/// Mixes addresses, which nobody from outside chooses.
+/// Mixes addresses, which no outsider can choose.
 #[derive(Debug, Default)]
 pub(super) struct AddressHasher(u64);
 
@@ -119,7 +119,7 @@ impl Hasher for AddressHasher {
 
     #[inline]
     fn write_u64(&mut self, value: u64) {
-        // An odd constant with bits all over; the table looks at the highest and the lowest bits of the product.
+        // An odd constant with bits in all positions, because the table uses the highest and the lowest bits of the product.
         let product = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = product ^ product >> 32;
     }

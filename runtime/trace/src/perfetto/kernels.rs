@@ -1,8 +1,8 @@
-//! Kernels and copies to slices.
+//! Converts kernels and copies to slices.
 //!
-//! Each is written twice. Perfetto's GPU table (`gpu_slice`) has it as a render stage, where GPU tools look for it; a trace cannot choose
-//! the group of those rows. So a row `kernels` below the stream that executed it shows it beside the zones of the stream. The sink calls
-//! it with each record.
+//! Each is written twice. It is a render stage in Perfetto's GPU table (`gpu_slice`), where GPU tools look for it, but a trace
+//! cannot choose the group of those rows. So it is also on a row `kernels` below its stream, next to the stream's zones. The sink
+//! calls this module for each record.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use warpline_core::kernel::{KernelRecord, KernelWork};
 use warpline_core::record::StreamInfo;
 
-/// Names that get a number.
+/// The maximum number of names with a number.
 const NAMES: usize = 1 << 15;
 
-/// The numbers of the stages; those of streams come far behind them.
+/// The numbers of the stages; those of streams are far above.
 const STAGES: [(u64, &str); 3] = [(1, "kernel"), (2, "memcpy"), (3, "memset")];
 
-/// The row below a stream.
+/// The name of the row below a stream.
 const ROW: &str = "kernels";
 
-/// What is known of kernels while the trace is written.
+/// The state of kernels while the trace is written.
 #[derive(Debug, Default)]
 pub(super) struct Kernels {
     names: HashMap<Arc<str>, u32>,
     /// The row of each stream.
     rows: HashMap<u32, usize>,
-    /// The packets of render stages, and the number of the first stream: other traces have other numbers, because a reader
-    /// takes streams of several traces with one number and one name for one stream.
+    /// The packets of render stages, and the number of the first stream. The number differs between traces, because a reader merges
+    /// streams of several traces that have the same number and name.
     stages: Option<(Sequence, u64)>,
     queues: Seen,
     contexts: HashSet<u32>,
@@ -68,7 +68,7 @@ impl Kernels {
         self.stage(record, name, tables, buffer);
     }
 
-    /// The row of kernels below a stream.
+    /// Returns the row of kernels below a stream.
     fn row(&mut self, stream: &StreamInfo, tables: &mut Tables, buffer: &mut Buffer) -> usize {
         if let Some(row) = self.rows.get(&stream.id) {
             return tables.known(*row, buffer);
@@ -79,7 +79,7 @@ impl Kernels {
         row
     }
 
-    /// Writes the render stage, with everything that is known of it.
+    /// Writes the render stage with all its data.
     fn stage(&mut self, record: &KernelRecord, name: Option<u32>, tables: &mut Tables, buffer: &mut Buffer) {
         let Kernels { stages, queues, contexts, .. } = self;
         let Tables { session, facts, .. } = tables;
@@ -137,12 +137,12 @@ impl Kernels {
         });
     }
 
-    /// Tracks have new places, or are forgotten.
+    /// Updates the rows after tracks have moved or were forgotten.
     pub(super) fn keep(&mut self, places: &[Option<usize>]) {
         keep(&mut self.rows, places);
     }
 
-    /// The number of a name; none when there are too many.
+    /// Returns the number of a name, or none if there are too many.
     fn number(&mut self, name: &Arc<str>) -> Option<u32> {
         if let Some(number) = self.names.get(name) {
             return Some(*number);
@@ -157,7 +157,7 @@ impl Kernels {
 
 const CORRELATION: &str = "correlation";
 
-/// The packets of render stages in one piece of the trace.
+/// Creates the sequence for render stages in one piece of the trace.
 fn stages_of(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
     let sequence = Sequence::new(uuid, session, buffer);
     sequence.define(buffer, |data| {

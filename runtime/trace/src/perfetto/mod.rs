@@ -1,27 +1,28 @@
-//! The sink for Perfetto (<https://ui.perfetto.dev>): a trace that is written as it goes.
+//! The sink for Perfetto (<https://ui.perfetto.dev>), which writes a trace while the session runs.
 //!
-//! `file` gets packets to the operating system. `trace` is a trace while it is written, and `tables` is what all kinds of records share
-//! in it; `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices with `annotations`. `category` says what each slice
-//! is, `rows` finds its track, `track` keeps lanes, `facts` writes what the trace says of itself, `intern` numbers what repeats, `proto`
-//! knows the wire format. Nothing here moves a timestamp, leaves a slice open or leaves a zone out.
+//! `file` passes packets to the operating system. `trace` is a trace while it is written, and `tables` has the state that all kinds
+//! of records share in it; `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices with `annotations`.
+//! `category` has the categories of slices, `rows` finds their tracks, `track` keeps lanes, `session_facts` writes the facts about
+//! the session, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
+//! slice open or omits a zone.
 //!
 //! ```text
 //! process
-//! ├─ device group              one a device
-//! │  └─ stream                 its zones, each with its fields, and its waits and signals; overlapping ones on further lanes of the same row
-//! │     ├─ lane                the zones of ranges with a lane of their own
+//! ├─ device group              one per device
+//! │  └─ stream                 its zones with their fields, its waits and signals; overlapping zones on further lanes of the row
+//! │     ├─ lane                the zones of ranges with their own lane
 //! │     ├─ kernels             kernels and copies, where the session records them
 //! │     └─ replays             launches of CUDA graphs, and the zones that were captured into them
-//! │        └─ lane             those of ranges with a lane of their own, and of groups
+//! │        └─ lane             zones of ranges with their own lane, and of groups
 //! ├─ thread                    launches, host zones, spans, waits and signals; a flow leads from each launch to its zone,
 //! │                            and from each signal to the wait that it ended
-//! ├─ queues                    how much each holds
+//! ├─ queues                    the depth of each queue
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
 //! ```
 //!
-//! A zone's slice carries its fields as typed annotations, its label, error and status, and its range's `description`; a
-//! launch carries the source location, because it is the line that launched. Perfetto has no place for a slice's color:
-//! its UI colors by name, and a range's color is left to sinks that can show it.
+//! A zone's slice has its fields as typed annotations, its label, error and status, and its range's `description`. A launch has the
+//! source location, because that is the line that launched. Perfetto has no place for a slice's color: its UI colors by name, and
+//! only other sinks can show a range's color.
 
 mod annotations;
 mod category;
@@ -65,9 +66,9 @@ use trace::Trace;
 
 /// Writes a trace for Perfetto.
 ///
-/// The file is complete after every flush, about ten times a second: a process that is killed leaves a trace that loads,
-/// with every zone that had been flushed. Ids in it are unique across processes, so the traces of several can be put into
-/// one file (`cat a.pftrace b.pftrace`), as long as their process ids differ.
+/// The file is complete after every flush, about ten times a second: a killed process leaves a trace that loads, with every zone
+/// that had been flushed. Its ids are unique across processes, so the traces of several processes can be joined in one file
+/// (`cat a.pftrace b.pftrace`), as long as their process ids differ.
 ///
 /// `Send`, not `Sync`: a session's collector owns it.
 pub struct PerfettoSink {
@@ -78,9 +79,9 @@ pub struct PerfettoSink {
 }
 
 impl PerfettoSink {
-    /// Writes to a new file, or over an old one. `{pid}`, `{rank}` and `{host}` in the path stand for what they stand for in
-    /// `SessionBuilder::perfetto`. A file that another trace is being written to is left
-    /// alone: this one gets the process id into its name, which a line on standard error says.
+    /// Creates a sink that writes to a new file or overwrites an existing one. `{pid}`, `{rank}` and `{host}` in the path have the
+    /// same meaning as in `SessionBuilder::perfetto`. A file to which another trace is being written is left alone: the new file's
+    /// name then contains the process id, and a line on standard error reports this.
     ///
     /// # Errors
     /// The file could not be created, or the path has an unknown placeholder.
@@ -89,7 +90,7 @@ impl PerfettoSink {
         Ok(PerfettoSink::to_file(&path, file))
     }
 
-    /// Writes to this file, which the sink is named after.
+    /// Creates a sink that writes to this file and is named after the path.
     #[doc(hidden)]
     pub fn to_file(path: &Path, file: OwnFile) -> PerfettoSink {
         PerfettoSink::with(format!("perfetto={}", path.display()), Output::to_file(file))
@@ -99,7 +100,7 @@ impl PerfettoSink {
         PerfettoSink { name, output, trace: None, order: Order::default() }
     }
 
-    /// Writes to `out`, in pieces of some 64 KiB and at every flush. No buffering around it is needed.
+    /// Creates a sink that writes to `out`, in chunks of about 64 KiB and at every flush. `out` needs no buffering.
     pub fn new(out: impl Write + Send + 'static) -> PerfettoSink {
         PerfettoSink::with("perfetto".to_owned(), Output::to_writer(Box::new(out)))
     }
@@ -150,7 +151,7 @@ impl Sink for PerfettoSink {
         self.output.look()
     }
 
-    /// What a full disk did not take, or somebody has removed.
+    /// Returns the number of records that a full disk did not take or that were removed.
     fn lost(&self) -> u64 {
         self.output.lost()
     }
@@ -159,26 +160,26 @@ impl Sink for PerfettoSink {
 /// Writes a Perfetto trace in pieces, each of which can be read alone.
 pub struct PieceSink<M> {
     name: String,
-    /// What the pieces are named after.
+    /// The path after which the pieces are named.
     path: PathBuf,
     pieces: Pieces<M>,
 }
 
-/// Writes a Perfetto trace to one file after the other, and keeps the last ones.
+/// Writes a Perfetto trace to a series of files and keeps the newest.
 pub type RotatingSink = PieceSink<Files>;
 
 impl RotatingSink {
-    /// Makes the first file. Each has at most `limit` bytes, and the newest `keep` of them stay.
+    /// Creates the first file. Each file has at most `limit` bytes, and the newest `keep` files are kept.
     ///
     /// # Errors
-    /// The file could not be made.
+    /// The file could not be created.
     pub fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
         let (files, path) = Files::create(path, limit, keep)?;
         let name = format!("perfetto={}", path.display());
         Ok(PieceSink { name, path, pieces: Pieces::new(files) })
     }
 
-    /// The path that its files are named after.
+    /// Returns the path after which the sink's files are named.
     pub fn path(&self) -> &Path {
         &self.path
     }

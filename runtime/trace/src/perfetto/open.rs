@@ -1,8 +1,8 @@
 //! Open zones as a piece of a trace, for the flight recorder: its file shows them even if the program is killed.
 //!
-//! A zone that has not ended is a slice up to the moment of the snapshot, on a row of its stream or thread in the group *open zones*,
-//! with `status = open`. The piece has absolute times and interns nothing. The collector writes one ten times a second, and when an
-//! incident happens.
+//! A zone that has not ended is a slice up to the time of the snapshot, on a row for its stream or thread in the group *open
+//! zones*, with `status = open`. The piece has absolute times and interns nothing. The collector writes one ten times a second, and
+//! when an incident happens.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::flight::open::{Incident, OpenZone};
 use warpline_core::record::open::OpenState;
 use warpline_core::sink::SessionInfo;
 
-/// What a piece may have, with some room for what is said last.
+/// The maximum size of a piece, with some room for the packets at the end.
 const ROOM: usize = AREA_BYTES as usize - PIECE_HEADER - 1024;
 
 /// Writes open zones.
 pub struct OpenTrace {
     info: SessionInfo,
     ids: Ids,
-    /// Below the process: the group of the rows, and the group and the row of what happened.
+    /// The tracks: the process, the group of the rows below it, and the group and the row of incidents.
     process: u64,
     group: u64,
     session: [u64; 2],
@@ -31,14 +31,14 @@ pub struct OpenTrace {
     rows: HashMap<String, u64>,
 }
 
-/// Rows that are remembered; a program with more gets new ones.
+/// The maximum number of remembered rows. A program with more rows gets new tracks for them.
 const ROWS: usize = 1024;
 
 impl OpenTrace {
-    /// What is open is shown in a group of this name. Two of them in one trace have rows of their own: what they show
-    /// overlaps.
+    /// Creates a writer that shows open zones in a group with this name. Two groups in one trace have separate rows, because their
+    /// slices overlap.
     pub fn new(info: &SessionInfo, name: &'static str) -> OpenTrace {
-        // A seed of its own.
+        // The inverted time gives these ids a different seed from the sink's.
         let mut ids = Ids::new(info.process_id, !info.begin_unix_ns);
         let mut next = || ids.next();
         let (group, session) = (next(), [next(), next()]);
@@ -46,7 +46,7 @@ impl OpenTrace {
         OpenTrace { info: info.clone(), ids, process, group, session, name, rows: HashMap::new() }
     }
 
-    /// The piece, and how many zones are in it. `zones` are in order, outer ones before those in them.
+    /// Returns the piece and the number of zones in it. `zones` are ordered, outer zones before inner ones.
     pub fn write(&mut self, now_ns: i64, zones: &[OpenZone], more: u64, incident: Option<&Incident>) -> (Vec<u8>, u64) {
         let mut buffer = Buffer::default();
         let sequence = u64::from(self.ids.sequence());
@@ -131,7 +131,7 @@ impl OpenTrace {
             event.text(event::NAME, zone.name());
             event.text(event::CATEGORIES, CATEGORY);
             for (name, value) in &open.fields {
-                // Never the names that the sink uses itself.
+                // Avoids the names that the sink itself uses.
                 let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
                 annotate(event, None, &name, |annotation| write_value(annotation, value, None));
             }
@@ -202,10 +202,10 @@ impl OpenTrace {
     }
 }
 
-/// Of zones that have not ended, which a sum over zones must not count.
+/// The category of zones that have not ended, which a sum over zones must not count.
 const CATEGORY: &str = "open_zone";
 
-/// What is said of an open zone besides its fields.
+/// The annotations of an open zone other than its fields.
 const SAID: [&str; 11] = [
     "began_at",
     "description",

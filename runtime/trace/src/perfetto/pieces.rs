@@ -1,10 +1,10 @@
 //! A trace in pieces, each of which can be read without the others: numbered files, and the segments of the flight recorder.
 //!
-//! A record is written whole into one piece. If it does not fit, the piece ends with its account, and the record goes into the next
-//! piece, which repeats clocks, tracks and names. What cannot be written stays in memory until the next flush, one piece at most. Records
-//! that arrive meanwhile and find no room are counted as lost, and so is what is still in memory at the end. If the current piece is
-//! removed or truncated by someone else, all of it is lost, and the trace continues in the next one. The sinks call this module on the
-//! collector's thread.
+//! A record is written whole into one piece. If it does not fit, the piece ends with its account, and the record is written to the
+//! next piece, which repeats clocks, tracks and names. Bytes that cannot be written stay in memory until the next flush, up to one
+//! piece. Records that then find no room are counted as lost, and so are the records that are still in memory at the end. If
+//! another program removes or truncates the current piece, all of it is lost, and the trace continues in the next one. The sinks
+//! call this module on the collector's thread.
 
 use std::io;
 
@@ -17,21 +17,21 @@ use warpline_core::clock::now_ns;
 use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
 
-/// At this size the buffer is written without waiting for a flush.
+/// The buffer size at which bytes are written without a flush.
 const LARGE: usize = 64 << 10;
 
-/// At this size the buffer takes no more records.
+/// The buffer size at which no more records are accepted.
 const FULL: usize = 8 << 20;
 
-/// The largest account at the end of a piece.
+/// The maximum size of the account at the end of a piece.
 const ACCOUNT: usize = 1 << 10;
 
-/// Where pieces go.
+/// The medium to which pieces are written.
 pub(super) trait Medium {
-    /// Bytes that a piece takes.
+    /// Returns the size of a piece, in bytes.
     fn size(&self) -> usize;
 
-    /// Bytes that the piece still takes.
+    /// Returns the number of bytes that the piece still takes.
     fn room(&self) -> usize;
 
     /// Appends to the piece, which then holds `holds`. Returns how many bytes were taken: fewer than given only with an error.
@@ -40,24 +40,24 @@ pub(super) trait Medium {
     /// Begins another piece, with `before` zones before it.
     ///
     /// # Errors
-    /// There is none; the last piece stays.
+    /// The next piece could not be created; the current piece stays.
     fn next(&mut self, before: u64) -> io::Result<()>;
 
-    /// After an error: what the piece holds whole.
+    /// Sets what the piece holds completely, after an error.
     fn holds(&mut self, holds: Holds);
 
-    /// Checks whether the piece still exists, also while there is nothing to write.
+    /// Checks whether the piece still exists, even if there is nothing to write.
     ///
     /// # Errors
-    /// What has happened to it, once.
+    /// What happened to it, once.
     fn look(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Checks at the end whether the complete pieces are as they were written.
+    /// Checks at the end whether the complete pieces are still as they were written.
     ///
     /// # Errors
-    /// What has happened to the first that is not. Its records are in [`lost`](Self::lost).
+    /// What happened to the first changed piece. [`lost`](Self::lost) counts its records.
     fn look_at_complete(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -67,17 +67,17 @@ pub(super) trait Medium {
         false
     }
 
-    /// Records in pieces that the medium took and that cannot be read any more, other than those of
+    /// Returns the number of records in written pieces that cannot be read any more, except those of
     /// [`has_lost_piece`](Self::has_lost_piece).
     fn lost(&self) -> u64 {
         0
     }
 
-    /// The files that remain of all that was written.
+    /// Returns the files that remain of all that was written.
     fn kept(&self) -> Retention;
 }
 
-/// What a piece holds: zones, and records of all kinds.
+/// The number of zones and of all records in a piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Holds {
     pub(super) zones: u64,
@@ -88,24 +88,24 @@ pub(super) struct Pieces<M> {
     medium: M,
     trace: Option<Trace>,
     order: Order,
-    /// What belongs to the piece and is not in it yet.
+    /// The bytes of the piece that are not written yet.
     buffer: Buffer,
-    /// Where the records in the buffer end, and the zones among them.
+    /// The positions in the buffer at which records end, and at which zones end.
     marks: Marks,
     zone_marks: Marks,
-    /// The piece, from 1.
+    /// The number of the piece, from 1.
     number: u64,
-    /// Zones in it, and in those before it.
+    /// The number of zones in the piece, and in the pieces before it.
     zones: u64,
     before: u64,
-    /// Records in it.
+    /// The number of records in the piece.
     records: u64,
     standing: Progress,
-    /// The account of the piece is written, and there is no other piece yet.
+    /// Whether the account of the piece is written and the next piece has not begun.
     is_over: bool,
-    /// The medium refused something since the last flush.
+    /// The medium's first error since the last flush.
     refused: Option<io::Error>,
-    /// A record since the last flush fits into no piece.
+    /// Whether a record since the last flush was too large for any piece.
     is_too_large: bool,
     lost: u64,
 }
@@ -136,7 +136,7 @@ impl<M: Medium> Pieces<M> {
         self.write()
     }
 
-    /// Writes each record into this piece, or into the next one.
+    /// Writes each record into this piece or the next one.
     pub(super) fn batch(&mut self, batch: Batch<'_>) -> io::Result<()> {
         if self.trace.is_none() {
             return Err(not_started());
@@ -160,7 +160,7 @@ impl<M: Medium> Pieces<M> {
         found
     }
 
-    /// What the medium refused it is asked to take again.
+    /// Writes the buffer, including bytes that the medium refused before.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let refused = self.refused.take();
         let written = if self.is_over { self.turn() } else { self.write() };
@@ -173,7 +173,7 @@ impl<M: Medium> Pieces<M> {
     }
 
     pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
-        // What was lost by that is said, also where there is room again.
+        // The records lost by the refusal are reported even if there is room again.
         let refused = self.refused.take();
         self.standing = Progress {
             begun: report.begun,
@@ -182,7 +182,7 @@ impl<M: Medium> Pieces<M> {
             dropped: report.dropped.total(),
             ..self.standing
         };
-        // The last account is longer than that of a piece.
+        // The last account is longer than the account of a piece.
         let begin = self.buffer.len();
         if !self.is_over {
             self.end(report);
@@ -213,7 +213,7 @@ impl<M: Medium> Pieces<M> {
         self.medium.kept()
     }
 
-    /// Writes one record into this piece, or into the next one.
+    /// Writes one record into this piece or the next one.
     #[inline]
     fn put(&mut self, record: Record<'_>) {
         let Some(trace) =
@@ -233,11 +233,11 @@ impl<M: Medium> Pieces<M> {
 
     #[cold]
     fn put_into_next(&mut self, record: Record<'_>) {
-        // Behind a beginning of a new piece the trace cannot say any more how this one ends.
+        // Once the next piece has begun in the trace, the end of this one can no longer be written.
         let begin = self.buffer.len();
         self.account("ends", Some(self.zones));
         let Some(trace) = &mut self.trace else { return };
-        // A new piece may cost the oldest one: not for a record that fits into none, between two accounts.
+        // A new piece may overwrite the oldest one. It is not begun for a record that fits into no piece between two accounts.
         let mut alone = Buffer::default();
         trace.next_piece(&mut alone);
         let again = alone.len();
@@ -247,7 +247,7 @@ impl<M: Medium> Pieces<M> {
             self.lost += u64::from(record.is_counted());
             self.is_too_large = true;
             if begin + again + ACCOUNT <= self.medium.room() {
-                // What it said first is not in the piece: all is said again.
+                // Definitions written with the record are no longer in the piece, so all are written again.
                 self.buffer.truncate(begin);
                 return trace.next_piece(&mut self.buffer);
             }
@@ -264,7 +264,7 @@ impl<M: Medium> Pieces<M> {
         }
     }
 
-    /// It ends here.
+    /// Marks the end of the record at the end of the buffer.
     #[inline]
     fn mark(&mut self, record: Record<'_>) {
         if record.is_counted() {
@@ -277,7 +277,7 @@ impl<M: Medium> Pieces<M> {
         }
     }
 
-    /// Ends the piece and begins the next one. What an error keeps from being done is done the next time.
+    /// Ends the piece and begins the next one. After an error, the next call resumes where this one stopped.
     fn turn(&mut self) -> io::Result<()> {
         if !self.is_over {
             self.account("ends", Some(self.zones));
@@ -294,7 +294,7 @@ impl<M: Medium> Pieces<M> {
             trace.next_piece(&mut self.buffer);
         }
         self.account("begins", None);
-        // A process that is killed now leaves a readable piece. The next flush meets an error again.
+        // From here on, a killed process leaves a readable piece. The next flush meets an error again.
         let _ = self.write();
         Ok(())
     }

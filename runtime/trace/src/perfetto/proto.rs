@@ -1,8 +1,8 @@
-//! Perfetto's wire format: the numbers of the fields that we write, and a buffer that writes them.
+//! Perfetto's wire format: the numbers of the fields that the sink writes, and a buffer that writes them.
 //!
-//! The numbers are from `protos/perfetto/trace` in Perfetto's repository, where each field is explained. The rest of the
-//! sink calls this, and so does the command `warpline`, which writes traces of others; nothing else writes bytes. It must
-//! never allocate for a packet once the buffer has grown.
+//! The numbers are from `protos/perfetto/trace` in Perfetto's repository, which explains each field. The rest of the sink calls
+//! this module, and so does the command `warpline`, which writes traces of other programs; no other module writes bytes. Once the
+//! buffer has grown, writing a packet must not allocate.
 
 /// `Trace`.
 pub const PACKET: u32 = 1;
@@ -21,9 +21,9 @@ pub mod packet {
     pub const TRACK_DESCRIPTOR: u32 = 60;
     pub const TRACE_ATTRIBUTES: u32 = 126;
 
-    /// `SequenceFlags`: what was interned before on this sequence is void.
+    /// `SequenceFlags`: state that was interned earlier on this sequence is void.
     pub const STATE_CLEARED: u64 = 1;
-    /// `SequenceFlags`: this packet means nothing without what was interned before.
+    /// `SequenceFlags`: the packet depends on state that was interned earlier.
     pub const NEEDS_STATE: u64 = 2;
 }
 
@@ -45,8 +45,8 @@ pub mod clock {
     pub const REALTIME: u64 = 1;
     /// `BuiltinClock`.
     pub const BOOTTIME: u64 = 6;
-    /// The first id that is free for a sequence's own clock: here `BOOTTIME` less the session's begin, so that a
-    /// timestamp is five bytes and not eight.
+    /// The first id that is free for a sequence's own clock. Here, it is `BOOTTIME` minus the begin of the session, so that a
+    /// timestamp takes five bytes instead of eight.
     pub const SESSION: u64 = 64;
 }
 
@@ -73,7 +73,7 @@ pub mod track {
 
     /// `ChildTracksOrdering`: by rank.
     pub const EXPLICIT: u64 = 3;
-    /// `SiblingMergeBehavior`: drawn as a track of its own, whatever its name.
+    /// `SiblingMergeBehavior`: drawn as a separate track, whatever its name.
     pub const MERGE_NONE: u64 = 2;
     /// `SiblingMergeBehavior`: siblings with one key are drawn as one track.
     pub const MERGE_BY_KEY: u64 = 3;
@@ -127,11 +127,11 @@ pub mod stage {
     pub const NAME_IID: u32 = 20;
     pub const LAUNCH: u32 = 21;
 
-    /// Of a launch.
+    /// A field of a launch.
     pub const GRID_SIZE: u32 = 1;
-    /// Of a launch.
+    /// A field of a launch.
     pub const WORKGROUP_SIZE: u32 = 2;
-    /// Of a launch.
+    /// A field of a launch.
     pub const ARGS: u32 = 3;
 
     pub const ARG_NAME: u32 = 2;
@@ -139,16 +139,16 @@ pub mod stage {
     pub const ARG_DOUBLE: u32 = 5;
     pub const ARG_STRING: u32 = 6;
 
-    /// Of a graphics context.
+    /// A field of a graphics context.
     pub const CONTEXT_PID: u32 = 2;
-    /// Of a graphics context.
+    /// A field of a graphics context.
     pub const CONTEXT_API: u32 = 3;
     /// `Api`.
     pub const CUDA: u64 = 4;
 
-    /// Of a specification: a queue or a stage.
+    /// A field of a specification: a queue or a stage.
     pub const DESCRIPTION: u32 = 3;
-    /// Of a specification.
+    /// A field of a specification.
     pub const CATEGORY: u32 = 4;
     /// `RenderStageCategory`.
     pub const COMPUTE: u64 = 2;
@@ -179,7 +179,7 @@ pub mod interned {
     pub const ANNOTATION_STRINGS: u32 = 29;
 
     pub const IID: u32 = 1;
-    /// Of an event's name, an annotation's name and a string alike.
+    /// A field of an event's name, an annotation's name and a string.
     pub const TEXT: u32 = 2;
     pub const FILE_NAME: u32 = 2;
     pub const FUNCTION_NAME: u32 = 3;
@@ -191,7 +191,7 @@ const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
-/// Packets on their way to the file.
+/// Packets that are not in the file yet.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -206,12 +206,12 @@ impl Buffer {
         self.bytes.len()
     }
 
-    /// Forgets the first `count` bytes: they are in the file.
+    /// Removes the first `count` bytes, which are now in the file.
     pub fn consume(&mut self, count: usize) {
         self.bytes.drain(..count);
     }
 
-    /// Forgets all but the first `len` bytes.
+    /// Removes all but the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -228,7 +228,7 @@ impl Buffer {
         self.varint(value);
     }
 
-    /// An `int64` or `int32`: a negative one takes ten bytes.
+    /// Writes an `int64` or `int32`. A negative value takes ten bytes.
     #[inline]
     pub fn int(&mut self, field: u32, value: i64) {
         self.uint(field, value as u64);
@@ -244,7 +244,7 @@ impl Buffer {
         self.fixed(field, value.to_bits());
     }
 
-    /// A `fixed64`.
+    /// Writes a `fixed64`.
     #[inline]
     pub fn fixed(&mut self, field: u32, value: u64) {
         self.key(field, FIXED64);
@@ -255,7 +255,7 @@ impl Buffer {
         self.bytes(field, value.as_bytes());
     }
 
-    /// A text, or a message that is encoded already.
+    /// Writes a text or an encoded message.
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
         self.key(field, BYTES);
         self.varint(value.len() as u64);
@@ -266,12 +266,12 @@ impl Buffer {
         self.bytes.is_empty()
     }
 
-    /// Forgets all of it, and keeps the memory.
+    /// Removes all bytes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Bytes that are encoded already. All sixteen are copied, which is two instructions where a few bytes are a call.
+    /// Appends encoded bytes. All sixteen are copied, which takes two instructions, while copying only some takes a call.
     #[inline]
     pub fn short(&mut self, short: &Short) {
         let len = self.bytes.len() + short.len;
@@ -279,8 +279,8 @@ impl Buffer {
         self.bytes.truncate(len);
     }
 
-    /// A message within this one. Nearly all are shorter than 128 bytes, so one byte is left for the length, and what
-    /// was written is moved where that is not enough.
+    /// Writes a nested message. Nearly all are shorter than 128 bytes, so one byte is reserved for the length. If that is not
+    /// enough, the content is moved.
     #[inline]
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Buffer)) {
         self.key(field, BYTES);
@@ -300,7 +300,7 @@ impl Buffer {
         self.varint(len as u64);
         let width = self.bytes.len() - start - len;
         self.bytes[start..].rotate_right(width);
-        // The first byte of the length belongs into the byte that was left for it.
+        // The first byte of the length belongs in the reserved byte.
         self.bytes.remove(start - 1);
     }
 
@@ -333,7 +333,7 @@ impl Buffer {
     }
 }
 
-/// The bytes of a varint of at most 56 bits, in a register, and how many they are: a loop over bytes would be half of the
+/// Returns the bytes of a varint of at most 56 bits, in a register, and their number. A loop over bytes would take half of the
 /// encoder's time.
 #[inline]
 fn spread(value: u64) -> (u64, usize) {
@@ -345,7 +345,7 @@ fn spread(value: u64) -> (u64, usize) {
     (by_7 | more, len)
 }
 
-/// A few encoded bytes that are written again and again.
+/// A few encoded bytes that are written repeatedly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Short {
     bytes: [u8; 16],
@@ -353,7 +353,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// What `fill` writes, which must be at most 16 bytes.
+    /// Encodes what `fill` writes, at most 16 bytes.
     pub fn encode(fill: impl FnOnce(&mut Buffer)) -> Short {
         let mut buffer = Buffer::default();
         fill(&mut buffer);

@@ -1,7 +1,7 @@
-//! Replays to slices: each launch of a graph, and in it the zones that were captured.
+//! Converts replays to slices: each launch of a graph, and the captured zones in it.
 //!
-//! A replay is a slice on the row `replays` of its stream, with an arrow from its launch. Its zones are slices within it; those of a
-//! lane are on a row of that lane below. The sink calls it with each record.
+//! A replay is a slice on the row `replays` of its stream, with an arrow from its launch. Its zones are slices within it; zones
+//! with their own lane are on a row for that lane below. The sink calls this module for each record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::zones::write_zone;
 use crate::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
 
-/// The row below a stream.
+/// The name of the row below a stream.
 const ROW: &str = "replays";
 
-/// What is known of replays while the trace is written.
+/// The state of replays while the trace is written.
 #[derive(Debug, Default)]
 pub(super) struct Replays {
     /// The row of each stream.
     rows: HashMap<u32, usize>,
-    /// The rows of lanes below those, and of parts of large batches on them.
+    /// The rows of lanes below those rows, including rows for parts of large batches.
     lanes: HashMap<(usize, Arc<str>, u32), usize>,
 }
 
@@ -63,7 +63,7 @@ impl Replays {
             }
         });
         let mut zones: Vec<_> = record.zones.iter().collect();
-        // Outer ones first: a reader takes the first of two that begin together for the outer one.
+        // Outer zones come first: if two slices begin together, a reader takes the first for the outer one.
         zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
@@ -104,14 +104,14 @@ impl Replays {
         lane
     }
 
-    /// Tracks have new places, or are forgotten.
+    /// Updates the rows after tracks have moved or were forgotten.
     pub(super) fn keep(&mut self, places: &[Option<usize>]) {
         keep(&mut self.rows, places);
         keep_below(&mut self.lanes, places, |(above, name, part), place| Some((place(above)?, name, part)));
     }
 }
 
-/// The fields of a flow at a launch and at its replay: from what is earlier to what is later.
+/// Returns the flow fields of a launch and of its replay: the flow leads from the earlier event to the later one.
 fn ends(launch_first: bool) -> (u32, u32) {
     match launch_first {
         true => (event::FLOW_IDS, event::TERMINATING_FLOW_IDS),

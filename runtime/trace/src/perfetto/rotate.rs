@@ -1,9 +1,9 @@
 //! Numbered files, of which the newest are kept.
 //!
-//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, and so on, after the highest number of earlier runs. A session
-//! removes only files that it has made itself: no file of an earlier run, and no file that has replaced one of its own. An empty file that
-//! a killed process has left counts as its own. An older file is removed only when the newest one has its beginning, so a process that is
-//! killed in between leaves as many readable files as it was told to keep.
+//! `trace.pftrace` becomes `trace.0001.pftrace`, `trace.0002.pftrace`, and so on, after the highest number of earlier runs. A
+//! session removes only files that it created: no file of an earlier run, and no file that has replaced its own. It may take over
+//! an empty file that a killed process has left. An older file is removed only when the newest one contains its beginning, so a
+//! process that is killed in between leaves as many readable files as configured.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -23,16 +23,16 @@ pub struct Files {
     keep: usize,
     next: u64,
     file: OwnFile,
-    /// The files that are there, the current one last.
+    /// The existing files, the current one last.
     kept: VecDeque<Ours>,
     removed: u64,
     removed_zones: u64,
 }
 
-/// A file that this session has made, or an empty one that it has taken over.
+/// A file that this session has created, or an empty one that it has taken over.
 struct Ours {
     file: TraceFile,
-    /// Records in it, zones among them.
+    /// The number of all records in the file, including zones.
     records: u64,
     identity: Option<Identity>,
 }
@@ -40,8 +40,8 @@ struct Ours {
 type Identity = (u64, u64);
 
 impl Files {
-    /// Makes the first file, and says what its name is made of: the path, or another one where another session writes to files
-    /// of the first.
+    /// Creates the first file. Returns the path from which its name is made: the requested one, or another if another session
+    /// writes to files of the requested path.
     pub(super) fn create(asked: &Path, limit: u64, keep: usize) -> io::Result<(Files, PathBuf)> {
         refuse_other_than_files(asked)?;
         let mut path = asked.to_owned();
@@ -55,9 +55,9 @@ impl Files {
         Err(io::Error::other("other processes write to files of that name; choose another path"))
     }
 
-    /// None where another session writes to files of this path.
+    /// Returns none if another session writes to files of this path.
     fn open(path: &Path, limit: u64, keep: usize) -> io::Result<Option<Files>> {
-        // The program may go to another folder, and the files that follow belong beside the first one.
+        // The program may change its working directory, but later files must be in the same directory as the first one.
         let path = &std::path::absolute(path)?;
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let series = Series {
@@ -78,13 +78,14 @@ impl Files {
         }))
     }
 
-    /// The files that are not known to have lost everything. The last one has if it was removed or truncated while it was written.
+    /// Returns the files that are not known to be unreadable. The last one is unreadable if it was removed or truncated while it
+    /// was written.
     fn readable(&self) -> impl Iterator<Item = &Ours> {
         let lost = usize::from(self.file.has_lost_all());
         self.kept.iter().take(self.kept.len().saturating_sub(lost))
     }
 
-    /// The files whose records are lost because another program has changed them.
+    /// Returns the files whose records are lost because another program has changed them.
     fn changed(&self) -> impl Iterator<Item = &Ours> {
         self.readable().filter(|ours| ours.is_changed())
     }
@@ -95,7 +96,7 @@ impl Files {
             self.removed += 1;
             self.removed_zones += ours.file.zones;
             if ours.is_there() {
-                // One that cannot be removed is one too many, and no reason to stop.
+                // A file that cannot be removed is one too many, but not a reason to stop.
                 let _ = fs::remove_file(&ours.file.path);
             }
         }
@@ -107,12 +108,12 @@ impl Ours {
         (self.file.zones, self.records) = (holds.zones, holds.records);
     }
 
-    /// Whether it was not moved, removed or replaced.
+    /// Whether the file was not moved, removed or replaced.
     fn is_there(&self) -> bool {
         self.metadata().is_some()
     }
 
-    /// Whether it exists and another program has truncated it or written to it.
+    /// Whether the file exists and another program has truncated it or written to it.
     fn is_changed(&self) -> bool {
         self.metadata().is_some_and(|there| there.len() != self.file.bytes)
     }
@@ -123,7 +124,7 @@ impl Ours {
 }
 
 impl Drop for Files {
-    /// Nobody needs an empty file: that of a session that does not start, or one for which the disk had no room.
+    /// Removes an empty file: the session did not start, or the disk had no room for the file.
     fn drop(&mut self) {
         if let Some(last) = self.kept.back().filter(|last| last.file.bytes == 0)
             && is_at(&self.file, &last.file.path)
@@ -149,7 +150,7 @@ impl Medium for Files {
             current.file.bytes += taken as u64;
             current.hold(holds);
         }
-        // Behind the beginning of a new file, or to make room for it.
+        // The oldest file is removed after the beginning of a new file is written, or to make room for it.
         let is_full =
             |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if !bytes.is_empty() && result.as_ref().err().is_none_or(is_full) {
@@ -161,7 +162,7 @@ impl Medium for Files {
     fn next(&mut self, _before: u64) -> io::Result<()> {
         let (number, ours, file) = self.series.next(self.next)?;
         if self.file.has_lost_all() {
-            // The sink has counted what was in it as lost.
+            // The sink has counted the records in it as lost.
             self.kept.pop_back();
         }
         self.next = number + 1;
@@ -213,7 +214,7 @@ impl Medium for Files {
     }
 }
 
-/// Files whose names differ in a number.
+/// Files whose names differ only in a number.
 struct Series {
     folder: PathBuf,
     stem: String,
@@ -223,12 +224,12 @@ struct Series {
 type Made = (u64, Ours, OwnFile);
 
 impl Series {
-    /// The file of this number.
+    /// Returns the path of the file with this number.
     fn piece(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{}.{number:04}{}", self.stem, self.extension))
     }
 
-    /// The highest numbers that files of this name have, highest first.
+    /// Returns the two highest numbers of existing files, highest first.
     fn last_numbers(&self) -> io::Result<Vec<u64>> {
         let names = fs::read_dir(&self.folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let number = |name: String| -> Option<u64> {
@@ -242,19 +243,20 @@ impl Series {
         Ok(numbers)
     }
 
-    /// The first file of a session: behind those of earlier ones, or an empty one that a killed one has left. None where another
-    /// session writes to files of this name: it has the lock of the last one, or of the one before while it makes the last.
+    /// Returns the first file of a session: numbered after earlier ones, or an empty one that a killed process has left. Returns
+    /// none if another session writes to files of this name: it has the lock of the last one, or of the one before while it creates
+    /// the last.
     fn first(&self) -> io::Result<Option<Made>> {
-        // Each round is one in which another process has made or taken a file.
+        // Another round means that another process has created or taken a file.
         for _ in 0..1_000 {
             let numbers = self.last_numbers()?;
             let mut empty = None;
             for number in &numbers {
-                // NFS locks only what is open for writing. What cannot be opened is not being written by this user.
+                // NFS locks only files that are open for writing. A file that cannot be opened is not being written by this user.
                 let Ok(file) = OpenOptions::new().write(true).open(self.piece(*number)) else { continue };
                 let Ok(file) = OwnFile::lock(file) else { return Ok(None) };
                 let is_last = numbers.first() == Some(number);
-                // Without a lock it may be another session's.
+                // Without a lock, the file may be another session's.
                 if is_last
                     && !file.has_no_lock
                     && file.metadata().is_ok_and(|there| there.is_file() && there.len() == 0)
@@ -275,7 +277,7 @@ impl Series {
         Err(io::Error::other("other processes create files of that name at the same time; choose another path"))
     }
 
-    /// The file of this number, or of the next one that is free.
+    /// Creates the file with this number, or with the next free one.
     fn next(&self, first: u64) -> io::Result<Made> {
         for number in first..first.saturating_add(10_000) {
             if let Some(made) = self.make(number)? {
@@ -285,7 +287,7 @@ impl Series {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Makes the file of this number. None where it is there, or another session has taken it since it was made.
+    /// Creates the file with this number. Returns none if it exists, or if another session has taken it since.
     fn make(&self, number: u64) -> io::Result<Option<Made>> {
         match OpenOptions::new().write(true).create_new(true).open(self.piece(number)) {
             Ok(file) => Ok(lock(file).map(|file| self.made(number, file))),
@@ -302,7 +304,7 @@ impl Series {
     }
 }
 
-/// Locks the file. A second attempt, because another session that starts now may hold the lock for a moment to test it.
+/// Locks the file. Tries twice, because another session that is starting may briefly hold the lock to test it.
 fn lock(file: File) -> Option<OwnFile> {
     let once_more = |file| {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -311,7 +313,7 @@ fn lock(file: File) -> Option<OwnFile> {
     OwnFile::lock(file).or_else(once_more).ok()
 }
 
-/// The files stand beside this one: that makes no sense for a device, a pipe or a folder.
+/// Refuses a device, a pipe or a directory: the numbered files are created next to this path, which makes sense only for a file.
 fn refuse_other_than_files(path: &Path) -> io::Result<()> {
     let kind = match fs::metadata(path) {
         Ok(there) if there.is_dir() => "a folder",
@@ -366,7 +368,7 @@ mod tests {
         let folder = folder("between");
         let path = folder.join("t.pftrace");
         let (session, _) = Files::create(&path, 1 << 20, 4).expect("it can be made");
-        // It has made the next file, and not locked it yet.
+        // The other session has created the next file and has not locked it yet.
         let next = folder.join("t.0002.pftrace");
         fs::write(&next, "").expect("it can be made");
         let (other, its) = Files::create(&path, 1 << 20, 4).expect("a name is free");

@@ -1,7 +1,7 @@
 //! Finds the row of a record: a thread, a stream, or a lane of its own below one.
 //!
-//! A row is described when it is first used, and again in each piece of the trace. A trace with too many rows forgets those that it used
-//! least recently.
+//! A row is described on first use, and again in each piece of the trace. A trace with too many rows forgets the least recently
+//! used.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -12,12 +12,12 @@ use super::track::{Kind, Track};
 use crate::lanes::OwnLane;
 use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 
-/// A trace that knows so many tracks forgets the half that it looked up least recently. One that comes back has the id and the name
-/// that it had.
+/// The maximum number of tracks that a trace knows. At this number, it forgets the half that it looked up least recently. A track
+/// that returns keeps its id and name.
 const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
 
 impl Tables {
-    /// The track of a thread. An operating system gives a thread's id to a later thread too; both have one track.
+    /// Returns the track of a thread. An operating system may reuse a thread's id for a later thread; both then share a track.
     #[inline]
     pub(super) fn thread(&mut self, thread: &ThreadInfo, buffer: &mut Buffer) -> usize {
         match self.threads.get(&thread.id) {
@@ -58,7 +58,7 @@ impl Tables {
         group.uuid
     }
 
-    /// The row under `track` that the record has to itself; the track itself for most.
+    /// Returns the record's own row under `track`, or for most records the track itself.
     #[inline]
     pub(super) fn own_lane(&mut self, track: usize, record: &ZoneRecord, buffer: &mut Buffer) -> usize {
         let Some((own, name)) = OwnLane::for_record(record) else { return track };
@@ -72,7 +72,7 @@ impl Tables {
         }
     }
 
-    /// The track, described in this piece of the trace.
+    /// Returns the track after describing it, if necessary, in this piece of the trace.
     #[inline]
     pub(super) fn known(&mut self, track: usize, buffer: &mut Buffer) -> usize {
         self.lookups += 1;
@@ -91,7 +91,7 @@ impl Tables {
         self.tracks[track].describe_again(&mut self.session, buffer);
     }
 
-    /// A row below another track, which `what` tells from the others there.
+    /// Adds a row below another track, where `what` distinguishes it from the others.
     pub(super) fn add_below(&mut self, above: usize, what: impl Hash, name: &str, buffer: &mut Buffer) -> usize {
         let parent = self.tracks[above].uuid;
         let uuid = self.session.ids.derive((parent, what));
@@ -107,13 +107,13 @@ impl Tables {
         index
     }
 
-    /// Whether some have to be forgotten.
+    /// Whether tracks have to be forgotten.
     #[inline]
     pub(super) fn has_too_many_tracks(&self) -> bool {
         self.tracks.len() >= MOST_TRACKS
     }
 
-    /// Forgets the tracks that were looked up least recently. Returns the new place of each track; none where it is forgotten.
+    /// Forgets the least recently used tracks. Returns the new index of each track, or none for a forgotten one.
     pub(super) fn forget_tracks(&mut self) -> Vec<Option<usize>> {
         let mut lookups: Vec<u64> = self.tracks.iter().map(|track| track.used).collect();
         let half = lookups.len() / 2;
@@ -121,7 +121,7 @@ impl Tables {
         let mut is_kept = vec![false; self.tracks.len()];
         for index in 0..self.tracks.len() {
             let mut next = (self.tracks[index].used >= oldest).then_some(index);
-            // With a row stays what is above it.
+            // A kept row keeps the rows above it.
             while let Some(kept) = next.filter(|kept| !is_kept[*kept]) {
                 is_kept[kept] = true;
                 next = self.tracks[kept].above();
@@ -149,12 +149,12 @@ impl Tables {
     }
 }
 
-/// Puts tracks to their new places, and drops those that have none.
+/// Updates the indexes of tracks, and removes forgotten tracks.
 pub(super) fn keep<K: Eq + Hash, S: BuildHasher>(tracks: &mut HashMap<K, usize, S>, places: &[Option<usize>]) {
     tracks.retain(|_, track| places[*track].map(|place| *track = place).is_some());
 }
 
-/// The same of rows that are known by the place of the track above them, in a key that `moved` puts together anew.
+/// Like [`keep`], for rows whose key contains the index of the track above them. `moved` rebuilds the key.
 pub(super) fn keep_below<K: Eq + Hash>(
     rows: &mut HashMap<K, usize>,
     places: &[Option<usize>],

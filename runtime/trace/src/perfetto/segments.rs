@@ -23,12 +23,12 @@ impl FlightSink {
 
 pub struct Segments {
     ring: Arc<RingFile>,
-    /// The piece that is being written: its header as it will be committed next.
+    /// The header of the current piece, as it will be committed next.
     header: PieceHeader,
     checksum: crc32fast::Hasher,
-    /// What is in each piece of the ring, oldest first.
+    /// The contents of each piece in the ring, oldest first.
     pieces: VecDeque<Holds>,
-    /// Pieces that were overwritten, and zones in them.
+    /// The number of overwritten pieces, and of zones in them.
     removed: u64,
     removed_zones: u64,
 }
@@ -45,13 +45,13 @@ impl Segments {
         }
     }
 
-    /// Where the piece begins.
+    /// Returns the position of a piece.
     fn begin(&self, sequence: u64) -> u64 {
         let layout = &self.ring.layout;
         layout.segment_at(((sequence - 1) % u64::from(layout.segments)) as u32)
     }
 
-    /// The pieces of the ring, and whether each can be read: not where somebody has removed or cut the file.
+    /// Returns the pieces of the ring, and whether each can be read: not if the file was removed or truncated.
     fn readable(&self) -> impl Iterator<Item = (Holds, bool)> {
         self.ring.look();
         let first = (self.header.sequence + 1).saturating_sub(self.pieces.len() as u64);
@@ -93,7 +93,7 @@ impl Medium for Segments {
             ..self.header
         };
         let at = begin + PIECE_HEADER as u64 + u64::from(self.header.len);
-        // Until the header says so, none of it counts, and it can be written again.
+        // The bytes do not count until the header includes them, so they can be written again.
         if let Err(error) = self.ring.write_at(at, bytes).and_then(|()| self.ring.commit(begin, header)) {
             return (0, Err(error));
         }
@@ -106,7 +106,7 @@ impl Medium for Segments {
 
     fn next(&mut self, before: u64) -> io::Result<()> {
         let sequence = self.header.sequence + 1;
-        // What is there is void before anything is written over it.
+        // The old piece is invalidated before anything is written over it.
         self.ring.clear(self.begin(sequence))?;
         self.header = PieceHeader { sequence, before, ..PieceHeader::default() };
         self.checksum = crc32fast::Hasher::new();
@@ -118,7 +118,7 @@ impl Medium for Segments {
         Ok(())
     }
 
-    /// A write that fails adds nothing to the piece, and what it holds was said with the last one that did not.
+    /// Does nothing: a failed write adds nothing to the piece, and the last successful one set what it holds.
     fn holds(&mut self, _: Holds) {}
 
     fn lost(&self) -> u64 {

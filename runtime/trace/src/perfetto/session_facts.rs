@@ -1,7 +1,7 @@
-//! What a trace contains about its session: clocks, process, catalog, and at the end the account.
+//! The facts about the session in a trace: clocks, process, catalog, and the account at the end.
 //!
-//! The account is one instant that holds every figure by name. Dropped zones are also a counter on the timeline, which is absent if none
-//! was dropped. These packets have a sequence of their own, with absolute `BOOTTIME` timestamps and nothing interned.
+//! The account is one instant that holds every figure by name. Dropped zones are also a counter on the timeline, which is absent if
+//! none was dropped. These packets have their own sequence, with absolute `BOOTTIME` timestamps and without interning.
 
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
@@ -9,23 +9,23 @@ use crate::names::{change_args, change_name};
 use warpline_core::report::Report;
 use warpline_core::sink::{Progress, SessionChange, SessionInfo};
 
-/// The trace's account of itself.
+/// Writes the facts about the session and the account.
 pub(super) struct SessionFacts {
     pub(super) process_id: u32,
     begin_ns: i64,
     info: SessionInfo,
-    /// The piece of the trace that is being written is not the first.
+    /// Whether the current piece of the trace is not the first.
     is_later: bool,
     sequence: u64,
     process: u64,
-    /// The group `warpline`, last among the process's rows.
+    /// The group `warpline`, the last of the process's rows.
     group: u64,
-    /// The row `session` in it.
+    /// The row `session` in the group.
     row: u64,
 }
 
 impl SessionFacts {
-    /// Writes what is known when the session begins.
+    /// Writes the facts that are known when the session begins.
     pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> SessionFacts {
         let facts = SessionFacts {
             process_id: info.process_id,
@@ -52,7 +52,7 @@ impl SessionFacts {
         facts
     }
 
-    /// Writes clocks, program and rows.
+    /// Writes clocks, process and rows.
     fn rows(&self, buffer: &mut Buffer) {
         self.clocks(&self.info, buffer);
         self.attributes(&self.info, buffer);
@@ -70,15 +70,15 @@ impl SessionFacts {
         });
     }
 
-    /// Says the same again in another piece of the trace.
+    /// Repeats clocks, process and rows in another piece of the trace.
     pub(super) fn again(&mut self, ids: &mut Ids, buffer: &mut Buffer) {
         self.is_later = true;
         self.sequence = u64::from(ids.sequence());
         self.rows(buffer);
     }
 
-    /// Says where a piece begins or ends: its number, the zones that were written in pieces before it and in it, and how the
-    /// session stood when it was last asked.
+    /// Writes that a piece begins or ends: its number, the zones written in earlier pieces and in this one, and the most recent
+    /// progress of the session.
     pub(super) fn piece(&self, what: &str, ns: i64, piece: &Piece, buffer: &mut Buffer) {
         self.instant(&format!("piece {} {what}", piece.number), ns.max(self.begin_ns), buffer, |event| {
             text(event, "catalog_hash", &catalog_hash(&self.info));
@@ -96,7 +96,7 @@ impl SessionFacts {
         });
     }
 
-    /// Says that somebody changed what is recorded.
+    /// Writes a change of what is recorded.
     pub(super) fn change(&self, change: &SessionChange, buffer: &mut Buffer) {
         self.instant(change_name(&change.what), change.ns, buffer, |event| {
             for (name, value) in change_args(change) {
@@ -122,7 +122,7 @@ impl SessionFacts {
         let left_out = report.said_left_out();
         let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
         let (replays, kernel_timing) = (report.graph_timing.to_args(), report.kernel_timing.to_args());
-        // A row of its own only for what a user must not overlook. Everything is in the account.
+        // Only figures that a user must not overlook get a row. All figures are in the account.
         let lost = [
             ("zones dropped", dropped),
             ("spans dropped", report.spans.dropped()),
@@ -130,7 +130,7 @@ impl SessionFacts {
             ("waits dropped", report.waits.dropped.total()),
         ];
         for (name, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
-            // At most 2^63: they are counted one by one.
+            // The count is at most 2^63, because it was incremented one by one.
             let points = [(self.begin_ns, 0), (end_ns, count as i64)];
             self.counter(name, points, ids, buffer);
         }
@@ -177,8 +177,8 @@ impl SessionFacts {
         });
     }
 
-    /// Describes a group of rows under the process. Rows stand in groups because a UI shows what hangs from the process
-    /// itself beside it.
+    /// Describes a group of rows under the process. Groups are necessary because a UI shows the direct children of the process
+    /// separately.
     pub(super) fn group(&self, uuid: u64, name: &str, rank: u32, buffer: &mut Buffer) {
         self.describe(uuid, buffer, |descriptor| {
             descriptor.uint(track::PARENT_UUID, self.process);
@@ -206,7 +206,7 @@ impl SessionFacts {
         });
     }
 
-    /// The facts of the program, as metadata of the trace.
+    /// Writes the facts about the program as metadata of the trace.
     fn attributes(&self, info: &SessionInfo, buffer: &mut Buffer) {
         buffer.packet(|packet| {
             packet.uint(packet::SEQUENCE_ID, self.sequence);
@@ -216,7 +216,7 @@ impl SessionFacts {
                     ("warpline.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
                     ("warpline.process_name", Some(info.process_name.clone())),
                     ("warpline.host", Some(info.host.clone())),
-                    // Tells which traces share a clock.
+                    // Identifies traces that share a clock.
                     ("warpline.boot_id", info.boot_id.clone()),
                     ("warpline.rank", info.rank.map(|rank| rank.to_string())),
                 ];
@@ -251,7 +251,7 @@ impl SessionFacts {
     fn counter(&self, name: &str, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
         let uuid = ids.next();
         self.counter_track(uuid, self.group, name, buffer);
-        // A later piece has nothing of the session's begin, and would be stretched to there.
+        // A later piece has no data from the session's begin, and this point would extend the piece back to it.
         for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
             self.count(uuid, ns, value, buffer);
         }
@@ -266,7 +266,7 @@ impl SessionFacts {
         });
     }
 
-    /// A counter has this value from then on.
+    /// Writes the counter's value from this time on.
     pub(super) fn count(&self, uuid: u64, ns: i64, value: i64, buffer: &mut Buffer) {
         self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
     }
@@ -284,18 +284,18 @@ impl SessionFacts {
     }
 }
 
-/// A piece of a trace, in the account.
+/// The facts about a piece of a trace, in the account.
 pub(super) struct Piece {
-    /// From 1.
+    /// The number of the piece, from 1.
     pub(super) number: u64,
-    /// Zones in the pieces before it.
+    /// The number of zones in the pieces before it.
     pub(super) before: u64,
-    /// Zones in it, once that is known.
+    /// The number of zones in it, once known.
     pub(super) zones: Option<u64>,
     pub(super) standing: Progress,
 }
 
-/// The catalog's hash as tools print it.
+/// Returns the catalog's hash in the form in which tools print it.
 pub(super) fn catalog_hash(info: &SessionInfo) -> String {
     format!("{:#018x}", info.catalog_hash())
 }

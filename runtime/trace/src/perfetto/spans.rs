@@ -1,6 +1,6 @@
-//! Spans and events of `tracing` to slices and instants, on the tracks of their threads.
+//! Converts spans and events of `tracing` to slices and instants, on the tracks of their threads.
 //!
-//! The sink calls it with each record. Once the tables know all names and rows, it must not allocate.
+//! The sink calls this module for each record. Once the tables know all names and rows, it must not allocate.
 
 use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
 use super::intern::Numbers;
@@ -19,7 +19,7 @@ impl Tables {
         let Tables { tracks, session, texts, words, names, .. } = self;
         let lane = match record.id {
             Some(_) => tracks[thread].lane(record.host, session, buffer),
-            // An instant takes no room on a lane: it stands where most of its thread's slices do.
+            // An instant occupies no time on a lane, so it is written to the lane that has most of its thread's slices.
             None => tracks[thread].first_lane(),
         };
         let args = Args::define(record, lane, (texts, words, names), buffer);
@@ -37,7 +37,7 @@ impl Tables {
     }
 }
 
-/// Name, category and source. An event is named by what it says.
+/// Writes name, category and source. An event is named after its message.
 fn write_place(record: &SpanRecord, site: Option<u32>, event: &mut Buffer) {
     match (record.message(), site) {
         (Some(Value::Text(text)), _) => event.text(event::NAME, text),
@@ -53,10 +53,10 @@ fn write_place(record: &SpanRecord, site: Option<u32>, event: &mut Buffer) {
     }
 }
 
-/// What a record carries, with the numbers of its names.
+/// The fields of a record, with the numbers of their names.
 struct Args<'a> {
     record: &'a SpanRecord,
-    /// One for each field.
+    /// The number of each field's name.
     names: &'a [Option<u32>],
     parent: Option<Parent>,
 }

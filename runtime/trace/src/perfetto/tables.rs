@@ -1,6 +1,6 @@
-//! The tables that all kinds of records share while a trace is written: tracks, numbers of names, and what the trace says of itself.
+//! The tables that all kinds of records share while a trace is written: tracks, numbers of names, and facts about the session.
 //!
-//! `rows` finds a record's track in them; `zones`, `spans`, `kernels`, `replays` and `waits` write records with them.
+//! `rows` finds a record's track in the tables; `zones`, `spans`, `kernels`, `replays` and `waits` use them to write records.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -23,7 +23,7 @@ pub(super) struct Device {
     pub(super) rank: u32,
 }
 
-/// What every kind of record needs.
+/// The state that every kind of record needs.
 pub(super) struct Tables {
     pub(super) session: Session,
     pub(super) facts: SessionFacts,
@@ -31,14 +31,14 @@ pub(super) struct Tables {
     pub(super) sites: Sites,
     pub(super) texts: Numbers,
     pub(super) words: Words,
-    /// Kept, so that its memory is.
+    /// Kept to reuse its memory.
     pub(super) names: Vec<Option<u32>>,
     pub(super) devices: HashMap<(DeviceKind, u32), Device>,
     pub(super) tracks: Vec<Track>,
     pub(super) streams: Table<u32, usize>,
     pub(super) threads: Table<u64, usize>,
     pub(super) own_lanes: HashMap<(usize, OwnLane), usize>,
-    /// Goes up with each track that is looked up.
+    /// The number of lookups of tracks.
     pub(super) lookups: u64,
     /// The latest end in the trace.
     pub(super) end_ns: i64,

@@ -1,4 +1,4 @@
-//! A trace while it is written: its beginning, its pieces and its end, and the dispatch of each record to the file of its kind.
+//! A trace while it is written: its beginning, its pieces and its end, and the dispatch of each record to the module for its kind.
 //!
 //! The sinks call it on the collector's thread.
 
@@ -12,7 +12,7 @@ use crate::order::Record;
 use warpline_core::report::Report;
 use warpline_core::sink::SessionInfo;
 
-/// Everything that is known of a trace while it is written.
+/// The state of a trace while it is written.
 pub(super) struct Trace {
     tables: Tables,
     kernels: Kernels,
@@ -31,13 +31,13 @@ impl Trace {
         }
     }
 
-    /// Ends it with the report.
+    /// Ends the trace with the report.
     pub(super) fn end(&mut self, report: &Report, buffer: &mut Buffer) {
         let Tables { facts, session, end_ns, .. } = &mut self.tables;
         facts.end(report, *end_ns, &mut session.ids, buffer);
     }
 
-    /// Begins another piece, which can be read without those before it: all that packets refer to is said again in it.
+    /// Begins another piece that can be read without the earlier ones: it repeats everything that packets refer to.
     pub(super) fn next_piece(&mut self, buffer: &mut Buffer) {
         let Tables { session, facts, devices, .. } = &mut self.tables;
         session.piece += 1;
@@ -68,7 +68,8 @@ impl Trace {
         }
     }
 
-    /// Forgets tracks if there are too many. Every record begins with it: in the middle of one, places of tracks are in use.
+    /// Forgets tracks if there are too many. Every record begins with this call, because indexes of tracks are in use later in a
+    /// record.
     #[inline]
     fn make_room(&mut self) {
         if self.tables.has_too_many_tracks() {

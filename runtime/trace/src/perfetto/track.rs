@@ -1,8 +1,8 @@
 //! Tracks, and the sequences of packets that fill them.
 //!
-//! A [`Track`] is what a user sees as one row: a stream, a thread, or a range's own lane under one of them. Zones that do
-//! not nest go to further lanes of it, which are tracks of their own to Perfetto and one row to the user. Each lane is
-//! filled by a [`Sequence`] of its own, whose defaults say once what every packet would repeat.
+//! A [`Track`] is one row for the user: a stream, a thread, or a range's own lane under one of them. Zones that do not nest are put
+//! on further lanes, which are separate tracks to Perfetto and one row to the user. Each lane is filled by its own [`Sequence`],
+//! whose defaults contain the fields that every packet would repeat.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{Span, SpanSite};
 
-/// Numbers that no other trace uses, so that traces of many processes can be put into one file.
+/// Ids that no other trace uses, so that traces of many processes can be joined in one file.
 #[derive(Debug)]
 pub(super) struct Ids {
     seed: u64,
@@ -23,16 +23,16 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// `RandomState` is random in each process; the process id and the time are there for a system where it is not.
+    /// Uses `RandomState`, which is random in each process, plus the process id and the time for systems where it is not.
     pub(super) fn new(process_id: u32, begin_unix_ns: i64) -> Ids {
         let seed = RandomState::new().hash_one((process_id, begin_unix_ns));
-        // Three bytes on the wire. Two traces with one id are still read apart: each sequence begins with cleared
-        // state.
+        // An id takes three bytes on the wire. Two traces with the same id are still read correctly, because each sequence begins
+        // with cleared state.
         let sequences = (seed >> 44) as u32 | 1 << 14;
         Ids { seed, used: 0, sequences }
     }
 
-    /// A 64-bit id: one step of the SplitMix64 generator, so that the ids of one trace cannot collide.
+    /// Returns a new 64-bit id. One step of the SplitMix64 generator, so that the ids of one trace cannot collide.
     #[inline]
     pub(super) fn next(&mut self) -> u64 {
         self.used += 1;
@@ -43,7 +43,8 @@ impl Ids {
         (mixed ^ mixed >> 31).max(1)
     }
 
-    /// The id of this, the same each time. It collides with another id of the trace as seldom as two random numbers do.
+    /// Returns the id derived from `what`, which is the same each time. A collision with another id of the trace is as improbable
+    /// as between two random numbers.
     pub(super) fn derive(&self, what: impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.seed, what).hash(&mut hasher);
@@ -56,15 +57,15 @@ impl Ids {
     }
 }
 
-/// The id of this process's track, the same in everything that the process writes: what the flight recorder knows of open zones
-/// and what a sink wrote become one trace, and two ids would be two processes in it.
+/// Returns the id of this process's track. The id is the same in everything that the process writes: open zones from the flight
+/// recorder and a sink's output become one trace, in which two ids would mean two processes.
 pub(super) fn process_track(process_id: u32) -> u64 {
     static STATE: OnceLock<RandomState> = OnceLock::new();
-    // A forked process has the state of its parent, and another process id. Zero means none.
+    // A forked process has its parent's state and a different process id. Zero means none.
     STATE.get_or_init(RandomState::new).hash_one(process_id).max(1)
 }
 
-/// What a track is to the user.
+/// The kind of a track.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// A stream of a device, or a lane of its own under a stream or a thread; then `above` is the index of that track.
@@ -76,19 +77,19 @@ pub(super) enum Kind {
 /// One row of the trace.
 #[derive(Debug)]
 pub(super) struct Track {
-    /// The first lane's id; lanes of their own are children of it. It also tells siblings with one name apart.
+    /// The first lane's id. Lanes of ranges and groups are its children. It also distinguishes siblings with the same name.
     pub(super) uuid: u64,
     kind: Kind,
     lanes: Lanes,
     sequences: Vec<Sequence>,
-    /// The piece of the trace that it was described in last.
+    /// The piece of the trace that last described the track.
     piece: u32,
-    /// When it was looked up last: the larger, the later.
+    /// The time of the last lookup: larger is later.
     pub(super) used: u64,
 }
 
 impl Track {
-    /// A track that is new, or was forgotten and comes back, with its first lane described.
+    /// Creates a track that is new, or was forgotten and returns, and describes its first lane.
     pub(super) fn new(uuid: u64, kind: Kind, session: &mut Session, buffer: &mut Buffer) -> Track {
         let first = Sequence::new(uuid, session, buffer);
         let lanes = session.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
@@ -97,7 +98,7 @@ impl Track {
         track
     }
 
-    /// When the last slice on the first lane ends. Further lanes are never written to again once the track is forgotten.
+    /// Returns the end of the last slice on the first lane. Once the track is forgotten, further lanes are never written to again.
     pub(super) fn until_ns(&self) -> i64 {
         self.lanes.until_ns()
     }
@@ -109,33 +110,33 @@ impl Track {
         });
     }
 
-    /// Whether the piece of the trace that is being written knows the track.
+    /// Whether the current piece of the trace has described the track.
     #[inline]
     pub(super) fn is_known(&self, session: &Session) -> bool {
         self.piece == session.piece
     }
 
-    /// The track above it.
+    /// Returns the index of the track above it.
     pub(super) fn above(&self) -> Option<usize> {
         if let Kind::Row { above, .. } = self.kind { above } else { None }
     }
 
-    /// The track above it has this place now.
+    /// Updates the index of the track above it.
     pub(super) fn put_above(&mut self, place: usize) {
         if let Kind::Row { above: above @ Some(_), .. } = &mut self.kind {
             *above = Some(place);
         }
     }
 
-    /// Describes it in a new piece of the trace, which knows nothing of what stands in another one.
+    /// Describes the track again in a new piece of the trace, which must not depend on other pieces.
     pub(super) fn describe_again(&mut self, session: &mut Session, buffer: &mut Buffer) {
         self.piece = session.piece;
         self.sequences[0] = Sequence::new(self.uuid, session, buffer);
         self.write_descriptor(buffer);
     }
 
-    /// The sequence of the lane that a slice belongs to. Every call is followed by writing that slice, so that the lanes
-    /// know the order of the file.
+    /// Returns the sequence of the slice's lane. The caller must write the slice at once, so that the lanes know the order of the
+    /// file.
     #[inline]
     pub(super) fn lane(&mut self, span: Span, session: &mut Session, buffer: &mut Buffer) -> &mut Sequence {
         let place = self.lanes.place(span);
@@ -149,7 +150,7 @@ impl Track {
         &mut self.sequences[place.lane]
     }
 
-    /// The sequence of the first lane, for what takes no room on it.
+    /// Returns the sequence of the first lane, for events that occupy no time on it.
     pub(super) fn first_lane(&mut self) -> &mut Sequence {
         &mut self.sequences[0]
     }
@@ -198,19 +199,19 @@ impl Track {
     }
 }
 
-/// Perfetto's process and thread ids are `int32`.
+/// Converts a process or thread id, which is an `int32` in Perfetto.
 pub(super) fn i32_bits(id: u64) -> u64 {
     id & i32::MAX as u64
 }
 
-/// What every part of one trace shares.
+/// The state that all parts of one trace share.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) ids: Ids,
     pub(super) begin_ns: i64,
-    /// The piece that is being written. A trace in pieces says everything anew in each, so that each can be read alone.
+    /// The current piece. Each piece repeats everything that it refers to, so that it can be read alone.
     pub(super) piece: u32,
-    /// When the last slice ends on the first lane of any track that was forgotten; none while none was.
+    /// The latest end of a slice on the first lane of any forgotten track; none if no track was forgotten.
     pub(super) forgotten_until_ns: Option<i64>,
 }
 
@@ -219,7 +220,7 @@ pub(super) struct Session {
 pub(super) struct Sequence {
     /// The fields that every packet of the sequence has, encoded.
     pub(super) head: Short,
-    /// The same, and all else that the end of a slice says besides its time.
+    /// The same fields, and all other fields of the end of a slice except its time.
     end: Short,
     categories: Defined,
     pub(super) ranges: Seen,
@@ -233,7 +234,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// A new sequence, with its first packet written: it says where timestamps count from and which track is meant.
+    /// Creates a sequence and writes its first packet, which defines the zero of its timestamps and its track.
     pub(super) fn new(uuid: u64, session: &mut Session, buffer: &mut Buffer) -> Sequence {
         let id = u64::from(session.ids.sequence());
         let begin_ns = session.begin_ns;
@@ -276,7 +277,7 @@ impl Sequence {
         }
     }
 
-    /// Writes a slice: its begin, which `fill` completes, and at once its end, so that none is ever left open.
+    /// Writes a slice: its begin, which `fill` completes, and immediately its end, so that no slice stays open.
     #[inline]
     pub(super) fn slice(&self, span: Span, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
         buffer.packet(|packet| {
@@ -317,7 +318,7 @@ impl Sequence {
         }
     }
 
-    /// Defines a category, the first time.
+    /// Defines a category on first use.
     #[inline]
     pub(super) fn define_category(&mut self, category: Category, buffer: &mut Buffer) {
         if self.categories.is_first(category) {
@@ -325,7 +326,7 @@ impl Sequence {
         }
     }
 
-    /// Defines a range's name, source and description, the first time.
+    /// Defines a range's name, source and description on first use.
     #[inline]
     pub(super) fn define_range(&mut self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
         if self.ranges.is_first(id) {
@@ -347,7 +348,7 @@ impl Sequence {
         });
     }
 
-    /// Defines the name, the category and the source of a place that makes spans or events, the first time.
+    /// Defines the name, category and source of a span's or event's site on first use.
     #[inline]
     pub(super) fn define_site(&mut self, id: u32, site: &SpanSite, is_span: bool, buffer: &mut Buffer) {
         if self.sites.is_first(id) {
@@ -374,7 +375,7 @@ impl Sequence {
         });
     }
 
-    /// Defines the name of a kernel, the first time.
+    /// Defines the name of a kernel on first use.
     #[inline]
     pub(super) fn define_kernel(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
         if self.kernels.is_first(id) {
@@ -382,7 +383,7 @@ impl Sequence {
         }
     }
 
-    /// Defines the name of an annotation, the first time.
+    /// Defines the name of an annotation on first use.
     #[inline]
     pub(super) fn define_name(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
         if self.names.is_first(id) {
@@ -390,7 +391,7 @@ impl Sequence {
         }
     }
 
-    /// Defines the text that is an annotation's value, the first time.
+    /// Defines the text that is an annotation's value on first use.
     #[inline]
     pub(super) fn define_text(&mut self, id: u32, text: &str, buffer: &mut Buffer) {
         if self.texts.is_first(id) {
@@ -414,12 +415,13 @@ fn entry(data: &mut Buffer, field: u32, id: u64, text: &str) {
     });
 }
 
-/// Names of kernels share a space with those of ranges and sites, of which there are fewer than this.
+/// Returns the id of a kernel's name. Names of kernels share an id space with ranges and sites, of which there are fewer than this
+/// offset.
 pub(super) fn kernel_iid(kernel: u32) -> u64 {
     u64::from(kernel) + (1 << 20)
 }
 
-/// The names and sources of ranges and of the sites of spans share one space of ids: ranges have the even ones.
+/// Returns the id of a range's name and source. Ranges and the sites of spans share one id space: ranges have the even ids.
 pub(super) fn range_iid(range: u32) -> u64 {
     u64::from(range) * 2
 }
@@ -429,7 +431,7 @@ pub(super) fn site_iid(site: u32) -> u64 {
     u64::from(site) * 2 + 1
 }
 
-/// Descriptions and static texts share one space of ids: descriptions have the even ones.
+/// Returns the id of a description. Descriptions and static texts share one id space: descriptions have the even ids.
 pub(super) fn description_iid(range: u64) -> u64 {
     range * 2
 }

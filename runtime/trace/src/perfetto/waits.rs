@@ -1,8 +1,8 @@
-//! Waits to slices and arrows, and what queues hold to counters.
+//! Converts waits to slices with arrows, and queue depths to counters.
 //!
-//! A wait is a slice on the row of the stream or thread that waited, among its zones. A signal is an instant on the row of whoever
-//! gave it, one for each wait that it ended. Readers let an arrow lead from the earlier of two to the later, and to the begin of
-//! that, and a wait that waited begins before its signal: so the arrow leads to an instant at the wait's end.
+//! A wait is a slice on the row of the stream or thread that waited, among its zones. A signal is an instant on the row of its
+//! sender, one for each wait that it ended. Readers draw an arrow from the earlier of two events to the begin of the later one, and
+//! a wait that blocked begins before its signal. So the arrow leads to an instant at the end of the wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::tables::Tables;
 use warpline_core::record::EndSource;
 use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
-/// What is known of queues while the trace is written.
+/// The state of queues while the trace is written.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// The group above them, and the piece of the trace that it was described in last.
+    /// The group of the counters, and the piece of the trace that last described it.
     group: Option<(u64, u32)>,
     /// The counters that a piece of the trace has described, and that piece.
     counters: HashMap<Arc<str>, (u64, u32)>,
 }
 
-/// So many counters are known to be described. Where there are more, all are described again, under the ids that they had.
+/// The maximum number of counters that are remembered as described. With more, all are described again, with the same ids.
 const COUNTERS: usize = 4096;
 
 impl Tables {
@@ -103,7 +103,7 @@ impl Tables {
 }
 
 impl Queues {
-    /// Writes how much a queue held.
+    /// Writes the depth of a queue.
     pub(super) fn write(&mut self, record: &QueueDepth, tables: &mut Tables, buffer: &mut Buffer) {
         let QueueDepth { queue, at_ns, depth } = record;
         tables.end_ns = tables.end_ns.max(*at_ns);

@@ -1,7 +1,7 @@
-//! Zones to slices: the hot path of the sink.
+//! Converts zones to slices: the hot path of the sink.
 //!
-//! The sink calls it with each zone. Once the tables know all names and rows, it must not allocate, except for the arguments of a
-//! collective.
+//! The sink calls this module for each zone. Once the tables know all names and rows, it must not allocate, except for the
+//! arguments of a collective.
 
 use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate, write_value};
 use super::category::Category;
@@ -30,15 +30,15 @@ impl Tables {
         };
         self.end_ns = self.end_ns.max(gpu.end_ns);
         let flow = self.session.ids.next();
-        // A flow leads from the earlier end to the later one. When the clocks disagree by more than the time between the
-        // launch and the zone, that is from the zone to the launch, and the figures of the clock tell by how much.
+        // A flow leads from the earlier event to the later one. If the clocks disagree by more than the time between the launch and
+        // the zone, it leads from the zone to the launch, and the clock figures show the disagreement.
         let (of_launch, of_zone) = if record.host.begin_ns <= gpu.begin_ns {
             (event::FLOW_IDS, event::TERMINATING_FLOW_IDS)
         } else {
             (event::TERMINATING_FLOW_IDS, event::FLOW_IDS)
         };
 
-        // The entries of a batch have its launch.
+        // The entries of a batch share its launch.
         let is_entry = record.entry.is_some();
         if !is_entry {
             let lane = self.tracks[thread].lane(record.host, &mut self.session, buffer);
@@ -64,7 +64,7 @@ impl Tables {
     }
 }
 
-/// Writes the slice of a zone, with everything that the zone carries.
+/// Writes the slice of a zone with all the zone's data.
 #[inline]
 pub(super) fn write_zone(
     lane: &mut Sequence,
@@ -171,7 +171,7 @@ pub(super) fn write_zone(
 struct Argument {
     name: &'static str,
     name_id: Option<u32>,
-    /// None for a text that is defined.
+    /// None if the value is a defined text.
     value: Option<Value>,
     text_id: Option<u32>,
 }

@@ -1,6 +1,6 @@
-//! Admits what is asked for from outside, and ends it: when it is cancelled, or with the session.
+//! Admits external subscription requests, and ends them on cancellation or with the session.
 //!
-//! The collector's loop calls it. What began before a cancellation is waited for, for a while.
+//! The collector's loop calls this module. After a cancellation, it waits a limited time for zones that began earlier.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,11 +18,11 @@ use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts};
 use warpline_core::sink::Sink;
 use warpline_core::suggest::counted_are;
 
-/// The longest that a cancelled request waits for zones that are on their way.
+/// The longest time that a cancelled request waits for zones in flight.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// Admits requests and ends those that were cancelled. `has_pending` says whether records from before a time are still to come.
+    /// Admits new requests and ends cancelled ones. `has_pending` returns whether records from before a time are still to come.
     pub(super) fn pass_requests(&mut self, has_kernels: bool, has_pending: impl Fn(Instant) -> bool) {
         let inbox = Arc::clone(&self.subscriptions.inbox);
         if inbox.has_news.swap(false, Ordering::Acquire) {
@@ -33,7 +33,7 @@ impl Context {
             };
             let leaving = self.subscriptions.requests().filter(is_leaving).count();
             for _ in 0..leaving {
-                // A zone has its slot before it has its begin: what is left out by its begin is not waited for.
+                // A zone takes its slot before its begin time, so the barriers cover every zone that begins before `now_ns`.
                 let now_ns = now_ns();
                 let began = self.what_began();
                 if let Some(request) = self.subscriptions.requests().find(is_leaving) {
@@ -53,7 +53,7 @@ impl Context {
         }
     }
 
-    /// The session is over: no request is admitted any more, and those that are there end.
+    /// Closes the inbox at the end of the session, admits the requests that still wait, and ends all requests.
     pub(super) fn end_requests(&mut self, has_kernels: bool) {
         let waiting = self.subscriptions.inbox.close();
         waiting.into_iter().for_each(|request| self.admit(request, has_kernels));
@@ -79,11 +79,11 @@ impl Context {
     }
 
     fn what_began(&mut self) -> Leaving {
-        // Zones may have begun on streams that the collector has not met yet.
+        // Zones may have begun on streams that the collector has not discovered yet.
         self.discover_streams();
         let cut = |stream: &Stream| stream.context.cut(stream.given_back);
         let began = self.streams.all.iter().map(cut);
-        // Captured zones are not collected: they are over where they end.
+        // Captured zones are not collected: they are complete when they end.
         #[cfg(feature = "cuda")]
         let began = began.chain([self.recorder.captures().cut(0)]);
         Leaving { since: Instant::now(), began: began.collect() }
@@ -93,14 +93,14 @@ impl Context {
 impl Request {
     fn end(mut self, cx: &Context, with_session: bool) {
         let report = self.report(cx);
-        // The answer to a request has a count of what is missing; a trace has only the notes.
+        // The answer to a request has a count of missing records; a trace has only the notes.
         let mut told = report.clone();
         if self.sink.lost > 0 {
             let missing = counted_are(self.sink.lost, "record");
             told.notes.push(format!("{missing} missing: the reader was slower than the program"));
         }
         let done = caught(|| {
-            // An error of its end is in the count.
+            // The count includes an error in `finish`.
             let _ = self.sink.finish(&told);
             self.sink.lost_inside()
         });
@@ -108,8 +108,8 @@ impl Request {
         self.handle.end(Outcome { report, lost, with_session });
     }
 
-    /// What was recorded while the request was there. What its filter left out did not begin for it; zones on their way when it came
-    /// count when they are recorded, those on their way when it goes are unfinished.
+    /// Returns the report of what was recorded during the request. Zones that its filter left out do not count as begun. Zones in
+    /// flight at its begin count when they are recorded; zones in flight at its end are unfinished.
     fn report(&self, cx: &Context) -> Report {
         let (now, before) = (cx.recorder.account(), self.before);
         let since = |now: u64, before: u64| now.saturating_sub(before);

@@ -1,9 +1,9 @@
-//! The stage of the budget: it opens and closes the windows in which a session records, and measures what they cost.
+//! The budget stage: it opens and closes the windows in which a session records, and measures their cost.
 //!
-//! `warpline_core::windows` says what a window is to a zone. A cycle is a random gap, a time in which roots are counted and nothing
-//! is recorded, and a window, which is longer where recording is cheap. How much faster roots come while they are only counted is what recording costs; the
-//! gaps are chosen so that this stays within the budget. Until enough is measured, the known cost of a zone stands for it. It never reads
-//! a device.
+//! `warpline_core::windows` defines the meaning of a window for a zone. A cycle is a random gap, a counting phase in which roots are
+//! counted and nothing is recorded, and a window, which is longer where recording is cheap. The cost of recording is how much faster
+//! roots come while they are only counted. The gaps are chosen so that the cost stays within the budget. Until enough is measured, the
+//! known cost of a zone is used. The stage never reads a device.
 
 mod cost;
 mod schedule;
@@ -23,7 +23,7 @@ use warpline_core::windows::{self, Phase};
 /// The windows of a session with a budget.
 pub(crate) struct Budget {
     schedule: Schedule,
-    /// The session is stopped.
+    /// Whether the session is stopped.
     is_stopped: bool,
 }
 
@@ -74,13 +74,13 @@ impl Budget {
     }
 }
 
-/// No window is open when the session is turned on.
+/// Begins a gap, so that no window is open when the session is turned on.
 pub(crate) fn suspend() {
     windows::begin_gap(stays_awake());
 }
 
-/// Whether zones ask in gaps, too: collectives are recorded completely, because ranks match them by number, and so are captured zones if
-/// replays are recorded.
+/// Returns whether zones check for recording in gaps, too. Collectives are recorded completely, because ranks match them by number. So
+/// are captured zones if replays are recorded.
 fn stays_awake() -> bool {
     windows::takes_captures() || catalog().iter().any(|range| !may_be_sampled(range) && !range.chance().is_left_out())
 }

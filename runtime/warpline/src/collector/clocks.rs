@@ -1,7 +1,7 @@
-//! The clocks of the devices whose zones a session records: one for each space of streams whose times compare.
+//! The clocks of the devices whose zones a session records: one for each space of streams with comparable times.
 //!
-//! The collector meets a clock with the first stream of its space, measures it anew while zones come by, and places each zone by
-//! it. Where a device gives none, that is said once, and its zones are dropped for that reason. Launching threads never come here.
+//! The collector adds a clock with the first stream of its space, measures it again while zones arrive, and places each zone by it. A
+//! device without a usable clock is reported once, and its zones are dropped for that reason. Launching threads never use this module.
 
 use super::SessionStats;
 use warpline_core::backend::{Backend, BackendError, Clock};
@@ -17,12 +17,12 @@ struct SpaceClock {
     space: u64,
     device: DeviceInfo,
     clock: Result<Box<dyn Clock>, BackendError>,
-    /// Its place in the report's figures.
+    /// The index of its figures in the report.
     figures: usize,
 }
 
 impl Clocks {
-    /// The place of a stream's clock here.
+    /// Returns the index of a stream's clock; adds a new one.
     pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, tally: &SessionStats) -> usize {
         let space = backend.clock_space();
         let same = |known: &SpaceClock| known.space == space && known.device.kind == info.device.kind;
@@ -46,7 +46,7 @@ impl Clocks {
         self.0.len() - 1
     }
 
-    /// The clock at a place, or why its device gave none.
+    /// Returns the clock at an index, or the reason why its device has none.
     pub(super) fn get(&mut self, place: usize) -> Option<Result<&mut dyn Clock, &BackendError>> {
         match &mut self.0.get_mut(place)?.clock {
             Ok(clock) => Some(Ok(clock.as_mut())),
@@ -54,17 +54,17 @@ impl Clocks {
         }
     }
 
-    /// What a zone costs its thread, on the device where it is most; none before a device is known.
+    /// Returns the cost of a zone for its thread, on the device with the highest cost; none before a device is known.
     pub(super) fn zone_ns(&self) -> Option<i64> {
         (0..self.0.len()).filter_map(|place| self.zone_ns_at(place)).max()
     }
 
-    /// What a zone costs its thread, by the clock at a place.
+    /// Returns the cost of a zone for its thread, according to the clock at an index.
     pub(super) fn zone_ns_at(&self, place: usize) -> Option<i64> {
         Some(self.0.get(place)?.clock.as_ref().ok()?.zone_ns())
     }
 
-    /// Measures those that are old and in use; one that cannot be measured keeps what it knows.
+    /// Measures the clocks that are old and in use. A clock that cannot be measured keeps its values.
     pub(super) fn renew(&mut self, tally: &SessionStats, is_used: impl Fn(usize) -> bool) {
         for (_, space) in self.0.iter_mut().enumerate().filter(|(place, _)| is_used(*place)) {
             if let Ok(clock) = &mut space.clock {

@@ -1,6 +1,6 @@
-//! What the stages and the engine share: the streams, the session's figures, and the subscriptions that records go to.
+//! The state that the stages and the engine share: the streams, the session's figures, and the subscriptions that receive records.
 //!
-//! Only the collector's thread has it.
+//! Only the collector's thread uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Context {
     pub(super) held: HeldZones,
     #[cfg(feature = "cuda")]
     pub(super) replays: ReplaysOnce,
-    /// The threads of the records of one pass.
+    /// The threads of the records of the current pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
     last_thread: Option<Arc<ThreadInfo>>,
 }
@@ -60,7 +60,7 @@ impl Context {
         self.subscriptions.hand_out(&self.tally, batch);
     }
 
-    /// Hands out what was changed of the session.
+    /// Hands out the changes of the session.
     pub(super) fn pass_changes(&mut self) {
         let changes = self.tally.take_changes();
         if !changes.is_empty() {
@@ -79,7 +79,7 @@ impl Context {
         }
     }
 
-    /// Completes the sinks that the program takes back.
+    /// Completes the sinks that the program removes.
     pub(super) fn remove_sinks(&mut self, duration: Duration) {
         let removals = std::mem::take(&mut self.subscriptions.removals);
         if !removals.is_empty() {
@@ -103,7 +103,7 @@ impl Context {
         }
     }
 
-    /// A thread of the program. It is looked up once a pass, and not at all for zones in a row.
+    /// Returns a thread of the program. It is looked up once per pass, and not at all for consecutive zones of one thread.
     pub(super) fn thread(&mut self, id: u64) -> &Arc<ThreadInfo> {
         if self.last_thread.as_ref().is_none_or(|last| last.id != id) {
             let thread = self.threads.entry(id).or_insert_with(|| self.recorder.thread(id));
@@ -112,7 +112,7 @@ impl Context {
         self.last_thread.get_or_insert_with(|| self.recorder.thread(id))
     }
 
-    /// The pass is over.
+    /// Forgets the threads at the end of a pass.
     pub(super) fn forget_threads(&mut self) {
         self.threads.clear();
         self.last_thread = None;
@@ -122,7 +122,7 @@ impl Context {
         self.streams.discover(&self.recorder, &self.tally);
     }
 
-    /// The collector ends: it drains until then.
+    /// Ends the collector, which drains until the deadline.
     pub(crate) fn end_by(&self, deadline: Instant) {
         *lock(&self.tally.deadline) = Some(deadline);
     }

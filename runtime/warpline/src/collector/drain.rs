@@ -1,7 +1,7 @@
-//! The end of a session: the rings are closed, what is on its way is collected while there is time, and all is given back.
+//! The end of a session: closes the rings, collects what is in flight while there is time, and releases all resources.
 //!
-//! The collector comes here once, when its loop is over. Whoever finishes the session waits for it, and no longer than it said: a
-//! device or a sink that hangs costs what it holds, and that is said.
+//! The collector runs this once, after its loop. The thread that finishes the session waits for it, but no longer than its timeout. A
+//! device or a sink that hangs costs what it holds, and the report says so.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use warpline_core::lock::lock;
 use warpline_core::report::DEAR;
 use warpline_core::suggest::counted_are;
 
-/// Shorter sessions say nothing of what recording costs.
+/// The minimum duration of a session for a note on the cost of recording.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 impl Collector {
-    /// Collects until the deadline what has begun, completes the sinks, and lets go of the devices.
+    /// Collects what has begun until the deadline, completes the sinks, and releases the devices.
     pub(super) fn end(mut self, deadline: Instant) {
         self.drain(deadline);
         let (has_kernels, duration) = (self.has_kernels(), self.duration());
@@ -28,17 +28,17 @@ impl Collector {
         }
         cx.subscriptions.end(&cx.tally);
         cx.end_requests(has_kernels);
-        // Last, because a device that hangs may hang this, too.
+        // Last, because a device that hangs may also block here.
         cx.streams.clocks = Clocks::default();
         cx.streams.all.clear();
         self.stages.clear();
         self.cx.recorder.close_shared();
     }
 
-    /// Closes the rings and collects what was published, until nothing waits or the time is up.
+    /// Closes the rings and collects what was published, until nothing is pending or the time is up.
     fn drain(&mut self, deadline: Instant) {
         self.cx.recorder.close();
-        // Some zones take two looks.
+        // Some zones need two passes.
         self.pass(true);
         loop {
             self.pass(true);
@@ -59,7 +59,7 @@ impl Collector {
         self.give_up();
     }
 
-    /// Says which streams were still busy.
+    /// Notes which streams were still busy.
     fn tell_what_is_missing(&mut self) {
         let mut notes = Vec::new();
         for stream in &mut self.cx.streams.all {
@@ -79,7 +79,7 @@ impl Collector {
         lock(&self.cx.tally.notes).extend(notes);
     }
 
-    /// Notes the remedy where every zone is recorded and that costs a thread much of its time.
+    /// Notes the remedy if every zone is recorded and that costs a thread much of its time.
     fn tell_what_it_cost(&mut self) {
         let duration = self.duration();
         if duration < LONG_ENOUGH || lock(&self.cx.tally.windows).is_some() {
@@ -106,7 +106,7 @@ impl Collector {
         }
     }
 
-    /// Nobody reads any more what still waits: its events go back, and who asked for a zone is told.
+    /// Gives up the zones that are still pending: releases their events, and drops their tickets, which notifies the requesters.
     fn give_up(&mut self) {
         for stream in &mut self.cx.streams.all {
             for token in &mut stream.pending {

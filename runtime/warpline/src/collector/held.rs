@@ -1,7 +1,7 @@
 //! Zones that have ended and wait for CUPTI to deliver their work: the session times them by kernels.
 //!
-//! The pass over the streams puts them here and gives their slots back, so that a ring never waits for CUPTI. The stage of kernels takes
-//! those whose work is known, and the collector hands them on. Only the collector's thread is here.
+//! The pass over the streams adds them here and gives their slots back, so that a ring never waits for CUPTI. The kernel stage takes
+//! those whose work is known, and the collector hands them on. Only the collector's thread uses this module.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use warpline_core::stream::slot::{Completion, Slot};
 /// A zone without its times.
 pub(super) struct HeldZone {
     pub(super) record: ZoneRecord,
-    /// The entries of a batch of collectives, which have its times.
+    /// The entries of a batch of collectives, which share its times.
     pub(super) entries: Vec<ZoneRecord>,
-    /// Somebody has asked for this zone.
+    /// The ticket of the requester, if the zone was requested.
     pub(super) ticket: Option<Box<dyn Completion>>,
     pub(super) context: Arc<StreamContext>,
-    /// It ends on the thread that began it.
+    /// Whether it ends on the thread that began it.
     #[cfg_attr(not(feature = "cupti"), expect(dead_code, reason = "only the stage of kernels reads it"))]
     pub(super) nests: bool,
 }
 
-/// Those that wait, and those whose times are known.
+/// The zones that wait, and the zones whose times are known.
 #[derive(Default)]
 pub(super) struct HeldZones {
     pub(super) waiting: Vec<HeldZone>,
@@ -42,10 +42,10 @@ impl HeldZones {
 }
 
 impl Collector {
-    /// Hands on the zones whose times are known. Returns how many.
+    /// Hands on the zones whose times are known. Returns their number.
     pub(super) fn deliver_timed(&mut self) -> usize {
         let mut timed = std::mem::take(&mut self.cx.held.timed);
-        // A batch has the zones of one stream.
+        // A batch holds the zones of one stream.
         timed.sort_by_key(|held| Arc::as_ptr(&held.context).addr());
         let mut delivered = 0;
         let mut last: Option<Arc<StreamContext>> = None;

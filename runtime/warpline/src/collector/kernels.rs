@@ -1,4 +1,4 @@
-//! Takes what CUPTI records of kernels, hands it to the sinks, and times zones by it.
+//! Takes CUPTI's records of kernels, hands them to the sinks, and times zones by them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use warpline_core::suggest::counted_are;
 use warpline_core::timing::{EndMode, Timing};
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 
-/// The largest number of zones that wait for their work; beyond it, the oldest are delivered without a time. A thread that never rests ends
-/// some ten thousand zones between two deliveries of CUPTI.
+/// The maximum number of zones that wait for their work. Beyond it, the oldest are delivered without a time. A thread that never rests
+/// ends about ten thousand zones between two deliveries of CUPTI.
 const MOST_WAITING: usize = 1 << 17;
 
 pub(crate) struct KernelStage {
-    /// None once it is over.
+    /// The source of kernels; none after its end.
     kernels: Option<Kernels>,
-    /// Sinks get them.
+    /// Whether sinks receive kernels.
     gives: bool,
-    /// How often CUPTI's buffers had been read when zones were timed last.
+    /// The number of reads of CUPTI's buffers when zones were last timed.
     read: u64,
-    /// When the oldest zone ended whose work was not known then.
+    /// The end of the oldest zone whose work was not known then.
     oldest_ns: Option<i64>,
-    /// Zones whose work CUPTI had not delivered when too many waited.
+    /// The number of zones given up because too many waited and CUPTI had not delivered their work.
     given_up: u64,
     replays: Replays,
     /// Devices on which no zone has begun.
@@ -42,8 +42,8 @@ pub(crate) struct KernelStage {
 }
 
 impl KernelStage {
-    /// Starts CUPTI, if the settings need it. Where it does not start, the report says why, and zones are recorded without it. Also says
-    /// whether there will be kernels, if they were asked for.
+    /// Starts CUPTI if the settings need it. If it does not start, the report says why, and zones are recorded without it. Also returns
+    /// whether there will be kernels, if requested.
     pub(crate) fn start(
         config: &Config,
         recorder: &Recorder,
@@ -160,23 +160,23 @@ impl Stage for KernelStage {
     fn pass(&mut self, cx: &mut Context) -> usize {
         let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
         if is_stopped {
-            // Those that were open while CUPTI did not record are not waited for.
+            // Zones that were open while CUPTI did not record are not waited for.
             self.time_zones(cx);
         }
-        // A stopped session asks nothing of CUPTI, once what was open is read.
+        // A stopped session does not query CUPTI after the open zones are read.
         let is_on =
             !cx.recorder.is_stopped.load(Ordering::Acquire) || cx.streams.are_waiting() || !cx.held.waiting.is_empty();
         self.take(cx, false, |kernels, names| kernels.collect(is_on, names))
     }
 
-    /// Zones that CUPTI times wait for their work, as those that events time wait for their events.
+    /// Collects the work that zones timed by CUPTI wait for, as zones timed by events wait for their events.
     fn drain(&mut self, cx: &mut Context) {
         if !cx.held.waiting.is_empty() {
             self.take(cx, false, |kernels, names| kernels.collect(true, names));
         }
     }
 
-    /// Stops CUPTI and hands on what is left.
+    /// Stops CUPTI and hands on the remaining records.
     fn finish(&mut self, cx: &mut Context) {
         self.take(cx, true, |kernels, names| kernels.finish(names));
         if let Some(kernels) = self.kernels.take() {
@@ -210,12 +210,12 @@ fn set_times(held: &mut HeldZone, gpu: Option<Span>, end: EndSource) {
     }
 }
 
-/// What the session knows of streams and threads.
+/// The session's streams, threads and devices.
 struct SessionNames<'a> {
     recorder: &'a Recorder,
     streams: &'a [Stream],
     devices: &'a mut HashMap<u32, DeviceInfo>,
-    /// Zones that have begun on each stream.
+    /// The number of zones that have begun on each stream.
     begun: HashMap<u32, u64>,
 }
 

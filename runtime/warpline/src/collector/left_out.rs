@@ -1,7 +1,7 @@
-//! What a session's settings leave out while it runs: ranges, by filter and level, and all zones, while it is stopped.
+//! What a session's settings leave out while it runs: ranges, by filter and level, and all zones while it is stopped.
 //!
-//! Whoever changes the session says so here, on any thread; reports ask, for the whole session or since some moment. It takes constant
-//! memory however often the session changes.
+//! Code that changes the session updates this, on any thread. Reports read it, for the whole session or since a given time. Its memory
+//! is constant, however often the session changes.
 
 use std::time::Instant;
 
@@ -15,14 +15,14 @@ pub(crate) struct LeavesOut {
     stopped: Phase,
 }
 
-/// Something that is the case now, or was.
+/// A condition that holds now, or held before.
 #[derive(Debug, Default)]
 struct Phase {
-    /// How much is left out now.
+    /// The number that is left out now.
     now: u64,
-    /// The most that ever was.
+    /// The maximum so far.
     most: u64,
-    /// When it was last over.
+    /// The time at which it last ended.
     until: Option<Instant>,
 }
 
@@ -35,7 +35,7 @@ impl Phase {
         self.most = self.most.max(now);
     }
 
-    /// The most that was left out since then, or, where that is not known any more, at one time of the session.
+    /// Returns the most that was left out since then, or, if that is no longer known, at one time of the session.
     fn since(&self, since: Option<Instant>) -> u64 {
         let was = match since {
             None => true,
@@ -46,17 +46,17 @@ impl Phase {
 }
 
 impl LeavesOut {
-    /// The ranges have their chances for the zones that begin from now on.
+    /// Counts the ranges that are left out, after the chances for new zones are set.
     pub(crate) fn see_ranges(&mut self) {
         self.ranges.set(catalog().iter().filter(|range| range.chance().is_left_out()).count() as u64);
     }
 
-    /// The session is stopped, or starts again.
+    /// Notes that the session is stopped, or starts again.
     pub(crate) fn set_stopped(&mut self, is_stopped: bool) {
         self.stopped.set(u64::from(is_stopped));
     }
 
-    /// What was left out since then, or in the whole session.
+    /// Returns what was left out since then, or in the whole session.
     pub(crate) fn since(&self, since: Option<Instant>) -> LeftOut {
         LeftOut {
             ranges: self.ranges.since(since),
@@ -66,7 +66,7 @@ impl LeavesOut {
     }
 }
 
-/// Zones that ran since the session began and were not chosen for the sample.
+/// Returns the number of zones that ran since the session began and were not chosen for the sample.
 pub(crate) fn not_sampled() -> u64 {
     catalog().iter().map(|range| range.chance().passed_over()).sum()
 }

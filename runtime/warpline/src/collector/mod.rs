@@ -1,14 +1,14 @@
 //! The engine: the thread that turns finished events into [`ZoneRecord`]s and hands them to the subscriptions.
 //!
-//! Only it asks a backend whether an event is complete, and only it calls sinks while a session runs. It never makes a launching
-//! thread wait: zones that it has not read yet stay in the rings.
+//! Only this thread asks a backend whether an event is complete, and only it calls sinks while a session runs. It never makes a
+//! launching thread wait: zones that it has not read yet stay in the rings.
 //!
-//! `pace` decides how often it looks, `streams` discovers and evicts streams, `stream` is one of them with its pending zones, `clocks`
-//! are the clocks of their devices, `pass` reads complete zones, and `drain` ends a session. Everything besides zones is a [`Stage`]:
-//! `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and `stall_monitor` for the
-//! flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is what the stages share, `subscriptions` are the
-//! consumers of records, `admission` admits requests from outside, and `session_stats` has the session's figures with `timelines` and
-//! `left_out`.
+//! `pace` decides how often it looks. `streams` discovers and evicts streams, and `stream` is one stream with its pending zones.
+//! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. Everything besides zones is a
+//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
+//! `stall_monitor` for the flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
+//! stages share, `subscriptions` are the consumers of records, and `admission` admits external requests. `session_stats` holds the
+//! session's figures, with `timelines` and `left_out`.
 
 mod admission;
 mod budget;
@@ -66,7 +66,7 @@ use streams::Streams;
 use subscriptions::Subscriptions;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
 
-/// A sink gets no more records than this at once, but for the entries of one batch of collectives.
+/// The maximum number of records that a sink gets at once, not counting the entries of one batch of collectives.
 const BATCH: usize = 256;
 
 pub(crate) struct Collector {
@@ -74,14 +74,14 @@ pub(crate) struct Collector {
     stages: Vec<Box<dyn Stage>>,
     ticks: Ticks,
     begin_ns: i64,
-    /// Zones of one stream that were read and not handed on yet.
+    /// The zones of one stream that were read and not handed on yet.
     batch: Vec<ZoneRecord>,
-    /// So many of them the stages have seen.
+    /// The number of records in it that the stages have seen.
     shown: usize,
 }
 
 impl Collector {
-    /// Starts the sinks; one that fails is left out, and the report says so and counts its records as lost.
+    /// Starts the sinks. A sink that fails is left out, and the report says so and counts its records as lost.
     pub(crate) fn new(
         recorder: Arc<Recorder>,
         tally: Arc<SessionStats>,
@@ -110,7 +110,7 @@ impl Collector {
         }
     }
 
-    /// Adds a stage behind those that it has.
+    /// Adds a stage after the existing ones.
     pub(crate) fn add(&mut self, stage: impl Stage + 'static) {
         #[cfg(feature = "cuda")]
         if stage.gives_kernels() {
@@ -119,7 +119,7 @@ impl Collector {
         self.stages.push(Box::new(stage));
     }
 
-    /// Collects until the session is over, then drains, and completes the sinks.
+    /// Collects until the session is over, then drains and completes the sinks.
     pub(crate) fn run(mut self) {
         warpline_core::inside::stay();
         #[cfg(feature = "tracing")]
@@ -133,7 +133,7 @@ impl Collector {
             let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all()) || is_removing;
             let mut collected = self.pass(is_asked || !is_launching);
             if is_removing {
-                // Some zones take two looks.
+                // Some zones need two passes.
                 collected += self.pass(true);
             }
             collected += self.stages.iter_mut().map(|stage| stage.pass(&mut self.cx)).sum::<usize>();
@@ -154,7 +154,7 @@ impl Collector {
         self.end(deadline);
     }
 
-    /// How long it has been since the session's begin.
+    /// Returns the time since the session's begin.
     fn duration(&self) -> Duration {
         Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64)
     }
@@ -169,7 +169,7 @@ impl Collector {
         self.stages.iter().any(|stage| stage.gives_kernels())
     }
 
-    /// A look that asks no device anything: whether GPU zones have begun since the last one.
+    /// Looks at the streams without querying a device. Returns whether GPU zones have begun since the last look.
     fn look(&mut self) -> bool {
         let cx = &mut self.cx;
         cx.discover_streams();
@@ -191,7 +191,7 @@ impl Collector {
         self.pause(due.map_or(pause, |due| due.min(pause)));
     }
 
-    /// Pauses, unless it would be long and zones have begun meanwhile.
+    /// Pauses, unless the pause is long and zones have begun since the look.
     fn pause(&self, pause: Duration) {
         if pause <= pace::LONG {
             return std::thread::park_timeout(pause);

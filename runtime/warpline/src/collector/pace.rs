@@ -1,25 +1,25 @@
 //! How often the collector looks, and how long it rests in between.
 //!
-//! The collector's loop asks here after each pass. While nothing comes the collector is hardly there: a zone that begins during a long
-//! rest wakes it. Nothing here waits for a device.
+//! The collector's loop calls this after each pass. Without zones the collector rests almost all of the time: a zone that begins during
+//! a long rest wakes it. Nothing here waits for a device.
 
 use std::time::Duration;
 
-/// Between two looks at the rings: short while zones complete, longer while they do not, twice as long each time while there
-/// is none. Every few hundred zones wake the collector, and so does the first one after a long rest.
+/// The time between two looks at the rings. It is short while zones complete, longer while they do not, and doubles each time while
+/// there are none. Every few hundred zones wake the collector, and so does the first one after a long rest.
 pub(super) const SHORTEST: Duration = Duration::from_micros(100);
 const SHORT: Duration = Duration::from_millis(2);
-/// While the program launches: each look has a cost of its own, which many zones share.
+/// The pause while the program launches: each look has a fixed cost, which many zones share.
 const LAUNCHING: Duration = Duration::from_millis(5);
 pub(super) const LONG: Duration = Duration::from_millis(10);
-/// While something can come that does not wake the collector: the end of an open zone, a kernel, a replay.
+/// The longest pause while something can arrive that does not wake the collector: the end of an open zone, a kernel, a replay.
 const LONGEST: Duration = Duration::from_millis(50);
-/// While nothing can come but a zone's begin.
+/// The longest pause while only the begin of a zone can arrive.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// How fast the collector goes by now.
+/// The current pace of the collector.
 pub(super) struct Pace {
-    /// Between the last two looks.
+    /// The pause between the last two looks.
     pause: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The pause after a look.
+    /// Returns the pause after a look.
     pub(super) fn next(&mut self, look: Look) -> Duration {
         let twice = self.pause * 2;
         self.pause = match look {
@@ -47,17 +47,17 @@ impl Pace {
     }
 }
 
-/// What a look at the streams found.
+/// The findings of a look at the streams.
 pub(super) struct Look {
-    /// The program launches GPU zones.
+    /// Whether the program launches GPU zones.
     pub(super) is_launching: bool,
-    /// A stream has a quarter of its slots in use.
+    /// Whether a stream has more than a quarter of its slots in use.
     pub(super) is_short: bool,
-    /// Something waits for a device.
+    /// Whether something waits for a device.
     pub(super) is_waiting: bool,
     pub(super) has_collected: bool,
-    /// It is still to be seen how many streams there are.
+    /// Whether the number of streams is not settled yet.
     pub(super) is_settling: bool,
-    /// No zone is open, everything is flushed, and no stage has a source that does not wake the collector.
+    /// Whether no zone is open, everything is flushed, and no stage has a source that does not wake the collector.
     pub(super) is_idle: bool,
 }

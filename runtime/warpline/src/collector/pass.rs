@@ -1,6 +1,6 @@
-//! One pass over the streams: what is complete on them becomes records, and goes to the sinks.
+//! One pass over the streams: complete zones become records, and are delivered to the sinks.
 //!
-//! The collector's loop and its end call [`Collector::pass`]. A stream that fails costs what waits on it, and nothing else.
+//! The collector's loop and its end call [`Collector::pass`]. A stream that fails loses what waits on it, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,15 +13,15 @@ use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 
-/// After so many zones of one stream, the others are looked after before they are read.
+/// The number of zones read from one stream after which all streams are supplied again before the next is read.
 const MANY: usize = 256;
 
-/// So many zones before a zone is read, its slot is fetched, and half as many before, its points.
+/// The number of zones by which a slot is prefetched ahead of its read; its points are prefetched half as many ahead.
 const AHEAD: usize = 8;
 
 impl Collector {
-    /// Reads what is complete on every stream. Returns how many zones were recorded. `asks` allows questions that make launching
-    /// threads wait.
+    /// Reads what is complete on every stream. Returns the number of recorded zones. `asks` allows queries that make launching threads
+    /// wait.
     pub(super) fn pass(&mut self, asks: bool) -> usize {
         let cx = &mut self.cx;
         cx.discover_streams();
@@ -30,7 +30,7 @@ impl Collector {
         let mut streams = std::mem::take(&mut self.cx.streams.all);
         for index in 0..streams.len() {
             let read = self.pass_stream(&mut streams[index], asks);
-            // A long read is time in which launching threads need more slots and events on every stream.
+            // During a long read, launching threads need more slots and events on every stream.
             if read >= MANY {
                 provide(&self.cx.recorder, &streams);
             }
@@ -68,8 +68,8 @@ impl Collector {
             stream.prefetch(AHEAD);
             match self.record_first(stream) {
                 Ok(true) => {}
-                // Two threads can publish in another order than they recorded, and a zone's end may be found better at the
-                // next look: then one more pass is needed.
+                // Two threads can publish in a different order than they recorded, and the next look may find a better end of a zone.
+                // Both need one more pass.
                 Ok(false) => break,
                 Err(error) => {
                     self.fail_stream(stream, &error);
@@ -89,7 +89,7 @@ impl Collector {
         recorded
     }
 
-    /// Turns the oldest pending zone into a record; false if its events are not complete after all.
+    /// Turns the oldest pending zone into a record. Returns false if its events are not complete after all.
     fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
         let Some(token) = stream.pending.front_mut() else { return Ok(false) };
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
@@ -104,7 +104,7 @@ impl Collector {
         let thread = Arc::clone(self.cx.thread(slot.thread));
         if slot.is_wait() {
             for stage in &mut self.stages {
-                // Zones before the wait first.
+                // The zones before the wait come first.
                 stage.zones(&self.batch[self.shown..]);
                 let reading = reading.map(|(reading, _)| reading).filter(|reading| reading.end != EndSource::Kernels);
                 stage.wait(slot, &thread, &stream.context, reading);
@@ -133,7 +133,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// Drops what waits on a stream that failed, and notes that once.
+    /// Drops what waits on a failed stream, and notes that once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
         for stage in &mut self.stages {
             stage.stream_failed(&mut self.cx, stream, error);
@@ -173,7 +173,7 @@ impl Collector {
         self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
         let end_ns = |record: &ZoneRecord| record.gpu.unwrap_or(record.host).end_ns;
         if !batch.is_sorted_by_key(end_ns) {
-            // It sorts indices and moves each record once.
+            // This sorts indices and moves each record once.
             batch.sort_by_cached_key(end_ns);
         }
         self.cx.tally.add_zones(&batch);

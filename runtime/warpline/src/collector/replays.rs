@@ -1,54 +1,55 @@
-//! Records each replay of a graph once where both CUPTI and stamps time it: with the times of its kernels, which are exact and tell the launch.
+//! Records each replay of a graph once where both CUPTI and stamps time it, with the times of its kernels, which are exact and identify
+//! the launch.
 //!
-//! The two sources are not of the same moment. A replay that stamps have timed is held until CUPTI's record of it comes, and is given out by
-//! itself if none does. Two records are of one replay if they are of one graph and their middles are closest to each other.
+//! The two sources deliver at different times. A replay timed by stamps is held until CUPTI's record of it arrives, and is delivered
+//! alone if none does. Two records are of one replay if they are of one graph and their midpoints are closest to each other.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use warpline_core::replay::ReplayRecord;
 
-/// CUPTI delivers a replay's kernels within this time, unless a kernel that runs for long holds them back.
+/// The time within which CUPTI delivers a replay's kernels, unless a long-running kernel holds them back.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// Between two looks at what has been held for long.
+/// The time between two checks for replays that were held too long.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The most replays that are held, and the most that are remembered to find the other record of them.
+/// The maximum number of held replays, and of replays remembered to match their other record.
 const MOST: usize = 4096;
 
-/// The host's times by CUPTI and by stamps differ by less, for the middle of a replay that is not longer than this.
+/// The bound on the difference of CUPTI's and the stamps' host times, for the midpoint of a replay that is not longer than this.
 const APART_NS: i64 = 50_000;
 
-/// A graph's number, and the middle of a replay in ns of the host's clock.
+/// A graph's number, and the midpoint of a replay in ns of the host's clock.
 type Place = (u32, i64);
 
 /// The replays of one session.
 #[derive(Default)]
 pub(crate) struct ReplaysOnce {
-    /// CUPTI records replays, too.
+    /// Whether CUPTI records replays, too.
     has_kernels: bool,
-    /// Timed by stamps where CUPTI records none.
+    /// The replays timed by stamps where CUPTI records none.
     ready: Vec<ReplayRecord>,
-    /// Timed by stamps, and held since then.
+    /// The replays timed by stamps, with the time since which each is held.
     held: BTreeMap<Place, (Instant, ReplayRecord)>,
-    /// Since when the oldest of them was held at the last look.
+    /// The time since which the oldest of them was held, at the last look.
     pub(super) held_since: Option<Instant>,
     looked: Option<Instant>,
-    /// The length of those that were given out as timed by stamps, and by kernels, and whose other record has not come.
+    /// The lengths of the delivered replays, by stamps and by kernels, whose other record has not arrived.
     by_stamps: BTreeMap<Place, i64>,
     by_kernels: BTreeMap<Place, i64>,
-    /// How many had both records.
+    /// The number of replays that had both records.
     pub(super) merged: u64,
 }
 
 impl ReplaysOnce {
-    /// From now on, replays that stamps have timed wait for CUPTI's records of them.
+    /// Makes replays timed by stamps wait for CUPTI's records of them, from now on.
     pub(super) fn expect_kernels(&mut self) {
         self.has_kernels = true;
     }
 
-    /// Takes replays that CUPTI has recorded, and returns those to give out.
+    /// Adds replays that CUPTI has recorded, and returns those to deliver.
     #[cfg_attr(all(not(test), not(feature = "cupti")), expect(dead_code, reason = "CUPTI records nothing"))]
     pub(super) fn add_by_kernels(&mut self, replays: Vec<ReplayRecord>) -> Vec<ReplayRecord> {
         if !self.has_kernels {
@@ -70,7 +71,7 @@ impl ReplaysOnce {
         replays.into_iter().filter(is_new).collect()
     }
 
-    /// Takes replays that stamps have timed. [`take`](Self::take) returns those to give out.
+    /// Adds replays timed by stamps. [`take`](Self::take) returns those to deliver.
     pub(super) fn add_by_stamps(&mut self, replays: Vec<ReplayRecord>) {
         if !self.has_kernels {
             self.ready.extend(replays);
@@ -88,7 +89,7 @@ impl ReplaysOnce {
         }
     }
 
-    /// Returns the replays for which no record of CUPTI's comes any more; all of them if this is the `last` call.
+    /// Returns the replays for which no record of CUPTI arrives any more; all of them if this is the `last` call.
     pub(super) fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
         let now = Instant::now();
         let mut taken = std::mem::take(&mut self.ready);
@@ -119,7 +120,7 @@ fn place(replay: &ReplayRecord) -> (Place, i64) {
     ((replay.graph, replay.gpu.begin_ns + length_ns / 2), length_ns)
 }
 
-/// Two replays of a graph never have one middle, unless a clock is off; then the later one moves by a nanosecond.
+/// Adds a replay. Two replays of a graph have the same midpoint only if a clock is off; then the later one moves by a nanosecond.
 fn put<T>(places: &mut BTreeMap<Place, T>, (graph, mut at_ns): Place, value: T) {
     while places.contains_key(&(graph, at_ns)) {
         at_ns += 1;
@@ -127,7 +128,7 @@ fn put<T>(places: &mut BTreeMap<Place, T>, (graph, mut at_ns): Place, value: T) 
     places.insert((graph, at_ns), value);
 }
 
-/// Removes the entry of the graph whose middle is nearest, if it can be the same replay.
+/// Removes the entry of the graph with the nearest midpoint, if it can be the same replay.
 fn take_nearest<T>(
     places: &mut BTreeMap<Place, T>,
     (graph, at_ns): Place,

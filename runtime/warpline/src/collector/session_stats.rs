@@ -1,4 +1,4 @@
-//! What is known of a session while it runs: the collector writes it, the session's handle makes the report of it.
+//! The figures of a running session. The collector writes them, and the session's handle creates the report from them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
 
-/// What the collector and the session's handle both see, so that a report can be made even when a sink does not return.
+/// The state that the collector and the session's handle share, so that a report can be made even when a sink does not return.
 #[derive(Default)]
 pub(crate) struct SessionStats {
     pub(crate) summary: Mutex<Summary>,
@@ -29,11 +29,11 @@ pub(crate) struct SessionStats {
     /// The account of each sink, by its number.
     pub(crate) sinks: Mutex<BTreeMap<usize, SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
-    /// Those that were said on standard error already.
+    /// The notes that were already written to standard error.
     said: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
     pub(crate) kernel_timing: Mutex<KernelTimingCounts>,
-    /// What was changed of the session, until the sinks are told.
+    /// The changes of the session that the sinks have not received yet.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The windows of a session with a budget.
@@ -42,30 +42,30 @@ pub(crate) struct SessionStats {
     pub(crate) left_out: Mutex<LeavesOut>,
     #[cfg(feature = "timeline")]
     pub(super) timelines: Mutex<super::timelines::Timelines>,
-    /// The sink that the collector is in now.
+    /// The sink that the collector is calling now.
     pub(super) inside: Mutex<Option<String>>,
-    /// The session is over: the collector drains until then.
+    /// The deadline of the collector's drain, once the session is over.
     pub(crate) deadline: Mutex<Option<Instant>>,
-    /// Nobody waits for the collector any more.
+    /// Whether nothing waits for the collector any more.
     pub(crate) abandoned: AtomicBool,
 }
 
-/// The most changes that wait for the sinks.
+/// The maximum number of changes that wait for the sinks.
 const WAITING: usize = 1024;
 
 #[derive(Default)]
 struct Changes {
     waiting: Vec<SessionChange>,
-    /// Changes beyond those, and the last of them.
+    /// The further changes: the number of all but the last, and the last one.
     more: u64,
     last: Option<SessionChange>,
 }
 
-/// The most warnings of one session.
+/// The maximum number of warnings of one session.
 const WARNINGS: usize = 64;
 
 impl SessionStats {
-    /// A note that the user must not have to look for: it is said on standard error now, once.
+    /// Adds a note that the user must not miss: it is also written to standard error now, once.
     pub(crate) fn warn(&self, text: String) {
         let mut said = lock(&self.said);
         if said.len() < WARNINGS && !said.contains(&text) {
@@ -75,12 +75,12 @@ impl SessionStats {
         }
     }
 
-    /// Whether the user has been told.
+    /// Returns whether the note was written to standard error.
     pub(crate) fn has_warned(&self, note: &String) -> bool {
         lock(&self.said).contains(note)
     }
 
-    /// This thread has changed the session.
+    /// Notes that this thread has changed the session.
     pub(crate) fn note_change(&self, what: Change) {
         let thread = thread::with(|thread| ThreadInfo { id: thread.id(), name: thread.name() });
         let mut changes = lock(&self.changes);
@@ -92,7 +92,7 @@ impl SessionStats {
         }
     }
 
-    /// What was changed since the last call.
+    /// Returns the changes since the last call.
     pub(super) fn take_changes(&self) -> Vec<SessionChange> {
         let Changes { mut waiting, more, last } = std::mem::take(&mut *lock(&self.changes));
         if let Some(last) = last {
@@ -104,7 +104,7 @@ impl SessionStats {
         waiting
     }
 
-    /// The sink that the collector is in now.
+    /// Returns the sink that the collector is calling now.
     pub(crate) fn inside(&self) -> Option<String> {
         lock(&self.inside).clone()
     }
@@ -117,7 +117,7 @@ impl SessionStats {
         lock(&self.timelines).add_zones(batch);
     }
 
-    /// The report as of now; once the rings are closed it changes no more.
+    /// Returns the current report, which no longer changes once the rings are closed.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, captured, dropped, waits } = recorder.account();
         let is_all_recorded = captured == 0 && dropped.total() == 0;

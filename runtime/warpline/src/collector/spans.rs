@@ -1,4 +1,4 @@
-//! The spans and events of `tracing`: they are complete when they come, and ask no device anything.
+//! The spans and events of `tracing`: they are complete on arrival, and need no device query.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use warpline_core::sink::Batch;
 #[derive(Default)]
 pub(super) struct SpanStage {
     batch: Vec<SpanRecord>,
-    /// How many had begun at the last pass.
+    /// The number of spans that had begun at the last pass.
     begun: u64,
 }
 
@@ -20,7 +20,7 @@ impl Stage for SpanStage {
         cx.recorder.spans().begun() != self.begun
     }
 
-    /// The end of a span does not wake the collector.
+    /// Returns whether a span is unfinished: its end does not wake the collector.
     fn polls(&self, cx: &Context) -> bool {
         cx.recorder.span_counts().unfinished > 0
     }

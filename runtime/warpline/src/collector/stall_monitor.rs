@@ -1,8 +1,8 @@
-//! What the collector does for a flight recorder: it writes down what is open, sees which stream stands still, and
-//! answers those who want a trace.
+//! The collector's work for a flight recorder: it writes open zones to the file, detects stalled streams, and answers requests for a
+//! trace.
 //!
-//! Ten times a second it reads the notes of open zones, which their threads write without waiting. What is open is in the
-//! file from then on, whatever becomes of the program. It asks no device anything.
+//! Ten times a second it reads the snapshots of open zones, which their threads write without waiting. From then on the open zones are
+//! in the file, even if the program crashes. It queries no device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,29 +20,29 @@ use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
 use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 
-/// Between two looks at what is open.
+/// The time between two looks at the open zones.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Of one stream, so many zones are written down that its end has not come to, the oldest, and so many whose marks have not
-/// ended.
+/// The maximum number of zones written per stream and state: the oldest whose end the stream has not reached, and the oldest that have
+/// not ended on their thread.
 const MOST: usize = 32;
 
-/// The most notes in the report of incidents.
+/// The maximum number of notes in the report of incidents.
 const NOTES: usize = 16;
 
-/// Of streams that stand still at one look, so many are named.
+/// The maximum number of stalled streams that one look names.
 const NAMED: usize = 16;
 
-/// A stream that stands still again and again is told on standard error so often at most.
+/// The minimum time between two messages on standard error about one stream that stalls repeatedly.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Watches the streams for a flight recorder.
 pub(crate) struct StallMonitor {
     flight: Arc<Flight>,
     looked: Instant,
-    /// How many incidents the report has heard of.
+    /// The number of incidents noted in the report.
     notes: usize,
-    /// What was asked for in this round.
+    /// The requests of this round.
     requests: Vec<Request>,
 }
 
@@ -52,7 +52,7 @@ impl Stage for StallMonitor {
         !self.requests.is_empty()
     }
 
-    /// Answers requests, and looks at what is open when it is time to.
+    /// Answers requests, and looks at the open zones when that is due.
     fn end_round(&mut self, cx: &mut Context) {
         for request in std::mem::take(&mut self.requests) {
             self.write_open(cx);
@@ -70,7 +70,7 @@ impl Stage for StallMonitor {
         }
     }
 
-    /// What waits on the stream is still known.
+    /// Reports a failed stream while its pending zones are still known.
     fn stream_failed(&mut self, cx: &mut Context, stream: &mut Stream, error: &BackendError) {
         let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str()).to_owned();
         let mut zones = Vec::new();
@@ -82,7 +82,7 @@ impl Stage for StallMonitor {
         title.extend(zones.first().map(|zone| format!("; it was at {}", describe(zone))));
         let args = vec![("stream", name), ("error", error.to_string())];
         let incident = Incident { reason: Reason::StreamFailed, ns: now_ns(), title, args };
-        // An error that a whole device has comes from each of its streams; the first is the one to look at.
+        // An error of a whole device comes from each of its streams; the first is the one to look at.
         if !self.flight.is_due(incident.reason) {
             return;
         }
@@ -91,7 +91,7 @@ impl Stage for StallMonitor {
         self.flight.write_out_aside(incident);
     }
 
-    /// Writes down what is open when the session ends.
+    /// Writes the open zones when the session ends.
     fn finish(&mut self, cx: &mut Context) {
         self.write_open(cx);
     }
@@ -102,15 +102,15 @@ impl StallMonitor {
         StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
     }
 
-    /// Writes down what is open now.
+    /// Writes the zones that are open now.
     fn write_open(&mut self, cx: &mut Context) {
         let (zones, more) = open_zones(cx);
-        // What keeps it from being written keeps zones from it, too, and the sink reports that.
+        // A failure here also affects zones, and the sink reports it.
         let _ = self.flight.write_open(&zones, more);
         self.flight.harm().for_each(|text| cx.tally.warn(text));
     }
 
-    /// Writes down what happened, and adds so many notes to the report.
+    /// Writes an incident, and adds the notes to the report.
     fn write_incident(&mut self, cx: &mut Context, incident: &Incident, notes: &[String]) {
         let (zones, more) = open_zones(cx);
         let _ = self.flight.write_incident(incident, &zones, more);
@@ -126,14 +126,13 @@ impl StallMonitor {
         }
     }
 
-    /// Each stream that has open zones and finishes none is told, once until it goes on. Those that are found at one look
-    /// share a trace.
+    /// Reports each stream that has open zones and finishes none, once until it continues. Streams found at one look share a trace.
     fn look_for_stalls(&mut self, cx: &mut Context) {
         let Some(limit) = self.flight.stall else { return };
         let (mut titles, mut names, mut more) = (Vec::new(), Vec::new(), 0);
         let mut is_news = false;
         for stream in &mut cx.streams.all {
-            // A host zone may wait for whatever it wants.
+            // A host zone may wait for anything.
             if stream.context.info.is_none() || !stream.has_stood_still(limit) || stream.watched.is_stalled {
                 continue;
             }
@@ -167,7 +166,7 @@ impl StallMonitor {
     }
 }
 
-/// All that is open, by stream, and how many zones more.
+/// Returns all open zones, by stream, and the number of further ones.
 fn open_zones(cx: &mut Context) -> (Vec<OpenZone>, u64) {
     let (mut zones, mut more) = (Vec::new(), 0);
     for stream in &mut cx.streams.all {
@@ -177,7 +176,7 @@ fn open_zones(cx: &mut Context) -> (Vec<OpenZone>, u64) {
 }
 
 impl Stream {
-    /// Adds what is open on it, oldest first, and says how many zones there are besides.
+    /// Adds the open zones of the stream, oldest first, and returns the number of further ones.
     fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
         self.context.add_notes(&mut self.watched.notes);
         let mut open: Vec<OpenZoneRecord> = self
@@ -210,7 +209,7 @@ impl Stream {
         more
     }
 
-    /// Whether it has had open zones for so long and finished none.
+    /// Returns whether it has had open zones for `limit` and finished none.
     fn has_stood_still(&mut self, limit: Duration) -> bool {
         let recorded = self.context.recorded.load(Ordering::Relaxed);
         self.context.add_notes(&mut self.watched.notes);
@@ -221,21 +220,21 @@ impl Stream {
         self.watched.moved.0.elapsed() >= limit
     }
 
-    /// Since when it stands still, and where, in a sentence.
+    /// Returns a sentence that says how long it has been stalled, and where.
     fn stands_at(&mut self, recorder: &Recorder) -> String {
         let mut zones = Vec::new();
         self.open_zones(recorder, &mut zones);
         let name = self.context.info.as_ref().map_or("", |info| info.name.as_str());
         let since = self.watched.moved.0.elapsed();
         let mut title = format!("stream `{name}` has finished no zone for {:.1} s", since.as_secs_f64());
-        // The one that its end has not come to is what it stands at.
+        // The stream is at the zone whose end it has not reached.
         let at = zones.iter().find(|zone| zone.open.state == OpenState::OnStream).or(zones.first());
         title.extend(at.map(|zone| format!("; it is at {}", describe(zone))));
         title
     }
 }
 
-/// A zone in a sentence: its range, what it carries, and who began it, when and where.
+/// Returns a sentence about a zone: its range, what it carries, and the thread, time and place of its begin.
 fn describe(zone: &OpenZone) -> String {
     let OpenZoneRecord { place, fields, begin_ns, label, .. } = &zone.open;
     let fields = fields.iter().map(|(name, value)| format!("{name} = {value}"));

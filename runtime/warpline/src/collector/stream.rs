@@ -1,4 +1,4 @@
-//! One stream as the collector sees it: what waits on it, how much of that is complete, and a complete zone as a record.
+//! One stream as the collector sees it: its pending zones, how many of them are complete, and a complete zone as a record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,46 +13,46 @@ use warpline_core::stream::ring::Token;
 use warpline_core::stream::slot::{Extras, Slot};
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
 
-/// So many slots are given back at once.
+/// The number of slots that are given back at once.
 const CLEARED: usize = 64;
 
-/// Between two questions that make threads wait which launch on other streams.
+/// The time between two queries that make threads wait which launch on other streams.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
-/// One stream's zones that have ended on the host and perhaps not yet on the GPU.
+/// The zones of one stream that have ended on the host and perhaps not yet on the GPU.
 pub(crate) struct Stream {
     pub(super) context: Arc<StreamContext>,
     pub(super) pending: VecDeque<Token>,
-    /// Slots that are cleared and not given back yet.
+    /// The slots that are cleared and not given back yet.
     cleared: Vec<Token>,
     pub(super) reader: Option<Box<dyn Reader>>,
     pub(super) given_back: u64,
-    /// Its place in `Streams::clocks`.
+    /// Its index in `Streams::clocks`.
     pub(super) clock: usize,
-    /// When a zone was last begun on it, as the collector saw it, and how many had been begun then.
+    /// The time at which the collector last saw that a zone had begun, and the number of begun zones then.
     pub(super) active: (Instant, u64),
-    /// Zones began on it between the last two looks.
+    /// Whether zones began on it between the last two looks.
     pub(super) is_launching: bool,
-    /// When questions were last allowed that make launching threads wait.
+    /// The time at which queries that make launching threads wait were last allowed.
     pub(super) asked: Instant,
-    /// What a flight recorder knows of it.
+    /// The flight recorder's state for it.
     pub(super) watched: Watched,
 }
 
-/// What a flight recorder knows of a stream.
+/// The flight recorder's state for a stream.
 pub(super) struct Watched {
-    /// What can be seen of its open zones.
+    /// The snapshots of its open zones.
     pub(super) notes: Vec<Arc<OpenZoneSnapshot>>,
-    /// When it last had nothing open, or a zone more was recorded, and how many had been recorded then.
+    /// The time at which it last had nothing open or recorded another zone, and the number of recorded zones then.
     pub(super) moved: (Instant, u64),
-    /// It finishes no zone, and that has been reported.
+    /// Whether it finishes no zone, and that has been reported.
     pub(super) is_stalled: bool,
-    /// When standard error was told of that last.
+    /// The time at which that was last written to standard error.
     pub(super) told: Option<Instant>,
 }
 
 impl Stream {
-    /// One that was met just now.
+    /// Creates a stream that was just discovered.
     pub(super) fn new(context: Arc<StreamContext>, reader: Option<Box<dyn Reader>>, clock: usize) -> Stream {
         let now = Instant::now();
         Stream {
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// Fetches what a zone behind the first has written on another core.
+    /// Prefetches what a later zone has written on another core.
     #[inline]
     pub(super) fn prefetch(&mut self, ahead: usize) {
         let ring = self.context.ring();
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Clears the slot of the oldest zone, which is given back with others.
+    /// Clears the slot of the oldest zone. Cleared slots are given back together.
     #[inline]
     pub(super) fn clear_first(&mut self) {
         let Some(mut token) = self.pending.pop_front() else { return };
@@ -100,12 +100,12 @@ impl Stream {
         }
     }
 
-    /// Gives back the slots that were cleared.
+    /// Gives back the cleared slots.
     pub(super) fn give_back(&mut self) {
         self.context.give_back(self.cleared.drain(..));
     }
 
-    /// Whether a quarter of its slots is in use.
+    /// Returns whether more than a quarter of its slots are in use.
     pub(super) fn is_short(&self) -> bool {
         self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
     }
@@ -114,8 +114,8 @@ impl Stream {
         self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
     }
 
-    /// Whether a pass may put questions to the device that make launching threads wait: at any time if the program rests, now and
-    /// then if it launches on other streams, and never while it launches on this one. There, what comes next answers them.
+    /// Returns whether a pass may send the device queries that make launching threads wait: at any time if the program rests, sometimes
+    /// if it launches on other streams, and never while it launches on this one. There, later work answers them.
     pub(super) fn may_ask(&mut self, asks: bool) -> bool {
         let may = asks || (!self.is_launching && self.asked.elapsed() >= ASK_EVERY);
         if may {
@@ -125,8 +125,8 @@ impl Stream {
     }
 }
 
-/// How many of the oldest pending zones are complete. The newest is asked first: events of one stream complete in order,
-/// so while a stream keeps up this is one question for all of them.
+/// Returns how many of the oldest pending zones are complete. The newest is queried first: events of one stream complete in order, so
+/// while a stream keeps up, one query is enough for all of them.
 pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError> {
     let Stream { context, pending, reader, .. } = stream;
     let waiting = pending.len();
@@ -140,7 +140,7 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
     if waiting == 0 || is_complete(waiting - 1)? {
         return Ok(waiting);
     }
-    // Halve what is between the newest known complete one and the oldest known incomplete one.
+    // Bisect between the newest known complete zone and the oldest known incomplete one.
     let (mut complete, mut incomplete) = (0, waiting - 1);
     while complete < incomplete {
         let middle = complete + (incomplete - complete) / 2;
@@ -149,14 +149,14 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
     Ok(complete)
 }
 
-/// The entries of a batch whose record is `batch`.
+/// Takes the entries of a batch whose record is `batch`.
 pub(super) fn take_entries(extras: &mut Extras, batch: &ZoneRecord) -> Vec<ZoneRecord> {
     let shares = Shares::new(&extras.entries);
     let entries = extras.entries.drain(..).enumerate();
     entries.map(|(index, (range, message))| shares.entry(index, range, message, batch)).collect()
 }
 
-/// The zone as plain data; its fields and error move out.
+/// Returns the zone as plain data; its fields and error move out of the slot.
 #[inline]
 pub(super) fn take_record(
     range: &'static RangeSpec,

@@ -1,7 +1,7 @@
-//! The streams of a session: they are met when zones begin on them, kept supplied, and let go of when nothing comes any more.
+//! The streams of a session: they are discovered when zones begin on them, kept supplied, and evicted when they are no longer used.
 //!
-//! The collector's loop and each pass call it. It makes ahead what launching threads would have to make, and asks no device
-//! whether anything is complete.
+//! The collector's loop and each pass call this module. It prepares what launching threads would otherwise have to create, and does not
+//! ask devices whether anything is complete.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -15,19 +15,19 @@ use warpline_core::record::DeviceInfo;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::timing::EndMode;
 
-/// Streams that still come keep ends lazy until none has come for so long.
+/// The time without a new stream after which the number of streams is settled. Ends stay lazy until then.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Slots of a ring that the collector makes for a stream with more than a few zones.
+/// The number of slots that the collector creates ahead for a stream with more than a few zones.
 const SLOTS_AHEAD: usize = 1024;
 const FEW: u64 = 16;
 
-/// A GPU stream that rests so long is let go of; where there are more than a few hundred, much sooner.
+/// The time at rest after which a GPU stream is evicted; it is much shorter if there are more than a few hundred streams.
 const LONG_REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_millis(5);
 const CROWD: usize = 256;
 
-/// A device on which no zone has begun for so long is left alone.
+/// The time without a new zone after which a device is left alone.
 const RESTS: Duration = Duration::from_secs(1);
 
 /// The streams on which zones begin, and the clocks of their devices.
@@ -35,9 +35,9 @@ pub(super) struct Streams {
     pub(super) all: Vec<Stream>,
     pub(super) clocks: Clocks,
     ends: EndMode,
-    /// How often streams had come when they were last met.
+    /// The recorder's generation of streams at the last discovery.
     pub(super) generation: u64,
-    /// When a stream was met last, until it is long ago.
+    /// The time of the last discovery, until the number of streams is settled.
     settling: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl Streams {
         Streams { all: Vec::new(), clocks: Clocks::default(), ends, generation: 0, settling: None }
     }
 
-    /// Takes in the streams that came since.
+    /// Adds the streams that have appeared since the last call.
     pub(super) fn discover(&mut self, recorder: &Recorder, tally: &SessionStats) {
         let generation = recorder.generation.load(Ordering::Acquire);
         if generation == self.generation {
@@ -70,7 +70,7 @@ impl Streams {
         lock(&tally.notes).extend(recorder.take_refusals());
     }
 
-    /// Finds the streams on which zones have begun since the last look, and makes slots ahead for those that may begin more. Returns
+    /// Finds the streams on which zones have begun since the last look, and creates slots ahead for those that may begin more. Returns
     /// whether GPU zones have begun.
     pub(super) fn see_what_begins(&mut self, recorder: &Recorder) -> bool {
         let now = Instant::now();
@@ -91,7 +91,7 @@ impl Streams {
         is_launching
     }
 
-    /// Where no stream has come for some time, it is known how many there are.
+    /// Settles the number of streams if none has appeared for some time.
     pub(super) fn settle(&mut self, recorder: &Recorder) {
         if self.is_settling(recorder) && self.settling.is_some_and(|since| since.elapsed() >= SETTLED) {
             self.settling = None;
@@ -99,12 +99,12 @@ impl Streams {
         }
     }
 
-    /// Whether it is still to be seen how many streams there are. A session that is stopped has time for that later.
+    /// Returns whether the number of streams is not settled yet. A stopped session settles it later.
     pub(super) fn is_settling(&self, recorder: &Recorder) -> bool {
         self.settling.is_some() && recorder.is_on()
     }
 
-    /// Tells every stream how many share its device now.
+    /// Tells every stream's backend how many streams share its device.
     fn choose_ends(&self) {
         let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
         for info in self.all.iter().filter_map(|stream| stream.context.info.as_ref()) {
@@ -118,7 +118,7 @@ impl Streams {
         }
     }
 
-    /// Measures the clocks of the streams on which zones begin, or wait.
+    /// Measures the clocks of the streams on which zones begin or wait.
     pub(super) fn renew_clocks(&mut self, recorder: &Recorder, tally: &SessionStats) {
         let Streams { all, clocks, .. } = self;
         let is_on = recorder.is_on();
@@ -127,18 +127,18 @@ impl Streams {
         clocks.renew(tally, |place| all.iter().any(|stream| stream.clock == place && is_used(stream)));
     }
 
-    /// Whether no zone is open on any of them, and none waits.
+    /// Returns whether no stream has an open or pending zone.
     pub(super) fn are_unused(&self) -> bool {
         self.all.iter().all(|stream| stream.context.in_use(stream.given_back) == 0)
     }
 
-    /// Whether zones wait on any of them.
+    /// Returns whether a stream has a pending zone.
     pub(super) fn are_waiting(&self) -> bool {
         self.all.iter().any(|stream| !stream.pending.is_empty())
     }
 }
 
-/// Makes ahead what launching threads would have to make, unless the session is stopped.
+/// Creates ahead what launching threads would otherwise have to create, unless the session is stopped.
 pub(super) fn provide(recorder: &Recorder, streams: &[Stream]) {
     if !recorder.is_on() {
         return;
@@ -151,8 +151,8 @@ pub(super) fn provide(recorder: &Recorder, streams: &[Stream]) {
     }
 }
 
-/// Lets go of streams that the application has let go of, and of GPU streams that rest: a destroyed one cannot be told
-/// from one that is not used, and one that is used again is met anew. Forgets those whose zones are all accounted for.
+/// Evicts streams that the application has dropped, and GPU streams at rest: a destroyed stream cannot be distinguished from an unused
+/// one, and one that is used again is discovered again. Forgets those whose zones are all accounted for.
 pub(super) fn evict(recorder: &Recorder, streams: &mut Vec<Stream>, mut forget: impl FnMut(&Stream)) {
     let crowded = streams.len() > CROWD;
     let now = Instant::now();

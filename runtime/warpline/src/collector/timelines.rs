@@ -1,6 +1,6 @@
-//! What a session says of its timelines at the end: the time of each stream, names of semaphores, and the critical path.
+//! The timelines in a session's report: the time of each stream, the names of semaphores, and the critical path.
 //!
-//! The collector adds what it records; the report asks. What it keeps is bounded.
+//! The collector adds its records, and the report reads the figures. The memory is bounded.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,16 +13,16 @@ use warpline_core::report::Report;
 use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
 use warpline_core::wait::WaitRecord;
 
-/// The path is found in the last zones: so many.
+/// The number of latest zones in which the critical path is found.
 const ZONES: usize = 1 << 15;
 
-/// A stream's time is known in so many pieces; older ones become sums.
+/// The number of pieces in which a stream's time is known; older ones become sums.
 const PIECES: usize = 1 << 14;
 
-/// So many streams are told by themselves. Of more, those that have been idle longest are told together.
+/// The maximum number of streams reported separately. Of more, those that have been idle longest are reported together.
 const STREAMS: usize = 1024;
 
-/// So many semaphores are told by name, and of each stream so many whom it waited for.
+/// The maximum number of semaphores reported by name, and of signallers that each stream waited for.
 const NAMES: usize = 256;
 
 pub(crate) struct Timelines {
@@ -33,20 +33,20 @@ pub(crate) struct Timelines {
     window: Option<Span>,
 }
 
-/// What one stream does with its time.
+/// The use of one stream's time.
 struct Usage {
     name: String,
     device: String,
-    /// In zones or waits.
+    /// The time in zones or waits.
     used: Covered,
     waiting: Covered,
     waited_for: HashMap<String, (u64, i64)>,
 }
 
-/// What is known of the streams that are told together.
+/// The sums of the streams that are reported together.
 #[derive(Default)]
 struct Folded {
-    /// A bit for each stream that was ever put here, by its number: one that comes back is no further one.
+    /// A bit for each stream that was ever added here, by its number: a stream that comes back is not counted again.
     ids: Vec<u64>,
     streams: u64,
     used_ns: i64,
@@ -116,7 +116,7 @@ impl Timelines {
         })
     }
 
-    /// Puts the half of the streams together that have been idle longest.
+    /// Folds the half of the streams that has been idle longest.
     fn fold(&mut self) {
         let mut ids: Vec<_> = self.streams.iter().map(|(id, usage)| (usage.used.until_ns(), *id)).collect();
         ids.sort_unstable();
@@ -126,7 +126,7 @@ impl Timelines {
         }
     }
 
-    /// Tells it.
+    /// Adds the timelines to the report.
     pub(super) fn add_to(&self, report: &mut Report) {
         let all_ns = self.window.map_or(0, |window| window.duration_ns());
         let is_complete = report.is_complete();
@@ -142,7 +142,7 @@ impl Timelines {
     }
 }
 
-/// Whether two records are of one stream, which is nearly always so within a batch.
+/// Returns whether two records are of one stream, which is nearly always true within a batch.
 pub(super) fn is_same_stream(one: &ZoneRecord, other: &ZoneRecord) -> bool {
     one.stream.as_ref().map(|stream| stream.id) == other.stream.as_ref().map(|stream| stream.id)
 }
@@ -152,13 +152,13 @@ fn add((count, sum_ns): &mut (u64, i64), (more, ns): (u64, i64)) {
     *sum_ns += ns;
 }
 
-/// Counts waits for somebody, of whom so many are told by name.
+/// Counts waits for a signaller; only a limited number of them is kept by name.
 fn count_for(waited_for: &mut HashMap<String, (u64, i64)>, by: String, waits: (u64, i64)) {
     let is_known = waited_for.len() < NAMES || waited_for.contains_key(&by);
     add(waited_for.entry(if is_known { by } else { "…".to_owned() }).or_default(), waits);
 }
 
-/// Of whom so many waits were, the longest first.
+/// Returns the signallers that were waited for, the longest waits first.
 fn longest_first(waited_for: &HashMap<String, (u64, i64)>) -> Vec<WaitedFor> {
     let whom = |(by, (count, ns)): (&String, &(u64, i64))| WaitedFor { by: by.clone(), count: *count, ns: *ns };
     let mut waited_for: Vec<_> = waited_for.iter().map(whom).collect();
@@ -181,7 +181,7 @@ impl Folded {
         }
     }
 
-    /// Streams may have come back since, so how long they did nothing is not known.
+    /// Returns the sums. Streams may have come back since, so their idle time is not known.
     fn stats(&self) -> StreamStats {
         StreamStats {
             name: "…".to_owned(),
@@ -213,11 +213,11 @@ impl Usage {
     }
 }
 
-/// The time that spans cover together. Only the latest pieces are kept apart.
+/// The time that spans cover together. Only the latest pieces are kept separate.
 #[derive(Default)]
 struct Covered {
     pieces: Intervals,
-    /// What older pieces covered, and until when.
+    /// The time that older pieces covered, and its end.
     older_ns: i64,
     older_until_ns: Option<i64>,
 }
@@ -234,7 +234,7 @@ impl Covered {
         }
     }
 
-    /// When the last of them ends.
+    /// Returns the end of the last piece.
     fn until_ns(&self) -> i64 {
         self.pieces.until_ns()
     }
@@ -260,7 +260,7 @@ mod tests {
         };
         for id in 2..10_002 {
             pass(&mut timelines, id);
-            // One that is used all the time, and one that comes back.
+            // One stream that is always in use, and one that comes back.
             pass(&mut timelines, 1);
         }
         pass(&mut timelines, 2);
@@ -273,7 +273,7 @@ mod tests {
             rest.iter().any(|stream| stream.name == "stream 2")
                 && rest.iter().any(|stream| stream.name == "stream 10001")
         );
-        // The one that came back is in both.
+        // The stream that came back is in both.
         assert_eq!((folded.name.as_str(), folded.streams), ("…", 10_001 - rest.len() as u64));
         assert_eq!(report.streams.iter().map(|stream| stream.busy_ns).sum::<i64>(), 10 * zones);
     }

@@ -1,9 +1,9 @@
 //! Waits of streams and threads: from their slots to records, with the signals that ended them.
 //!
-//! A signal on a CUDA stream has no event with a time. It was given where the stream stood when its thread called, so it takes
-//! the time of the zone that ended last before that call: exactly, if the thread had no time to launch anything in between. The
-//! collector may come to that zone later than to the wait, so waits are held for a few looks. No signal is told to
-//! be later than the end of a wait for it, and no wait of a stream to end when what is behind it has begun.
+//! A signal on a CUDA stream has no event with a time. It was issued at the position of the stream when its thread called, so it takes
+//! the time of the last zone that ended before that call. That is exact if the thread had no time to launch anything in between. The
+//! collector may reach that zone later than the wait, so waits are held for a few looks. No signal is reported later than the end of a
+//! wait for it, and no wait of a stream ends after the next item on the stream has begun.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use warpline_core::stream::wait_stats::SHORTEST_LAUNCH_NS;
 use warpline_core::stream::waited::{GivenSignal, Waited, semaphores_exist};
 use warpline_core::wait::{SignalInfo, WaitRecord};
 
-/// A lazy end takes two looks; the zone is there one look later.
+/// The number of looks for which a wait is held: two for a lazy end, and one more for its zone.
 const LOOKS: u32 = 3;
 
-/// A wait right before a zone is among so many that came last.
+/// The number of latest waits that are searched for the wait right before a zone.
 const NEAR: usize = 16;
 
-/// So many ends of zones are known of each stream.
+/// The number of ends of zones that are kept for each stream.
 const ENDS: usize = 1024;
 
-/// A wait that is longer than this waited; a shorter one is two points with nothing between them.
+/// The duration above which a wait has blocked; a shorter one is two points with nothing between them.
 const LONGEST_PASS_NS: i64 = 20_000;
 
 #[derive(Default)]
@@ -44,17 +44,17 @@ pub(super) struct WaitStage {
 /// A wait whose signal has no time yet.
 struct Held {
     looks: u32,
-    /// It has been held for as many looks as it takes.
+    /// Whether it has been held for the required number of looks.
     is_due: bool,
     context: Arc<StreamContext>,
     record: WaitRecord,
     signal: Option<Arc<GivenSignal>>,
-    /// One of several values that a thread waited for at once.
+    /// Whether it is one of several values that a thread waited for at once.
     is_one_of: bool,
 }
 
 impl Held {
-    /// The call that waited.
+    /// Returns the call that waited.
     fn call(&self) -> (u64, Span) {
         (self.record.thread.id, self.record.host)
     }
@@ -70,7 +70,7 @@ struct End {
 }
 
 impl WaitStage {
-    /// Zones of one stream were recorded.
+    /// Adds the recorded zones of one stream.
     fn saw(&mut self, stream: &StreamInfo, zones: &[ZoneRecord]) {
         if !self.held.is_empty() {
             for zone in zones {
@@ -91,20 +91,20 @@ impl WaitStage {
             if ends.len() == ENDS {
                 ends.pop_front();
             }
-            // Nearly always it is the last one.
+            // It is nearly always the last one.
             let later = ends.iter().rev().take_while(|known| known.host_ns > end.host_ns).count();
             if later == 0 { ends.push_back(end) } else { ends.insert(ends.len() - later, end) }
         }
     }
 
-    /// Something begins then on a stream, and waits before it are over. Ends and begins are placed on the host's clock each by
-    /// itself, and two that are one moment can come out some microseconds apart.
+    /// Ends the wait before an item that begins at `begin_ns` on a stream. Ends and begins are placed on the host's clock separately,
+    /// so equal times can come out some microseconds apart.
     fn end_before(&mut self, stream: &StreamInfo, sequence: u64, begin_ns: i64) {
         let before = |held: &&mut Held| {
             let WaitRecord { stream: of, sequence: place, .. } = &held.record;
             of.as_ref().is_some_and(|of| of.id == stream.id) && *place < sequence
         };
-        // What is right before it on its stream has come shortly before it.
+        // The wait right before it on its stream arrived shortly before it.
         if let Some(held) = self.held.iter_mut().rev().take(NEAR).find(before) {
             end_by(&mut held.record, begin_ns);
         }
@@ -125,8 +125,7 @@ impl WaitStage {
                         let at_ns = end.gpu_ns.min(waited.end_ns);
                         (at_ns, (end.early_by_ns - (end.gpu_ns - at_ns)).max(0))
                     }
-                    // Work that nobody marked may lie between the zone and the signal: if the stream had to wait, the signal
-                    // is what ended that.
+                    // Unmarked work may lie between the zone and the signal. If the stream had to wait, the signal ended that wait.
                     zone => {
                         let earliest_ns = zone.map_or(note.host_ns, |end| end.gpu_ns.max(note.host_ns));
                         let has_waited = waited.duration_ns() > LONGEST_PASS_NS;
@@ -149,7 +148,8 @@ impl WaitStage {
 }
 
 impl WaitStage {
-    /// The streams have been read: hands on the waits whose signals are known, and what queues hold. Returns how many waits.
+    /// Hands on the waits whose signals are known, and the depths of queues, after the streams have been read. Returns the number of
+    /// waits.
     fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
         let depths = cx.recorder.depths().take();
         for batch in depths.chunks(BATCH) {
@@ -161,7 +161,7 @@ impl WaitStage {
         let mut held = std::mem::take(&mut self.held);
         let (mut records, mut contexts) = (Vec::new(), Vec::new());
         let mut calls: HashMap<(u64, Span), Vec<usize>> = HashMap::new();
-        // What a thread waited for at once comes one by one, and is handed on together.
+        // The values that a thread waited for at once arrive one by one, and are handed on together.
         let mut early = HashSet::new();
         for wait in held.iter_mut().filter(|_| !is_last) {
             let is_due = wait.looks == 0;
@@ -200,7 +200,7 @@ impl WaitStage {
 
 impl Stage for WaitStage {
     fn zones(&mut self, zones: &[ZoneRecord]) {
-        // Only a signal asks where zones ended.
+        // Only a signal needs the ends of zones.
         if !semaphores_exist() {
             return;
         }
@@ -263,8 +263,8 @@ impl Stage for WaitStage {
     }
 }
 
-/// A wait ends before what is behind it begins, where the two are as close as clocks can tell: by a nanosecond, since it is told
-/// later, and readers close the innermost slice of those that there are at one time.
+/// Ends a wait one nanosecond before the next item begins, if the two are as close as clocks can distinguish. The wait is reported
+/// later, and readers close the innermost of the slices that are open at one time.
 fn end_by(record: &mut WaitRecord, begin_ns: i64) {
     if let Some(gpu) = &mut record.gpu
         && gpu.begin_ns < begin_ns
@@ -274,7 +274,7 @@ fn end_by(record: &mut WaitRecord, begin_ns: i64) {
     }
 }
 
-/// A thread that waited for several values at once waited for each after the one that was signalled before it.
+/// Orders the values that a thread waited for at once: it waited for each after the previous one was signalled.
 fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>) {
     let at_ns = |record: &WaitRecord| record.signal.as_ref().map_or(call.end_ns, |signal| signal.at_ns);
     of.sort_by_key(|at| at_ns(&records[*at]));
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(ended(50_000, 48_700), 48_699);
         assert_eq!(ended(50_000, 50_000), 49_999);
         assert_eq!(ended(50_000, 60_000), 50_000);
-        // Another thread's zone that began meanwhile, and one from before.
+        // Another thread's zone that began during the wait, and one from before it.
         assert_eq!((ended(50_000, 10_000), ended(50_000, -10)), (50_000, 50_000));
     }
 }

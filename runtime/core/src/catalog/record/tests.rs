@@ -1,4 +1,4 @@
-//! The record's bytes: what is written is read back, and no input makes the reader panic.
+//! Tests of the record's bytes: written facts are read back, and no input makes the reader panic.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::catalog::spec::{NamespaceSpec, RangeMeta};
 const HEADER: usize = 12 + OWNER.len();
 const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-/// The note as stored in a section: a mark knows the length of its text at compile time, a test does not.
+/// Returns the note as stored in a section: a mark knows the length of its text at compile time, a test does not.
 fn note(kind: u32, namespace_len: usize, texts: &[&str]) -> Vec<u8> {
     let text = texts.iter().map(|text| format!("{text}\0")).collect::<String>();
     let empty = Note::<0>::new(kind, namespace_len, "");
@@ -135,7 +135,7 @@ proptest! {
         match Records::from_section(&section[..at], NATIVE) {
             Ok(records) => {
                 prop_assert_eq!(records.ranges.len(), at / (section.len() / 2));
-                // Only bytes that look like padding may be left.
+                // The rest may contain only bytes that look like padding.
                 prop_assert!(section[at - at % (section.len() / 2)..at].iter().all(|&byte| byte == 0));
             }
             Err(error) => prop_assert!(error.at <= at, "{error}"),

@@ -1,6 +1,6 @@
-//! Reads a trace back, for the tests: the wire format alone, and then begins and ends as a trace UI pairs them.
+//! Reads a trace back for the tests: first the wire format, then begins and ends as a trace UI pairs them.
 //!
-//! It shares nothing with the encoder but the numbers of the fields.
+//! It shares nothing with the encoder except the field numbers.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message in order; none where the bytes are no message.
+/// Returns the fields of a message in order, or none if the bytes are not a message.
 pub(super) fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Wire<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -92,7 +92,7 @@ pub(super) struct Slice {
     pub(super) name: String,
     pub(super) begin_ns: i64,
     pub(super) end_ns: i64,
-    /// How many slices of its track are around it.
+    /// The number of slices around it on its track.
     pub(super) depth: usize,
     /// The name of its track, or `thread <tid>`.
     pub(super) track: String,
@@ -111,14 +111,14 @@ struct Sequence {
     strings: HashMap<u64, String>,
 }
 
-/// Reads all slices; panics where a reader would lose something. A last packet that is cut short is left out.
+/// Reads all slices, and panics if a reader would lose data. An incomplete last packet is left out.
 pub(super) fn slices(trace: &[u8]) -> Vec<Slice> {
     let (slices, open) = slices_of_killed(trace);
     assert_eq!(open, 0, "slices were left open");
     slices
 }
 
-/// As [`slices`], of a process that was killed while it wrote; gives how many slices are open too.
+/// Like [`slices`], for a process that was killed while writing. Also returns the number of open slices.
 pub(super) fn slices_of_killed(mut trace: &[u8]) -> (Vec<Slice>, usize) {
     let mut sequences: HashMap<u64, Sequence> = HashMap::new();
     let mut tracks: HashMap<u64, String> = HashMap::new();
@@ -138,7 +138,7 @@ pub(super) fn slices_of_killed(mut trace: &[u8]) -> (Vec<Slice>, usize) {
             let parent = described.int(track::PARENT_UUID);
             assert!(parent.is_none_or(|parent| tracks.contains_key(&parent)), "a track before its parent");
             let is_process = described.message(track::PROCESS).is_some();
-            // One that was forgotten is described again as it was.
+            // A track that was forgotten must be described again with the same name.
             let name = name.unwrap_or_default();
             let old = tracks.insert(uuid, name.clone());
             assert!(is_process || old.is_none_or(|old| old == name), "two tracks with one id");
@@ -217,8 +217,8 @@ fn read_slice(said: &Message, sequence: &Sequence, time: i64, uuid: u64, tracks:
     }
 }
 
-/// Pairs begins and ends as the trace processor does: sorted by time, equal times in the order of the file, and each end
-/// closes the innermost open slice of its track.
+/// Pairs begins and ends as the trace processor does: sorted by time, with equal times in the order of the file. Each end closes
+/// the innermost open slice of its track.
 fn pair(mut events: Vec<(i64, u64, Option<Slice>)>) -> (Vec<Slice>, usize) {
     events.sort_by_key(|(time, ..)| *time);
     let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();

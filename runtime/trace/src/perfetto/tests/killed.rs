@@ -1,7 +1,7 @@
-//! What `kill -9` leaves: every zone that had been flushed, each by its number.
+//! Tests that a trace survives `kill -9` with every zone that had been flushed, each identified by its number.
 //!
-//! The test runs itself in a process of its own, which records until it is killed and tells after each flush how many
-//! zones there have been; not one of those may be missing in the file.
+//! The test runs itself in another process, which records until it is killed. After each flush, that process prints the number of
+//! zones so far; none of those zones may be missing in the file.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,10 +12,10 @@ use warpline::sink::{Batch, PerfettoSink, Sink};
 use warpline::{HostStream, Session};
 use warpline_core::fixture::STEP;
 
-/// Names the trace, and tells the process that it is the one to be killed.
+/// The path of the trace, which also marks the process that is to be killed.
 const TRACE: &str = "WARPLINE_TEST_KILLED";
 
-/// Stands behind the trace in the list of sinks, so that what it tells has been flushed to the file.
+/// A sink after the trace in the list of sinks, so that zones it reports have been flushed to the file.
 struct Witness {
     zones: u64,
 }
@@ -31,7 +31,7 @@ impl Sink for Witness {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Past the test harness, which would keep the output.
+        // Bypasses the test harness, which would capture the output.
         writeln!(io::stdout(), "flushed {}", self.zones)
     }
 }

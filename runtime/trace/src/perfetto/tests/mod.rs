@@ -1,4 +1,4 @@
-//! The encoder's output, read back by a decoder that knows the wire format alone.
+//! Tests that read the encoder's output back with a decoder that knows only the wire format.
 
 mod decode;
 mod killed;
@@ -22,14 +22,14 @@ use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use warpline_core::report::Retention;
 use warpline_core::sink::{Batch, Sink};
 
-/// A file in memory, which can be told to refuse.
+/// A file in memory that can be set to refuse bytes.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Disk>>);
 
 #[derive(Default)]
 struct Disk {
     bytes: Vec<u8>,
-    /// Bytes that it still takes; none for no limit.
+    /// The number of bytes that it still takes; none for no limit.
     room: Option<usize>,
 }
 
@@ -100,7 +100,7 @@ fn trace(batches: &[Vec<ZoneRecord>]) -> Vec<u8> {
     memory.bytes()
 }
 
-/// The spans of the slices whose tracks are named so, in order.
+/// Returns the spans of the slices on tracks whose names match, in order.
 fn spans(slices: &[Slice], named: impl Fn(&str) -> bool) -> Vec<(i64, i64)> {
     let mut spans: Vec<_> =
         slices.iter().filter(|slice| named(&slice.track)).map(|slice| (slice.begin_ns, slice.end_ns)).collect();
@@ -149,8 +149,8 @@ fn what_a_zone_carries_is_on_its_slice() {
 }
 
 proptest! {
-    /// Far more streams, threads and lanes of their own than a trace knows at once, in any order: every zone reads back as it was,
-    /// on the row of its stream.
+    /// Uses far more streams, threads and lanes of their own than a trace knows at once, in any order. Every zone must read back
+    /// unchanged, on the row of its stream.
     #[test]
     fn zones_of_streams_that_come_and_go_read_back_as_written(
         zones in prop::collection::vec((0_u32..40, 0_u64..20, 0_i64..200, 0_i64..60, any::<bool>()), 0..300),
@@ -158,7 +158,7 @@ proptest! {
     ) {
         let (mut expected, mut batches) = (BTreeMap::<String, Vec<Span>>::new(), Vec::new());
         for (index, (on, of, begin, length, is_on_lane)) in zones.into_iter().enumerate() {
-            // They drift forwards, and overlap on their streams and threads as they like.
+            // Zones drift forwards, and overlap on their streams and threads.
             let begin = index as i64 * 8 + begin;
             let (stream, thread) = (stream(on, &format!("stream {on}")), thread(100 + of, None));
             let range = if is_on_lane { &COPY } else { &STEP };
@@ -254,7 +254,7 @@ fn a_trace_cut_anywhere_keeps_what_was_before() {
     assert_eq!(flushed.iter().map(|(_, slices)| *slices).collect::<Vec<_>>(), [12, 14, 16]);
     let whole = memory.bytes();
     for cut in flushed[0].0..flushed[1].0 {
-        // Between the begin and the end of a slice it is open, which a reader shows; all before it is there.
+        // Between its begin and its end, a slice is open, which a reader shows; all earlier slices must be complete.
         let read = std::panic::catch_unwind(|| slices(&whole[..cut]).len());
         assert!(read.is_err() || read.is_ok_and(|slices| slices >= 12), "cut at {cut}");
     }
@@ -306,7 +306,7 @@ fn a_disk_that_stays_full_leaves_a_prefix_and_every_other_record_is_counted() {
         let on = |compute: bool| slices.iter().filter(|slice| (slice.track == "compute") == compute).count() as u64;
         let in_file = on(true).min(on(false));
         assert_eq!(sink.lost(), all - in_file, "with room for {room} of {whole} bytes");
-        // One trace may be some bytes shorter than another.
+        // One trace may be a few bytes shorter than another.
         assert!(!is_whole || (in_file == all && room + 64 > whole), "with room for {room} of {whole} bytes");
         seen.insert(in_file);
     }
@@ -345,7 +345,7 @@ fn varints_of_every_width_come_back() {
     }
     let read = Message(fields(buffer.as_bytes()).expect("fields"));
     assert_eq!(read.0, values.iter().map(|value| (1, Wire::Int(*value))).collect::<Vec<_>>());
-    // No byte more than needed.
+    // The encoding must take no more bytes than needed.
     let needed = values.iter().map(|value| 1 + (64 - (value | 1).leading_zeros() as usize).div_ceil(7));
     assert_eq!(buffer.len(), needed.sum::<usize>());
 }
@@ -362,12 +362,12 @@ fn times_before_the_session_are_kept() {
 fn two_traces_of_one_process_share_its_track_and_no_other_id() {
     let mut both = trace(&records());
     both.extend(trace(&records()));
-    // The decoder panics when a sequence, or a track other than the process's, is there twice.
+    // The decoder panics if a sequence, or a track other than the process's, occurs twice.
     assert_eq!(slices(&both).len(), 32);
 }
 
 proptest! {
-    /// Whatever the spans and however they come: what is read back is what was written.
+    /// For any spans in any order, the spans that are read back must equal the written ones.
     #[test]
     fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20, of_tracing in any::<bool>()) {
         let (main, compute) = (thread(7, None), stream(1, "compute"));
@@ -399,13 +399,13 @@ proptest! {
     }
 }
 
-/// Few distinct times, so that ties, empty spans and overlaps are the rule.
+/// Has few distinct times, so that ties, empty spans and overlaps are frequent.
 fn spans_strategy() -> impl Strategy<Value = Vec<(Span, Span)>> {
     let one = || (0_i64..40, 0_i64..12).prop_map(|(begin, length)| span(begin, begin + length));
     prop::collection::vec((one(), one()), 0..60)
 }
 
-/// What each further all-reduce of a group of so many ranks adds to a trace, in bytes.
+/// Returns how many bytes each further all-reduce of a group of `ranks` ranks adds to a trace.
 fn bytes_a_collective(ranks: u32) -> usize {
     let (comm, main) = (stream(1, "comm"), thread(1, None));
     let group = ProcessGroup::new("dp", 0..ranks, 1).with_description("data parallel").with_comm_id(99);

@@ -1,18 +1,18 @@
-//! What recording costs: how much faster roots come while they are only counted than while they are recorded.
+//! The cost of recording: how much faster roots come while they are only counted than while they are recorded.
 //!
-//! Each cycle counts and records one right after the other, so that a change of the program's pace touches both alike; what was
-//! counted is scaled to the length of the window. The ratio of the two rates is estimated over cycles, with each cycle as one observation for its standard error. Nothing here
-//! knows of clocks or zones.
+//! Each cycle records right after it counts, so that a change of the program's pace affects both alike. The count is scaled to the
+//! length of the window. The ratio of the two rates is estimated over cycles; each cycle is one observation for the standard error.
+//! This module does not depend on clocks or zones.
 
-/// Fewer cycles or roots say nothing.
+/// The minimum numbers of cycles and of roots for an estimate.
 const LEAST_CYCLES: f64 = 8.0;
 const LEAST_ROOTS: f64 = 32.0;
 
-/// Sums over cycles, all weighted alike or the newest most.
+/// Sums over cycles, with equal weights or with the most weight on the newest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     cycles: f64,
-    /// Roots as counted, scaled to the length of the window, and as recorded.
+    /// The number of counted roots, scaled to the length of the window, and the number of recorded roots.
     counted: f64,
     recorded: f64,
     /// The sums of their squares and of their product.
@@ -27,7 +27,7 @@ pub(super) struct Estimate {
 }
 
 impl Cost {
-    /// Adds a cycle. What is known counts `keep` times as much as before.
+    /// Adds a cycle. The previous sums are multiplied by `keep`.
     pub(super) fn add(&mut self, counted: f64, recorded: f64, keep: f64) {
         self.cycles = self.cycles * keep + 1.0;
         self.counted = self.counted * keep + counted;
@@ -38,14 +38,14 @@ impl Cost {
         }
     }
 
-    /// By which share the program is slower while it is recorded; none while too little is known.
+    /// Returns the share by which recording slows the program; none while too little is known.
     pub(super) fn slowdown(&self) -> Option<Estimate> {
         if self.cycles < LEAST_CYCLES || self.counted < LEAST_ROOTS || self.recorded < LEAST_ROOTS {
             return None;
         }
         let ratio = self.counted / self.recorded;
         let [counted, recorded, both] = self.squares;
-        // Of a ratio of sums, linearised.
+        // The squared residuals of a ratio of sums, linearised.
         let spread = (counted - 2.0 * ratio * both + ratio * ratio * recorded).max(0.0);
         let error = (spread * self.cycles / (self.cycles - 1.0)).sqrt() / self.recorded;
         Some(Estimate { value: ratio - 1.0, error })

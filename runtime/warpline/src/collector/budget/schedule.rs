@@ -1,76 +1,76 @@
-//! When windows open and close: the lengths of a session's gaps and windows, from what was measured so far.
+//! The schedule of windows: computes the lengths of a session's gaps and windows from earlier measurements.
 //!
-//! It is given the time and the counts, so that tests have a clock of their own.
+//! Callers pass in the time and the counts, so that tests can use their own clock.
 
 use super::cost::{Cost, Estimate};
 use warpline_core::report::WindowFigures;
 use warpline_core::sample::Sequence;
 use warpline_core::windows::{LONGEST_ROOT, Phase, Roots};
 
-/// A window is open so long at least, and for two roots.
+/// The minimum length of a window, which must also fit two roots.
 const SHORTEST_NS: i64 = 2_000_000;
 const ROOTS: f64 = 2.0;
 
-/// The longest that roots are counted, and the longest that a window waits for its last root.
+/// The longest counting phase, and the longest time that a window waits for its last root.
 const LONGEST_NS: i64 = LONGEST_ROOT.as_nanos() as i64;
 
-/// In the first cycle threads are met, and it is learned which ranges nest.
+/// The minimum length of the first counting phase: it discovers threads and learns which ranges nest.
 const FIRST_COUNTING_NS: i64 = 10_000_000;
 
-/// How often it looks whether the last root of a window has ended.
+/// The time between two checks whether the last root of a window has ended.
 const CLOSING_NS: i64 = 100_000;
 
-/// Where recording is cheap, a gap, in which the last window is read, and counting take the rest of the time.
+/// The maximum share of time in windows. A gap, in which the last window is read, and counting take the rest.
 const MOST_OPEN: f64 = 0.96;
 
-/// Recording costs a program at most so many times what its zones cost their threads, unless the measurement shows otherwise.
+/// The maximum cost of recording, as a multiple of what zones cost their threads, unless the measurement shows more.
 const MARGIN: f64 = 3.0;
 
-/// The share of a window's time that recording is taken to need before the first one.
+/// The assumed share of a window's time that recording needs, before the first window.
 const UNKNOWN_COST: f64 = 0.5;
 
-/// What a zone costs its thread, in ns, while nothing is known of the device.
+/// The assumed cost of a zone for its thread, in ns, while nothing is known about the device.
 const UNKNOWN_ZONE_NS: i64 = 4_000;
 
-/// A cycle counts so much less than the next one for the gaps.
+/// The weight of a cycle relative to the next one, for the gaps.
 const KEEP: f64 = 0.97;
 
-/// How much the newest cycle counts for how late the collector comes.
+/// The weight of the newest cycle in the average delay of the collector.
 const LATEST: f64 = 0.1;
 
-/// What the session has counted by now.
+/// The counts of the session so far.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) roots: Roots,
-    /// Zones that began.
+    /// The number of zones that began.
     pub(super) begun: u64,
-    /// What a zone costs its thread, where that was measured.
+    /// The cost of a zone for its thread, if measured.
     pub(super) zone_ns: Option<i64>,
 }
 
 pub(super) struct Schedule {
     budget: f64,
     phase: Phase,
-    /// When the phase began, and when there is something to do.
+    /// The begin of the phase, and the time of the next step.
     since_ns: i64,
     due_ns: i64,
-    /// The length of the next window, and of the counting before it.
+    /// The lengths of the next window and of the counting phase before it.
     open_ns: i64,
     count_ns: i64,
-    /// The length of the gap on average.
+    /// The average length of the gap.
     gap_ns: i64,
     cycle: Cycle,
-    /// What was counted when the phase began.
+    /// The counts at the begin of the phase.
     roots: Roots,
     begun: u64,
-    /// Roots in the time of the cycle in which they were counted, as many as in so many ns.
+    /// The number of roots in the counting phase of this cycle, and the length of that phase in ns.
     counted: (u64, i64),
-    /// The time and the roots of windows and counting, the newest most.
+    /// The time of windows and counting phases, and its roots, weighted to the newest.
     pace: (f64, f64),
     /// The time of windows, and the zones in it.
     zones: (f64, f64),
     zone_ns: i64,
-    /// By how much windows, and all else of a cycle, are longer than planned: the collector comes late, and waits for the last root.
+    /// The average excess of windows, and of the rest of a cycle, over the plan: the collector is late, and waits for the last root.
     late_ns: (f64, f64),
     recent: Cost,
     all: Cost,
@@ -78,13 +78,13 @@ pub(super) struct Schedule {
     random: Sequence,
 }
 
-/// The cycle that has begun, in ns.
+/// The current cycle, in ns.
 #[derive(Clone, Copy, Default)]
 struct Cycle {
     begin_ns: i64,
-    /// The plan for all but the window.
+    /// The planned length of everything but the window.
     planned_ns: i64,
-    /// How long its window was open.
+    /// The length of its window.
     open_ns: i64,
 }
 
@@ -92,9 +92,9 @@ struct Cycle {
 struct Total {
     windows: u64,
     open_ns: i64,
-    /// The time of all phases that are over.
+    /// The time of all completed phases.
     all_ns: i64,
-    /// Windows that closed before their last root ended.
+    /// The number of windows that closed before their last root ended.
     cut: u64,
 }
 
@@ -126,19 +126,19 @@ impl Schedule {
         schedule
     }
 
-    /// The session has stopped: a cycle that has begun is none.
+    /// Discards the current cycle and begins a gap, after the session has stopped.
     pub(super) fn restart(&mut self, now_ns: i64) {
         self.phase = Phase::Closed;
         self.since_ns = now_ns;
         self.begin_gap(now_ns);
     }
 
-    /// When [`step`](Self::step) has something to do.
+    /// Returns the time at which [`step`](Self::step) is due.
     pub(super) fn due_ns(&self) -> i64 {
         self.due_ns
     }
 
-    /// The next phase, if it is time for it.
+    /// Returns the next phase, if it is due.
     pub(super) fn step(&mut self, now_ns: i64, seen: Seen) -> Option<Phase> {
         if now_ns < self.due_ns {
             return None;
@@ -181,7 +181,7 @@ impl Schedule {
         Some(next)
     }
 
-    /// The probability with which a root is recorded, for the window that opens: roots come faster while it is not open.
+    /// Returns the probability with which a root is recorded in the window that opens. Roots come faster outside windows.
     pub(super) fn share(&self) -> f64 {
         let open_ns = self.open_ns as f64 + self.late_ns.0;
         let rest_ns = ((self.count_ns + self.gap_ns) as f64 + self.late_ns.1).max(0.0);
@@ -189,12 +189,12 @@ impl Schedule {
         open_ns / (open_ns + rest_ns * faster)
     }
 
-    /// What is known by now; cost and slowdown only where there is enough to know them.
+    /// Returns the figures so far, with cost and slowdown only if there is enough data for them.
     pub(super) fn figures(&self) -> WindowFigures {
         let Total { windows, open_ns, all_ns, cut } = self.total;
         let recorded = open_ns as f64 / all_ns.max(1) as f64;
         let slowdown = self.all.slowdown();
-        // Of the time that the program would have needed without the session.
+        // Relative to the time that the program would have needed without the session.
         let lost = |slowdown: f64| recorded * overhead(slowdown);
         let cost = slowdown.map(|Estimate { value, .. }| lost(value) / (1.0 - lost(value)));
         WindowFigures {
@@ -231,9 +231,10 @@ impl Schedule {
         let (ns, roots) = self.pace;
         let period_ns = ns / roots.max(1.0);
         self.count_ns = ((ROOTS * period_ns) as i64).clamp(SHORTEST_NS, LONGEST_NS);
-        // So much of the time that the time lost is the budget's share of the rest.
+        // The share of time in windows at which the lost time is the budget's share of the rest.
         let open = (self.budget / (1.0 + self.budget) / self.window_cost()).min(MOST_OPEN);
-        // A window is as long as the counting before it, and longer where the gap cannot be shorter: it is as long as the counting, too.
+        // A window is as long as its counting phase. It is longer where the gap is at its minimum, which is the length of the counting
+        // phase, too.
         let length = (2.0 * open / (1.0 - open)).max(1.0);
         self.open_ns = (self.count_ns as f64 * length) as i64;
         let cycle_ns = self.open_ns as f64 / open;
@@ -242,7 +243,7 @@ impl Schedule {
         self.cycle = Cycle { begin_ns: now_ns, planned_ns: self.due_ns - now_ns, open_ns: 0 };
     }
 
-    /// The share of a window's time that recording needs: at most that, as far as is known.
+    /// Returns the share of a window's time that recording needs: an upper bound, as far as is known.
     fn window_cost(&self) -> f64 {
         let (ns, zones) = self.zones;
         let bound = if ns > 0.0 { MARGIN * zones * self.zone_ns as f64 / ns } else { UNKNOWN_COST };
@@ -258,7 +259,7 @@ impl Schedule {
     }
 }
 
-/// The share of the time that is lost where a program is slower by `slowdown`.
+/// Returns the share of the time that a program loses if it is slower by `slowdown`.
 fn overhead(slowdown: f64) -> f64 {
     let slowdown = slowdown.max(0.0);
     slowdown / (1.0 + slowdown)
@@ -268,7 +269,7 @@ fn overhead(slowdown: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A program on a clock of its own: steps of so many ns, by so much slower in windows.
+    /// A program with its own clock: its steps take `step_ns`, and are slower by `slowdown` in windows.
     struct Program {
         step_ns: f64,
         slowdown: f64,
@@ -285,7 +286,7 @@ mod tests {
             Program { step_ns, slowdown, zones: 10, now_ns: 1, done: 0.0, roots, begun: 0 }
         }
 
-        /// Runs the session's cycles for so long. Returns the time that the program lost, of the time that it needs.
+        /// Runs the session's cycles for `for_ns`. Returns the time that the program lost, as a share of the time that it needs.
         fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
             let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
             while self.now_ns - begin_ns < for_ns {
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn before_anything_is_measured_the_known_cost_of_a_zone_keeps_the_budget() {
-        // Half of the time goes to the zones: 10 zones of 3 µs in a step of 30.
+        // Zones take half of the time: 10 zones of 3 µs in a step of 30 µs.
         let mut program = Program::new(30_000.0, 1.0);
         let mut schedule = Schedule::new(0.01, 0);
         let cost = program.run(&mut schedule, 1_500_000_000);
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn cheap_zones_are_recorded_almost_all_of_the_time_although_the_measurement_is_not_exact() {
-        // 10 zones of 3 µs in a step of 20 ms: 0.15 %. A few windows do not show so little.
+        // 10 zones of 3 µs in a step of 20 ms: 0.15 %. A few windows cannot show such a small cost.
         let mut program = Program::new(20_000_000.0, 0.0015);
         let mut schedule = Schedule::new(0.01, 0);
         program.run(&mut schedule, 2_000_000_000);

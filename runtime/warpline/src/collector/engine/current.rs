@@ -1,6 +1,6 @@
-//! The engines of this process: at most one that records for a session or for those who ask from outside, and at most one for requests.
+//! The engines of this process: at most one that records for a session or for external subscriptions, and at most one for requests.
 //!
-//! A forked child has none of its parent's.
+//! A forked child has none of its parent's engines.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,31 +14,31 @@ use warpline_core::stream::recorder::Recorder;
 #[derive(Default)]
 pub(super) struct Engines {
     recording: Mutex<Option<Arc<Engine>>>,
-    /// Taken by threads that begin zones: nothing is waited for under it.
+    /// Threads that begin zones take this lock, so nothing waits while holding it.
     pub(super) requests: Mutex<Option<Arc<Recorder>>>,
-    /// Whoever begins or ends an engine that is held has it for as long as that takes.
+    /// The lock that a thread holds while it begins or ends the engine for external subscriptions.
     pub(super) turn: Mutex<()>,
 }
 
 pub(super) static ENGINES: PerProcess<Engines> = PerProcess::new(Engines::default);
 
-/// The engine that records, or may record again.
+/// Returns the engine that records, or may record again.
 pub(crate) fn current() -> Option<Arc<Engine>> {
     lock(&ENGINES.recording).clone()
 }
 
-/// It runs.
+/// Registers an engine that runs.
 pub(super) fn add(engine: &Arc<Engine>) {
     *lock(&ENGINES.recording) = Some(Arc::clone(engine));
 }
 
-/// It is over.
+/// Removes an engine that is over.
 pub(super) fn forget(engine: &Engine) {
     lock(&ENGINES.recording).take_if(|current| std::ptr::eq(&**current, engine));
 }
 
-/// Ends the engine that is held for those who ask from outside, if there is one: the program starts a session, or nobody subscribes
-/// any more. Nobody reads its report; what it leaves in the program is said here.
+/// Ends the engine that is held for external subscriptions, if any: the program starts a session, or the last subscription has ended.
+/// Its report is not read; the notes on what it leaves in the program go to standard error.
 pub(crate) fn end_held() {
     let _turn = lock(&ENGINES.turn);
     if let Some(engine) = current().filter(|engine| engine.is_held) {

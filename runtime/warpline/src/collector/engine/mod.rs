@@ -1,11 +1,11 @@
-//! An engine: a recorder, the collector that reads it, and the collector's thread. Everything that takes records subscribes to one.
+//! An engine: a recorder, the collector that reads it, and the collector's thread. Every consumer of records subscribes to one.
 //!
-//! A session starts an engine with its sinks. `control` subscribes to the engine that runs, or starts one that is held for the
-//! subscriptions from outside (`subscribe`). A request for a zone that no session records uses an engine of its own (`requests`).
-//! `start` makes an engine from settings, and `current` has the engines of the process.
+//! A session starts an engine with its sinks. `control` subscribes to the running engine, or starts one that is held for external
+//! subscriptions (`subscribe`). A request for a zone that no session records uses a separate engine (`requests`). `start` creates an
+//! engine from settings, and `current` holds the engines of the process.
 //!
-//! Any thread may call an engine, also in the middle of zones. Nothing here waits for a zone or a device; `finish` waits for the
-//! collector, and no longer than the time limit.
+//! Any thread may call an engine, also inside zones. No call waits for a zone or a device. `finish` waits for the collector, but no
+//! longer than the time limit.
 
 mod current;
 mod requests;
@@ -48,40 +48,40 @@ pub(crate) use start::{CollectorThread, EngineBuilder};
 #[cfg(target_os = "linux")]
 pub(crate) use subscribe::{Subscriber, subscribe};
 
-/// As good as for ever, and no clock overflows.
+/// A practically infinite time that overflows no clock.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How much longer than its time limit `finish` waits for a sink that does not return.
+/// The time beyond its limit that `finish` waits for a sink that does not return.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// An engine that records, or may record again. There is at most one in a process, besides the one for requests.
+/// An engine that records, or may record again. A process has at most one, not counting the one for requests.
 pub(crate) struct Engine {
-    /// Where its collector is.
+    /// The process of its collector.
     process: Process,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) tally: Arc<SessionStats>,
     inbox: Arc<Inbox>,
     collector: Thread,
-    /// Only `finish` waits for it; the lock makes the engine `Sync`.
+    /// The end of the collector. Only `finish` waits for it; the lock makes the engine `Sync`.
     done: Mutex<Receiver<()>>,
     started: Instant,
-    /// The settings as they are by now. Whoever changes the engine holds the lock.
+    /// The current settings. Code that changes the engine holds the lock.
     pub(crate) config: Mutex<Config>,
-    /// It is held for those who ask from outside: what they change of it is no change of the program's.
+    /// Whether it is held for external subscriptions: their changes to it are not changes by the program.
     pub(crate) is_held: bool,
-    /// Whether it records kernels, where it was asked to, or why it cannot.
+    /// Whether it records kernels, if requested, or why it cannot.
     pub(crate) kernels: Option<Result<(), String>>,
     #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,
 }
 
 impl Engine {
-    /// Whether this is the process that records, and not one that was forked from it.
+    /// Returns whether this is the process that records, and not a fork of it.
     pub(crate) fn is_here(&self) -> bool {
         self.process.is_this()
     }
 
-    /// Whether zones that begin now are recorded.
+    /// Returns whether zones that begin now are recorded.
     pub(crate) fn is_on(&self) -> bool {
         switch::epoch() == Some(self.epoch())
     }
@@ -90,14 +90,14 @@ impl Engine {
         self.recorder.epoch()
     }
 
-    /// Says it now, and in the report.
+    /// Warns on standard error now, and in the report.
     pub(crate) fn warn(&self, text: String) {
         self.tally.warn(text);
     }
 
-    /// Lets no zone begin from now on.
+    /// Stops recording: no zone begins from now on.
     pub(crate) fn stop(&self) {
-        // Of two threads, one stops it before the other starts it, in all that follows from it.
+        // Serialises concurrent stops and starts, including their effects.
         let _turn = lock(&self.config);
         let was_on = self.is_on();
         switch::turn_off(self.epoch());
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Lets zones begin again.
+    /// Resumes recording: zones may begin again.
     pub(crate) fn start(&self) {
         let turn = lock(&self.config);
         let was_on = self.is_on();
@@ -132,16 +132,16 @@ impl Engine {
         self.collector.unpark();
     }
 
-    /// Changes the settings, and what follows from them for each range.
+    /// Changes the settings, and applies them to each range.
     pub(crate) fn change(&self, what: Change, change: impl FnOnce(&mut Config)) {
         let mut config = lock(&self.config);
         change(&mut config);
         self.choose_ranges(&config, |_| true);
-        // Under the lock, so that changes are told in the order in which they were made.
+        // Under the lock, so that changes are reported in the order in which they were made.
         self.note(what);
     }
 
-    /// Of the ranges that the settings want, zones of those that fit are recorded from now on.
+    /// Records, from now on, zones of the ranges that the settings want and `fits` accepts.
     fn choose_ranges(&self, config: &Config, fits: impl Fn(&str) -> bool) {
         for range in catalog() {
             range.chance().set(if fits(range.name()) { config.wants(range) } else { Wanted::None });
@@ -155,8 +155,8 @@ impl Engine {
         }
     }
 
-    /// Stops, waits for the collector within the time limit, and makes the report; says, too, whether the collector came to its end.
-    /// It is called once, in the process that records.
+    /// Stops, waits for the collector within the time limit, and creates the report. Also returns whether the collector ended. Called
+    /// once, in the process that records.
     pub(crate) fn finish(&self) -> (Report, bool) {
         let _inside = Inside::enter();
         switch::turn_off(self.epoch());
@@ -188,7 +188,7 @@ impl Engine {
         (report, waited.is_ok())
     }
 
-    /// The collector did not come back: it is left to itself, and the report says where it is.
+    /// Abandons a collector that did not return, and notes in the report where it is.
     fn give_up(&self, why: RecvTimeoutError) {
         self.tally.abandoned.store(true, std::sync::atomic::Ordering::Release);
         let note = match (why, self.tally.inside()) {

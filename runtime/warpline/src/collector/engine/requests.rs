@@ -1,7 +1,7 @@
-//! The engine for requests: it times zones that were asked for and that no session records.
+//! The engine for requests: it times requested zones that no session records.
 //!
-//! It starts with the first request, or with the first zone of one, and ends soon after the last answer: then what it holds on devices is
-//! given back. It writes to no sink, since each zone carries the ticket of those who asked.
+//! It starts with the first request, or with the first zone of one. It ends soon after the last answer, which releases its device
+//! resources. It writes to no sink, because each zone carries the ticket of its requester.
 
 use std::io;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch::REQUESTS_EPOCH;
 use warpline_core::timing::EndMode;
 
-/// Who asks for one zone after another finds everything there.
+/// The idle time before the end, so that successive requests find the engine running.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// Between two looks at whether there are requests.
+/// The time between two checks for requests.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is still on a device then is not waited for: nobody wants it.
+/// The time limit of the drain: later results of a device are not needed.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// The recorder for zones that were asked for. Any thread may call it, also where a zone begins.
+/// Returns the recorder for requested zones. Any thread may call it, also at the begin of a zone.
 pub(crate) fn for_requests() -> Result<Arc<Recorder>, ProfileError> {
     let mut running = lock(&ENGINES.requests);
     if let Some(recorder) = &*running {
@@ -43,7 +43,7 @@ pub(crate) fn for_requests() -> Result<Arc<Recorder>, ProfileError> {
 fn start() -> io::Result<Arc<Recorder>> {
     let (thread, _) = CollectorThread::spawn("warpline-profile")?;
     let Config { ring, events, .. } = Config::default();
-    // Single zones: an event behind each costs no overlap to speak of, and is exact.
+    // Single zones: an event after each costs almost no overlap, and is exact.
     let limits = Limits { zones: ring, events, ends: EndMode::Eager, watch: false };
     let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, limits));
     let (tally, inbox) = (Arc::<SessionStats>::default(), Arc::<Inbox>::default());

@@ -1,6 +1,7 @@
 //! Sinks that a session adds and removes while it runs.
 //!
-//! [`Session`](crate::Session) calls it, on any thread. A sink starts on the thread that adds it, and then belongs to the collector.
+//! [`Session`](crate::Session) calls this module, on any thread. A sink starts on the thread that adds it, and then belongs to the
+//! collector.
 
 use super::Engine;
 use crate::collector::subscriptions::Subscription;
@@ -10,11 +11,11 @@ use warpline_core::report::SinkReport;
 use warpline_core::sink::held::HeldSink;
 use warpline_core::sink::{SessionInfo, Sink};
 
-/// So many removed sinks stay in the report, the last ones.
+/// The number of removed sinks that stay in the report, the latest ones.
 const KEPT: usize = 256;
 
 impl Engine {
-    /// Hands the records to one more sink. Returns the number of its account in the report.
+    /// Adds a sink that receives the records. Returns the number of its account in the report.
     pub(crate) fn add_sink(&self, sink: Box<dyn Sink>) -> usize {
         let _inside = Inside::enter();
         let info = SessionInfo { kernels: matches!(self.kernels, Some(Ok(()))), ..SessionInfo::now() };
@@ -24,8 +25,8 @@ impl Engine {
         number
     }
 
-    /// Completes a sink and drops it. Returns its account; none where there is no such sink, or where the collector does not come to it
-    /// within the session's time limit.
+    /// Completes a sink and drops it. Returns its account; none if there is no such sink, or if the collector does not reach it within
+    /// the session's time limit.
     pub(crate) fn remove_sink(&self, number: usize) -> Option<SinkReport> {
         let _inside = Inside::enter();
         if let Some(report) = lock(&self.tally.sinks).get_mut(&number).filter(|report| report.removed.is_none()) {
@@ -35,7 +36,7 @@ impl Engine {
         }
         let done = self.inbox.remove_sink(number);
         self.collector.unpark();
-        // A sink that asks for it is on the collector's thread, which comes to it later.
+        // A sink that calls this is on the collector's thread, which removes the sink later.
         if std::thread::current().id() == self.collector.id() {
             return None;
         }

@@ -1,6 +1,6 @@
-//! Starts an engine: reserves the recorder, makes the stages that the settings need, and runs the collector on its thread.
+//! Starts an engine: reserves the recorder, creates the stages that the settings need, and runs the collector on its thread.
 //!
-//! What can fail comes first. Dropped before it runs, an [`EngineBuilder`] leaves nothing behind.
+//! Steps that can fail come first. An [`EngineBuilder`] that is dropped before it runs leaves nothing behind.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -50,7 +50,7 @@ pub(crate) struct EngineBuilder {
     is_held: bool,
 }
 
-/// The place of the one recorder of the process. Dropped, it is free again.
+/// The reservation of the process's only recorder. Dropping it frees the recorder's place.
 struct Reservation(NonZeroU32);
 
 impl Drop for Reservation {
@@ -60,11 +60,11 @@ impl Drop for Reservation {
 }
 
 impl EngineBuilder {
-    /// Makes the recorder, for the program or held for those who ask from outside. What the latter asked for makes room for what the
-    /// program wants.
+    /// Creates the recorder, for the program or for external subscriptions. An engine for external subscriptions gives way to the
+    /// program.
     ///
     /// # Errors
-    /// [`Error::Catalog`], and [`Error::AlreadyRecording`] where there is an engine.
+    /// [`Error::Catalog`], and [`Error::AlreadyRecording`] if there is an engine.
     pub(crate) fn reserve(config: &Config, is_held: bool) -> Result<EngineBuilder, Error> {
         let faults = catalog().faults();
         if !faults.is_empty() {
@@ -73,7 +73,7 @@ impl EngineBuilder {
         #[cfg(feature = "cuda")]
         warpline_cuda::register();
         let Config { ring, events, ends, timing, .. } = *config;
-        // Where CUPTI cannot be had.
+        // For the case that CUPTI is not available.
         let ends = if timing == Timing::Kernels && ends == EndMode::Auto { EndMode::Lazy } else { ends };
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
@@ -95,7 +95,7 @@ impl EngineBuilder {
         })
     }
 
-    /// Makes everything that the settings need and runs the collector on the thread. No zone begins yet.
+    /// Creates everything that the settings need, and runs the collector on the thread. No zone begins yet.
     pub(crate) fn run(
         self,
         (thread, done): (CollectorThread, Receiver<()>),
@@ -104,7 +104,7 @@ impl EngineBuilder {
         info: &SessionInfo,
     ) -> Arc<Engine> {
         let EngineBuilder { recorder, tally, inbox, reservation, is_held, .. } = self;
-        // It is given back at the engine's end.
+        // The engine releases it at its end.
         std::mem::forget(reservation);
         for range in catalog() {
             range.chance().reset(config.wants(range));
@@ -114,7 +114,7 @@ impl EngineBuilder {
         if config.calibrate {
             lock(&tally.notes).extend(start_calibration());
         }
-        // Before the sinks start: they are told whether there will be kernels.
+        // Before the sinks start, because they learn then whether there will be kernels.
         #[cfg(feature = "cupti")]
         let (stage, kernels) = KernelStage::start(&config, &recorder, &tally);
         #[cfg(not(feature = "cupti"))]
@@ -165,24 +165,24 @@ impl EngineBuilder {
     }
 }
 
-/// A thread that waits for its collector. It ends when it is dropped without one.
+/// A thread that waits for its collector. It ends if it is dropped without one.
 pub(crate) struct CollectorThread {
     thread: Thread,
     waiting: Option<(JoinHandle<()>, Sender<Collector>)>,
 }
 
 impl CollectorThread {
-    /// The thread, and what says that its collector has come to its end.
+    /// Spawns the thread. Also returns a receiver that is notified when its collector has ended.
     ///
     /// # Errors
-    /// Why there is no thread.
+    /// The reason why there is no thread.
     pub(crate) fn spawn(name: &str) -> io::Result<(CollectorThread, Receiver<()>)> {
         let (give, given) = mpsc::channel::<Collector>();
         let (say_done, done) = mpsc::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let Ok(collector) = given.recv() else { return };
             collector.run();
-            // Nobody listens when `finish` gave up.
+            // The receiver is gone if `finish` gave up.
             let _ = say_done.send(());
         })?;
         Ok((CollectorThread { thread: thread.thread().clone(), waiting: Some((thread, give)) }, done))
@@ -191,7 +191,7 @@ impl CollectorThread {
     /// Runs the collector on the thread.
     pub(super) fn run(mut self, collector: Collector) -> Thread {
         if let Some((_, give)) = self.waiting.take() {
-            // The thread waits for it.
+            // The thread is waiting for it.
             let _ = give.send(collector);
         }
         self.thread.clone()
@@ -207,7 +207,7 @@ impl Drop for CollectorThread {
     }
 }
 
-/// Begins to measure what events add to a kernel; says why that cannot be.
+/// Starts to measure what events add to a kernel. Returns the reason if that is not possible.
 #[cfg(feature = "cuda")]
 fn start_calibration() -> Option<String> {
     calibrate::start();

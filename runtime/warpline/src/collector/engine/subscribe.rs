@@ -1,7 +1,7 @@
-//! Subscriptions from outside: to the engine that runs, or to one that is held for them.
+//! External subscriptions: to the running engine, or to one that is held for them.
 //!
-//! `control` calls it. An engine that is held records what its subscriptions take, and no more than the program's own settings allow.
-//! `control` ends it with its last subscription; it ends, too, where the program starts a session.
+//! `control` calls this module. A held engine records what its subscriptions take, and no more than the program's own settings allow.
+//! `control` ends it with its last subscription. It also ends when the program starts a session.
 
 use std::ptr;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use warpline_core::lock::lock;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
 
-/// Whoever subscribed from outside, with the engine.
+/// An external subscriber and its engine.
 pub(crate) struct Subscriber {
     pub(crate) engine: Arc<Engine>,
     handle: Arc<SubscriptionHandle>,
 }
 
 impl Subscriber {
-    /// How the subscription ended, once it is over.
+    /// Returns how the subscription ended, once it is over.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.handle.outcome()
     }
 
-    /// The subscription ends as soon as what began before is through, or some time has passed.
+    /// Cancels the subscription. It ends when everything that began before is delivered, or after a time limit.
     pub(crate) fn cancel(&self) {
         self.engine.inbox.cancel(&self.handle);
         self.engine.follow_subscriptions();
@@ -36,10 +36,10 @@ impl Subscriber {
     }
 }
 
-/// Subscribes to the engine that runs, or to one that starts for it with these settings.
+/// Subscribes to the running engine, or to one that starts with these settings.
 ///
 /// # Errors
-/// Why none starts; [`Error::AlreadyRecording`] where the program starts or ends a session at this moment.
+/// The reason why none starts; [`Error::AlreadyRecording`] if the program is starting or ending a session.
 pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Subscriber, Error> {
     let handle = Arc::clone(&new.handle);
     for _ in 0..3 {
@@ -58,7 +58,7 @@ pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Sub
                     reserved => reserved?,
                 };
                 let thread = CollectorThread::spawn("warpline").map_err(Error::Thread)?;
-                // Before the collector runs, so that no zone is collected before its subscription is there.
+                // Before the collector runs, so that no zone is collected before its subscription exists.
                 if let Err(back) = builder.inbox.admit(new) {
                     new = *back;
                     continue;
@@ -75,14 +75,14 @@ pub(crate) fn subscribe(mut new: NewSubscription, config: &Config) -> Result<Sub
 }
 
 impl Engine {
-    /// An engine that is held records the ranges that one of its subscriptions takes. While it has none nothing new begins, and what is
-    /// on its way has time to come.
+    /// Sets a held engine to record the ranges that one of its subscriptions takes. Without subscriptions, nothing new begins, and
+    /// zones in flight have time to arrive.
     fn follow_subscriptions(&self) {
         if !self.is_held {
             return;
         }
         let _turn = lock(&ENGINES.turn);
-        // Once it has ended, ranges and switch are those of the program's session.
+        // After its end, the ranges and the switch belong to the program's session.
         if !current().is_some_and(|engine| ptr::eq(&*engine, self)) {
             return;
         }

@@ -1,11 +1,11 @@
-//! The stamps of one graph, put together: one replay behind another.
+//! Assembles the stamps of one graph into replays, one after another.
 //!
-//! A stamp says which border it is, and not of which launch. Launches of one executable graph never overlap, and a stamp comes
-//! behind those before it in the graph, so each replay begins where the last one was complete. Two executable graphs of one
-//! graph may run at the same time: then a stamp comes again before the replay is complete, or without those before it. Nobody
-//! can say whose each one is, so none of them is taken until all borders have come equally often; if it is not known that
-//! everything was counted from the first stamp on, or it happens again soon, until no stamp has come for a while. And then
-//! a few replays must have been in order before one is taken.
+//! A stamp identifies a zone boundary, but not the launch. Launches of one executable graph never overlap, and a stamp comes after its
+//! predecessors in the graph, so each replay begins where the last one was complete. Two executable graphs of one graph may run at the
+//! same time. Then a stamp comes again before the replay is complete, or comes without its predecessors. Their launches cannot be
+//! identified, so no replay is taken until all boundaries have come equally often. If it is not certain that everything was counted
+//! from the first stamp on, or if it happens again soon, no replay is taken until no stamp has come for a while. After that, a few
+//! replays must be in order before one is taken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,52 +13,52 @@ use std::time::{Duration, Instant};
 use warpline_cuda::graph::plan::Plan;
 use warpline_cuda::stamps::Stamped;
 
-/// Replays that were mixed up are over when no stamp has come for so long, and for twice the longest time between two stamps.
+/// The time without a stamp after which mixed replays are over, if it is at least twice the longest time between two stamps.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// After so many replays in one another nobody counts on that all of it was seen.
+/// The number of mixed replays beyond which it is not assumed that every stamp was seen.
 const MOST_MIXED: u32 = 64;
 
-/// So many replays must be in order, behind such as were mixed up, before one is taken.
+/// The number of replays that must be in order after mixed ones before one is taken.
 const CLEAN: u32 = 3;
 
 pub(super) struct Assembly {
     plan: Arc<Plan>,
     times: Vec<Option<Stamped>>,
-    /// How many of them have come.
+    /// The number of stamps that have come.
     have: usize,
     mode: Mode,
-    /// Stamps were lost, or the session began in the middle of a replay: it is not known what the first ones are of.
+    /// Whether stamps were lost, or the session began during a replay: the replay of the first stamps is not known.
     is_suspect: bool,
-    /// Of so many stamps more a replay that has lost some may be.
+    /// The number of further stamps that may belong to a replay that has lost some.
     torn: usize,
-    /// So many replays more must be in order before one is taken.
+    /// The number of further replays that must be in order before one is taken.
     doubt: u32,
     touched: Instant,
     last_ns: Option<i64>,
     longest: Duration,
-    /// Replays that began and will not be complete, since somebody asked.
+    /// The replays since the last query that began and will not be complete.
     pub(super) spoilt: Spoilt,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spoilt {
-    /// Of two executable graphs at the same time, or right behind such.
+    /// The number of replays of two executable graphs at the same time, or right after such replays.
     pub(super) mixed: u64,
-    /// Stamps are missing.
+    /// The number of replays with missing stamps.
     pub(super) incomplete: u64,
 }
 
 enum Mode {
-    /// What comes is of the replay that is under way, or the begin of the next one.
+    /// A stamp belongs to the current replay, or begins the next one.
     Whole,
-    /// All is left out until a first stamp.
+    /// All stamps are left out until a first stamp of the graph.
     Skipping,
-    /// Replays are in one another.
+    /// Replays are mixed.
     Mixed {
-        /// How often each stamp has come since.
+        /// The number of times that each stamp has come since.
         counts: Vec<u32>,
-        /// Nothing was missed: when all have come equally often, all of it is through.
+        /// Whether nothing was missed: the mixture is over when all stamps have come equally often.
         is_all: bool,
     },
 }
@@ -80,12 +80,12 @@ impl Assembly {
         }
     }
 
-    /// Whether the next stamp begins a replay, or belongs to none.
+    /// Returns whether the next stamp begins a replay, or belongs to none.
     pub(super) fn is_between(&self) -> bool {
         self.have == 0
     }
 
-    /// Whether nothing is under way or in doubt, and nothing has come for so long.
+    /// Returns whether nothing is under way or in doubt, and nothing has come for `since`.
     pub(super) fn is_idle(&self, since: Duration) -> bool {
         self.is_between()
             && self.doubt == 0
@@ -93,7 +93,7 @@ impl Assembly {
             && self.touched.elapsed() >= since
     }
 
-    /// The graph's zones have changed, between two replays.
+    /// Replaces the plan, between two replays, after the graph's zones have changed.
     pub(super) fn renew(&mut self, plan: Arc<Plan>) {
         if plan.stamps.len() != self.times.len() {
             self.forget();
@@ -109,7 +109,7 @@ impl Assembly {
         &self.plan
     }
 
-    /// Takes in the stamp of this place; gives the plan's stamps, in their order, when that makes the replay complete.
+    /// Adds the stamp of this place. Returns the stamps in the order of the plan when that completes the replay.
     pub(super) fn add(&mut self, place: u32, stamped: Stamped) -> Option<Vec<Stamped>> {
         self.touch(stamped.device_ns);
         let place = place as usize;
@@ -156,9 +156,9 @@ impl Assembly {
         self.last_ns = Some(device_ns);
     }
 
-    /// A stamp does not fit: either some are missing, or another replay is under way at the same time.
+    /// Handles a stamp that does not fit: either stamps are missing, or another replay runs at the same time.
     fn break_off(&mut self, place: usize, stamped: Stamped, is_torn: bool) {
-        // Of one first stamp nothing is missing behind it. Of several some may have come before the session looked.
+        // After a single first stamp nothing is missing. Of several, some may have come before the session looked.
         let has_one_first = self.plan.stamps.iter().filter(|before| before.is_empty()).count() == 1;
         if self.is_suspect && self.doubt == 0 && !has_one_first && (is_torn || self.times[place].is_none()) {
             self.spoilt.incomplete += u64::from(self.have > 0);
@@ -178,7 +178,7 @@ impl Assembly {
         self.unmix();
     }
 
-    /// Ends the mixture when all of it is through, and that is known.
+    /// Ends the mixture when it is known to be complete.
     fn unmix(&mut self) {
         let Mode::Mixed { counts, is_all } = &mut self.mode else { return };
         let most = counts.iter().max().copied().unwrap_or(0);
@@ -189,7 +189,7 @@ impl Assembly {
         }
     }
 
-    /// Stamps were lost, of this graph or another: what was under way is not complete.
+    /// Discards the current replay, which is incomplete because stamps of this graph or another were lost.
     pub(super) fn forget(&mut self) {
         let is_mixed = self.doubt > 0 || matches!(self.mode, Mode::Mixed { .. });
         let spoilt = if is_mixed { &mut self.spoilt.mixed } else { &mut self.spoilt.incomplete };
@@ -203,7 +203,7 @@ impl Assembly {
         (self.have, self.is_suspect, self.torn) = (0, true, len);
     }
 
-    /// A mixture of which nothing comes any more is over. One of which it is known what is still to come is not.
+    /// Ends a mixture that receives no more stamps, unless it is known which ones are still to come.
     pub(super) fn rest(&mut self) {
         if let Mode::Mixed { counts, is_all: false } = &self.mode
             && self.touched.elapsed() >= QUIET.max(2 * self.longest)
@@ -218,7 +218,7 @@ impl Assembly {
 mod tests {
     use super::*;
 
-    /// `stamps` has, for each stamp, those right before it.
+    /// Creates an assembly. `stamps` has, for each stamp, its direct predecessors.
     fn assembly(stamps: &[&[u32]]) -> Assembly {
         let stamps = stamps.iter().map(|before| before.to_vec()).collect();
         Assembly::new(Arc::new(Plan { stamps, ..Plan::default() }))
@@ -226,7 +226,7 @@ mod tests {
 
     const CHAIN: [&[u32]; 4] = [&[], &[0], &[1], &[2]];
 
-    /// The times of the replays that are complete, one after another, when stamps of these places come at 0, 1, 2, …
+    /// Returns the times of the complete replays, in order, when stamps of these places come at 0, 1, 2, …
     fn feed(assembly: &mut Assembly, places: &[u32]) -> Vec<Vec<i64>> {
         let stamped = |at: usize| Stamped { id: 0, device_ns: at as i64, host_ns: at as i64 };
         let complete = (0..).zip(places).filter_map(|(at, place)| assembly.add(*place, stamped(at)));
@@ -256,31 +256,31 @@ mod tests {
 
     #[test]
     fn two_executable_graphs_at_the_same_time_are_counted_and_not_taken() {
-        // Interleaved; behind one another but for the last; and a whole one inside another.
+        // Interleaved; one after another except for the last stamp; and one replay inside another.
         for mixed in [[0, 0, 1, 1, 2, 2, 3, 3], [0, 1, 2, 0, 3, 1, 2, 3], [0, 0, 1, 2, 3, 1, 2, 3]] {
             let mut chain = assembly(&CHAIN);
             feed(&mut chain, &[0, 1, 2, 3]);
             assert_eq!(feed(&mut chain, &mixed), Vec::<Vec<i64>>::new(), "{mixed:?}");
             assert_eq!(chain.spoilt, Spoilt { mixed: 2, incomplete: 0 }, "{mixed:?}");
-            // Those right behind them are not taken yet.
+            // The replays right after them are not taken yet.
             let behind = feed(&mut chain, &[0, 1, 2, 3].repeat(4));
             assert_eq!(behind, [[12, 13, 14, 15]], "{mixed:?}");
             assert_eq!(chain.spoilt, Spoilt { mixed: 5, incomplete: 0 }, "{mixed:?}");
         }
     }
 
-    /// Orders in which two stamps of two executable graphs come, of which all but the first look as those of one.
+    /// Orders of the two stamps of two executable graphs. All but the first stamp look like those of one graph.
     #[test]
     fn none_is_made_up_of_two_that_follow_each_other_closely() {
         for clean in [0, 1] {
             let mut pair = assembly(&[&[], &[0]]);
             assert_eq!(feed(&mut pair, &[0, 1].repeat(clean)).len(), clean);
-            // 0a 0b 1a 1b, again and again; and 0a 0b 1a 0a 1b 0b 1a …
+            // 0a 0b 1a 1b, repeated; and 0a 0b 1a 0a 1b 0b 1a …
             assert_eq!(feed(&mut pair, &[0, 0, 1, 1].repeat(50)).len(), 0, "{clean}");
             assert_eq!(feed(&mut pair, &[0, 0]).len(), 0, "{clean}");
             assert_eq!(feed(&mut pair, &[1, 0].repeat(500)).len(), 0, "{clean}");
             assert_eq!(feed(&mut pair, &[1, 1]).len(), 0, "{clean}");
-            // Lost stamps are no end of it, and a pause between two stamps is none where one is known to be under way.
+            // Lost stamps do not end the mixture, and neither does a pause while a replay is known to be under way.
             pair.forget();
             pair.rest();
             assert_eq!(feed(&mut pair, &[1, 0].repeat(500)).len(), 0, "{clean}");
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(feed(&mut pair, &[0, 1].repeat(10)).len(), 0);
         pause(&mut pair, QUIET);
         assert_eq!(feed(&mut pair, &[0, 1].repeat(10)).len(), 10 - CLEAN as usize);
-        // It is known that one is under way.
+        // One replay is known to be under way.
         feed(&mut pair, &[0, 0, 1]);
         pause(&mut pair, QUIET);
         assert_eq!(feed(&mut pair, &[1]).len(), 0);
@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(feed(&mut chain, &[0, 1, 2, 3]), [[0, 1, 2, 3]], "{tail:?}");
             assert_eq!(chain.spoilt, Spoilt { mixed: 0, incomplete: 1 });
         }
-        // One of two first stamps was lost.
+        // One of the two first stamps was lost.
         let mut forked = assembly(&[&[], &[], &[0, 1]]);
         feed(&mut forked, &[0, 1, 2]);
         forked.forget();

@@ -1,4 +1,4 @@
-//! Takes the stamps of replayed graphs, and hands the replays to the sinks. `assembly` puts the stamps of one graph together.
+//! Reads the stamps of replayed graphs, and hands the replays to the sinks. `assembly` assembles the stamps of one graph.
 
 mod assembly;
 
@@ -25,13 +25,13 @@ use warpline_cuda::stamps::{Source, Stamped};
 
 use assembly::Assembly;
 
-/// A graph that was not replayed for so long is looked for again when it is: programs may capture anew in each step.
+/// The time without a replay after which a graph is forgotten until its next replay: programs may capture a new graph in each step.
 const IDLE: Duration = Duration::from_secs(5);
 
 pub(crate) struct ReplayStage {
     sources: Vec<(Source, Arc<StreamInfo>)>,
     replays: Replays,
-    /// When the oldest replay was complete that waits for its kernels.
+    /// The completion time of the oldest replay that waits for its kernels.
     held_since: Option<Instant>,
 }
 
@@ -46,21 +46,21 @@ struct Replays {
 }
 
 impl ReplayStage {
-    /// From now on captured zones are timed in each replay.
+    /// Times captured zones in each replay from now on.
     pub(crate) fn new(recorder: &Recorder, tally: &SessionStats) -> ReplayStage {
         let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default(), held_since: None };
         stage.discover_contexts(recorder, tally, false);
         stage
     }
 
-    /// Returns how many stamps were read.
+    /// Reads the stamps that have arrived. Returns their number.
     fn read(&mut self, cx: &mut Context, last: bool) -> usize {
         let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
-        // At the end, too: a short program captures and replays between two looks.
+        // Also at the end: a short program captures and replays between two looks.
         if !is_stopped || last {
             self.discover_contexts(&cx.recorder, &cx.tally, last);
         }
-        // Reported at once why captured zones are not timed: the program can still capture again.
+        // The reasons why captured zones are not timed are reported at once: the program can still capture again.
         stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
         let ReplayStage { sources, replays, .. } = self;
         let mut taken = 0;
@@ -95,7 +95,7 @@ impl ReplayStage {
 
     fn discover_contexts(&mut self, recorder: &Recorder, tally: &SessionStats, last: bool) {
         if !last && stamps::is_wanted() {
-            // It may wait for the device: nobody's lock is held meanwhile.
+            // This may wait for the device, so no lock is held.
             stamps::prepare();
         }
         for stamper in stamps::ready() {
@@ -135,11 +135,11 @@ impl Stage for ReplayStage {
     }
 }
 
-/// What is the same for all stamps of a look.
+/// The values that all stamps of a look share.
 struct About<'a> {
     stream: &'a Arc<StreamInfo>,
     bracket_ns: i64,
-    /// No replay that begins in them is recorded.
+    /// The pauses of the session. No replay that begins in one is recorded.
     pauses: &'a Pauses,
 }
 
@@ -179,7 +179,7 @@ impl Replays {
         }
     }
 
-    /// Counts what was begun and will not be complete.
+    /// Updates the counts, with the replays that began and will not be complete.
     fn account(&mut self, last: bool) {
         for assembly in self.graphs.values_mut() {
             if last {
@@ -208,7 +208,7 @@ impl Replays {
 fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> ReplayRecord {
     let first = times.iter().min_by_key(|time| time.device_ns).copied();
     let (base_ns, host_ns) = first.map_or((0, 0), |first| (first.device_ns, first.host_ns));
-    // Lengths are the device's own.
+    // Durations are in the device's own time.
     let at = |place: u32| times.get(place as usize).map_or(host_ns, |time| host_ns + (time.device_ns - base_ns));
     let last_ns = (0..times.len() as u32).map(at).max().unwrap_or(host_ns);
     let gpu = Span { begin_ns: host_ns, end_ns: last_ns };

@@ -1,5 +1,5 @@
-//! What a request takes of all that a session records: the zones of the ranges that its filters let through, and all that is no zone,
-//! if it began before the request was cancelled.
+//! The records that a request receives: the zones of the ranges that its filters let through, and all other records, if they began
+//! before the request was cancelled.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,20 +19,20 @@ pub(in crate::collector) struct FilteredSink {
     filters: Vec<Filter>,
     /// Whether the filters let a range through, by its number.
     known: HashMap<u32, bool>,
-    /// What begins from then on is left out.
+    /// The time from which everything that begins is left out.
     pub(in crate::collector) until_ns: i64,
-    /// Zones that the sink took.
+    /// The number of zones that the sink took.
     pub(in crate::collector) passed: u64,
-    /// Records that it did not take.
+    /// The number of records that it did not take.
     pub(in crate::collector) lost: u64,
     pub(in crate::collector) late: Late,
-    /// Ranges of the catalog that the filters leave out.
+    /// The number of ranges of the catalog that the filters leave out.
     pub(in crate::collector) left_out: u64,
-    /// Figures of the zones that the sink took.
+    /// The figures of the zones that the sink took.
     pub(in crate::collector) summary: Summary,
 }
 
-/// What was left out since it began too late.
+/// The numbers of records that were left out because they began too late.
 #[derive(Clone, Copy, Default)]
 pub(in crate::collector) struct Late {
     pub(in crate::collector) spans: u64,
@@ -48,7 +48,7 @@ impl FilteredSink {
         FilteredSink { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
     }
 
-    /// What the sink itself could not keep.
+    /// Returns the number of records that the sink itself could not keep.
     pub(in crate::collector) fn lost_inside(&self) -> u64 {
         self.sink.lost()
     }
@@ -58,7 +58,7 @@ impl FilteredSink {
         filters.is_empty() || *self.known.entry(range.number()).or_insert_with(|| lets_through(filters, range.name()))
     }
 
-    /// Hands on what is wanted of a batch.
+    /// Hands on the wanted part of a batch.
     fn pass(&mut self, wanted: Batch<'_>) -> io::Result<()> {
         if wanted.is_empty() {
             return Ok(());
@@ -67,7 +67,7 @@ impl FilteredSink {
     }
 }
 
-/// Those of a batch that are wanted.
+/// Returns the wanted records of a batch.
 fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_, [T]> {
     let wanted: Vec<bool> = batch.iter().map(&mut is_wanted).collect();
     match wanted.iter().all(|is_wanted| *is_wanted) {
@@ -78,7 +78,7 @@ fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_,
     }
 }
 
-/// When a kernel or a replay began for the program: with its launch, where that is known.
+/// Returns the time at which a kernel or a replay began for the program: its launch, if that is known.
 fn begin_of(launch: Option<&KernelLaunch>, gpu: Span) -> i64 {
     launch.map_or(gpu.begin_ns, |launch| launch.host.begin_ns)
 }
@@ -103,7 +103,7 @@ impl Sink for FilteredSink {
                 self.late.spans += (spans.len() - on_time.len()) as u64;
                 self.pass(Batch::Spans(&on_time))
             }
-            // Of chosen ranges those kernels that their zones launched.
+            // With filters, only the kernels that zones of the chosen ranges launched.
             Batch::Kernels(kernels) => {
                 let on_time = only(kernels, |record| begin_of(record.launch.as_ref(), record.gpu) < until_ns);
                 self.late.kernels += (kernels.len() - on_time.len()) as u64;
@@ -156,7 +156,7 @@ mod tests {
         let all = spans();
         let late = all.iter().filter(|span| span.host.begin_ns >= filtered.until_ns).count() as u64;
         assert!(late > 0 && late <= all.len() as u64);
-        // What began before may end whenever it does.
+        // A zone that began before may end at any time.
         assert_eq!(pass(&mut filtered), (vec![10], late));
         assert_eq!((filtered.passed, filtered.lost), (4, 0));
     }

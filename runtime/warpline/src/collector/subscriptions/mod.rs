@@ -1,8 +1,8 @@
-//! Who takes the records of a session: its own sinks, and whoever asked from outside (`requests`).
+//! The consumers of a session's records: its own sinks, and external requests (`requests`).
 //!
-//! All are subscriptions, and each gets every batch. They differ in who accounts for them: a sink of the session has its line in the
-//! session's report, a request has a filter and a report of its own. An error of a sink, or a panic in it, costs the call and
-//! is counted; the session and the other subscriptions go on.
+//! All are subscriptions, and each receives every batch. They differ in their accounts: a sink of the session has a line in the
+//! session's report, and a request has a filter and its own report. An error or a panic in a sink fails the call and is counted; the
+//! session and the other subscriptions continue.
 
 mod filtered;
 mod requests;
@@ -23,30 +23,30 @@ pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
 pub(super) use requests::{Leaving, Removal, Request};
 
-/// Between two flushes of the sinks: what a killed process may lose.
+/// The time between two flushes of the sinks, whose records a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// Everybody who takes records.
+/// All consumers of records.
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
-    /// Where requests from outside arrive.
+    /// The inbox for external requests.
     pub(super) inbox: Arc<Inbox>,
-    /// Sinks that the program takes back, in the round in which they were found.
+    /// The sinks that the program removes, in the round in which they were found.
     pub(super) removals: Vec<Removal>,
     flushed: Instant,
-    /// Something was handed out since the last flush.
+    /// Whether something was handed out since the last flush.
     is_dirty: bool,
 }
 
 pub(super) enum Subscription {
-    /// A sink of the session, and the number of its account in the session's report. One that did not start has ended.
+    /// A sink of the session, and the number of its account in the session's report. A sink that did not start has ended.
     Own(HeldSink, usize),
-    /// What was asked for from outside: until it is cancelled, or the session ends.
+    /// An external request, until it is cancelled or the session ends.
     Requested(Box<Request>),
 }
 
 impl Subscriptions {
-    /// Takes requests from this inbox.
+    /// Creates the subscriptions, with requests from this inbox.
     pub(super) fn new(inbox: Arc<Inbox>) -> Subscriptions {
         Subscriptions { all: Vec::new(), inbox, removals: Vec::new(), flushed: Instant::now(), is_dirty: false }
     }
@@ -56,14 +56,14 @@ impl Subscriptions {
         self.all.push(Subscription::start(sink, info, None, tally).0);
     }
 
-    /// Takes in the sinks that were added since. It is called before each batch, so that none misses a zone that began later.
+    /// Takes the sinks that were added since the last call. Called before each batch, so that no sink misses a zone that began later.
     fn take_in(&mut self) {
         if self.inbox.has_sinks.swap(false, Ordering::Acquire) {
             self.all.extend(self.inbox.take_sinks());
         }
     }
 
-    /// Completes sinks that the program takes back, with the session's report until now, and drops them.
+    /// Completes the sinks that the program removes, with the session's report so far, and drops them.
     pub(super) fn remove(&mut self, tally: &SessionStats, removals: Vec<Removal>, report: &Report) {
         self.take_in();
         for Removal { number, done } in removals {
@@ -73,7 +73,7 @@ impl Subscriptions {
                 subscription.finish(tally, report);
                 subscription.end(tally);
             }
-            // Who asked may wait no more.
+            // The caller may no longer be waiting.
             let _ = done.send(());
         }
     }
@@ -97,7 +97,7 @@ impl Subscriptions {
         self.flushed.elapsed() >= FLUSH_EVERY
     }
 
-    /// Whether nothing was handed out since the last flush.
+    /// Returns whether nothing was handed out since the last flush.
     pub(super) fn is_flushed(&self) -> bool {
         !self.is_dirty
     }
@@ -130,8 +130,8 @@ impl Subscriptions {
 }
 
 impl Subscription {
-    /// Starts a sink of the session on the thread that adds it: `added` after the session's begin, or with the session. One that fails is
-    /// left out, and its records count as lost. Returns the number of its account, too.
+    /// Starts a sink of the session on the thread that adds it, `added` after the session's begin, or with the session. A sink that
+    /// fails is left out, and its records count as lost. Also returns the number of its account.
     pub(super) fn start(
         mut sink: HeldSink,
         info: &SessionInfo,
@@ -151,12 +151,12 @@ impl Subscription {
         (Subscription::Own(sink, number), number)
     }
 
-    /// Calls the sink and keeps its error; a sink that panics has failed the call, nothing more. Returns whether the call was taken.
+    /// Calls the sink and keeps its error. A panic in the sink only fails the call. Returns whether the sink took the call.
     fn call(&mut self, tally: &SessionStats, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
         match self {
             Subscription::Own(sink, _) if !sink.is_there() => false,
             Subscription::Own(sink, number) => inside(tally, *number, || sink.call(call)),
-            // What it cannot take it counts itself.
+            // The request counts what it cannot take.
             Subscription::Requested(request) => caught(|| drop(call(&mut request.sink))).is_some(),
         }
     }
@@ -178,7 +178,7 @@ impl Subscription {
         }
     }
 
-    /// Drops the sink, whose `Drop` may write, hang or panic as its other code may.
+    /// Drops the sink, whose `Drop` may write, hang or panic like its other code.
     fn end(&mut self, tally: &SessionStats) {
         if let Subscription::Own(sink, number) = self {
             inside(tally, *number, || sink.end());
@@ -186,7 +186,7 @@ impl Subscription {
     }
 }
 
-/// Runs code of a sink of the session, and notes its error in its account. A report that is made meanwhile names the sink.
+/// Runs code of a sink of the session, and notes its error in its account. A report made during the call names the sink.
 fn inside(tally: &SessionStats, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
     let name = lock(&tally.sinks).get(&number).map(|report| report.name.clone());
     *lock(&tally.inside) = name;

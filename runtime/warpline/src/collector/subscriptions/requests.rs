@@ -1,8 +1,8 @@
-//! Subscriptions that come and go while a session runs: what is asked for from outside (`control`).
+//! Subscriptions that start and end while a session runs: external requests (`control`).
 //!
-//! A request takes what the session records from the moment in which it is admitted until it is cancelled, or the session ends.
-//! What began before the cancellation is waited for, for a while; what begins later is left out, although the session goes on.
-//! It is in no report of the session and changes nothing of it; its own report counts what was recorded meanwhile.
+//! A request receives what the session records from its admission until it is cancelled, or the session ends. After a cancellation, it
+//! waits a limited time for what began before; what begins later is left out, although the session continues. It appears in no report
+//! of the session and changes nothing in it. Its own report counts what was recorded during the request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,66 +18,66 @@ use warpline_core::sink::{SessionInfo, Sink};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::drain_barrier::DrainBarrier;
 
-/// How requests reach the collector of a session.
+/// The queue of requests for the collector of a session.
 #[derive(Default)]
 pub(crate) struct Inbox {
     queue: Mutex<Queue>,
-    /// A request waits, or one was cancelled.
+    /// Whether a request waits, or one was cancelled.
     pub(in crate::collector) has_news: AtomicBool,
-    /// A sink of the session waits.
+    /// Whether a sink of the session waits.
     pub(super) has_sinks: AtomicBool,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: Vec<NewSubscription>,
-    /// Sinks that the program added.
+    /// The sinks that the program added.
     sinks: Vec<Subscription>,
     removals: Vec<Removal>,
-    /// The filters of those that were not cancelled.
+    /// The filters of the subscriptions that were not cancelled.
     filters: Vec<(Arc<SubscriptionHandle>, Vec<Filter>)>,
-    /// The session is over.
+    /// Whether the session is over.
     is_closed: bool,
 }
 
-/// The program takes a sink back.
+/// The program's request to remove a sink.
 pub(in crate::collector) struct Removal {
-    /// Of its account in the session's report.
+    /// The number of its account in the session's report.
     pub(in crate::collector) number: usize,
-    /// Whoever waits for it is told.
+    /// The channel that notifies the waiting caller.
     pub(in crate::collector) done: Sender<()>,
 }
 
 /// A request for a subscription.
 pub(crate) struct NewSubscription {
     pub(crate) sink: Box<dyn Sink>,
-    /// The ranges that it takes zones of; none for all.
+    /// The filters of the ranges whose zones it takes; none for all.
     pub(crate) filters: Vec<Filter>,
     pub(crate) info: SessionInfo,
     pub(crate) handle: Arc<SubscriptionHandle>,
 }
 
-/// What a subscription and whoever asked for it share.
+/// The state that a subscription and its requester share.
 pub(crate) struct SubscriptionHandle {
     pub(in crate::collector) is_cancelled: AtomicBool,
     outcome: Mutex<Option<Outcome>>,
-    /// Called when it is over.
+    /// The callback at the end of the subscription.
     notify: Box<dyn Fn() + Send + Sync>,
 }
 
-/// How a subscription ended.
+/// The outcome of a subscription.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// What was recorded while it was there.
+    /// The report of what was recorded during the subscription.
     pub(crate) report: Report,
-    /// Records that it could not take.
+    /// The number of records that it could not take.
     pub(crate) lost: u64,
-    /// It was not cancelled: the session ended.
+    /// Whether it ended with the session, without a cancellation.
     pub(crate) with_session: bool,
 }
 
 impl Inbox {
-    /// Adds a request; gives it back where the session is over.
+    /// Adds a request, or returns it if the session is over.
     pub(crate) fn admit(&self, request: NewSubscription) -> Result<(), Box<NewSubscription>> {
         let mut queue = lock(&self.queue);
         if queue.is_closed {
@@ -96,13 +96,13 @@ impl Inbox {
         self.has_news.store(true, Ordering::Release);
     }
 
-    /// Adds a sink of the session, which has started.
+    /// Adds a sink of the session that has started.
     pub(in crate::collector) fn add_sink(&self, sink: Subscription) {
         lock(&self.queue).sinks.push(sink);
         self.has_sinks.store(true, Ordering::Release);
     }
 
-    /// Has a sink of the session completed and dropped. Returns what says that it is done.
+    /// Requests the completion and removal of a sink of the session. Returns a receiver that is notified when it is done.
     pub(in crate::collector) fn remove_sink(&self, number: usize) -> Receiver<()> {
         let (done, is_done) = mpsc::channel();
         lock(&self.queue).removals.push(Removal { number, done });
@@ -110,7 +110,7 @@ impl Inbox {
         is_done
     }
 
-    /// The filters of each subscription that was not cancelled.
+    /// Returns the filters of each subscription that was not cancelled.
     pub(crate) fn filters(&self) -> Vec<Vec<Filter>> {
         lock(&self.queue).filters.iter().map(|(_, filters)| filters.clone()).collect()
     }
@@ -127,7 +127,7 @@ impl Inbox {
         std::mem::take(&mut lock(&self.queue).removals)
     }
 
-    /// Admits nobody any more, and gives those that still wait.
+    /// Closes the inbox, and returns the requests that still wait.
     pub(in crate::collector) fn close(&self) -> Vec<NewSubscription> {
         let mut queue = lock(&self.queue);
         queue.is_closed = true;
@@ -141,7 +141,7 @@ impl SubscriptionHandle {
         Arc::new(SubscriptionHandle { is_cancelled, outcome, notify: Box::new(notify) })
     }
 
-    /// How it ended, once it is over.
+    /// Returns how the subscription ended, once it is over.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         lock(&self.outcome).clone()
     }
@@ -152,7 +152,7 @@ impl SubscriptionHandle {
     }
 }
 
-/// A request that was admitted, and the session's figures at that time.
+/// An admitted request, and the session's figures at its admission.
 pub(in crate::collector) struct Request {
     pub(in crate::collector) sink: FilteredSink,
     pub(in crate::collector) handle: Arc<SubscriptionHandle>,
@@ -164,22 +164,22 @@ pub(in crate::collector) struct Request {
     pub(in crate::collector) leaving: Option<Leaving>,
 }
 
-/// A cancelled request waits for what began before.
+/// The state of a cancelled request that waits for what began before.
 pub(in crate::collector) struct Leaving {
     pub(in crate::collector) since: Instant,
-    /// What began before, on each stream.
+    /// The barriers of what began before, one for each stream.
     pub(in crate::collector) began: Vec<Arc<DrainBarrier>>,
 }
 
 impl Leaving {
-    /// How many zones that began before are neither recorded nor given up.
+    /// Returns the number of zones that began before and are neither recorded nor given up.
     pub(in crate::collector) fn on_their_way(&self) -> u64 {
         self.began.iter().map(|cut| cut.on_their_way()).sum()
     }
 }
 
 impl Subscriptions {
-    /// Adds a request that was admitted.
+    /// Adds an admitted request.
     pub(in crate::collector) fn add_request(&mut self, request: Request) {
         self.all.push(Subscription::Requested(Box::new(request)));
     }
@@ -191,7 +191,7 @@ impl Subscriptions {
         })
     }
 
-    /// Removes the requests that are over.
+    /// Removes and returns the requests that are over.
     pub(in crate::collector) fn take_over(&mut self, is_over: impl Fn(&Request) -> bool) -> Vec<Request> {
         let mut over = Vec::new();
         for subscription in std::mem::take(&mut self.all) {
