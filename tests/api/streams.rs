@@ -9,7 +9,7 @@ use warpline::profile::ProfileError;
 use warpline::record::ZoneRecord;
 use warpline::sink::MemorySink;
 use warpline::stream::StreamRef;
-use warpline::{AsStream, HostStream, Session, collective, gpu_zone};
+use warpline::{AsStream, HostStream, Session, collective, gpu_zone, name_stream};
 use warpline_tests::{PanicsInDrop, alone, in_time};
 
 warpline::range! {
@@ -84,6 +84,27 @@ fn a_type_of_the_applications_own_may_have_no_stream() {
     });
     assert_eq!(zones.iter().filter(|zone| zone.stream.is_some()).count(), 1);
     zones.iter().filter(|zone| zone.stream.is_none()).for_each(is_host_zone);
+}
+
+#[test]
+fn a_name_of_the_application_is_in_the_records_of_the_sessions_that_follow() {
+    let _turn = alone();
+    let streams = [HostStream::new("worker"), HostStream::new("worker"), HostStream::new("worker")];
+    assert!(name_stream(&streams[0], "copy") && name_stream(&Some(&streams[1]), "compute"));
+    let names = |zones: Vec<ZoneRecord>| {
+        let mut names: Vec<_> = zones.iter().map(|zone| zone.stream.as_ref().expect("a stream").name.clone()).collect();
+        names.sort();
+        names
+    };
+    let all = || streams.iter().for_each(|stream| drop(WORK.zone(stream)));
+    let first = recorded(|| {
+        all();
+        assert!(name_stream(&streams[2], "late"));
+        all();
+    });
+    assert_eq!(names(first), ["compute", "compute", "copy", "copy", "worker", "worker"]);
+    assert_eq!(names(recorded(all)), ["compute", "copy", "late"]);
+    assert!(!name_stream(&None::<HostStream>, "none"));
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use cudarc::cublas::CudaBlas;
 use cudarc::driver::sys::CUgraphInstantiate_flags;
 use cudarc::driver::{CudaGraph, CudaStream, DriverError};
-use warpline::gpu_zone;
 use warpline::graph::GraphZones;
 use warpline::record::ZoneRecord;
+use warpline::{RawStream, gpu_zone, name_stream};
 use warpline_tests::alone;
 
 use super::captured::{RELAXED, THREAD_LOCAL};
@@ -53,6 +53,30 @@ fn a_cublas_handle_is_the_stream_that_it_works_on() {
     let streams: Vec<_> = zones.iter().map(|zone| stream_of(zone).0).collect();
     let [a, b, c, d] = streams[..] else { panic!("four zones: {zones:?}") };
     assert!(a == b && c == d && a != c, "the handle's stream is the one that it was given: {streams:?}");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cudarcs_streams_have_the_names_that_the_application_gives() {
+    let _turn = alone();
+    let gpu = device();
+    let (copy, compute) = (gpu.stream().expect("a stream"), gpu.stream().expect("a stream"));
+    // SAFETY: `compute` outlives the zones.
+    let handle = unsafe { RawStream::from_ptr(compute.cu_stream().cast()) };
+    assert!(name_stream(&copy, "copy") && name_stream(&handle, "compute"));
+    compute.begin_capture(THREAD_LOCAL).expect("it begins");
+    assert!(!name_stream(&compute, "captured"));
+    compute.end_capture(FREED).expect("the capture holds");
+    let (session, zones) = memory();
+    for stream in [&copy, &compute] {
+        let _zone = HELD.zone(stream);
+        gpu.spin(stream, 100 * US, None).expect("launched");
+    }
+    gpu.context.synchronize().expect("no error");
+    all_recorded(session, 2);
+    let zones = zones.take();
+    let names: BTreeSet<_> = zones.iter().map(|zone| stream_of(zone).1).collect();
+    assert_eq!(names, ["compute", "copy"].into());
 }
 
 #[test]

@@ -30,6 +30,8 @@ mod cuda_replays;
 mod cuda_rules;
 #[cfg(feature = "cuda")]
 mod cuda_stamps;
+#[cfg(feature = "cuda")]
+mod cuda_stream_names;
 mod cuda_stub;
 #[cfg(all(feature = "cuda", feature = "timeline"))]
 mod cuda_timeline;

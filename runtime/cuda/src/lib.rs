@@ -20,10 +20,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use order::Lane;
-use warpline_core::backend::Refusal;
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
+use warpline_core::backend::{Refusal, names};
 
 use context::Context;
 use driver::{Driver, is_default};
@@ -81,6 +81,24 @@ impl RawStream {
         RawStream(stream)
     }
 
+    /// Names the stream as `warpline::name_stream` does, and returns it.
+    ///
+    /// It has no effect while the stream is being captured, and without the feature `enable`.
+    #[must_use]
+    pub fn named(self, name: &str) -> RawStream {
+        warpline_core::if_feature!(
+            "runtime",
+            {
+                register();
+                names::name(&self.as_stream(), name);
+            },
+            {
+                let _ = name;
+            }
+        );
+        self
+    }
+
     /// The handle.
     pub fn as_ptr(self) -> *mut c_void {
         self.0
@@ -134,6 +152,12 @@ impl Device for Cuda {
         };
         let context = Context::get_or_create(driver, context, || stream.keep_context_alive(), scope)?;
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
+    }
+
+    fn name_in_tools(&self, stream: &dyn DeviceStream, name: &str) {
+        if let Ok(RawParts { stream, .. }) = stream.parts() {
+            stream::name_in_tools(stream, name);
+        }
     }
 
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair> {

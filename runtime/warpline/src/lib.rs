@@ -115,6 +115,7 @@ mod session;
 mod settings;
 #[cfg(feature = "tracing")]
 mod spans;
+mod stream_names;
 
 #[cfg(feature = "enable")]
 mod collector;
@@ -136,6 +137,7 @@ pub use session::Session;
 pub use settings::SessionBuilder;
 #[cfg(feature = "tracing")]
 pub use spans::{TracingLayer, tracing_layer};
+pub use stream_names::name_stream;
 pub use warpline_core::backend::AsStream;
 pub use warpline_core::backend::host::HostStream;
 pub use warpline_core::catalog::{RangeSpec, catalog};

@@ -75,6 +75,9 @@ pub trait Device: Send + Sync {
     /// Returns the stream's backend in the session of `scope`. An error is shown to the user only once.
     fn backend(&self, stream: &dyn DeviceStream, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
 
+    /// Passes a name of the application for this stream to tools that see the device's streams.
+    fn name_in_tools(&self, stream: &dyn DeviceStream, name: &str);
+
     /// Returns the begin and end of a zone on a stream that is being captured into a graph.
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair>;
 

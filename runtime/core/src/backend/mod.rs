@@ -10,6 +10,7 @@ pub mod fault;
 pub mod host;
 mod host_event;
 pub mod host_order;
+pub mod names;
 mod scope;
 mod traits;
 
@@ -156,6 +157,7 @@ pub(crate) fn on_drop(hook: fn(StreamKey)) {
 
 /// Calls the callbacks for an in-process stream that the application drops.
 fn dropped(key: StreamKey) {
+    names::forget(key);
     ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
 }
 

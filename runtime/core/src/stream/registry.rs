@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::context::{Account, StreamContext};
-use crate::backend::{Backend, StreamKey};
+use crate::backend::{Backend, StreamKey, names};
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
 use crate::report::Dropped;
 
@@ -80,18 +80,19 @@ impl StreamRegistry {
             return (Arc::clone(&remembered.info), remembered.begun);
         }
         self.forget_some();
-        let info = self.new_info(backend);
+        let info = self.new_info(key, backend);
         self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
         (info, 0)
     }
 
-    fn new_info(&mut self, backend: &dyn Backend) -> Arc<StreamInfo> {
+    fn new_info(&mut self, key: StreamKey, backend: &dyn Backend) -> Arc<StreamInfo> {
         if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
             return Arc::clone(info);
         }
         self.last_id += 1;
         let id = self.last_id;
-        let name = backend.name().unwrap_or_else(|| format!("stream {id}"));
+        let given = names::get(key).map(|name| name.to_string());
+        let name = given.or_else(|| backend.name()).unwrap_or_else(|| format!("stream {id}"));
         let info = Arc::new(StreamInfo { id, name, device: backend.device() });
         if let Some(numbers) = backend.tool_numbers() {
             self.of_tool.insert(numbers, Arc::clone(&info));

@@ -136,15 +136,20 @@ impl Context {
     }
 }
 
+/// Passes a stream's name to the tool that mirrors zones.
+pub(super) fn name_in_tools(stream: StreamPtr, name: &str) {
+    // The handle of a default stream denotes a different stream in each context.
+    if !is_default(stream) {
+        observer::stream_named(stream, name);
+    }
+}
+
 /// A stream in a session.
 pub(super) struct CudaBackend(pub(super) Arc<CudaStream>);
 
 impl Backend for CudaBackend {
     fn set_name_in_tools(&self, name: &str) {
-        // The handle of a default stream denotes a different stream in each context.
-        if !is_default(self.0.ptr) {
-            observer::stream_named(self.0.ptr, name);
-        }
+        name_in_tools(self.0.ptr, name);
     }
 
     fn name(&self) -> Option<String> {

@@ -159,7 +159,7 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
 
 /// The stream, after the backends of this program were registered.
 #[cfg(feature = "enable")]
-fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
+pub(crate) fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
     register();
     stream.as_stream()
 }
