@@ -24,25 +24,25 @@ const AHEAD_NS: u64 = 40_000;
 const AROUND_NS: i64 = 850;
 
 const PAIRS: usize = 32;
-/// The most time to wait for the device: at the start of the program, and while the collector has other work.
+/// The maximum time to wait for the device: at the start of the program, and while the collector has other work.
 const LIMIT: Duration = Duration::from_secs(1);
 const LATER_LIMIT: Duration = Duration::from_millis(200);
-/// The most attempts of the collector.
+/// The maximum number of attempts of the collector.
 const ATTEMPTS: u32 = 5;
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
 struct State {
-    /// The current session requests a measurement.
+    /// Whether the current session requests a measurement.
     is_wanted: bool,
-    /// The session has a measurement of at least one context.
+    /// Whether the session has a measurement of at least one context.
     is_measured: bool,
     /// The number of attempts that the collector has made.
     attempts: u32,
     /// Why there is no measurement.
     problem: Option<String>,
-    /// By how much a pair lengthens a kernel, in ns, by context. It is measured once per context.
+    /// The time by which a pair lengthens a kernel, in ns, by context. It is measured once per context.
     known: HashMap<u64, i64>,
     /// The loaded kernel, by context. An abandoned measurement may still run, and later attempts use the same kernel.
     loaded: HashMap<u64, Kernel>,

@@ -1,9 +1,9 @@
-//! The clock of one CUDA context: events to device time, device time to the host's.
+//! The clock of one CUDA context, which converts events to device time and device time to the host's.
 //!
-//! The driver tells times only as distances between two events, in 32-bit floats of milliseconds. Short distances are
-//! exact; so the device's time is a chain of them, over *anchors*, each at most a second behind the next. About twice a
-//! second an event on a stream of our own, which waits for nothing, is watched until it completes: it is the next anchor,
-//! and the moment at which it was seen ties the device's time to the host's.
+//! The driver gives times only as distances between two events, in 32-bit floats of milliseconds. Short distances are exact, so the
+//! device's time is a chain of distances between *anchors*, about a second apart at most. About twice a second, an event on the clock's own
+//! stream, which waits for nothing, is polled until it completes. It becomes the next anchor, and the moment of the observation relates the
+//! device's time to the host's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,38 +16,38 @@ use super::pool::PairId;
 use warpline_core::backend::{BackendError, Clock};
 use warpline_core::clock::{Comparison, Comparisons, Correlation, EventOverhead, now_ns};
 
-/// How long an event on our own stream is watched; a device whose queues are full takes longer, and is asked again later.
+/// How long an event on the clock's stream is polled. It takes longer if the device's queues are full, and is then queried later.
 const WATCH: Duration = Duration::from_micros(60);
-/// A comparison is sharp if the completion was seen within this time, in ns. After several that were not, one is used as it is.
+/// The largest interval of observation of a sharp comparison, in ns. The `MOST_LATE`th other one in a row is used as it is.
 const SHARP_NS: i64 = 2_500;
 const MOST_LATE: u32 = 16;
-/// How long the first one may take, and how long once it is known to take longer.
+/// The time limit of the first anchor, and of later attempts at it.
 const FIRST_WATCH: Duration = Duration::from_millis(200);
 const LATER_WATCH: Duration = Duration::from_millis(1);
-/// A line that begins with an event that was seen no better than within so many ns is rough.
+/// The interval of observation of its first event, in ns, above which a line is rough.
 const ROUGH_NS: i64 = 100_000;
-/// How long the bracket may take to be measured.
+/// How long the measurement of the bracket may take.
 const BRACKET_WATCH: Duration = Duration::from_millis(20);
-/// What the completion of an event takes to be seen by the host, at most.
+/// The maximum time from the completion of an event until the host can see it, in ns.
 const VISIBLE_NS: i64 = 1_000;
-/// A zone's event so far behind the anchor takes its place.
+/// A zone's event that is this many ns after the anchor becomes the anchor.
 const ANCHOR_NS: i64 = 1_000_000_000;
-/// What a zone costs its thread besides recording its points: about.
+/// The approximate cost of a zone on its thread in ns, without the recording of its points.
 const OWN_NS: i64 = 300;
 
 pub(super) struct CudaClock {
     context: Arc<Context>,
     stream: StreamPtr,
     anchor: Anchor,
-    /// Our own event that is watched next, and since when it is on its stream, if it was watched for too long.
+    /// The clock's own event that is polled next, and its last query if it did not complete in time.
     spare: EventPtr,
     pending: Option<NotYet>,
     line: Line,
     comparisons: Comparisons,
     brackets: EventOverheads,
-    /// What a call that records an event takes.
+    /// The duration of a call that records an event.
     record_ns: i64,
-    /// Comparisons in a row that were not sharp.
+    /// The number of successive comparisons that were not sharp.
     late: u32,
 }
 
@@ -55,32 +55,32 @@ pub(super) struct CudaClock {
 #[allow(unsafe_code)]
 unsafe impl Send for CudaClock {}
 
-/// An event whose place in the device's time is known.
+/// An event whose device time is known.
 struct Anchor {
     event: EventPtr,
     device_ns: i64,
-    /// The pool's event that it is; ours if none.
+    /// The pair of the pool to which the event belongs; none if it is the clock's own event.
     pooled: Option<PairId>,
     own: EventPtr,
 }
 
-/// What the line between the clocks is worth.
+/// The quality of the line between the clocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
-    /// None of our events has come yet: zones wait, since nobody knows where the device's time stands.
+    /// None of the clock's events has completed, so the device's time is unknown and zones wait.
     None,
-    /// The event that it begins with was seen late: the next sharp comparison begins it anew.
+    /// The first event of the line was observed late. The next comparison that is used starts a new line.
     Rough,
     Sound,
 }
 
-/// When the host saw an event complete, in ns of its own clock: not before the first, not after the second.
+/// The interval in which the host saw an event complete, in ns of its own clock.
 pub(super) struct Seen {
     from_ns: i64,
     to_ns: i64,
 }
 
-/// When the host saw an event last that was not complete.
+/// The host's last observation of an event that was incomplete.
 pub(super) struct NotYet {
     asked_ns: i64,
 }
@@ -119,15 +119,16 @@ impl CudaClock {
         Ok(clock)
     }
 
-    /// The first anchor, and the bracket; neither yet if no event of ours comes in time. `seen` is one that came late.
+    /// Creates the first anchor and measures the bracket; neither if no event of the clock completes in time. `seen` is the observation of
+    /// an event that completed late.
     fn begin(&mut self, seen: Option<Seen>, limit: Duration) -> Result<(), CudaError> {
         let mut best = seen.map(|seen| self.begin_with(seen));
         let mut deadline = None;
-        // The first events of a context are slow; the best of several is near the truth.
+        // The first events of a context are slow, so the best of several is used.
         for _ in 0..9 {
             let before_ns = now_ns();
             self.context.driver.record(self.spare, self.stream)?;
-            // From here on: the call may have waited long for the driver.
+            // The limit begins here, because the call may have waited long for the driver.
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
             match watch(self.context.driver, self.spare, before_ns, deadline)? {
                 Ok(seen) if best.as_ref().is_none_or(|best| seen.width_ns() <= best.width_ns()) => {
@@ -146,14 +147,14 @@ impl CudaClock {
         if self.pending.is_none() { self.set_bracket() } else { Ok(()) }
     }
 
-    /// The event that was seen is where the device's time begins.
+    /// Makes the observed event the origin of the device's time.
     fn begin_with(&mut self, seen: Seen) -> Seen {
         std::mem::swap(&mut self.spare, &mut self.anchor.event);
         self.anchor.own = self.anchor.event;
         seen
     }
 
-    /// Measures what pairs of events add, once more; other threads may work on the device meanwhile.
+    /// Measures again what pairs of events add. Other threads may use the device in the meantime.
     fn set_bracket(&mut self) -> Result<(), CudaError> {
         match self.measure_bracket()? {
             Some((idle, busy)) => self.brackets.add(idle, busy),
@@ -165,8 +166,8 @@ impl CudaClock {
         Ok(())
     }
 
-    /// What pairs of events with nothing between them read: one at a time, and many in a row; and what recording one takes.
-    /// Nothing where the device does not come to them in time.
+    /// Measures the lengths of pairs of events with nothing between them, singly and in a row, and the duration of recording one. Returns
+    /// none if the device does not reach them in time.
     fn measure_bracket(&mut self) -> Result<Option<(Estimate, Estimate)>, CudaError> {
         let driver = self.context.driver;
         let events = self.context.pool.in_context(|| driver.create_events(PAIRS + 1))?;
@@ -199,8 +200,8 @@ impl CudaClock {
         Ok(idle.zip(busy))
     }
 
-    /// The device's time at the begin of a pair of the context's pool; none while it is not complete, or nobody knows where the
-    /// device's time stands.
+    /// Returns the device's time at the begin of a pair of the context's pool; none while the begin is incomplete or the device's time is
+    /// unknown.
     pub(super) fn device_ns(&mut self, context: &Context, id: PairId) -> Result<Option<i64>, CudaError> {
         if self.line == Line::None {
             return Ok(None);
@@ -223,7 +224,7 @@ impl CudaClock {
         (self.anchor.event, self.anchor.device_ns) = (event, device_ns);
     }
 
-    /// Makes our watched event the anchor.
+    /// Makes the polled event the anchor. Returns its device time.
     fn anchor_spare(&mut self) -> Result<Option<i64>, CudaError> {
         let since = self.context.driver.elapsed_ns(self.anchor.event, self.spare)?;
         let Some(since_ns) = since else { return Ok(None) };
@@ -238,14 +239,14 @@ impl CudaClock {
         self.comparisons.line()
     }
 
-    /// The most that lies between the end of queued work and the begin of the zone behind it.
+    /// Returns the maximum time between the end of queued work and the begin of the zone after it.
     pub(super) fn point_cost_ns(&self) -> i64 {
         2 * self.brackets.idle_most_ns() + 2_000
     }
 }
 
 impl Line {
-    /// One that begins with this event.
+    /// Returns the quality of a line that begins with this event.
     pub(super) fn from(seen: &Seen) -> Line {
         if seen.width_ns() > ROUGH_NS { Line::Rough } else { Line::Sound }
     }
@@ -256,7 +257,7 @@ impl Seen {
         self.to_ns - self.from_ns
     }
 
-    /// A comparison with this event's time on the device.
+    /// Returns the comparison of this observation with the event's time on the device.
     fn at(&self, device_ns: i64) -> Comparison {
         let host_ns = i64::midpoint(self.from_ns, self.to_ns);
         Comparison { device_ns, host_ns, uncertainty_ns: self.width_ns() / 2 + VISIBLE_NS }
@@ -264,7 +265,7 @@ impl Seen {
 }
 
 impl NotYet {
-    /// Looks once more at the event.
+    /// Queries the event once more.
     pub(super) fn look_again(&mut self, driver: &Driver, event: EventPtr) -> Result<Option<Seen>, CudaError> {
         match watch(driver, event, self.asked_ns, Instant::now())? {
             Ok(seen) => Ok(Some(seen)),
@@ -276,7 +277,7 @@ impl NotYet {
     }
 }
 
-/// Watches a timed event until it is complete or the time is up.
+/// Polls a timed event until it is complete or the deadline has passed.
 pub(super) fn watch(
     driver: &Driver,
     event: EventPtr,
@@ -319,7 +320,7 @@ impl Clock for CudaClock {
             return self.begin(late, LATER_WATCH).map_err(failed);
         }
         if late.is_some() {
-            // It took too long to be watched: it still is an anchor.
+            // The event completed too late for a comparison, but it is still an anchor.
             self.anchor_spare().map_err(failed)?;
         }
         let before_ns = now_ns();
@@ -332,7 +333,7 @@ impl Clock for CudaClock {
             }
         };
         let device_ns = self.anchor_spare().map_err(failed)?;
-        // One that was seen late, because this thread or the driver had other things to do, says little: another soon.
+        // An event that was observed late, because this thread or the driver was busy, is inaccurate, so another one follows soon.
         self.late = if seen.width_ns() > SHARP_NS { self.late + 1 } else { 0 };
         let is_late = (1..MOST_LATE).contains(&self.late) && !self.comparisons.has_rested();
         let Some(device_ns) = device_ns.filter(|_| !is_late) else {
@@ -342,7 +343,7 @@ impl Clock for CudaClock {
         self.comparisons.add(seen.at(device_ns), self.line == Line::Rough);
         self.late = 0;
         self.line = Line::Sound;
-        // Right behind an event that came in time.
+        // The device has just completed an event in time.
         if self.brackets.are_wanted() {
             self.set_bracket().map_err(failed)?;
         }

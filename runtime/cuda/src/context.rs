@@ -25,12 +25,12 @@ pub(super) struct Context {
     pub(super) id: u64,
     pub(super) device: DeviceInfo,
     pub(super) pool: Pool,
-    /// CUPTI's records time the zones, and nothing is put on a stream.
+    /// Whether CUPTI's records time the zones. Nothing is then put on a stream.
     pub(super) is_timed_by_kernels: bool,
     /// The number of the device's hardware queues.
     connections: usize,
     lazy: AtomicBool,
-    /// The context is the primary context of its device, and the session retains it.
+    /// Whether the context is the primary context of its device, which the session retains.
     retained: AtomicBool,
     /// Keeps a context alive that is not a primary one, if safe code could destroy it.
     owner: Mutex<Option<Arc<dyn KeepAlive>>>,
@@ -91,7 +91,7 @@ impl Context {
             owner: Mutex::new(owner),
         });
         shared.insert(id, Arc::clone(&context) as Arc<_>);
-        // Before the first capture, so that the collector can create what stamps in this context need.
+        // This precedes the first capture, so that the collector can create the objects for stamps in this context.
         if stamps::is_on() {
             stamps::want(ptr, id, keeper);
         }

@@ -1,12 +1,12 @@
-//! Copies memory that belongs to the driver, which another thread may have the driver free during the copy.
+//! Copies memory of the driver that the driver may free during the copy, through another thread's call.
 //!
-//! The kernel makes the copy: memory that is gone is an error to it, where a read of our own would end the process. What the
-//! copy holds is only bytes. Whether they are what was asked for, the caller has to find out (`graphs`).
+//! The operating system's kernel makes the copy: it returns an error for memory that is gone, whereas a direct read would end the process.
+//! The copy is plain bytes, and the caller (`graphs`) must check whether they are valid.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 
-/// So many values of `N` bytes each; none where the memory is not there, or cannot be read by the kernel.
+/// Copies `count` values of `N` bytes each; none if the memory is gone or the kernel cannot read it.
 pub(super) fn copy<const N: usize>(from: *const c_void, count: usize) -> Option<Box<[[u8; N]]>> {
     let mut copied = vec![[0; N]; count].into_boxed_slice();
     let to = copied.as_flattened_mut();
@@ -16,17 +16,17 @@ pub(super) fn copy<const N: usize>(from: *const c_void, count: usize) -> Option<
 fn by_kernel(from: *const c_void, to: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from.cast_mut(), iov_len: to.len() };
-    // SAFETY: the kernel writes to `to` alone, and answers with an error for memory that is not there.
+    // SAFETY: the kernel writes only to `to`, and returns an error for memory that is gone.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(copied) == Ok(to.len())
 }
 
-/// Whether the last call failed because a sandbox forbids it.
+/// Returns whether the last call failed because a sandbox forbids it.
 fn is_refused() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::EACCES))
 }
 
-/// The same, by calls that every sandbox allows: the kernel copies what is written to a pipe.
+/// Copies by calls that every sandbox allows: the kernel copies what is written to a pipe.
 fn through_a_pipe(from: *const c_void, to: &mut [u8]) -> bool {
     let mut ends = [0; 2];
     // SAFETY: there is room for two descriptors.
@@ -35,12 +35,12 @@ fn through_a_pipe(from: *const c_void, to: &mut [u8]) -> bool {
     }
     let [read, write] = ends;
     let mut at = from.cast::<u8>();
-    // A pipe holds a page, at least.
+    // A pipe holds at least a page.
     let is_copied = to.chunks_mut(4096).all(|chunk| {
-        // SAFETY: the kernel reads the memory, and answers with an error if it is not there.
+        // SAFETY: the kernel reads the memory, and returns an error if it is gone.
         let written = unsafe { libc::write(write, at.cast(), chunk.len()) };
         at = at.wrapping_add(chunk.len());
-        // SAFETY: the kernel writes to the chunk alone.
+        // SAFETY: the kernel writes only to the chunk.
         let copied = unsafe { libc::read(read, chunk.as_mut_ptr().cast(), chunk.len()) };
         usize::try_from(written) == Ok(chunk.len()) && copied == written
     });
@@ -55,10 +55,10 @@ fn through_a_pipe(from: *const c_void, to: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Two pages, of which the second one is gone.
+    /// Maps two pages and unmaps the second one.
     fn page() -> *mut c_void {
         const SIZE: usize = 4096;
-        // SAFETY: a mapping of its own, of which the second half is unmapped.
+        // SAFETY: the mapping is new, and nothing uses its second half, which is unmapped.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let page = libc::mmap(std::ptr::null_mut(), 2 * SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);

@@ -1,12 +1,12 @@
-//! Names of kernels, for people.
+//! Readable names of kernels.
 //!
 //! CUPTI and the driver name a kernel by its symbol; records and reports show its declaration.
 
 use std::borrow::Cow;
 
-/// A kernel's symbol as people read it, and as other profilers show it.
+/// Returns a kernel's symbol in a readable form, as other profilers show it.
 pub(crate) fn readable_name(symbol: &str) -> Cow<'_, str> {
-    // Others than C++'s own prefix are plain names: of `extern "C"`, of Triton, of Rust.
+    // Symbols without the prefix of C++ are plain names: those of `extern "C"`, Triton and Rust.
     let name = symbol.starts_with("_Z").then(|| cpp_demangle::Symbol::new(symbol).ok()?.demangle().ok()).flatten();
     name.map_or(Cow::Borrowed(symbol), Cow::Owned)
 }

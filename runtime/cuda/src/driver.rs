@@ -1,8 +1,8 @@
-//! The CUDA driver through our own table of symbols.
+//! The CUDA driver, called through a table of symbols.
 //!
-//! `libcuda.so.1` is opened when the first CUDA stream is met, and never closed: the driver runs code at process exit. A
-//! missing library, a missing symbol and a driver that is too old are errors with a remedy, never a panic. Results stay
-//! numbers, because a newer driver may return one that no enum of ours knows.
+//! `libcuda.so.1` is opened when the first CUDA stream is used. It is never closed, because the driver runs code at process exit. A missing
+//! library, a missing symbol and an old driver are errors with a remedy, never a panic. Results are kept as numbers, because a newer driver
+//! may return one that an enum would lack.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -13,7 +13,7 @@ use super::symbols::missing;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::Refused;
 
-/// `CUcontext`, `CUstream` and `CUevent` are pointers that only the driver looks through.
+/// A `CUcontext`. Like `CUstream` and `CUevent`, a pointer that only the driver dereferences.
 pub(super) type ContextPtr = *mut c_void;
 pub(super) type StreamPtr = *mut c_void;
 pub(super) type EventPtr = *mut c_void;
@@ -26,9 +26,9 @@ const DEINITIALIZED: Code = 4;
 const INVALID_CONTEXT: Code = 201;
 const NOT_READY: Code = 600;
 const CONTEXT_IS_DESTROYED: Code = 709;
-/// What a function that the device calls on the host gets for any call.
+/// The result of any call that a host function of a stream makes.
 const NOT_PERMITTED: Code = 800;
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`: the capture's own business.
+/// The errors of captures: `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -38,16 +38,16 @@ const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
-/// Handles that stand for a stream of whatever context is current, the last one also of whatever thread calls.
+/// The handles of the current context's default streams; that of `PER_THREAD` also depends on the calling thread.
 pub(super) const LEGACY: usize = 1;
 pub(super) const PER_THREAD: usize = 2;
 
-/// Whether the handle means another stream where another context is current.
+/// Returns whether the handle denotes a different stream in each context.
 pub(super) fn is_default(stream: StreamPtr) -> bool {
     stream as usize <= PER_THREAD
 }
 
-/// The oldest driver that tells streams and contexts apart for good: CUDA 12.0.
+/// The oldest supported driver: CUDA 12.0, the first with unique ids of streams and contexts.
 const OLDEST: c_int = 12_000;
 
 table! {
@@ -80,24 +80,24 @@ table! {
 pub(crate) struct Driver {
     symbols: Symbols,
     elapsed: ElapsedTime,
-    /// Never closed.
+    /// The library, which is never closed.
     pub(super) library: &'static libloading::Library,
 }
 
-/// What launches kernels of our own; only a calibration asks for it.
+/// The functions that load and launch warpline's kernels; only a calibration uses them.
 pub(super) struct Kernels {
     load: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> Code,
     launch: LaunchKernel,
 }
 
-/// What lets one stream wait for another.
+/// The function that makes one stream wait for another.
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
     wait: unsafe extern "C" fn(StreamPtr, EventPtr, c_uint) -> Code,
 }
 
-/// Function, grid, block, shared memory, stream, parameters, extra.
+/// `cuLaunchKernel`: function, grid, block, shared memory, stream, parameters, extra.
 type LaunchKernel = unsafe extern "C" fn(
     *mut c_void,
     c_uint,
@@ -112,8 +112,8 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// A kernel of our own, in the context that was current when it was loaded. It stays loaded as long as the context: the driver may
-/// let its unloading wait for the application's work.
+/// A warpline kernel, in the context that was current when it was loaded. It stays loaded as long as the context, because the driver may
+/// make its unloading wait for the application's work.
 #[derive(Clone, Copy)]
 pub(super) struct Kernel {
     function: *mut c_void,
@@ -122,7 +122,7 @@ pub(super) struct Kernel {
 // SAFETY: the driver takes the handle from any thread.
 unsafe impl Send for Kernel {}
 
-/// A call that failed.
+/// The error of a driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CudaError {
     pub(super) call: &'static str,
@@ -130,7 +130,7 @@ pub(crate) struct CudaError {
 }
 
 impl Driver {
-    /// The driver, opened on the first call.
+    /// Returns the driver, which the first call opens.
     pub(crate) fn get() -> Result<&'static Driver, BackendError> {
         static DRIVER: OnceLock<Result<Driver, BackendError>> = OnceLock::new();
         DRIVER.get_or_init(Driver::open).as_ref().map_err(Clone::clone)
@@ -159,13 +159,13 @@ impl Driver {
         if code == SUCCESS { Ok(()) } else { Err(CudaError { call, code }) }
     }
 
-    /// The error in words.
+    /// Returns the error as text.
     pub(crate) fn describe(&self, error: CudaError) -> BackendError {
         let mut name: *const c_char = std::ptr::null();
         // SAFETY: `name` is a valid out-pointer; the driver's names are static.
         let code = unsafe { (self.symbols.get_error_name)(error.code, &raw mut name) };
         let name = if code == SUCCESS && !name.is_null() {
-            // SAFETY: not null, NUL-terminated and static, says the driver.
+            // SAFETY: the pointer is not null; the driver's names are NUL-terminated and static.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
             format!("error {}", error.code)
@@ -173,7 +173,7 @@ impl Driver {
         BackendError(format!("`{}` gave {name}", error.call))
     }
 
-    /// The newest CUDA that the driver supports, as 1000 × major + 10 × minor.
+    /// Returns the newest CUDA version that the driver supports, as 1000 × major + 10 × minor.
     pub(crate) fn version(&self) -> Result<c_int, CudaError> {
         let mut version = 0;
         // SAFETY: `version` is a valid out-pointer.
@@ -181,7 +181,7 @@ impl Driver {
         self.check("cuDriverGetVersion", code).map(|()| version)
     }
 
-    /// The calling thread's current context; null if it has none.
+    /// Returns the calling thread's current context; null if it has none.
     pub(super) fn current_context(&self) -> Result<ContextPtr, CudaError> {
         let mut context = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
@@ -189,19 +189,19 @@ impl Driver {
         self.check("cuCtxGetCurrent", code).map(|()| context)
     }
 
-    /// Makes a context that lives, or none, current on this thread.
+    /// Makes a live context, or none, current on this thread.
     pub(super) fn make_current(&self, context: ContextPtr) {
         // SAFETY: null, or a context that the caller has just found alive.
         let _ = unsafe { (self.symbols.ctx_set_current)(context) };
     }
 
-    /// Calls `work` with `context` current on this thread, and leaves what was current before.
+    /// Calls `work` with `context` current on this thread, and restores the context that was current before.
     pub(super) fn with_context<T>(
         &self,
         context: ContextPtr,
         work: impl FnOnce() -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
-        // SAFETY: the driver made the pointer; it refuses one that is not a context any more.
+        // SAFETY: the driver created the pointer, and rejects one that is no longer a context.
         let code = unsafe { (self.symbols.ctx_push_current)(context) };
         self.check("cuCtxPushCurrent", code)?;
         let result = work();
@@ -211,7 +211,7 @@ impl Driver {
         self.check("cuCtxPopCurrent", code).and(result)
     }
 
-    /// The device of the current context.
+    /// Returns the device of the current context.
     pub(super) fn device(&self) -> Result<c_int, CudaError> {
         let mut device = 0;
         // SAFETY: a valid out-pointer.
@@ -219,22 +219,22 @@ impl Driver {
         self.check("cuCtxGetDevice", code).map(|()| device)
     }
 
-    /// What tells a context from every other that this process has had.
+    /// Returns an id that no other context of this process has had.
     pub(super) fn context_id(&self, context: ContextPtr) -> Result<u64, CudaError> {
         let mut id = 0;
-        // SAFETY: a valid out-pointer; the driver refuses a pointer that is not a context any more.
+        // SAFETY: a valid out-pointer; the driver rejects a pointer that is no longer a context.
         let code = unsafe { (self.symbols.ctx_get_id)(context, &raw mut id) };
         self.check("cuCtxGetId", code).map(|()| id)
     }
 
-    /// Keeps a device's primary context alive if `context` is it; says whether it is.
+    /// Retains a device's primary context if it is `context`. Returns whether it is.
     pub(super) fn retain_primary(&self, device: c_int, context: ContextPtr) -> Result<bool, CudaError> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: valid out-pointers.
         let code = unsafe { (self.symbols.primary_get_state)(device, &raw mut flags, &raw mut active) };
         self.check("cuDevicePrimaryCtxGetState", code)?;
         if active == 0 {
-            // To retain it would be to make it.
+            // Retaining the context would create it.
             return Ok(false);
         }
         let mut primary = std::ptr::null_mut();
@@ -247,8 +247,8 @@ impl Driver {
         Ok(primary == context)
     }
 
-    /// Keeps a context alive if it is a device's primary one, by the number of the device. No call is made in the context, which may
-    /// be gone.
+    /// Retains a context if it is a device's primary one, and returns the number of the device. No call is made in the context, which may
+    /// have been destroyed.
     pub(super) fn retain_if_primary(&self, context: ContextPtr) -> Option<c_int> {
         let mut count = 0;
         // SAFETY: a valid out-pointer.
@@ -257,21 +257,21 @@ impl Driver {
         (0..count).find(|device| self.retain_primary(*device, context) == Ok(true))
     }
 
-    /// Ends what [`retain_primary`](Self::retain_primary) began.
+    /// Releases what [`retain_primary`](Self::retain_primary) retained.
     pub(super) fn release_primary(&self, device: c_int) {
-        // SAFETY: it takes a number.
+        // SAFETY: the only argument is a number.
         let _ = unsafe { (self.symbols.primary_release)(device) };
     }
 
     pub(super) fn device_name(&self, device: c_int) -> Result<String, CudaError> {
         let mut name = [0_u8; 256];
-        // SAFETY: the buffer is as long as it is said to be.
+        // SAFETY: the buffer is longer than the length that is passed.
         let code = unsafe { (self.symbols.device_get_name)(name.as_mut_ptr().cast(), 255, device) };
         self.check("cuDeviceGetName", code)?;
         Ok(CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
     }
 
-    /// A stream of our own in the current context, that waits for no other.
+    /// Creates a stream in the current context that waits for no other stream.
     pub(super) fn create_stream(&self) -> Result<StreamPtr, CudaError> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
@@ -279,7 +279,7 @@ impl Driver {
         self.check("cuStreamCreate", code).map(|()| stream)
     }
 
-    /// Destroys a stream of our own; work on it is still done.
+    /// Destroys a stream that warpline created; its remaining work is still executed.
     pub(super) fn destroy_stream(&self, stream: StreamPtr) {
         // SAFETY: ours, and not used again.
         let _ = unsafe { (self.symbols.stream_destroy)(stream) };
@@ -292,7 +292,7 @@ impl Driver {
         self.check("cuStreamGetCtx", code).map(|()| context)
     }
 
-    /// What tells a stream from every other that this process has had.
+    /// Returns an id that no other stream of this process has had.
     #[inline]
     pub(super) fn stream_id(&self, stream: StreamPtr) -> Result<u64, CudaError> {
         let mut id = 0;
@@ -301,7 +301,7 @@ impl Driver {
         self.check("cuStreamGetId", code).map(|()| id)
     }
 
-    /// Whether work for the stream goes into a graph, or may not be put on it because another stream's does.
+    /// Returns whether the stream is being captured, or cannot be used because another stream is.
     #[inline]
     pub(super) fn is_capturing(&self, stream: StreamPtr) -> Result<bool, CudaError> {
         let mut status = 0;
@@ -313,27 +313,27 @@ impl Driver {
         self.check("cuStreamIsCapturing", code).map(|()| status != 0)
     }
 
-    /// From now on nothing that this thread calls invalidates a capture of another one.
+    /// Relaxes this thread's capture mode: none of its later calls invalidates another thread's capture.
     pub(super) fn relax_capture_mode(&self) {
         let mut mode = RELAXED;
         // SAFETY: a valid in- and out-pointer.
         let _ = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
     }
 
-    /// Calls `work` so that it invalidates no capture, and leaves the thread's mode as it was.
+    /// Calls `work` so that it invalidates no capture, and restores the thread's capture mode.
     pub(crate) fn outside_captures<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED;
         // SAFETY: a valid in- and out-pointer.
         let exchanged = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
         let result = work();
         if exchanged == SUCCESS {
-            // SAFETY: as above; `mode` is what it was before.
+            // SAFETY: as above; `mode` is the previous mode.
             let _ = unsafe { (self.symbols.exchange_capture_mode)(&raw mut mode) };
         }
         result
     }
 
-    /// An event of the current context, with times or without.
+    /// Creates an event in the current context, with or without a time.
     pub(super) fn create_event(&self, timed: bool) -> Result<EventPtr, CudaError> {
         let mut event = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
@@ -341,7 +341,7 @@ impl Driver {
         self.check("cuEventCreate", code).map(|()| event)
     }
 
-    /// So many events of the current context with times, or none.
+    /// Creates this many events with times in the current context, or none.
     pub(super) fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, CudaError> {
         let mut events = Vec::with_capacity(count);
         while events.len() < count {
@@ -356,13 +356,13 @@ impl Driver {
         Ok(events)
     }
 
-    /// Destroys an event of ours, at once or when the device is through with it.
+    /// Destroys an event that warpline created, at once or when the device no longer uses it.
     pub(super) fn destroy_event(&self, event: EventPtr) {
         // SAFETY: ours, and not used again.
         let _ = unsafe { (self.symbols.event_destroy)(event) };
     }
 
-    /// What lets one stream wait for another; only a timeline asks for it.
+    /// Returns the function that makes one stream wait for another; only timelines use it.
     pub(super) fn waits(&self) -> Result<Waits, BackendError> {
         let symbol = b"cuStreamWaitEvent\0";
         // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 3.2.
@@ -370,7 +370,7 @@ impl Driver {
         Ok(Waits { wait: *wait.map_err(|_| missing(symbol))? })
     }
 
-    /// What comes on the stream from now on waits, on the device, for what was ahead of the event when it was recorded.
+    /// Makes later work on the stream wait, on the device, for the work that preceded the recording of the event.
     #[inline]
     pub(super) fn wait(&self, waits: Waits, stream: StreamPtr, event: EventPtr) -> Result<(), CudaError> {
         // SAFETY: an event of ours, and a stream whose owner vouches for it.
@@ -378,7 +378,7 @@ impl Driver {
         self.check("cuStreamWaitEvent", code)
     }
 
-    /// The symbols that kernels need.
+    /// Returns the functions that load and launch kernels.
     pub(super) fn kernels(&self) -> Result<Kernels, BackendError> {
         macro_rules! symbol {
             ($symbol:literal) => {{
@@ -441,8 +441,8 @@ impl Driver {
         self.check("cuEventRecord", code)
     }
 
-    /// Whether an event is complete. The call waits for threads that launch at the same time; where an event has a time,
-    /// [`has_passed`](Self::has_passed) does not.
+    /// Returns whether an event is complete. The call waits for threads that launch at the same time; [`has_passed`](Self::has_passed) can
+    /// avoid that for an event with a time.
     pub(super) fn is_complete(&self, event: EventPtr) -> Result<bool, CudaError> {
         // SAFETY: an event of ours.
         match unsafe { (self.symbols.event_query)(event) } {
@@ -452,18 +452,18 @@ impl Driver {
         }
     }
 
-    /// Whether reading timed events does not wait for threads that launch: the driver is one for CUDA 12.8 or newer.
+    /// Returns whether timed events are read without waiting for threads that launch, as drivers for CUDA 12.8 and newer do.
     pub(super) fn reads_beside_launches(&self) -> bool {
         self.elapsed.is_v2
     }
 
-    /// Whether a timed event is complete.
+    /// Returns whether a timed event is complete.
     #[inline]
     pub(super) fn has_passed(&self, event: EventPtr) -> Result<bool, CudaError> {
         if self.elapsed.is_v2 { Ok(self.elapsed_ns(event, event)?.is_some()) } else { self.is_complete(event) }
     }
 
-    /// The time between two timed events in ns; none while either is not complete.
+    /// Returns the time between two timed events in ns; none while either is incomplete.
     #[inline]
     pub(super) fn elapsed_ns(&self, since: EventPtr, event: EventPtr) -> Result<Option<i64>, CudaError> {
         let mut ms = 0_f32;
@@ -477,25 +477,25 @@ impl Driver {
 }
 
 impl CudaError {
-    /// What the driver says of a context that was destroyed, where it is not asked.
+    /// The error that the driver returns for a destroyed context, for use without a call.
     pub(super) const CONTEXT_IS_GONE: CudaError = CudaError { call: "cuCtxGetId", code: CONTEXT_IS_DESTROYED };
 
-    /// Whether the context, or the whole driver, is gone: none of its handles may be touched any more.
+    /// Returns whether the context or the whole driver is gone, so that none of its handles may be used.
     pub(super) fn context_is_gone(self) -> bool {
         matches!(self.code, DEINITIALIZED | INVALID_CONTEXT | CONTEXT_IS_DESTROYED)
     }
 
-    /// Whether it says nothing of the device: the caller is a host function of a stream, which may not ask.
+    /// Returns whether the error is about the caller and not the device: a host function of a stream may not query it.
     pub(super) fn is_of_caller(self) -> bool {
         self.code == NOT_PERMITTED
     }
 
-    /// Whether it is a capture that the call stood in the way of.
+    /// Returns whether a capture is the reason for the error.
     pub(super) fn is_of_capture(self) -> bool {
         CAPTURE.contains(&self.code)
     }
 
-    /// The error as a zone sees it.
+    /// Converts the error to that of a zone.
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
         if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.describe(self)) }
     }

@@ -1,6 +1,6 @@
-//! Which of the driver's two calls gives the time between two events.
+//! The driver's call for the time between two events, in the better of its two versions.
 //!
-//! The driver's table loads the call when it opens the library, and makes it. This module calls nothing itself.
+//! The call is loaded and made by `driver`. This module calls nothing itself.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -8,11 +8,11 @@ use std::ffi::{c_int, c_void};
 use super::symbols::missing;
 use warpline_core::backend::BackendError;
 
-/// The driver's call for the time between two events. Both versions answer `NOT_READY` while an event is not complete.
+/// The driver's call for the time between two events. Both versions return `NOT_READY` while an event is incomplete.
 pub(super) struct ElapsedTime {
     pub(super) name: &'static str,
     pub(super) call: unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> c_int,
-    /// `cuEventElapsedTime_v2`, which does not wait for threads that launch. The plain symbol is the older call, which does.
+    /// Whether the call is `cuEventElapsedTime_v2`, which does not wait for threads that launch. The older call does.
     pub(super) is_v2: bool,
 }
 

@@ -1,37 +1,37 @@
-//! What events, or stamps, add to the length of what lies between them, from many measured lengths.
+//! The time that events, or stamps, add to the length of the work between them, estimated from many measured lengths.
 //!
-//! Work of other threads can only make such a length longer: the device does something else between two events of an otherwise
-//! empty pair. So the shortest lengths are the ones to believe, and a session that measures several times keeps the least.
+//! Work of other threads can only lengthen an otherwise empty pair, because the device then does something else between its events. The
+//! shortest lengths are therefore the most accurate, and a session that measures several times keeps the least.
 
 use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
 use warpline_core::clock::EventOverhead;
 
-/// No device is known on which an empty pair of events, or what two stamps add, reads more than a few us.
+/// The largest plausible overhead. No known device needs more than a few us for an empty pair of events or two stamps.
 const MOST_NS: i64 = 8_000;
-/// Lengths that agree differ by no more than this, or by a quarter.
+/// The largest difference of lengths that agree, unless a quarter of the length is more.
 const STEPS_NS: i64 = 250;
-/// What an empty pair reads on an H100; a bound is never taken to be lower.
+/// The length of an empty pair on an H100, below which no bound is assumed.
 const LEAST_NS: i64 = 1_280;
-/// So many pairs, one at a time and in a row.
+/// The number of pairs that are measured, singly and in a row.
 pub(super) const PAIRS: usize = 32;
-/// Sound measurements of one clock: each can only be too long.
+/// The number of sound measurements of one clock. Each can only be too long.
 const MEASUREMENTS: u32 = 3;
-/// A device that is never quiet is asked no more after so many.
+/// The maximum number of attempts on a device that is never idle.
 const ATTEMPTS: u32 = 40;
 
-/// What some lengths say.
+/// The overhead that some lengths show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Estimate {
-    /// At most so many ns.
+    /// The overhead, or an upper bound of it.
     pub(super) ns: i64,
-    /// Enough of the lengths agree on it, and it is plausible: it is the length itself.
+    /// Whether this is the overhead itself: it is plausible, and enough lengths agree.
     pub(super) is_sound: bool,
 }
 
-/// From lengths of which `fixed_ns` are known.
+/// Estimates the overhead from lengths of which `fixed_ns` are known.
 pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate> {
     lengths.sort_unstable();
-    // Not the very shortest: two times that are told in steps can be a step too near.
+    // Times have a resolution, so the very shortest length can be too short by one step.
     let ns = *lengths.get(lengths.len() / 8)?;
     let agree_to_ns = ns + STEPS_NS.max((ns - fixed_ns) / 4);
     let agree = lengths.iter().filter(|length| **length <= agree_to_ns).count();
@@ -39,41 +39,41 @@ pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate>
     Some(Estimate { ns, is_sound: ns <= MOST_NS && agree * 3 >= lengths.len() })
 }
 
-/// What is known of a context's events so far.
+/// The measured overheads of a context's events.
 #[derive(Debug, Default)]
 pub(super) struct EventOverheads {
     least: EventOverhead,
     is_sound: bool,
-    /// What a pair behind queued work adds to a kernel, where that was measured with one.
+    /// The time that a pair behind queued work adds to a kernel, if it was measured with one.
     calibrated_ns: Option<i64>,
     sound: u32,
     attempts: u32,
 }
 
 impl EventOverheads {
-    /// What events add; nothing where that is not known for sure.
+    /// Returns what events add; nothing if that is not certain.
     pub(super) fn known(&self) -> EventOverhead {
         let least = if self.is_sound { self.least } else { EventOverhead::default() };
         EventOverhead { busy_ns: self.calibrated_ns.unwrap_or(least.busy_ns), ..least }
     }
 
-    /// What they add at most, where that is all that is known.
+    /// Returns an upper bound of what events add, if only that is known.
     pub(super) fn bound(&self) -> Option<EventOverhead> {
         let is_known = self.is_sound || self.calibrated_ns.is_some();
         (!is_known && self.least != EventOverhead::default()).then_some(self.least)
     }
 
-    /// The most that a pair on an idle stream reads.
+    /// Returns the maximum length of a pair on an idle stream.
     pub(super) fn idle_most_ns(&self) -> i64 {
         self.least.idle_ns.max(LEAST_NS)
     }
 
-    /// Whether another measurement may say more.
+    /// Returns whether another measurement may be more accurate.
     pub(super) fn are_wanted(&self) -> bool {
         self.sound < MEASUREMENTS && self.attempts < ATTEMPTS
     }
 
-    /// A measurement: a pair on an idle stream, and one behind queued work.
+    /// Adds a measurement of a pair on an idle stream and one behind queued work.
     pub(super) fn add(&mut self, idle: Estimate, busy: Estimate) {
         self.attempts += 1;
         let is_sound = idle.is_sound && busy.is_sound;
@@ -88,18 +88,18 @@ impl EventOverheads {
         self.is_sound |= is_sound;
     }
 
-    /// A measurement that did not come to its end.
+    /// Counts a measurement that was not completed.
     pub(super) fn fail(&mut self) {
         self.attempts += 1;
     }
 
-    /// What a pair behind queued work adds to a kernel was measured with one.
+    /// Sets the time that a pair behind queued work adds to a kernel, as measured with one.
     pub(super) fn calibrate(&mut self, busy_ns: i64) {
         self.calibrated_ns = Some(busy_ns);
     }
 }
 
-/// The lengths of pairs of events with something in between that are all complete.
+/// Returns the lengths of those pairs of events that are complete.
 pub(super) fn lengths<'a>(driver: &Driver, pairs: impl Iterator<Item = &'a [EventPtr]>) -> Result<Vec<i64>, CudaError> {
     let mut lengths = Vec::new();
     for pair in pairs {
@@ -108,7 +108,7 @@ pub(super) fn lengths<'a>(driver: &Driver, pairs: impl Iterator<Item = &'a [Even
     Ok(lengths)
 }
 
-/// Puts a pair with nothing between on a stream.
+/// Records a pair with nothing between its events on a stream.
 pub(super) fn record_pair(driver: &Driver, pair: &[EventPtr], stream: StreamPtr) -> Result<(), CudaError> {
     pair.iter().try_for_each(|event| driver.record(*event, stream))
 }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_no_device_needs_is_a_bound() {
-        // As two sessions said of an empty pair while ten threads printed from kernels.
+        // Two sessions measured these lengths of an empty pair while ten threads printed from kernels.
         for busy_ns in [12_900, 70_000] {
             assert_eq!(from_lengths([busy_ns; 32], 0), Estimate { ns: busy_ns, is_sound: false });
         }
@@ -160,7 +160,7 @@ mod tests {
         let bound = EventOverhead { idle_ns: 60_000, busy_ns: 12_900 };
         assert_eq!((brackets.known(), brackets.bound()), (EventOverhead::default(), Some(bound)));
         brackets.add(estimate(1_500, true), estimate(2_000, true));
-        // Bounds are told nothing of from now on, also where one is less.
+        // Bounds are ignored from now on, even if one is lower.
         brackets.add(estimate(1_300, false), estimate(90_000, false));
         brackets.add(estimate(1_400, true), estimate(2_100, true));
         let known = EventOverhead { idle_ns: 1_400, busy_ns: 2_000 };

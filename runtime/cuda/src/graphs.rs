@@ -29,7 +29,7 @@ const ILLEGAL_STATE: Code = 401;
 
 const CAPTURE_INFO: &str = "cuStreamGetCaptureInfo";
 
-/// The most queries for the position of a stream that other threads use at the same time.
+/// The maximum number of queries for the position of a stream that other threads use at the same time.
 const QUESTIONS: u32 = 8;
 
 /// `CUgraphEdgeData`: the port of the node before the edge, the port of the node after it, and the type.

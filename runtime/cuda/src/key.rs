@@ -1,4 +1,4 @@
-//! What tells CUDA streams apart: the driver's ids, which it never reuses.
+//! The keys of CUDA streams: the driver's ids, which it never reuses.
 //!
 //! A thread remembers the ids of the streams that it used last, by the addresses of the values that own them. It holds each address, so
 //! that no other stream gets it, and keeps no stream alive. A default stream is not remembered, because its handle means another stream in
@@ -11,7 +11,7 @@ use super::driver::{CudaError, Driver, is_default};
 use warpline_core::backend::device::{DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
 
-/// Streams of the driver, whose ids are unique in a process.
+/// The key space of the driver's streams, whose ids are unique in a process.
 const SPACE: u64 = 1;
 
 /// The number of streams that a thread remembers.
@@ -35,8 +35,8 @@ thread_local! {
     static IDS: RefCell<Ids> = const { RefCell::new(Ids { places: [const { None }; REMEMBERED], next: 0 }) };
 }
 
-/// What tells a stream from every other. Whether it is being captured is asked first: that question alone does not
-/// break the capture.
+/// Returns a key that distinguishes the stream from every other. The capture status is queried first, because only that query does not
+/// break a capture.
 #[inline]
 pub(super) fn of_stream(stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
     let parts = stream.parts().map_err(|_| NoKey::Unknown)?;
@@ -48,7 +48,7 @@ pub(super) fn of_stream(stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
     }
 }
 
-/// The stream's id; none while it is being captured.
+/// Returns the stream's id; none while it is being captured.
 #[inline]
 pub(super) fn id(driver: &Driver, of: &dyn DeviceStream, parts: RawParts) -> Result<Option<u64>, CudaError> {
     let RawParts { stream, context } = parts;
@@ -86,7 +86,7 @@ fn remembered(address: usize) -> Option<u64> {
 
 #[cold]
 fn remember(stream: Remembered) {
-    // What made room is dropped when the borrow is over.
+    // The replaced entry is dropped after the borrow ends.
     let _made_room = IDS.try_with(|ids| {
         let mut ids = ids.try_borrow_mut().ok()?;
         let next = ids.next;

@@ -1,12 +1,12 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` is the driver, through a table of its `symbols`, `order` what a timeline does on a stream, `copy` how memory of the driver's is read, `pool` the events of
-//! a context, `context` what a context's streams share, `stream` a zone's two points and how they are read, `clock` where the device's
-//! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
-//! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
-//! `owner` what keeps a zone's stream alive.
-//! Unsafe code is in `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
-//! thread.
+//! `driver` calls the CUDA driver through a table of its `symbols`, `order` contains timelines, `copy` reads the driver's memory, `pool`
+//! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
+//! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
+//! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
+//! `owner` keeps a zone's stream alive.
+//! Unsafe code is only in `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl` and `stamps`, apart from the implementations of `Send` and
+//! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(feature = "runtime"),
@@ -61,7 +61,7 @@ mod stream;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 
-// SAFETY: a handle is a number to this type; whoever made it vouches for the stream.
+// SAFETY: this type only stores the handle; the caller of `from_ptr` guarantees that the stream is valid.
 #[allow(unsafe_code)]
 unsafe impl Send for RawStream {}
 // SAFETY: as above.
@@ -69,13 +69,12 @@ unsafe impl Send for RawStream {}
 unsafe impl Sync for RawStream {}
 
 impl RawStream {
-    /// The stream of this handle.
+    /// Returns the stream of a raw handle.
     ///
     /// # Safety
-    /// The stream lives as long as this value, its copies, and the zones that are begun on it. It may be destroyed while
-    /// zones that have ended on the host wait for the device. Its context, unless it is a device's primary one, lives until the
-    /// session is finished; and any context lives until semaphores that the stream has signalled know that the value is reached, or
-    /// are dropped.
+    /// The stream must live as long as this value, its copies, and the zones that begin on it. It may be destroyed while zones that have
+    /// ended on the host wait for the device. Its context must live until the session is finished, unless it is a device's primary context.
+    /// Any context must live until each semaphore that the stream has signalled has observed the value, or is dropped.
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
         RawStream(stream)
@@ -99,7 +98,7 @@ impl RawStream {
         self
     }
 
-    /// The handle.
+    /// Returns the raw handle.
     pub fn as_ptr(self) -> *mut c_void {
         self.0
     }
@@ -125,12 +124,12 @@ impl DeviceStream for RawStream {
     }
 }
 
-/// Makes this the backend of the streams of bindings, from now on.
+/// Registers CUDA as the backend of the bindings' streams.
 pub fn register() {
     device::register(&Cuda);
 }
 
-/// What is done with streams of CUDA devices.
+/// The backend of streams of CUDA devices.
 struct Cuda;
 
 impl Device for Cuda {
@@ -143,7 +142,7 @@ impl Device for Cuda {
         let RawParts { stream: ptr, context } = stream.parts().map_err(BackendError)?;
         let driver = Driver::get()?;
         let told = |error| driver.describe(error);
-        // Says why there is no key, if there is none.
+        // Returns the error if the driver cannot identify the stream.
         key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
         let context = match context {
             Some(context) => context,
@@ -162,7 +161,7 @@ impl Device for Cuda {
 
     fn capture_points(&self, stream: &dyn DeviceStream) -> Option<EventPair> {
         let RawParts { stream: ptr, context } = stream.parts().ok()?;
-        // The stream's own handle keeps the context alive meanwhile.
+        // In the meantime, the stream's own handle keeps the context alive.
         let keeper = stream.keep_context_alive().map(|owner| Keeper::Owner(Arc::downgrade(&owner)));
         Some(EventPair::Captured(Box::new(CapturedEventPair::new(ptr, context, keeper))))
     }

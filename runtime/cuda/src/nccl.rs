@@ -1,4 +1,4 @@
-//! NCCL, asked who takes part in a communicator: through our own symbols, opened when the first one is asked about.
+//! The members of NCCL communicators, queried through a symbol table of our own. NCCL is opened at the first query.
 //!
 //! Nothing here communicates, and nothing is called while collectives run.
 #![allow(unsafe_code)]
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use warpline_core::collective::ProcessGroup;
 
-/// Why a communicator could not be asked: the text says what to do.
+/// The reason why a communicator could not be queried, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NcclError(String);
@@ -17,7 +17,7 @@ pub struct NcclError(String);
 const SUCCESS: c_int = 0;
 const IN_PROGRESS: c_int = 7;
 
-/// As distributions and wheels name it, and as a toolkit's folder for linking does.
+/// The library's name in distributions and wheels, and its name in a toolkit's folder for linking.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 struct Nccl {
@@ -26,33 +26,33 @@ struct Nccl {
     get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// The group of a communicator: its ranks are 0 to n - 1.
+/// Returns the group of a communicator, whose ranks are 0 to n - 1.
 ///
 /// # Safety
-/// `comm` is an `ncclComm_t` that lives, made by the NCCL library that this process has loaded, or finds, as
-/// `libnccl.so.2` (or `libnccl.so`): another NCCL, such as one that is linked statically, lays it out in its own way.
+/// `comm` must be a live `ncclComm_t` of the NCCL library that this process has loaded, or finds, as `libnccl.so.2` (or
+/// `libnccl.so`). Another NCCL, such as a statically linked one, has its own layout.
 ///
 /// # Errors
-/// There is no NCCL (`libnccl.so.2`), the communicator is still being made, or NCCL's own error.
+/// There is no NCCL (`libnccl.so.2`), the communicator is still being created, or NCCL returns an error.
 pub unsafe fn process_group(name: impl Into<String>, comm: *mut c_void) -> Result<ProcessGroup, NcclError> {
     // SAFETY: the caller vouches for the communicator.
     let (size, rank) = unsafe { ask(comm) }?;
     Ok(ProcessGroup::new(name, 0..size, rank))
 }
 
-/// A communicator's number of ranks, and this rank's number.
+/// Returns a communicator's number of ranks, and this rank's number.
 ///
 /// # Safety
-/// `comm` is an `ncclComm_t` that lives, of the NCCL library that this process finds as `libnccl.so.2`.
+/// `comm` must be a live `ncclComm_t` of the NCCL library that this process finds as `libnccl.so.2`.
 ///
 /// # Errors
-/// There is no NCCL, or it does not answer.
+/// There is no NCCL, or it returns an error.
 unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
     static NCCL: OnceLock<Result<Nccl, NcclError>> = OnceLock::new();
     let nccl = NCCL.get_or_init(Nccl::open).as_ref().map_err(Clone::clone)?;
     let ask = |call: &str, function: unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int| {
         let mut number = 0;
-        // SAFETY: the caller vouches for the communicator; the other is a valid out-pointer.
+        // SAFETY: the caller vouches for the communicator; the other argument is a valid out-pointer.
         match unsafe { function(comm, &raw mut number) } {
             SUCCESS => u32::try_from(number).map_err(|_| NcclError(format!("`{call}` says {number}"))),
             IN_PROGRESS => Err(NcclError(format!(
@@ -70,7 +70,7 @@ impl Nccl {
         let library = open(first).or_else(|error| open(second).map_err(|_| error)).map_err(|error| {
             NcclError(format!("there is no NCCL: {error}; install it, or add its folder to LD_LIBRARY_PATH"))
         })?;
-        // Never closed: communicators are alive.
+        // The library is never closed, because communicators use it.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         // SAFETY: the types are those of NCCL's header for these symbols since NCCL 2.0.
         unsafe {
@@ -83,22 +83,22 @@ impl Nccl {
     }
 
     fn text(&self, code: c_int) -> String {
-        // SAFETY: it takes any number; its texts are static.
+        // SAFETY: the function takes any number; its texts are static.
         let text = unsafe { (self.get_error_string)(code) };
         if text.is_null() {
             return format!("error {code}");
         }
-        // SAFETY: not null, NUL-terminated and static.
+        // SAFETY: the text is not null, NUL-terminated and static.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
 
-/// The library that made the communicator is loaded already; only where it is not known by that name is one opened.
+/// Returns the loaded library of this name, which created the communicator; opens it if none is loaded.
 fn open(name: &str) -> Result<libloading::Library, libloading::Error> {
     #[cfg(target_os = "linux")]
     {
         use libloading::os::unix::{Library, RTLD_LAZY};
-        // SAFETY: nothing is loaded that is not there, so no code runs.
+        // SAFETY: the flag only finds libraries that are already loaded, so no code runs.
         if let Ok(loaded) = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) } {
             return Ok(loaded.into());
         }

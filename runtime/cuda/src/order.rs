@@ -1,8 +1,8 @@
 //! Timelines on CUDA streams: events that one stream records and others wait for.
 //!
-//! The events have no times. They belong to a context and are reused: recording an event again does not
-//! affect earlier waits for it. A thread keeps a few free events for itself, and shares the others. Nothing here waits for a device. On a stream that is being captured, the only call is the
-//! query for that.
+//! The events have no times. They belong to a context and are reused: recording an event again does not affect earlier waits for it. A
+//! thread keeps a few free events for itself, and shares the others. Nothing here waits for a device. On a stream that is being captured,
+//! the only call is the query for that.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -40,7 +40,7 @@ struct Context {
     free: Mutex<Vec<Event>>,
 }
 
-/// An event of ours.
+/// The handle of an event.
 #[derive(Clone, Copy)]
 struct Event(EventPtr);
 
@@ -234,7 +234,7 @@ impl Context {
         }
     }
 
-    /// Creates events, of which the others are shared. The stream is alive, so its context is alive as well.
+    /// Creates events, returns one and shares the others. The stream is alive, so its context is alive as well.
     #[cold]
     fn make(&self) -> Result<Event, CudaError> {
         let mut made = Vec::with_capacity(STEP);
@@ -283,7 +283,7 @@ fn with_kept<T>(work: impl FnOnce(&mut KeptEvents) -> T) -> Option<T> {
 }
 
 impl KeptEvents {
-    /// Whether the events are those of this context. A thread that has none takes those of the context from now on.
+    /// Returns whether the events belong to this context. A thread without events takes those of this context from now on.
     fn is_of(&mut self, context: &'static Context) -> bool {
         if self.events.is_empty() {
             self.of = Some((context, Home::here()));
@@ -293,7 +293,7 @@ impl KeptEvents {
 }
 
 impl Drop for KeptEvents {
-    /// In a forked process, the lock may be held forever.
+    /// Returns the events to their context, except in a forked process, where the lock may be held forever.
     fn drop(&mut self) {
         if let Some((context, _)) = self.of.filter(|(_, home)| home.is_here()) {
             context.free().append(&mut self.events);

@@ -21,7 +21,7 @@ pub enum Keeper {
     Owner(Weak<dyn KeepAlive>),
 }
 
-/// Keeps a context alive while the collector uses it.
+/// A hold on a context, which keeps it alive while the collector uses it.
 pub(crate) enum Hold {
     /// The context is the primary context of its device, and is retained.
     Primary {

@@ -29,7 +29,7 @@ impl PairId {
         PairId(NonZeroU32::MIN.saturating_add(index))
     }
 
-    /// The position, starting at 0.
+    /// Returns the position, starting at 0.
     #[inline]
     fn index(self) -> u32 {
         self.0.get() - 1
@@ -112,7 +112,7 @@ pub(super) struct Pool {
     /// The number of pairs, and the kind of ends, of the last call of [`complete`](Self::complete).
     completed: AtomicUsize,
     closed: AtomicBool,
-    /// The context was destroyed, so its handles must not be used.
+    /// Whether the context was destroyed, so that its handles must not be used.
     gone: AtomicBool,
 }
 

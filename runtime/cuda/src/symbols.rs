@@ -1,11 +1,11 @@
-//! A table of the driver's symbols that must all be there: `driver` and `stamps` each have one.
+//! A table of required driver symbols; `driver` and `stamps` each have one.
 
 use warpline_core::backend::BackendError;
 
-/// Declares `Symbols` of functions that return a `CUresult`, each with the name that the library exports it under.
+/// Declares `Symbols`, a table of functions that return a `CUresult`, each with its exported name.
 macro_rules! table {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// The symbols. Whoever calls one passes pointers that the driver made, or out-pointers of the right type.
+        /// The symbols. Callers must pass pointers that the driver created, or out-pointers of the right type.
         struct Symbols {
             $($field: unsafe extern "C" fn($($argument),*) -> Code,)*
         }
@@ -24,7 +24,7 @@ macro_rules! table {
     };
 }
 
-/// What to say of a symbol that the driver lacks.
+/// Returns the error for a symbol that the driver lacks.
 pub(super) fn missing(symbol: &[u8]) -> BackendError {
     let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
     BackendError(format!("the CUDA driver has no `{symbol}`: install a driver for CUDA 12.0 or newer"))

@@ -1,8 +1,8 @@
-//! CUPTI's activity API as its headers declare it: calls, numbers, and what records begin with.
+//! CUPTI's activity API as its headers declare it: functions, constants, and the first fields of records.
 //!
-//! The records grow with every version and are never reordered: the fields below stand where they stand from CUPTI 12.0
-//! (`CUpti_ActivityKernel9`) to 13.5 (`CUpti_ActivityKernel13`), compared header by header. What comes behind them is not
-//! looked at; CUPTI itself leads from one record to the next.
+//! Records grow with every version and are never reordered. The fields below have the same offsets from CUPTI 12.0
+//! (`CUpti_ActivityKernel9`) to 13.5 (`CUpti_ActivityKernel13`), compared header by header. The fields after them are not read, and CUPTI
+//! itself finds the next record.
 #![allow(non_camel_case_types, reason = "the names of NVIDIA's headers")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -19,7 +19,7 @@ pub(super) const VIRTUALIZED: Code = 40;
 
 /// `CUPTI_API_VERSION` of CUDA 12.0's first release. From 13.0 on it is the toolkit's version, as in 130001.
 pub(super) const OLDEST: u32 = 18;
-/// The newest whose headers were compared.
+/// The newest version whose headers were compared.
 pub(super) const NEWEST: u32 = 130_599;
 
 /// `CUpti_ActivityKind`.
@@ -40,16 +40,16 @@ pub(super) const OURS: u32 = 5;
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
 pub(super) const FLUSH_FORCED: u32 = 1;
 
-/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: `gettid`, as our own records have it.
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: `gettid`, as in warpline's own records.
 pub(super) const THREAD_ID_SYSTEM: c_int = 1;
 
 pub(super) type Subscriber = *mut c_void;
-/// What it is given, the callback's domain and number, and what it is told.
+/// A callback. Its parameters are the user's pointer, its domain and number, and its data.
 pub(super) type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
-/// What a kernel's record begins with.
+/// The first fields of a kernel's record.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityKernel {
@@ -84,7 +84,7 @@ pub(super) struct CUpti_ActivityKernel {
     pub(super) graph: u32,
 }
 
-/// What a copy's record begins with.
+/// The first fields of a copy's record.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityMemcpy {
@@ -107,7 +107,7 @@ pub(super) struct CUpti_ActivityMemcpy {
     pub(super) graph: u32,
 }
 
-/// What the record of a copy between devices begins with.
+/// The first fields of the record of a copy between devices.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityMemcpyPtoP {
@@ -130,7 +130,7 @@ pub(super) struct CUpti_ActivityMemcpyPtoP {
     pub(super) graph: u32,
 }
 
-/// What a memory set's record begins with.
+/// The first fields of a memory set's record.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityMemset {
@@ -151,7 +151,7 @@ pub(super) struct CUpti_ActivityMemset {
     pub(super) graph: u32,
 }
 
-/// A call of the driver or the runtime.
+/// The record of a call of the driver or the runtime.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityAPI {
@@ -165,7 +165,7 @@ pub(super) struct CUpti_ActivityAPI {
     pub(super) returned: u32,
 }
 
-/// What number of ours a call was made under; it comes before the record of the call.
+/// The external id under which a call was made. It precedes the record of the call.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct CUpti_ActivityExternalCorrelation {
@@ -176,7 +176,7 @@ pub(super) struct CUpti_ActivityExternalCorrelation {
     reserved: u32,
 }
 
-// As gcc lays out the headers of 12.0, 12.4, 12.9, 13.0, 13.1 and 13.5.
+// The layout by gcc of the headers of 12.0, 12.4, 12.9, 13.0, 13.1 and 13.5.
 const _: () = {
     assert!(offset_of!(CUpti_ActivityKernel, registers_per_thread) == 6);
     assert!(offset_of!(CUpti_ActivityKernel, start) == 16 && offset_of!(CUpti_ActivityKernel, end) == 24);
@@ -201,8 +201,8 @@ const _: () = {
     assert!(size_of::<CUpti_ActivityExternalCorrelation>() == 24);
 };
 
-/// The calls that launch, copy and set, of the driver (`cupti_driver_cbid.h`). Numbers are never given anew; a library
-/// that does not know one says so.
+/// The driver's calls that launch, copy and set (`cupti_driver_cbid.h`). Numbers are never reused, and a library rejects those that it does
+/// not know.
 pub(super) const DRIVER_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     // cuLaunchKernel, Ex, cooperative; cuGraphLaunch; each also for per-thread default streams.
     307..=307,
@@ -232,7 +232,7 @@ pub(super) const DRIVER_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     428..=433,
 ];
 
-/// The same of the runtime (`cupti_runtime_cbid.h`).
+/// The runtime's calls that launch, copy and set (`cupti_runtime_cbid.h`).
 pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     // cudaLaunchKernel, ExC, cooperative; cudaGraphLaunch.
     211..=211,
@@ -257,17 +257,17 @@ pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
 pub(super) const DRIVER_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 514..=515;
 pub(super) const RUNTIME_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 311..=312;
 
-/// No version numbers a call like this or higher.
+/// A number that is higher than that of any call in any version.
 pub(super) const CALLS_END: u32 = 1024;
 
-/// `CUpti_ActivityMemcpyKind`, as PyTorch's profiler writes it.
+/// Returns the name of a `CUpti_ActivityMemcpyKind` in PyTorch's profiler.
 pub(super) fn copy_kind(kind: u8) -> &'static str {
     const KINDS: [&str; 11] =
         ["Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"];
     KINDS.get(usize::from(kind)).copied().unwrap_or("Unknown")
 }
 
-/// `CUpti_ActivityMemoryKind`, as PyTorch's profiler writes it.
+/// Returns the name of a `CUpti_ActivityMemoryKind` in PyTorch's profiler.
 pub(super) fn memory_kind(kind: u16) -> &'static str {
     const KINDS: [&str; 8] =
         ["Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];

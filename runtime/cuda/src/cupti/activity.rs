@@ -12,19 +12,19 @@ use super::{buffers, end};
 use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::kernel::CUPTI_STAYS;
 
-/// The kinds that are on.
+/// The kinds of records that are enabled.
 const KINDS: [u32; 7] = [
     kind::CONCURRENT_KERNEL,
     kind::MEMCPY,
     kind::MEMSET,
     kind::MEMCPY2,
     kind::EXTERNAL_CORRELATION,
-    // A zone is only told with the record of a call.
+    // CUPTI gives a zone only with the record of a call.
     kind::DRIVER,
     kind::RUNTIME,
 ];
 
-/// Turns everything on that a session needs.
+/// Enables everything that a session needs.
 pub(super) fn start(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
     // SAFETY: the callbacks are functions of the program.
@@ -35,9 +35,9 @@ pub(super) fn start(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> 
     enable(cupti, names_zones)
 }
 
-/// Turns the kinds on. External ids name the zone of each launch.
+/// Enables the kinds. External ids identify the zone of each launch.
 pub(super) fn enable(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
-    // Calls before kernels, and off again behind them: each kernel that is traced has its call.
+    // Calls are enabled before kernels and disabled after them, so that each traced kernel has its call.
     for kind in KINDS.into_iter().rev().filter(|kind| names_zones || *kind != kind::EXTERNAL_CORRELATION) {
         // SAFETY: the call takes a number.
         cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
@@ -46,11 +46,11 @@ pub(super) fn enable(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError>
     Ok(())
 }
 
-/// Chooses what stands for a thread in records, and gives what did before.
+/// Sets the kind of thread ids in records, and returns the previous one.
 pub(super) fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
     let mut before = 0;
     if let (Some(get), Some(set)) = (cupti.symbols.get_thread_id, cupti.symbols.set_thread_id) {
-        // SAFETY: the place outlives the call; the other call takes a number.
+        // SAFETY: a valid out-pointer; the other call takes a number.
         unsafe {
             let _ = get(&raw mut before);
             let _ = set(by);
@@ -59,29 +59,29 @@ pub(super) fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
     before
 }
 
-/// Whether calls are recorded that neither launch nor copy nor set. An old CUPTI cannot choose, and records all.
+/// Sets whether calls are recorded that neither launch, copy nor set. An old CUPTI cannot choose, and records all.
 fn record_other_calls(cupti: &Cupti, on: bool) {
     let choices =
         [(cupti.symbols.enable_driver_call, DRIVER_CALLS), (cupti.symbols.enable_runtime_call, RUNTIME_CALLS)];
     for (choose, wanted) in choices {
         let Some(choose) = choose else { continue };
         for call in (1..CALLS_END).filter(|call| !wanted.iter().any(|wanted| wanted.contains(call))) {
-            // SAFETY: the call takes numbers; one that CUPTI does not know it refuses.
+            // SAFETY: the call takes numbers, and rejects those that CUPTI does not know.
             let _ = unsafe { choose(call, u8::from(on)) };
         }
     }
 }
 
 pub(super) fn disable(cupti: &Cupti) {
-    // As CUPTI has it: the next one in this process may want them.
+    // This is CUPTI's default, which its next user in this process may need.
     record_other_calls(cupti, true);
     for kind in KINDS {
-        // SAFETY: the call takes a number. What was never on stays off.
+        // SAFETY: the call takes a number; a kind that was never enabled stays disabled.
         let _ = unsafe { (cupti.symbols.disable)(kind) };
     }
 }
 
-/// What was traced by a start that has failed. Nothing is on any more.
+/// Returns the records of a start that has failed. Everything must be disabled.
 pub(super) fn traced(cupti: &Cupti) -> Records {
     let mut records = Records::default();
     for flag in [0, FLUSH_FORCED] {
@@ -95,15 +95,15 @@ pub(super) fn traced(cupti: &Cupti) -> Records {
     records
 }
 
-/// Ends CUPTI, or else ends the subscription alone; then it says what stays, and why. Nothing is on any more, these are all the records
-/// of what was traced, and so many are missing.
+/// Ends CUPTI. If that fails, ends only the subscription, and returns what stays and why. Everything must be disabled. `records` are those
+/// of all traced work, of which `lost` are missing.
 pub(super) fn end_or_unsubscribe(
     cupti: &Cupti,
     subscriber: Subscriber,
     records: &Records,
     lost: u64,
 ) -> Option<String> {
-    // Also a graph of the session's own: what it leaves in CUPTI is not known.
+    // This includes the session's own graphs, because their effect on CUPTI is unknown.
     if records.has_graph_launches() {
         end::keep("a graph was launched while CUPTI traced kernels, and its next launch would fail without it");
     } else if !records.are_complete() || lost > 0 {
@@ -111,7 +111,7 @@ pub(super) fn end_or_unsubscribe(
     }
     let ended = end::end(cupti, subscriber);
     if ended.is_err() {
-        // SAFETY: the subscriber is the one that CUPTI gave.
+        // SAFETY: CUPTI returned the subscriber.
         let _ = unsafe { (cupti.symbols.unsubscribe)(subscriber) };
     }
     buffers::close();
@@ -124,15 +124,15 @@ pub(super) fn end_or_unsubscribe(
     ))
 }
 
-/// How many records CUPTI had no room for since it was asked last.
+/// Returns the number of records that CUPTI has dropped for lack of room since the last call.
 pub(super) fn dropped(cupti: &Cupti) -> u64 {
     let mut dropped = 0;
-    // SAFETY: the place outlives the call; no context means all.
+    // SAFETY: a valid out-pointer; no context means all.
     let code = unsafe { (cupti.symbols.dropped_records)(std::ptr::null_mut(), 0, &raw mut dropped) };
     if code == SUCCESS { dropped as u64 } else { 0 }
 }
 
-/// CUPTI's time and the host's, by the best of so many looks.
+/// Compares CUPTI's clock with the host's, by the best of this many readings.
 ///
 /// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
 /// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
@@ -140,7 +140,7 @@ pub(super) fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiEr
     let best = Comparison::best_of(looks, 0, || {
         let mut cupti_ns = 0;
         let before_ns = now_ns();
-        // SAFETY: the place outlives the call.
+        // SAFETY: a valid out-pointer.
         let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut cupti_ns) };
         let half_ns = (now_ns() - before_ns) / 2;
         cupti.check("cuptiGetTimestamp", code)?;
@@ -151,7 +151,7 @@ pub(super) fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiEr
     best.ok_or(CuptiError { call: "cuptiGetTimestamp", code: NOT_INITIALIZED })
 }
 
-/// Why CUPTI did not start, and what to do.
+/// Returns why CUPTI did not start, with a remedy.
 pub(super) fn why(cupti: &Cupti, error: CuptiError) -> String {
     let told = cupti.describe(error);
     match error.code {

@@ -1,7 +1,7 @@
-//! The buffers that CUPTI fills: a bounded pool, and the two callbacks that take from it and give to it.
+//! The buffers that CUPTI fills: a bounded pool, and the two callbacks that lend buffers and take them back.
 //!
-//! CUPTI asks for a buffer on whatever thread launches, and hands full ones over on a thread of its own or inside a flush.
-//! Neither does more than take a lock for some instructions. What there is no buffer for, CUPTI drops and counts.
+//! CUPTI requests a buffer on the thread that launches, and returns full ones on a thread of its own or during a flush. Both callbacks hold
+//! a lock only briefly, and a request may allocate. CUPTI drops and counts the records that it has no buffer for.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::VecDeque;
@@ -11,19 +11,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use warpline_core::clock::now_ns;
 
-/// Some thousand records.
+/// The size of a buffer: some thousand records.
 const BYTES: usize = 1 << 20;
 
-/// CUPTI wants records, and so buffers, at multiples of eight bytes.
+/// The layout of a buffer. CUPTI requires that records are aligned to eight bytes.
 const LAYOUT: Layout = match Layout::from_size_align(BYTES, 8) {
     Ok(layout) => layout,
     Err(_) => Layout::new::<u64>(),
 };
 
-/// The most buffers that there are at once: those that CUPTI has and those that wait for the collector.
+/// The maximum number of buffers that CUPTI has or that wait for the collector.
 const MOST: usize = 64;
 
-/// As many stay ready.
+/// The number of buffers that are kept ready.
 const READY: usize = 4;
 
 static POOL: Mutex<Pool> =
@@ -32,17 +32,17 @@ static POOL: Mutex<Pool> =
 struct Pool {
     is_open: bool,
     ready: Vec<Buffer>,
-    /// What CUPTI has, and since when.
+    /// The buffers that CUPTI has, and since when.
     lent: Vec<(Buffer, i64)>,
     full: VecDeque<Full>,
-    /// How often CUPTI asked and there was none.
+    /// The number of requests for which there was no buffer.
     refused: u64,
 }
 
 /// The memory of one buffer.
 pub(super) struct Buffer(NonNull<u8>);
 
-// SAFETY: whoever has it is alone with the memory.
+// SAFETY: the owner has exclusive access to the memory.
 unsafe impl Send for Buffer {}
 
 /// A buffer with records in it.
@@ -66,13 +66,13 @@ impl Drop for Buffer {
 }
 
 impl Full {
-    /// Where the records are, and how many bytes of them.
+    /// Returns the address of the records, and their size in bytes.
     pub(super) fn records(&self) -> (*mut u8, usize) {
         (self.buffer.0.as_ptr(), self.valid)
     }
 }
 
-/// Lends buffers from now on.
+/// Starts lending buffers.
 pub(super) fn open() {
     let mut pool = lock();
     pool.is_open = true;
@@ -83,27 +83,27 @@ pub(super) fn open() {
     }
 }
 
-/// Lends none any more, and frees what is here. What CUPTI still has is freed when it comes back.
+/// Stops lending buffers, and frees those that are here. Those that CUPTI has are freed when they come back.
 pub(super) fn close() {
     lock().close();
 }
 
-/// CUPTI has been ended: what it has not given back never comes. It is kept for the next time, and not freed.
+/// Takes back the buffers of an ended CUPTI, which does not return them. They are kept for the next session.
 pub(super) fn take_back() {
     lock().take_back();
 }
 
-/// The oldest buffer that CUPTI has handed over.
+/// Takes the oldest buffer that CUPTI has returned.
 pub(super) fn take() -> Option<Full> {
     lock().full.pop_front()
 }
 
-/// Whether a buffer waits to be read.
+/// Returns whether a buffer waits to be read.
 pub(super) fn is_waiting() -> bool {
     !lock().full.is_empty()
 }
 
-/// A buffer has been read.
+/// Takes back a buffer that has been read.
 pub(super) fn give_back(full: Full) {
     let mut pool = lock();
     if pool.is_open && pool.ready.len() < READY {
@@ -111,15 +111,15 @@ pub(super) fn give_back(full: Full) {
     }
 }
 
-/// The time before which every call has been read, once all buffers here are: CUPTI writes a call's record before the call returns, into
-/// a buffer that it has by then. None while a buffer waits.
+/// Returns the time before which every call has been read: CUPTI writes a call's record before the call returns, into a buffer that it has
+/// by then. None while a buffer waits to be read.
 pub(super) fn delivered_ns() -> Option<i64> {
     let pool = lock();
     let oldest_ns = pool.lent.iter().map(|(_, since_ns)| *since_ns).min();
     pool.full.is_empty().then(|| oldest_ns.unwrap_or_else(now_ns))
 }
 
-/// How often CUPTI asked for a buffer and there was none.
+/// Returns the number of requests for which there was no buffer.
 pub(super) fn refused() -> u64 {
     lock().refused
 }
@@ -154,7 +154,7 @@ impl Pool {
     }
 
     fn receive(&mut self, memory: *mut u8, valid: usize) {
-        // A buffer of someone else's, from before these callbacks were registered, is not ours to touch.
+        // A buffer from before these callbacks were registered belongs to another tool.
         let Some(at) = self.lent.iter().position(|(lent, _)| lent.0.as_ptr() == memory) else { return };
         let (buffer, _) = self.lent.swap_remove(at);
         if self.is_open && valid > 0 {
@@ -165,19 +165,19 @@ impl Pool {
     }
 }
 
-/// CUPTI wants an empty buffer.
+/// Gives CUPTI an empty buffer.
 pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
     let memory = lock().lend();
-    // SAFETY: CUPTI gives three places to write to.
+    // SAFETY: CUPTI passes three valid out-pointers.
     unsafe {
         *buffer = memory.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         *bytes = if memory.is_some() { BYTES } else { 0 };
-        // As many as there is room for.
+        // Zero means as many records as there is room for.
         *records = 0;
     }
 }
 
-/// CUPTI hands a buffer over.
+/// Takes a buffer back from CUPTI.
 pub(super) unsafe extern "C" fn completed(
     _context: *mut c_void,
     _stream: u32,
@@ -188,7 +188,7 @@ pub(super) unsafe extern "C" fn completed(
     lock().receive(buffer, valid);
 }
 
-/// Nothing under this lock can panic; a poisoned one holds a sound state.
+/// Takes the lock. Nothing under it can panic, so a poisoned lock holds a sound state.
 fn lock() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }

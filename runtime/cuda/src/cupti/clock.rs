@@ -1,32 +1,32 @@
-//! From CUPTI's clock to the host's.
+//! The conversion from CUPTI's clock to the host's.
 //!
-//! CUPTI counts in ns of `CLOCK_REALTIME`, which is `CLOCK_BOOTTIME` and a distance that changes when somebody sets the clock. So a
-//! time is moved by a distance and lengths stay as they are. A comparison that differs by no more than it may be wrong changes
-//! nothing: then no two kernels that follow one another come to overlap.
+//! CUPTI counts in ns of `CLOCK_REALTIME`, which differs from `CLOCK_BOOTTIME` by a distance that changes when the clock is set. Times are
+//! therefore moved by a distance, and lengths stay as they are. A comparison that differs by no more than its uncertainty changes nothing,
+//! so that successive kernels never overlap.
 //!
-//! A clock that is set back says some times twice. What is later than it says now ran before it was set; of the other times nobody
-//! can tell, and they are taken for the later ones.
+//! A clock that is set back repeats some times. Those later than its present time are from before the change. The others are ambiguous, and
+//! are taken as the later ones.
 
 use std::collections::VecDeque;
 
 use warpline_core::clock::Comparison;
 
-/// Distances that are remembered: records come some time after what they tell of.
+/// The number of distances that are remembered, because records are delivered some time after the work.
 const STEPS: usize = 64;
 
 pub(super) struct Clock {
     steps: VecDeque<Step>,
-    /// What CUPTI's clock said at the last comparison.
+    /// The time of CUPTI's clock at the last comparison.
     latest_ns: i64,
 }
 
-/// A distance, and from when on it holds on CUPTI's clock.
+/// A distance, and the time on CUPTI's clock from which it holds.
 #[derive(Clone, Copy)]
 struct Step {
     since_ns: i64,
     distance_ns: i64,
     uncertainty_ns: i64,
-    /// Of one that ended when the clock was set back: what the clock had said by then, at most.
+    /// If the clock was set back at the end of the step, the latest time that it can have shown before.
     until_ns: i64,
 }
 
@@ -42,7 +42,7 @@ impl Clock {
         Clock { steps: [Step { since_ns: i64::MIN, ..first.into() }].into(), latest_ns: first.device_ns }
     }
 
-    /// Takes another comparison in.
+    /// Adds a comparison.
     pub(super) fn compare(&mut self, comparison: Comparison) {
         let step = Step::from(comparison);
         self.latest_ns = step.since_ns;
@@ -60,13 +60,13 @@ impl Clock {
         }
     }
 
-    /// The clock was set back, and does not say yet what it said before: a comparison right before a time is asked for tells
-    /// whether that can have been since.
+    /// Returns whether the clock was set back and has not caught up with its earlier times. A comparison directly before a conversion then
+    /// shows whether a time can be from after the change.
     pub(super) fn is_torn(&self) -> bool {
         self.steps.iter().rev().skip(1).any(|step| step.until_ns > self.latest_ns)
     }
 
-    /// The host's time at one of CUPTI's.
+    /// Converts a time of CUPTI's clock to the host's.
     pub(super) fn host_ns(&self, told_ns: u64) -> i64 {
         let told_ns = told_ns.cast_signed();
         let was_said = |step: &&Step| (step.since_ns..=step.until_ns).contains(&told_ns);
@@ -96,18 +96,18 @@ mod tests {
 
     #[test]
     fn what_ran_before_the_clock_was_set_back_is_told_by_what_the_clock_said_then() {
-        // Set back by a second, and found out at 10,100 ms, when the clock says 9,100.
+        // The clock was set back by a second, which is noticed at 10,100 ms, when it shows 9,100.
         let mut clock = Clock::new(at(10_000_000_000, 10_000_000_000));
         clock.compare(at(9_100_000_000, 10_100_000_000));
         assert!(clock.is_torn());
-        // It has run by then, and on the new clock that is still to come.
+        // The old clock has shown this time, and the new one has not reached it.
         assert_eq!(clock.host_ns(10_050_000_000), 10_050_000_000);
-        // The newest that the clock has said, and what was said before the clocks were compared.
+        // The latest time of the clock, and one from before the comparison.
         assert_eq!((clock.host_ns(9_100_000_000), clock.host_ns(9_099_999_999)), (10_100_000_000, 9_099_999_999));
-        // What is said of later looks is of the new clock.
+        // Times up to a later comparison are of the new clock.
         clock.compare(at(9_200_000_000, 10_200_000_000));
         assert_eq!((clock.host_ns(9_150_000_000), clock.host_ns(10_050_000_000)), (10_150_000_000, 10_050_000_000));
-        // No clock ever said so before.
+        // The old clock never showed this time.
         assert_eq!(clock.host_ns(10_200_000_000), 11_200_000_000);
         clock.compare(at(10_101_000_000, 11_101_000_000));
         assert!(!clock.is_torn(), "the new clock says by now what the old one said");

@@ -1,15 +1,15 @@
-//! Ends CUPTI in this process (`cuptiFinalize`), or says why it stays: a process in which it has been begun launches CUDA graphs more
-//! slowly, also when nothing is recorded any more.
+//! Ends CUPTI in this process (`cuptiFinalize`), or returns why it stays. A process that has started CUPTI launches CUDA graphs more
+//! slowly, even when nothing is recorded any more.
 //!
-//! NVIDIA calls it safe at the end of a call of the driver's, inside the callback that tells of it. So the collector's thread makes
-//! such a call itself, and ends CUPTI in its callback; no thread of the application's is made to do it. CUPTI must not be ended
+//! NVIDIA documents that this is safe at the end of a driver call, inside the callback for it. The collector's thread therefore makes such
+//! a call itself and ends CUPTI in its callback, which involves no thread of the application. CUPTI must not be ended
 //!
-//! * where a graph was launched while it traced kernels: that graph's next launch would fail with `CUDA_ERROR_LAUNCH_FAILED` (719) and
-//!   take the context with it (seen on an H100, driver 580);
-//! * where the device may still be at work on something that it traced, because its buffers would go. This is known from its own
-//!   records: each call that launched or copied has its work's record, with times. Nothing is ever synchronised for that;
-//! * while another thread is in a call of CUPTI (`gate`), or where another tool is known to use it;
-//! * by versions that crash when they are begun again in a program with graphs. PyTorch's profiler ends CUPTI from CUDA 12.6 on.
+//! * if a graph was launched while it traced kernels: that graph's next launch would fail with `CUDA_ERROR_LAUNCH_FAILED` (719) and make
+//!   the context unusable (seen on an H100, driver 580);
+//! * while the device may still execute work that it traced, because its buffers would be freed. Its own records show this: each call that
+//!   launched or copied has a record of its work, with times. Nothing is synchronised for that;
+//! * while another thread is in a call of CUPTI (`gate`), or if another tool is known to use it;
+//! * in versions that crash when they are started again in a program with graphs. PyTorch's profiler ends CUPTI from CUDA 12.6 on.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -30,18 +30,17 @@ const OLDEST: u32 = 26;
 const DRIVER_API: u32 = 1;
 const EXIT: c_int = 1;
 
-/// Variables by which a tool comes into a process that may use CUPTI; `./.` stands for none.
+/// Variables that load a tool, which may use CUPTI, into a process; `./.` means none.
 const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"];
 
-/// How long threads may take to leave CUPTI: a call takes some hundred ns, unless the machine has other things to do. Nobody but the
-/// collector waits.
+/// How long threads may take to leave CUPTI. A call takes some hundred ns, unless the machine is busy. Only the collector waits.
 const LEAVE: Duration = Duration::from_millis(250);
 
-/// A call of the driver's that changes nothing, by its number in `cupti_driver_cbid.h`.
+/// A driver call that changes nothing, with its number in `cupti_driver_cbid.h`.
 type Call = (u32, fn(&Driver));
 const CALLS: [Call; 2] = [(2, |driver| _ = driver.version()), (304, |driver| _ = driver.current_context())];
 
-/// Why CUPTI stays for as long as the process.
+/// The reason why CUPTI stays until the process ends.
 static STAYS: Mutex<Option<&'static str>> = Mutex::new(None);
 
 type Finalize = unsafe extern "C" fn() -> Code;
@@ -57,15 +56,15 @@ thread_local! {
     static AT_EXIT: Cell<AtExit> = const { Cell::new(AtExit::Nothing) };
 }
 
-/// CUPTI must not be ended any more in this process.
+/// Prevents CUPTI from being ended in this process.
 pub(super) fn keep(why: &'static str) {
     lock(&STAYS).get_or_insert(why);
 }
 
-/// Ends CUPTI. Nothing is on, all that was traced has been read, and no graph is registered by its ids meanwhile.
+/// Ends CUPTI. Everything must be disabled and all traced work read, and no graph may be registered by its ids in the meantime.
 ///
 /// # Errors
-/// Why it stays; then nothing has changed.
+/// The reason why it stays. Nothing has changed then.
 pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     if let Some(why) = *lock(&STAYS) {
         return Err(why.to_owned());
@@ -87,7 +86,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     }
     let mut ended = None;
     for (number, call) in CALLS {
-        // SAFETY: the subscriber is the one that CUPTI gave, and lives until CUPTI is ended.
+        // SAFETY: CUPTI returned the subscriber, which lives until CUPTI is ended.
         if unsafe { enable(1, subscriber, DRIVER_API, number) } != SUCCESS {
             continue;
         }
@@ -101,7 +100,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
         }
         // SAFETY: as above.
         let _ = unsafe { enable(0, subscriber, DRIVER_API, number) };
-        // What it leaves when it fails is not known: it is not asked twice.
+        // The state after a failure is unknown, so there is no second attempt.
         if ended.is_some() {
             break;
         }
@@ -113,17 +112,17 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     })
 }
 
-/// The subscriber's callback: it is told of calls only while CUPTI is being ended, those of all threads.
+/// Handles the subscriber's callbacks, which come only while CUPTI is being ended, for calls of all threads.
 pub(super) unsafe extern "C" fn told(_: *mut c_void, domain: u32, _number: u32, about: *const c_void) {
-    // A thread that ends has no such call of ours.
+    // A thread whose thread-local values are destroyed makes no such call.
     let _ = AT_EXIT.try_with(|at_exit| {
         let AtExit::Finalize(finalize) = at_exit.get() else { return };
         if domain != DRIVER_API || about.is_null() {
             return;
         }
-        // SAFETY: for this domain CUPTI gives a `CUpti_CallbackData`, which begins with the site.
+        // SAFETY: for this domain CUPTI passes a `CUpti_CallbackData`, which begins with the site.
         if unsafe { about.cast::<c_int>().read() } == EXIT {
-            // SAFETY: it takes nothing; this is where NVIDIA wants it to be called.
+            // SAFETY: the function has no parameters, and NVIDIA documents this place for the call.
             at_exit.set(AtExit::Finalized(unsafe { finalize() }));
         }
     });

@@ -1,27 +1,27 @@
-//! Whether CUPTI may be called, for the threads that launch: any call would begin it again where it has been ended.
+//! The gate through which launching threads call CUPTI. Any call would start CUPTI again after it has been ended.
 //!
-//! Launching threads make each of their calls inside of [`inside`], which waits for nothing. Who ends CUPTI closes the gate first,
-//! and gives up where a thread stays inside of a call.
+//! Launching threads make each of their calls inside [`inside`], which never waits. The thread that ends CUPTI closes the gate first, and
+//! gives up if a thread stays inside a call.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Threads share so many counters, so that they seldom write to one at the same time.
+/// The number of counters that threads share, so that they seldom write to one at the same time.
 const LANES: usize = 16;
 
-/// Numbers the times that CUPTI was begun; 0 while it may not be called.
+/// The number of CUPTI's current start; 0 while CUPTI may not be called.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 static INSIDE: [Lane; LANES] = [const { Lane(AtomicUsize::new(0)) }; LANES];
 
-/// How many threads are in a call, on a cache line of its own.
+/// The number of threads in a call, on a cache line of its own.
 #[repr(align(128))]
 struct Lane(AtomicUsize);
 
 impl Lane {
-    /// The calling thread's.
+    /// Returns the calling thread's counter.
     fn of_thread() -> &'static Lane {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -37,14 +37,14 @@ impl Lane {
     }
 }
 
-/// CUPTI may be called from now on: it is being begun, or it is still there.
+/// Opens the gate, if it is closed, because CUPTI is being started or is still there.
 pub(super) fn open() {
     if OPEN.load(Ordering::SeqCst) == 0 {
         OPEN.store(LAST.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
     }
 }
 
-/// Makes calls of CUPTI, unless it was ended; they get the number of the time that it was begun.
+/// Calls `calls` with the number of CUPTI's current start; none if CUPTI was ended.
 #[inline]
 pub(super) fn inside<T>(calls: impl FnOnce(u64) -> T) -> Option<T> {
     struct Leave(&'static Lane);
@@ -54,7 +54,7 @@ pub(super) fn inside<T>(calls: impl FnOnce(u64) -> T) -> Option<T> {
         }
     }
     let lane = Lane::of_thread();
-    // Counted before the gate is looked at: who closes it looks at the counters behind that.
+    // The thread is counted before it checks the gate; `close` closes the gate before it checks the counters.
     lane.0.fetch_add(1, Ordering::SeqCst);
     let _leave = Leave(lane);
     match OPEN.load(Ordering::SeqCst) {
@@ -63,7 +63,7 @@ pub(super) fn inside<T>(calls: impl FnOnce(u64) -> T) -> Option<T> {
     }
 }
 
-/// Lets no thread in from now on. Within the limit all that are inside must have left; otherwise it stays open.
+/// Closes the gate. If threads are still inside at the end of the limit, opens it again and returns false.
 pub(super) fn close(limit: Duration) -> bool {
     let begun = OPEN.swap(0, Ordering::SeqCst);
     let deadline = Instant::now() + limit;
@@ -77,7 +77,7 @@ pub(super) fn close(limit: Duration) -> bool {
     true
 }
 
-/// CUPTI was not ended, after all: what threads have of it holds.
+/// Opens the gate with the same number, because CUPTI was not ended. The threads' state in it is still valid.
 pub(super) fn reopen() {
     OPEN.store(LAST.load(Ordering::SeqCst), Ordering::SeqCst);
 }

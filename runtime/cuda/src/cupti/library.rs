@@ -1,7 +1,7 @@
-//! The library: where it is looked for, and the table of its symbols.
+//! The library: its search path, and the table of its symbols.
 //!
-//! It is opened when the first session with `kernels` starts, and never closed: CUPTI keeps threads, and the driver calls
-//! into it until the process ends. A missing library or symbol is an error with a remedy, never a panic.
+//! It is opened when the first session that needs it starts. It is never closed, because CUPTI keeps threads, and the driver calls into it
+//! until the process ends. A missing library or symbol is an error with a remedy, never a panic.
 
 use std::ffi::{CStr, OsString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use libloading::Library;
 use super::abi::*;
 use warpline_core::environment;
 
-/// Names the library, where it is not found otherwise.
+/// The variable that names the library.
 const PATH: &str = "WARPLINE_CUPTI";
 
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Toolkits: what the usual variables name, and where they are put.
+/// The variables that name a toolkit, its usual folder, and the library's folders in it.
 const TOOLKITS: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
 const USUAL: &str = "/usr/local/cuda";
 const FOLDERS: [&str; 2] = ["lib64", "extras/CUPTI/lib64"];
@@ -27,10 +27,10 @@ macro_rules! table {
         required { $($field:ident: $symbol:literal fn($($argument:ty),*);)* }
         optional { $($option:ident: $option_symbol:literal fn($($option_argument:ty),*);)* }
     ) => {
-        /// The calls. Whoever makes one passes places of the right type that outlive it.
+        /// The functions. Callers must pass valid pointers of the right types.
         pub(super) struct Symbols {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> Code,)*
-            /// Not in every version.
+            /// Missing in some versions.
             $(pub(super) $option: Option<unsafe extern "C" fn($($option_argument),*) -> Code>,)*
         }
 
@@ -89,14 +89,14 @@ fn missing(name: &str, symbol: &[u8]) -> String {
     format!("`{name}` has no `{symbol}`: install CUPTI of CUDA 12.0 or newer, or name its library in {PATH}")
 }
 
-/// CUPTI in this process.
+/// The CUPTI of this process.
 pub(super) struct Cupti {
     pub(super) symbols: Symbols,
     pub(super) version: u32,
 }
 
 impl Cupti {
-    /// The library, opened on the first call.
+    /// Returns the library, which the first call opens.
     pub(super) fn get() -> Result<&'static Cupti, String> {
         static CUPTI: OnceLock<Result<Cupti, String>> = OnceLock::new();
         CUPTI.get_or_init(Cupti::open).as_ref().map_err(Clone::clone)
@@ -104,11 +104,11 @@ impl Cupti {
 
     fn open() -> Result<Cupti, String> {
         let (name, library) = find()?;
-        // Never closed.
+        // The library is never closed.
         let library: &'static Library = Box::leak(Box::new(library));
         let symbols = Symbols::load(library, &name)?;
         let mut version = 0;
-        // SAFETY: the place outlives the call.
+        // SAFETY: a valid out-pointer.
         let code = unsafe { (symbols.get_version)(&raw mut version) };
         if code != SUCCESS || version < OLDEST {
             return Err(format!(
@@ -119,16 +119,16 @@ impl Cupti {
         Ok(Cupti { symbols, version })
     }
 
-    /// Whether a call succeeded; its name and CUPTI's word for the error otherwise.
+    /// Returns an error with the call's name and its code if the call failed.
     pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), CuptiError> {
         if code == SUCCESS { Ok(()) } else { Err(CuptiError { call, code }) }
     }
 
-    /// An error, in words.
+    /// Returns an error as text.
     pub(super) fn describe(&self, error: CuptiError) -> String {
         let CuptiError { call, code } = error;
         let mut text = std::ptr::null();
-        // SAFETY: the place outlives the call; CUPTI's texts are static.
+        // SAFETY: a valid out-pointer; CUPTI's texts are static.
         let word = unsafe {
             let found = self.symbols.result_string.map(|ask| ask(code, &raw mut text)) == Some(SUCCESS);
             (found && !text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
@@ -137,19 +137,19 @@ impl Cupti {
     }
 }
 
-/// A call that failed.
+/// The error of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CuptiError {
     pub(super) call: &'static str,
     pub(super) code: Code,
 }
 
-/// The library that the variable names, or the first that there is.
+/// Opens the library that the variable names, or else the first that exists.
 fn find() -> Result<(String, Library), String> {
     environment::tell_if_ignored(PATH);
     if let Some(path) = environment::var_os(PATH).filter(|path| !path.is_empty()) {
         let name = PathBuf::from(&path).display().to_string();
-        // SAFETY: the initialisers of CUPTI are those of every program that profiles itself; the user names the library.
+        // SAFETY: every program that profiles itself runs CUPTI's initialisers; the user names the library.
         let library = unsafe { Library::new(&path) };
         let library = library.map_err(|error| {
             format!("`{name}`, which {PATH} names, cannot be opened ({error}): correct the path, or unset the variable")
@@ -169,7 +169,7 @@ fn find() -> Result<(String, Library), String> {
     ))
 }
 
-/// What the loader knows by name, then the toolkits' folders.
+/// Returns the names that the loader may know, then the paths in toolkits' folders.
 fn candidates() -> Vec<OsString> {
     let toolkits = TOOLKITS.iter().filter_map(|name| environment::var_os(name)).filter(|folder| !folder.is_empty());
     let toolkits = toolkits.map(PathBuf::from).chain([PathBuf::from(USUAL)]);

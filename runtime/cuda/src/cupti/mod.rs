@@ -1,13 +1,13 @@
-//! Exact kernels: what CUPTI, NVIDIA's profiling library, says of each kernel, copy and memory set.
+//! Exact kernels: the records of each kernel, copy and memory set from CUPTI, NVIDIA's profiling library.
 //!
-//! `library` is the table of its symbols, `abi` what its headers declare, `activity` turns recording on and off, `buffers` is the memory
-//! that it fills, `clock` converts its times to the host's, `records` reads its records, `zones` ties each launch to its zone, `times`
-//! times zones, and `nodes` and `replays` do the same for graphs. `gate` says whether CUPTI may be called, and `end` ends it. A session
-//! with `kernels` or `timing=kernels` starts it ([`Kernels::start`]), the collector reads it, and it stops when the session ends. With
+//! `library` has the table of its symbols, `abi` the declarations of its headers, and `buffers` the memory that it fills. `activity` turns
+//! recording on and off, `clock` converts its times to the host's, `records` reads its records, `zones` connects each launch with its zone,
+//! `times` times zones, and `nodes` and `replays` do the same for graphs. `gate` controls calls of CUPTI, and `end` ends it. A session with
+//! `kernels` or `timing=kernels` starts it ([`Kernels::start`]), the collector reads it, and it stops when the session ends. With
 //! `kernels`, launching threads push the zone that they are in; with `timing=kernels` alone, they make no call.
 //!
-//! What it must never do: wait for a device, force a flush while it records, or keep the session from starting. At its end CUPTI is
-//! ended in the process where that is safe (`end`); the note of the report says where it is not, and what stays.
+//! It must never wait for a device, force a flush while it records, or keep the session from starting. At the end of the session, CUPTI is
+//! ended in the process if that is safe (`end`); otherwise a note in the report says why not and what stays.
 #![allow(unsafe_code)]
 
 mod abi;
@@ -47,25 +47,25 @@ use records::{Raw, Records};
 pub use replays::Replays;
 pub use times::{TimedZone, ZoneWork};
 
-/// Between two flushes: CUPTI hands over what is complete, and what a killed program may lose.
+/// The time between two flushes, at which CUPTI delivers what is complete. A killed program may lose as much.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// CUPTI's clock is compared with the host's: the best of so many looks.
+/// The number of readings of CUPTI's clock and the host's, of which the best is used.
 const LOOKS: usize = 5;
 const FIRST_LOOKS: usize = 50;
 
-/// CUPTI is begun and ended by one thread at a time: a session can start while the collector of one that was given up still ends it.
+/// Held by the thread that starts or ends CUPTI: a session can start while the collector of an abandoned one still ends it.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// CUPTI records for a session now: streams ask for its numbers.
+/// Whether CUPTI records for a session, so that streams get its numbers.
 static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
-/// What a session wants of CUPTI.
+/// The data that a session requests from CUPTI.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Kernels, copies and sets as records, each with its zone.
+    /// Whether kernels, copies and sets are recorded, each with its zone.
     pub records: bool,
-    /// The times of zones on GPU streams.
+    /// Whether zones on GPU streams are timed.
     pub times: bool,
 }
 
@@ -74,36 +74,36 @@ pub struct Kernels {
     cupti: &'static Cupti,
     subscriber: Subscriber,
     wanted: Wanted,
-    /// Graphs that are registered meanwhile get CUPTI's ids.
+    /// Gives CUPTI's ids to graphs that are registered during the session.
     node_ids: Option<Provided>,
-    /// What stood for a thread before.
+    /// The previous kind of thread ids.
     thread_ids: c_int,
     clock: Clock,
     records: Records,
-    /// How often buffers were read.
+    /// The number of times that buffers were read.
     reads: u64,
-    /// Read at the last look; their launches were not known.
+    /// Work whose launch was not known at the last read.
     waiting: Vec<Raw>,
     counts: KernelCounts,
     flushed: Instant,
-    /// Why CUPTI stays in the process, when the session is over.
+    /// Why CUPTI stays in the process after the session.
     stays: Option<String>,
-    /// The session is stopped for now: nothing is recorded, and CUPTI is not asked for anything.
+    /// Whether the session is stopped for now: nothing is recorded, and CUPTI is not queried.
     is_paused: bool,
-    /// Why it is not recording although it should.
+    /// Why CUPTI does not record although it should.
     failure: Option<String>,
     is_stopped: bool,
 }
 
-// SAFETY: a subscriber is a handle that CUPTI takes from any thread.
+// SAFETY: CUPTI takes a subscriber from any thread.
 unsafe impl Send for Kernels {}
 
-/// Names what CUPTI has numbers for.
+/// The names of what CUPTI identifies by numbers.
 pub trait Names {
-    /// A stream, by device, context and stream.
+    /// Returns a stream, by device, context and stream.
     fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo>;
 
-    /// How many zones have begun on a stream of the session; 0 stands for the host.
+    /// Returns how many zones have begun on a stream of the session; 0 stands for the host.
     fn begun(&mut self, stream: u32) -> u64;
 
     fn thread(&mut self, id: u64) -> Arc<ThreadInfo>;
@@ -113,14 +113,14 @@ impl Kernels {
     /// Starts CUPTI.
     ///
     /// # Errors
-    /// Why there will be no kernels, and what to do. Nothing is left on then.
+    /// The reason why there will be no kernels, with a remedy. Everything is then disabled.
     pub fn start(wanted: Wanted) -> Result<Kernels, String> {
-        // It is a thread of the application's, and others may capture.
+        // This is a thread of the application, and others may be capturing.
         outside_captures(|| Kernels::start_here(wanted))
     }
 
     fn start_here(wanted: Wanted) -> Result<Kernels, String> {
-        // The application's thread does not wait for it.
+        // The application's thread does not wait.
         let _turn = match TURN.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
@@ -134,7 +134,7 @@ impl Kernels {
             return Err("this CUPTI does not record which thread launches: install a newer one".to_owned());
         }
         let mut subscriber = std::ptr::null_mut();
-        // SAFETY: the place outlives the call, and the callback is a function of the program.
+        // SAFETY: a valid out-pointer, and a callback that is a function of the program.
         let code = unsafe { (symbols.subscribe)(&raw mut subscriber, end::told, std::ptr::null_mut()) };
         cupti.check("cuptiSubscribe", code).map_err(|error| why(cupti, error))?;
         gate::open();
@@ -143,7 +143,7 @@ impl Kernels {
         let started = start(cupti, wanted.records).and_then(|()| compare(cupti, FIRST_LOOKS));
         match started {
             Ok(compared) => {
-                // What was dropped before is not ours.
+                // Earlier drops do not belong to this session.
                 let _ = dropped(cupti);
                 crate::ask_tool_numbers(numbers);
                 IS_RECORDING.store(true, Ordering::Release);
@@ -170,7 +170,7 @@ impl Kernels {
             Err(error) => {
                 disable(cupti);
                 number_threads(cupti, thread_ids);
-                // Kernels may have been on, and other threads launch meanwhile.
+                // Kernels may have been enabled, and other threads may have launched some.
                 let stays = end_or_unsubscribe(cupti, subscriber, &traced(cupti), buffers::refused());
                 let why = why(cupti, error);
                 Err(stays.map_or(why.clone(), |stays| format!("{why}; {stays}")))
@@ -178,14 +178,14 @@ impl Kernels {
         }
     }
 
-    /// What CUPTI has handed over since the last call. About ten times a second it is asked to. Only the collector's thread
-    /// may call it.
+    /// Returns the records that CUPTI has delivered since the last call, and requests a delivery about ten times a second. Only the
+    /// collector's thread may call this.
     pub fn collect(&mut self, is_on: bool, names: &mut dyn Names) -> Vec<KernelRecord> {
         if is_on == self.is_paused {
             self.pause(!is_on);
         }
         if !self.is_paused && self.flushed.elapsed() >= FLUSH_EVERY {
-            // Whatever CUPTI calls for that must invalidate no capture of another thread.
+            // CUPTI's own calls must invalidate no capture of another thread.
             relax_capture_mode();
             self.flush(0);
         } else if !buffers::is_waiting() {
@@ -194,18 +194,18 @@ impl Kernels {
         self.read(names, false)
     }
 
-    /// When CUPTI was last asked for all that it has; none while it is paused.
+    /// Returns when CUPTI was last flushed; none while it is paused.
     pub fn flushed(&self) -> Option<Instant> {
         (!self.is_paused).then_some(self.flushed)
     }
 
-    /// Stops CUPTI, gives the last records, and ends CUPTI where that is safe. Once the zones are drained, all that they launched is
-    /// complete.
+    /// Stops CUPTI, returns the last records, and ends CUPTI if that is safe. The zones are drained by then, so all work that they launched
+    /// is complete.
     pub fn finish(&mut self, names: &mut dyn Names) -> Vec<KernelRecord> {
         self.stop();
         let records = self.read(names, true);
         let lost = self.counts.dropped + self.counts.buffers_refused;
-        // Where no collector could be had, the thread is the application's.
+        // Without a collector, this is a thread of the application.
         self.stays = outside_captures(|| {
             let _turn = lock(&TURN);
             end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
@@ -213,7 +213,7 @@ impl Kernels {
         records
     }
 
-    /// Turns recording off, or on again. What was launched before and is still at work comes with what is recorded next.
+    /// Turns recording off, or on again. Earlier work that is still running is delivered with the next records.
     fn pause(&mut self, pause: bool) {
         relax_capture_mode();
         self.is_paused = pause;
@@ -226,7 +226,7 @@ impl Kernels {
             disable(self.cupti);
             self.flush(0);
         } else if self.failure.is_none() {
-            // First, so that no kernel is recorded whose zone is not told.
+            // Zones are turned on first, so that no kernel is recorded without its zone.
             zones::turn(self.wanted.records);
             IS_RECORDING.store(true, Ordering::Release);
             self.failure = enable(self.cupti, self.wanted.records).err().map(|error| why(self.cupti, error));
@@ -239,23 +239,23 @@ impl Kernels {
         }
     }
 
-    /// A zone's work, as far as CUPTI has delivered it; in a session that is over, as far as it ever will.
+    /// Returns a zone's work, as far as CUPTI has delivered it; after the session, nothing more is delivered.
     pub fn work(&self, zone: &TimedZone) -> ZoneWork {
         let times = self.records.times.as_ref();
         times.map_or(ZoneWork::Lost, |times| times.work(zone, &self.clock, self.is_stopped))
     }
 
-    /// How often buffers were read: more can be known of zones when it goes up.
+    /// Returns how often buffers were read. When it increases, more may be known of zones.
     pub fn read_count(&self) -> u64 {
         self.reads
     }
 
-    /// What became of everything until now.
+    /// Returns the counts of the records so far.
     pub fn counts(&self) -> KernelCounts {
         self.counts
     }
 
-    /// What the user has to know of how it went, when it is over.
+    /// Returns the notes for the user after the session.
     pub fn notes(&self) -> Vec<String> {
         let failed = self
             .failure
@@ -300,7 +300,7 @@ impl Kernels {
 
     fn stop(&mut self) {
         if !std::mem::replace(&mut self.is_stopped, true) {
-            // Where no collector could be had, the thread is the application's.
+            // Without a collector, this is a thread of the application.
             outside_captures(|| self.stop_here());
         }
     }
@@ -311,7 +311,7 @@ impl Kernels {
         self.node_ids = None;
         disable(self.cupti);
         number_threads(self.cupti, self.thread_ids);
-        // First what is complete, then everything: what has no times yet is still at work.
+        // The first flush delivers what is complete, the second everything. Work without times is still running.
         self.flush(0);
         self.flush(FLUSH_FORCED);
         self.counts.dropped += dropped(self.cupti);
@@ -368,7 +368,7 @@ impl Kernels {
         }
     }
 
-    /// A stretch on CUPTI's clock, on the host's: its length is CUPTI's own.
+    /// Converts a span of CUPTI's clock to the host's. The length is CUPTI's own.
     fn span(&self, start: u64, end: u64) -> Span {
         let begin_ns = self.clock.host_ns(start);
         Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
@@ -386,14 +386,14 @@ impl Drop for Kernels {
     }
 }
 
-/// CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The
-/// stream is not being captured.
+/// Returns CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The stream is
+/// not being captured.
 fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
     if !IS_RECORDING.load(Ordering::Acquire) {
         return None;
     }
     let symbols = &Cupti::get().ok()?.symbols;
-    // A stream of its own is told by its handle; a default stream is one of a context.
+    // A created stream is identified by its handle, and a default stream by its context.
     let nothing = std::ptr::null_mut();
     let (of, stream, per_thread) = match stream {
         Ok(stream) => (nothing, stream, 0),
@@ -402,7 +402,7 @@ fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> 
     };
     let (mut of_context, mut of_stream) = (0, 0);
     let ask = |_| {
-        // SAFETY: the handles are the driver's, of a context and a stream that live; the places outlive the calls.
+        // SAFETY: the handles are of a live context and a live stream of the driver; the out-pointers are valid.
         unsafe {
             let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
                 && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
@@ -412,14 +412,14 @@ fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> 
     gate::inside(ask).flatten()
 }
 
-/// Lets what this thread calls from now on leave the captures of other threads alone.
+/// Relaxes this thread's capture mode: its later calls do not affect the captures of other threads.
 fn relax_capture_mode() {
     if let Ok(driver) = Driver::get() {
         driver.relax_capture_mode();
     }
 }
 
-/// Calls `work` so that it leaves the captures of other threads alone, and restores the capture mode of the thread.
+/// Calls `work` so that it does not affect the captures of other threads, and restores the thread's capture mode.
 fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     match Driver::get() {
         Ok(driver) => driver.outside_captures(work),
@@ -427,7 +427,7 @@ fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The name of the device with this ordinal.
+/// Returns the name of the device with this ordinal.
 pub fn device_name(ordinal: u32) -> Option<String> {
     Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()
 }

@@ -1,4 +1,4 @@
-//! CUPTI's ids of graphs and their nodes, for drivers that do not tell them.
+//! CUPTI's ids of graphs and their nodes, for drivers that have none.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::graph::ids::{NodeIds, Provided, provide};
 
 struct Ids(&'static Cupti);
 
-/// Graphs that are registered have CUPTI's ids, where the driver tells none, until what this gives is dropped.
+/// Gives CUPTI's ids to graphs that are registered while the result exists, if the driver has none.
 pub(super) fn node_ids(cupti: &'static Cupti) -> Provided {
     provide(Arc::new(Ids(cupti)))
 }
@@ -18,21 +18,21 @@ pub(super) fn node_ids(cupti: &'static Cupti) -> Provided {
 impl NodeIds for Ids {
     fn node_id(&self, node: *mut c_void) -> Option<u64> {
         let mut id = 0;
-        // SAFETY: whoever asks holds the node; the place outlives the call.
+        // SAFETY: the caller holds the node; a valid out-pointer.
         let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_node_id?(node, &raw mut id)) })??;
         (code == SUCCESS && id != 0).then_some(id)
     }
 
     fn graph_id(&self, graph: *mut c_void) -> Option<u32> {
         let mut id = 0;
-        // SAFETY: whoever asks holds the graph; the place outlives the call.
+        // SAFETY: the caller holds the graph; a valid out-pointer.
         let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_id?(graph, &raw mut id)) })??;
         (code == SUCCESS).then_some(id)
     }
 
     fn exec_id(&self, exec: *mut c_void) -> Option<u32> {
         let mut id = 0;
-        // SAFETY: whoever asks holds the executable graph; the place outlives the call.
+        // SAFETY: the caller holds the executable graph; a valid out-pointer.
         let code = gate::inside(|_| unsafe { Some(self.0.symbols.graph_exec_id?(exec, &raw mut id)) })??;
         (code == SUCCESS).then_some(id)
     }

@@ -1,8 +1,7 @@
-//! Buffers to records: what CUPTI wrote, each kernel with the launch and the zone that it belongs to.
+//! The reader of CUPTI's buffers, which connects each kernel with its launch and its zone.
 //!
-//! A launch comes as two small records, the zone's number and the call, before or after the kernels that it led to. They
-//! are kept by correlation until some time after, because one launch of a graph leads to many kernels. Only the
-//! collector's thread is here.
+//! A launch has two small records, the zone's number and the call, before or after the kernels that it led to. They are kept by correlation
+//! for some time, because one launch of a graph leads to many kernels. Only the collector's thread uses this.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,22 +20,22 @@ use crate::demangle::readable_name;
 use crate::stamps;
 use warpline_core::kernel::{GraphNodeId, KernelWork};
 
-/// The kernels that a session launches itself: those of stamps, and those that measure.
+/// The kernels that a session launches itself, for stamps and for measurements.
 const OWN_KERNELS: [&str; 3] = [stamps::NAME, "warpline_anchor", OWN_GRAPH];
 
-/// The one of them that is in no graph but the one that a session measures with.
+/// The kernel of these whose only graph is the one that a session measures with.
 const OWN_GRAPH: &str = "warpline_spin";
 
-/// Launches that are remembered.
+/// The number of launches that are remembered.
 const LAUNCHES: usize = 1 << 17;
 
-/// Launches of graphs that a median is taken from.
+/// The number of graph launches from which a median is taken.
 const GRAPH_LAUNCHES: usize = 1 << 16;
 
-/// Texts that are shared between records; a program has fewer kernels.
+/// The number of texts that records share; a program has fewer kernels.
 const NAMES: usize = 1 << 15;
 
-/// What the device did, in CUPTI's numbers and on CUPTI's clock.
+/// The work of the device, with CUPTI's numbers and times.
 pub(super) struct Raw {
     pub(super) name: Arc<str>,
     pub(super) work: KernelWork,
@@ -49,23 +48,23 @@ pub(super) struct Raw {
     pub(super) graph: Option<GraphNodeId>,
 }
 
-/// The call that launched it.
+/// The call that launched work.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Launch {
-    /// A number of ours, of the zone that it was made in.
+    /// The external id of the zone that it was made in.
     zone: Option<u64>,
     /// Thread, begin and end on CUPTI's clock.
     pub(super) call: Option<(u32, u64, u64)>,
-    /// The call puts work on a device, and that has been reported.
+    /// Whether the call puts work on a device, and whether that work has been reported.
     wants_work: bool,
     has_work: bool,
-    /// Its work, and where `times` has it: where zones are timed by it.
+    /// Its work and its position in `times`, if zones are timed by it.
     work: Work,
     listed: Option<Listed>,
     is_called: bool,
 }
 
-/// Correlations are consecutive numbers: a product spreads them well enough.
+/// A hasher of correlations, which are consecutive numbers: a product spreads them well enough.
 #[derive(Default)]
 struct CorrelationHasher(u64);
 
@@ -88,7 +87,7 @@ impl Launch {
         self.zone.and_then(Zone::from_id)
     }
 
-    /// Whether anything was reported but its work.
+    /// Returns whether anything but its work was reported.
     fn is_known(&self) -> bool {
         self.zone.is_some() || self.call.is_some()
     }
@@ -98,36 +97,36 @@ impl Launch {
     }
 }
 
-/// What is read of the buffers and not yet handed on.
+/// The contents of buffers that are not yet handed on.
 #[derive(Default)]
 pub(super) struct Records {
-    /// Work is only timed, and not handed on.
+    /// Whether work is only timed, and not handed on.
     is_for_times: bool,
-    /// What zones are timed by, if they are.
+    /// The launches by which zones are timed, if they are.
     pub(super) times: Option<Times>,
     work: Vec<Raw>,
     launches: HashMap<u32, Launch, BuildHasherDefault<CorrelationHasher>>,
-    /// Their correlations, in the order in which they came.
+    /// The correlations of launches, in the order in which they came.
     order: VecDeque<u32>,
-    /// Texts as CUPTI has them, and as people read them.
+    /// CUPTI's texts, and their readable forms.
     names: HashMap<Box<str>, Arc<str>>,
-    /// Records without times: the device had no room for them, or was still at work at the end.
+    /// Records without times: the device had no room for them, or was still working at the end.
     pub(super) untimed: u64,
-    /// Records that are not as they should be.
+    /// Records with invalid contents.
     pub(super) unsound: u64,
     /// Launches that were forgotten before their work was reported.
     forgotten: u64,
-    /// Calls that launched graphs; the first of them by their correlations, with begin and end on CUPTI's clock.
+    /// The number of calls that launched graphs; the begin and end of the first ones on CUPTI's clock, by correlation.
     graph_launches: u64,
     of_graphs: HashMap<u32, (u64, u64)>,
-    /// The device has executed a node of a graph, whose launch may not be reported: a session can end, or begin, within the call.
+    /// Whether the device has executed a node of a graph. Its launch may be missing if the session began or ended within the call.
     has_nodes: bool,
-    /// Launches of graphs of the session's own, with which it measures what stamps add.
+    /// Launches of the session's own graphs, with which it measures what stamps add.
     own_graphs: HashSet<u32>,
 }
 
 impl Records {
-    /// For one session.
+    /// Creates the records of one session.
     pub(super) fn new(wanted: Wanted) -> Records {
         let times = wanted.times.then(Times::default);
         Records { is_for_times: !wanted.records, times, ..Records::default() }
@@ -138,18 +137,18 @@ impl Records {
         let (buffer, valid) = full.records();
         let mut record: *mut u8 = std::ptr::null_mut();
         loop {
-            // SAFETY: the buffer holds so many bytes of records, as CUPTI said when it handed it over.
+            // SAFETY: CUPTI returned the buffer with this many bytes of records.
             let code = unsafe { (cupti.symbols.next_record)(buffer, valid, &raw mut record) };
             if code != SUCCESS || record.is_null() {
                 return;
             }
-            // SAFETY: CUPTI led to a whole record, and every record begins with its kind.
+            // SAFETY: CUPTI returned a complete record, and every record begins with its kind.
             unsafe { self.one(record) };
         }
     }
 
     /// # Safety
-    /// There is a whole record of CUPTI's.
+    /// `record` must point to a complete record of CUPTI.
     unsafe fn one(&mut self, record: *const u8) {
         // SAFETY: each kind of record begins with the fields of its type, at the offsets that `abi` states.
         unsafe {
@@ -245,7 +244,7 @@ impl Records {
         self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
     }
 
-    /// Notes work with its launch. Returns whether it is the program's own, with times.
+    /// Adds work to its launch. Returns whether it is the program's own and has sound times.
     fn arrived(&mut self, own: Option<&str>, (start, end): (u64, u64), place: &WorkOrigin) -> bool {
         let &WorkOrigin { correlation, graph_node, context, stream, .. } = place;
         let is_timed = start != 0 && end != 0;
@@ -268,7 +267,7 @@ impl Records {
                 }
             }
         }
-        // What the session launches itself is none of the program's work.
+        // The session's own kernels are not work of the program.
         if let Some(own) = own {
             if graph_node != 0 && own == OWN_GRAPH {
                 self.own_graphs.insert(correlation);
@@ -280,7 +279,7 @@ impl Records {
         is_sound
     }
 
-    /// Puts the calls that were read into the lists that zones are timed by.
+    /// Adds the calls that were read to the lists by which zones are timed.
     pub(super) fn list_calls(&mut self, clock: &Clock) {
         let Records { times: Some(times), launches, .. } = self else { return };
         for call in std::mem::take(&mut times.calls) {
@@ -304,7 +303,7 @@ impl Records {
         let is_of_graph = graphs.contains(&callback);
         if is_of_graph {
             let has_room = self.of_graphs.len() < GRAPH_LAUNCHES;
-            // The call of the runtime and that of the driver within have one correlation; the outer one is the program's.
+            // The runtime's call and the driver's within it have one correlation; the outer one is the program's.
             match self.of_graphs.entry(correlation) {
                 Entry::Occupied(mut known) if start < known.get().0 => _ = known.insert((start, end)),
                 Entry::Occupied(_) => {}
@@ -320,7 +319,7 @@ impl Records {
         let is_new = puts_work && !launch.is_called;
         launch.is_called |= puts_work;
         launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
-        // The runtime's call and the driver's within it have one number: the outer one is the program's.
+        // The runtime's call and the driver's within it have one correlation; the outer one is the program's.
         if launch.call.is_none_or(|(_, begun, _)| start < begun) {
             launch.call = Some((thread, start, end));
         }
@@ -343,29 +342,29 @@ impl Records {
         self.launches.entry(correlation).or_default()
     }
 
-    /// The launch of this number, if CUPTI has reported it.
+    /// Returns the launch of this correlation, which is empty if CUPTI has not reported it.
     pub(super) fn launch_of(&self, correlation: u32) -> Launch {
         self.launches.get(&correlation).copied().unwrap_or_default()
     }
 
-    /// Whether all work of all calls has been reported, with its times.
+    /// Returns whether all work of all calls has been reported, with its times.
     pub(super) fn are_complete(&self) -> bool {
         let are_sound = self.untimed + self.unsound + self.forgotten == 0;
         are_sound && !self.launches.values().any(Launch::is_at_work)
     }
 
-    /// Whether any graph was launched.
+    /// Returns whether any graph was launched.
     pub(super) fn has_graph_launches(&self) -> bool {
         self.graph_launches > 0 || self.has_nodes
     }
 
-    /// How many graphs the program launched.
+    /// Returns how many graphs the program launched.
     pub(super) fn graph_launches(&self) -> u64 {
         let own = self.own_graphs.iter().filter(|own| self.of_graphs.contains_key(own));
         self.graph_launches - own.count() as u64
     }
 
-    /// What a call of the program's that launched a graph took its thread, in ns: the median of the first [`GRAPH_LAUNCHES`].
+    /// Returns the duration of the program's calls that launched graphs, in ns: the median of the first [`GRAPH_LAUNCHES`].
     pub(super) fn graph_launch_ns(&self) -> Option<u64> {
         let of_program = self.of_graphs.iter().filter(|(correlation, _)| !self.own_graphs.contains(correlation));
         let mut taken: Vec<u64> = of_program.map(|(_, (start, end))| end.saturating_sub(*start)).collect();
@@ -373,8 +372,8 @@ impl Records {
         taken.get(taken.len() / 2).copied()
     }
 
-    /// Everything that can be handed on, by begin. What was read since the last call and whose launch is not known yet
-    /// waits for the next one, unless this is the `last`.
+    /// Returns all work that can be handed on, by begin. Work that was read since the last call and whose launch is unknown waits for the
+    /// next call, unless this is the `last`.
     pub(super) fn take(&mut self, waited: &mut Vec<Raw>, last: bool) -> Vec<Raw> {
         let mut taken = std::mem::take(waited);
         let launches = &self.launches;
@@ -387,17 +386,17 @@ impl Records {
     }
 
     /// # Safety
-    /// The pointer is null or leads to a text.
+    /// The pointer must be null or point to a NUL-terminated text.
     unsafe fn name(&mut self, name: *const c_char) -> Arc<str> {
         if name.is_null() {
             return self.shared("kernel without a name");
         }
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         self.shared(&name)
     }
 
-    /// A text, once for all records that have it.
+    /// Returns a text that all records with it share.
     fn shared(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.names.get(name) {
             return Arc::clone(known);
@@ -410,12 +409,12 @@ impl Records {
     }
 }
 
-/// The session's own kernel of this name.
+/// Returns the session's own kernel of this name.
 fn own_kernel(name: &CStr) -> Option<&'static str> {
     OWN_KERNELS.into_iter().find(|own| own.as_bytes() == name.to_bytes())
 }
 
-/// What all work on the device has.
+/// The fields that all work on the device has.
 struct WorkOrigin {
     device: u32,
     context: u32,
@@ -429,9 +428,9 @@ struct WorkOrigin {
 mod tests {
     use super::*;
 
-    /// The record of a call that launched a graph.
+    /// Returns the record of a call that launched a graph.
     fn launch(kind: u32, callback: u32, correlation: u32, (start, end): (u64, u64)) -> CUpti_ActivityAPI {
-        // SAFETY: it is made of numbers.
+        // SAFETY: the type consists of numbers.
         let mut call: CUpti_ActivityAPI = unsafe { std::mem::zeroed() };
         (call.kind, call.callback, call.correlation) = (kind, callback, correlation);
         (call.start, call.end) = (start, end);

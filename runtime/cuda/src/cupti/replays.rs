@@ -1,7 +1,7 @@
-//! Kernels of one launch of a graph, put together: the replay, and the zones that were captured into it.
+//! Replays, assembled from the kernels of each launch of a graph, with the zones that were captured into it.
 //!
-//! Only the collector is here. A replay's kernels can come in several buffers, so a replay is complete when none has come for
-//! a while, or when the session ends. A kernel that no known node executed is of the replay all the same, and is counted.
+//! Only the collector uses this. A replay's kernels can come in several buffers, so a replay is complete when none has come for a while, or
+//! when the session ends. A kernel that no known node executed still belongs to the replay, and is counted.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -18,26 +18,26 @@ use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use warpline_core::suggest::counted_as;
 
-/// For so long no kernel of a replay may have come.
+/// The time without a kernel after which a replay is complete.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Between two looks at what is complete.
+/// The time between two searches for complete replays.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The most replays that wait; the oldest is complete then.
+/// The maximum number of replays that wait. Beyond it, the oldest counts as complete.
 const MOST: usize = 4096;
 
-/// The most kernels that wait for another one of their launch to tell its graph.
+/// The maximum number of kernels that wait for another one of their launch to identify the graph.
 const MOST_STRANGERS: usize = 1 << 14;
 
-/// Replays whose kernels still come.
+/// The replays whose kernels are still being delivered.
 #[derive(Default)]
 pub struct Replays {
     open: BTreeMap<u32, OpenReplay>,
-    /// Kernels of graphs that nobody has registered, or that another kernel of the launch will tell; oldest first.
+    /// Kernels of graphs that are not registered, or that another kernel of the launch will identify; oldest first.
     strangers: VecDeque<(Instant, KernelRecord)>,
     looked: Option<Instant>,
-    /// [`ReplayRecord::unplaced`] of all.
+    /// The sum of [`ReplayRecord::unplaced`].
     unplaced: u64,
 }
 
@@ -52,16 +52,16 @@ struct OpenReplay {
     unplaced: u32,
     zone: Option<ZoneRef>,
     launch: Option<KernelLaunch>,
-    /// The zones, by what tells them apart, and their order.
+    /// The positions of zones in `zones`, by the address of their fields.
     places: HashMap<*const (&'static str, Value), usize>,
     zones: Vec<Captured>,
-    /// What has the id of a node of the graph itself and may be one inside, by that id.
+    /// Kernels with the id of a node of the graph itself that may be of one inside, by that id.
     in_doubt: HashMap<u64, InDoubt>,
 }
 
 struct InDoubt {
     labels: Arc<NodeLabels>,
-    /// So many of its zones it is in already.
+    /// The number of its zones that contain it already.
     sure: usize,
     gpu: Span,
     stream: Arc<StreamInfo>,
@@ -77,11 +77,11 @@ struct Captured {
     stream: Arc<StreamInfo>,
 }
 
-// SAFETY: the addresses are compared and never looked through.
+// SAFETY: the addresses are compared and never dereferenced.
 unsafe impl Send for OpenReplay {}
 
 impl Replays {
-    /// Takes the kernels of graphs whose zones are known.
+    /// Adds the kernels of registered graphs to their replays. Others wait for a while.
     pub fn add(&mut self, kernels: &[KernelRecord]) {
         let now = Instant::now();
         let is_old = |came: &Instant| now.duration_since(*came) >= QUIET;
@@ -102,7 +102,7 @@ impl Replays {
         self.strangers = strangers;
     }
 
-    /// Says whether its graph is known.
+    /// Adds a kernel to its replay. Returns whether its graph is known.
     fn take_in(&mut self, kernel: &KernelRecord) -> bool {
         let exec = self.open.get(&kernel.correlation).map(|open| open.exec);
         let Some((exec, labels)) = executed(kernel, exec) else { return false };
@@ -113,7 +113,7 @@ impl Replays {
         true
     }
 
-    /// For the report of a session: what is of a replay and of no node of it.
+    /// Returns the report's note on kernels of replays that no known node executed.
     pub fn note(&self) -> Option<String> {
         let unplaced = self.unplaced;
         (unplaced > 0).then(|| {
@@ -127,12 +127,12 @@ impl Replays {
         })
     }
 
-    /// Whether the kernels of some may still come.
+    /// Returns whether kernels of some replays may still come.
     pub fn are_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The replays that are complete, in the order of their launches.
+    /// Returns the replays that are complete, in the order of their launches.
     pub fn take(&mut self, last: bool) -> Vec<ReplayRecord> {
         let now = Instant::now();
         if !last && self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
@@ -194,7 +194,7 @@ impl OpenReplay {
         }
     }
 
-    /// Puts a kernel into those of its zones that are so deep.
+    /// Adds a kernel to its zones of these depths.
     fn put(&mut self, labels: &NodeLabels, depths: Range<usize>, gpu: Span, stream: &Arc<StreamInfo>) {
         let mut lane = None;
         for (depth, label) in labels.zones[..depths.end].iter().enumerate() {
@@ -202,7 +202,7 @@ impl OpenReplay {
             if depth < depths.start {
                 continue;
             }
-            // Clones share their fields, and two zones never do.
+            // The clones of a label share its fields, and different labels never do.
             let place = *self.places.entry(label.fields.as_ptr()).or_insert_with(|| {
                 self.zones.push(Captured {
                     label: label.clone(),

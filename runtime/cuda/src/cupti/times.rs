@@ -1,19 +1,19 @@
-//! Zones timed by CUPTI's records: the work that was launched while a zone was open on its thread.
+//! The timing of zones by CUPTI's records: the work that was launched while a zone was open on its thread.
 //!
-//! `records` adds each launch and its work; the collector asks for a zone's span when it is over ([`Times::work`]). Launches are in one
-//! list for each thread, ordered by time, so a zone is a search and a walk and needs no hashing. Nothing here calls CUPTI.
+//! `records` adds each launch and its work, and the collector requests a zone's span after its end ([`Times::work`]). Launches are in one
+//! list for each thread, ordered by time, so a zone needs a binary search and a scan, and no hashing. Nothing here calls CUPTI.
 //!
-//! A launch is placed by the middle of its call: the call lies within the zone, and the clocks differ by less than half of a call.
+//! The middle of a launch's call decides on its zones: the call is within the zone, and the clocks differ by less than half of a call.
 
 use std::collections::VecDeque;
 
 use super::clock::Clock;
 use warpline_core::record::Span;
 
-/// So many launches of one thread are remembered; zones that began earlier cannot be timed.
+/// The number of launches of one thread that are remembered. Zones that began earlier cannot be timed.
 const LAUNCHES: usize = 1 << 18;
 
-/// Work of one graph launch has no known number of records: it is complete when none has come in so many flushes.
+/// The number of records of a graph launch is unknown: its work is complete when none has come in this many flushes.
 const QUIET_FLUSHES: u32 = 2;
 
 /// A zone on a GPU stream that has ended.
@@ -21,12 +21,12 @@ pub struct TimedZone {
     /// The thread that began it.
     pub thread: u64,
     pub host: Span,
-    /// For a zone that can end on another thread: CUPTI's numbers of the context and of the stream whose work counts, whichever thread
+    /// CUPTI's numbers of the context and the stream of a zone that can end on another thread: the stream's work counts, whichever thread
     /// launched it. None for a zone that nests on its thread: all work counts that the thread launched.
     pub on_stream: Option<(u32, u32)>,
 }
 
-/// What is known of a zone's work.
+/// The work of a zone, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneWork {
     /// CUPTI has not delivered all of it.
@@ -39,7 +39,7 @@ pub enum ZoneWork {
     Span(Span),
 }
 
-/// Where a launch is in the list of its thread.
+/// The position of a launch in the list of its thread.
 #[derive(Clone, Copy)]
 pub(super) struct Listed {
     thread: usize,
@@ -50,12 +50,12 @@ pub(super) struct Listed {
 /// Work of one launch, on CUPTI's clock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    /// Of the program's own work; 0 while there is none.
+    /// The begin of the program's own work; 0 while there is none.
     pub(super) start: u64,
     pub(super) end: u64,
     /// CUPTI's numbers of context and stream.
     pub(super) stream: (u32, u32),
-    /// A record has come, if only one of the session's own kernels.
+    /// Whether a record has come, even if only one of the session's own kernels.
     pub(super) has_come: bool,
 }
 
@@ -71,7 +71,7 @@ struct Launched {
     called_ns: i64,
     correlation: u32,
     is_of_graph: bool,
-    /// The flush behind which its last record came.
+    /// The number of flushes before its last record came.
     flush: u32,
     work: Work,
 }
@@ -80,7 +80,7 @@ struct Launched {
 struct ThreadLaunches {
     thread: u32,
     launches: VecDeque<Launched>,
-    /// So many were forgotten, the last of them of this time.
+    /// The number of launches that were forgotten, and the time of the last of them.
     forgotten: u64,
     forgotten_ns: Option<i64>,
 }
@@ -93,40 +93,40 @@ pub(super) struct Times {
     last: usize,
     /// Calls that were read and are not in a list yet: thread, correlation, times on CUPTI's clock, and whether it launched a graph.
     pub(super) calls: Vec<(u32, u32, (u64, u64), bool)>,
-    /// Times in which CUPTI did not record, on the host's clock; the last one may still go on.
+    /// Spans in which CUPTI did not record, on the host's clock; the last one may be open.
     gaps: Vec<Span>,
     flush: u32,
     /// Every call before this time has been read.
     delivered_ns: i64,
-    /// Work has come.
+    /// Whether work has come.
     pub(super) has_work: bool,
 }
 
 impl Times {
-    /// CUPTI was asked for what is complete.
+    /// Counts a flush of CUPTI.
     pub(super) fn flushed(&mut self) {
         self.flush += 1;
     }
 
-    /// All buffers that CUPTI was lent before this time have been read.
+    /// Notes that all buffers that CUPTI was lent before this time have been read.
     pub(super) fn delivered(&mut self, ns: i64) {
         self.delivered_ns = self.delivered_ns.max(ns);
     }
 
-    /// CUPTI does not record from now on.
+    /// Begins a gap, in which CUPTI does not record.
     pub(super) fn pause(&mut self, now_ns: i64) {
         self.gaps.push(Span { begin_ns: now_ns, end_ns: i64::MAX });
     }
 
-    /// It records again.
+    /// Ends the gap.
     pub(super) fn resume(&mut self, now_ns: i64) {
         if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.end_ns == i64::MAX) {
             gap.end_ns = now_ns;
         }
     }
 
-    /// Puts a call into the list of its thread, with the work that came before it. Returns where it is, and the correlations of launches
-    /// that moved by one for it.
+    /// Adds a call to the list of its thread, with the work that came before it. Returns its position, and the launches that it moved by
+    /// one, by correlation.
     pub(super) fn insert(
         &mut self,
         (thread, correlation, (start, end), is_of_graph): (u32, u32, (u64, u64), bool),
@@ -148,7 +148,7 @@ impl Times {
             of_thread.forgotten += 1;
             of_thread.forgotten_ns = Some(oldest.called_ns);
         }
-        // Buffers can come in another order than the calls in them.
+        // Buffers can come in a different order from the calls in them.
         let later = of_thread.launches.iter().rev().take_while(|known| known.called_ns > called_ns).count();
         let at = of_thread.launches.len() - later;
         of_thread.launches.insert(at, Launched { called_ns, correlation, is_of_graph, flush, work });
@@ -158,7 +158,7 @@ impl Times {
         (listed(at), moved.map(|(at, known)| (known.correlation, listed(at))).collect())
     }
 
-    /// More work of a launch has come.
+    /// Sets the work of a launch when more of it has come.
     pub(super) fn update(&mut self, listed: Listed, work: Work) {
         let Some(of_thread) = self.threads.get_mut(listed.thread) else { return };
         let at = listed.at.checked_sub(of_thread.forgotten).and_then(|at| usize::try_from(at).ok());
@@ -168,7 +168,7 @@ impl Times {
         }
     }
 
-    /// A zone's work; in a session that is over, nothing is pending.
+    /// Returns a zone's work. If `is_last`, nothing is pending.
     pub(super) fn work(&self, zone: &TimedZone, clock: &Clock, is_last: bool) -> ZoneWork {
         if self.gaps.iter().any(|gap| gap.begin_ns <= zone.host.end_ns && zone.host.begin_ns <= gap.end_ns) {
             return ZoneWork::Lost;
@@ -204,7 +204,7 @@ impl Times {
             }
         }
         if all.start == 0 {
-            // CUPTI delivers work but no calls: which zone launched the work is not known.
+            // CUPTI delivers work but no calls, so the zone of the work is unknown.
             return if self.has_work && self.threads.is_empty() { ZoneWork::Lost } else { ZoneWork::Nothing };
         }
         // The length is CUPTI's own.
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use warpline_core::clock::Comparison;
 
-    /// CUPTI's clock is the host's.
+    /// Returns a clock on which CUPTI's time is the host's.
     fn clock() -> Clock {
         Clock::new(Comparison { device_ns: 0, host_ns: 0, uncertainty_ns: 0 })
     }
@@ -232,7 +232,7 @@ mod tests {
         TimedZone { thread: 7, host: Span { begin_ns, end_ns }, on_stream: None }
     }
 
-    /// A launch by a thread at a time, with its work.
+    /// Adds a launch by a thread at a time, with its work.
     fn launch(times: &mut Times, thread: u32, at: u64, work: Work) -> Listed {
         times.insert((thread, at as u32, (at - 10, at + 10), false), work, &clock()).0
     }

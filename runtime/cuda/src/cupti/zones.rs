@@ -1,8 +1,8 @@
-//! Which zone a launch was made in: each thread tells CUPTI which of its zones is the innermost.
+//! The zone of each launch: every thread gives CUPTI the number of its innermost zone.
 //!
-//! This observes launches while a session records kernels. CUPTI keeps a stack of numbers for each thread and puts the topmost
-//! before the record of each call that launches. Zones need not
-//! end in the reverse order of their begins, so a second stack knows which of CUPTI's numbers are still open.
+//! An observer of launches does this while a session records kernels. CUPTI keeps a stack of numbers for each thread and puts the topmost
+//! before the record of each call that launches. Zones need not end in the reverse order of their begins, so a second stack knows which of
+//! CUPTI's numbers are still open.
 
 use std::cell::RefCell;
 use std::num::NonZeroU64;
@@ -18,15 +18,15 @@ thread_local! {
     static OPEN: RefCell<Vec<PushedId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A number on CUPTI's stack of this thread.
+/// A number on this thread's stack in CUPTI.
 struct PushedId {
     id: NonZeroU64,
-    /// The time that CUPTI was begun: its stacks go when it is ended.
+    /// The number of CUPTI's start, because its stacks are lost when it is ended.
     begun: u64,
     has_ended: bool,
 }
 
-/// Zones that begin from now on are told to CUPTI, or not.
+/// Sets whether zones that begin from now on are pushed to CUPTI.
 pub(super) fn turn(on: bool) {
     observer::register(Position::Begun, &OBSERVER);
     observer::turn(Position::Begun, on);
@@ -37,7 +37,7 @@ static OBSERVER: &dyn LaunchObserver = &Correlation;
 struct Correlation;
 
 impl LaunchObserver for Correlation {
-    /// A zone that may end on another thread, and let others run on this one meanwhile, says nothing of launches.
+    /// Ignores a zone that may end on another thread: others may run on this one in the meantime, so it identifies no launches.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         if !zone.nests || !zone.is_of_session {
             return None;
@@ -72,7 +72,7 @@ fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZero
 
 fn pop(zone: NonZeroU64) {
     let Ok(cupti) = Cupti::get() else { return };
-    // A thread whose locals are gone has nothing on any stack, nor has any thread where CUPTI was ended since.
+    // A thread whose thread-local values are destroyed has no stack, and neither has any thread after CUPTI was ended.
     let pop = |begun: u64| {
         let _ = OPEN.try_with(|open| {
             let Ok(mut open) = open.try_borrow_mut() else { return };
@@ -81,7 +81,7 @@ fn pop(zone: NonZeroU64) {
             ended.has_ended = true;
             while open.pop_if(|top| top.has_ended).is_some() {
                 let mut popped = 0;
-                // SAFETY: the place outlives the call.
+                // SAFETY: a valid out-pointer.
                 let _ = unsafe { (cupti.symbols.pop_id)(OURS, &raw mut popped) };
             }
         });
@@ -89,13 +89,13 @@ fn pop(zone: NonZeroU64) {
     let _ = gate::inside(pop);
 }
 
-/// A zone as a number: what CUPTI carries is 64 bits.
+/// A zone, which an external id of CUPTI encodes in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
     pub(super) range: RangeId,
     /// The stream's number in the session; 0 for a host zone.
     pub(super) stream: u32,
-    /// The lowest bits of it: the collector knows how far the stream has come, and completes them.
+    /// The low bits of the sequence number. The collector knows how many zones the stream has had, and completes it.
     pub(super) sequence: u64,
 }
 
@@ -104,9 +104,9 @@ const STREAM_BITS: u32 = 20;
 const RANGE_BITS: u32 = 16;
 
 impl Zone {
-    /// The number; none for a zone of a stream or a range beyond what there is room for.
+    /// Returns the number; none if the stream or the range has too many bits.
     fn number(self) -> Option<NonZeroU64> {
-        // One more, so that no number is zero.
+        // The addition ensures that no number is zero.
         let range = u64::from(self.range.0) + 1;
         if range >> RANGE_BITS != 0 || self.stream >> STREAM_BITS != 0 {
             return None;
@@ -115,7 +115,7 @@ impl Zone {
         NonZeroU64::new(range << (STREAM_BITS + SEQUENCE_BITS) | u64::from(self.stream) << SEQUENCE_BITS | sequence)
     }
 
-    /// What a number of ours stands for.
+    /// Returns the zone that an external id encodes.
     pub(super) fn from_id(number: u64) -> Option<Zone> {
         let range = (number >> (STREAM_BITS + SEQUENCE_BITS)) as u32;
         Some(Zone {
@@ -125,12 +125,12 @@ impl Zone {
         })
     }
 
-    /// The range, in this program's catalog.
+    /// Returns the range, in this program's catalog.
     pub(super) fn range(self) -> Option<&'static RangeSpec> {
         catalog().get(self.range)
     }
 
-    /// The whole sequence number of a zone on a stream on which so many have begun: the last that ends in these bits.
+    /// Returns the complete sequence number on a stream on which `begun` zones have begun: the latest with these low bits.
     pub(super) fn sequence_of(self, begun: u64) -> u64 {
         let span = 1 << SEQUENCE_BITS;
         let newest = begun.saturating_sub(1);
@@ -160,10 +160,10 @@ mod tests {
         let round = 1 << 28;
         assert_eq!(zone(5).sequence_of(6), 5);
         assert_eq!(zone(5).sequence_of(round + 6), round + 5);
-        // Begun before the bits came round.
+        // The zone began before the bits wrapped around.
         assert_eq!(zone(round - 1).sequence_of(round + 6), round - 1);
         assert_eq!(zone(7).sequence_of(3 * round + 7), 2 * round + 7);
-        // The collector may know less than the zone.
+        // The collector's count may be older than the zone.
         assert_eq!(zone(9).sequence_of(0), 9);
     }
 }

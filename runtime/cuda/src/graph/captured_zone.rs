@@ -1,4 +1,4 @@
-//! What a zone notes of its place in a capture: plain data, kept by `captures` until the graph is registered, and by the graph then.
+//! The positions of a zone in a capture. `captures` keeps them until the graph is registered, and the graph keeps them afterwards.
 
 use super::label::ZoneLabel;
 use crate::capture::Mark;
@@ -8,10 +8,10 @@ use crate::graphs::Handle;
 #[derive(Clone, Debug)]
 pub(super) struct CapturedZone {
     pub(super) stream: Handle,
-    /// None: it began before its stream was captured.
+    /// None if the zone began before its stream was captured.
     pub(super) begin: Option<Mark>,
     pub(super) begin_ns: i64,
-    /// None: it ended after the capture.
+    /// None if the zone ended after the capture.
     pub(super) end: Option<Mark>,
     pub(super) label: ZoneLabel,
 }
@@ -25,7 +25,7 @@ pub(super) struct Capture {
     pub(super) streams: Streams,
 }
 
-/// When the latest zone began on each stream of a capture.
+/// The begin of the latest zone on each stream of a capture.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Vec<(Handle, i64)>);
 
@@ -41,7 +41,7 @@ impl Streams {
         self.0.extend(&other.0);
     }
 
-    /// Whether a zone began on the stream of this one, and after it.
+    /// Returns whether a zone of the capture began on this zone's stream after this zone.
     pub(super) fn are_inside(&self, zone: &CapturedZone) -> bool {
         self.0.iter().any(|(stream, latest_ns)| *stream == zone.stream && *latest_ns > zone.begin_ns)
     }

@@ -1,9 +1,9 @@
-//! What zones noted while their streams were captured, until the graph is registered.
+//! The zones of captured streams, until their graph is registered.
 //!
-//! Launching threads call [`captured`] when a zone ends that was captured, and [`spanned`] when one ends in which a capture
-//! began and ended. Nothing here calls the driver about a graph, or keeps one alive. A capture is known by its id, which the
-//! driver never gives twice. One that is aborted, or whose graph nobody registers, stays until [`MOST_CAPTURES`] or
-//! [`MOST_ZONES`] newer ones have come; what is let go of is counted.
+//! Launching threads call [`captured`] at the end of a captured zone, and [`spanned`] at the end of a zone in which a capture began and
+//! ended. Nothing here calls the driver about a graph, or keeps one alive. A capture is identified by its id, which the driver never
+//! reuses. A capture that is aborted, or whose graph is never registered, is kept until there are more than [`MOST_CAPTURES`] captures or
+//! [`MOST_ZONES`] zones. Discarded captures are counted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,12 +19,12 @@ use warpline_core::backend::EndedZone;
 use warpline_core::clock::now_ns;
 use warpline_core::fork::PerProcess;
 
-/// Captures that wait for their graph to be registered.
+/// The maximum number of captures that wait for their graph to be registered.
 const MOST_CAPTURES: usize = 256;
-/// Zones of all of them.
+/// The maximum number of zones in all of them.
 const MOST_ZONES: usize = 1 << 16;
 
-/// When the last zone of a capture ended; zones that are timed look here whether they have to look further.
+/// When the last zone of a capture ended. Timed zones read it to decide whether they must look further.
 static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 
 static CAPTURES: PerProcess<Mutex<Captures>> = PerProcess::new(Mutex::default);
@@ -34,11 +34,11 @@ struct Captures {
     /// Oldest first.
     waiting: VecDeque<Capture>,
     zones: usize,
-    /// Captures that were let go of with their zones since somebody asked.
+    /// Captures that were discarded with their zones since the last note.
     evicted: u64,
 }
 
-/// A zone ends that was captured, or whose stream is being captured now. Says whether it is known where it stands.
+/// Adds an ended zone that was captured, or whose stream is being captured. Returns whether its position is known.
 pub fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: EndedZone<'_>) -> bool {
     let Some((id, graph)) = begin.as_ref().or(end.as_ref()).map(|mark| (mark.place.capture, mark.place.graph)) else {
         return false;
@@ -51,13 +51,13 @@ pub fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: En
     true
 }
 
-/// Whether a zone of a capture has ended since then.
+/// Returns whether a zone of a capture has ended since then.
 #[inline]
 pub fn captured_since(ns: i64) -> bool {
     LATEST_NS.load(Ordering::Relaxed) > ns
 }
 
-/// A zone with times ends, and so have captures since it began: those of its stream are captured in it.
+/// Adds an ended zone with times to the captures of its stream that began and ended in it.
 #[cold]
 pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
     let zone = CapturedZone { stream, begin: None, begin_ns: zone.begin_ns, end: None, label: zone.into() };
@@ -72,8 +72,8 @@ pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
     registry::add_around(&zone);
 }
 
-/// What was noted of the latest capture into a graph. Older ones were aborted, and the driver gave their handle again; so was
-/// this one if a node of it is not in the graph. Of those nothing is left.
+/// Takes the zones of the latest capture into a graph. Older captures were aborted, and the driver reused their handle. So was the latest
+/// one if the graph lacks a node of it. Nothing is kept of aborted captures.
 pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Capture> {
     let mut captures = lock();
     let (taken, left): (VecDeque<_>, VecDeque<_>) =
@@ -88,7 +88,7 @@ pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Captur
     taken.into_iter().max_by_key(|capture| capture.id).filter(is_of_graph)
 }
 
-/// For the report of a session: what was let go of, with the remedy.
+/// Returns the report's note on discarded captures, with a remedy.
 pub(super) fn note() -> Option<String> {
     let evicted = std::mem::take(&mut lock().evicted);
     (evicted > 0).then(|| {
@@ -135,7 +135,7 @@ impl From<EndedZone<'_>> for ZoneLabel {
     }
 }
 
-/// No code of a user's runs under this lock, and it is taken before the registry's.
+/// Takes the lock. No user code runs under it, and it is taken before the registry's.
 fn lock() -> MutexGuard<'static, Captures> {
     CAPTURES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Which executable graphs are whose, by handle and by id.
+//! The graphs to which executable graphs belong, by handle and by id.
 //!
-//! No driver tells when an executable graph is gone, but by giving its handle to another one. So an id outlives its graph for
-//! a while, since records of its last replays may still be on their way, and of a program that instantiates for ever only the
-//! latest are known; those that made room, which may still be there, are counted. The registry keeps it under its lock.
+//! The driver shows that an executable graph is gone only by reusing its handle. Its id is then kept for a while, because records of its
+//! last replays may still be on their way. If a program keeps instantiating graphs, only the latest are known; those that made room and may
+//! still exist are counted. The registry keeps this under its lock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use super::registered::Exec;
 use crate::graphs::Handle;
 
-/// Executable graphs that may be there.
+/// The maximum number of executable graphs that may exist.
 const MOST: usize = if cfg!(test) { 64 } else { 1 << 14 };
-/// Ids of those that are gone.
+/// The maximum number of ids of executable graphs that are gone.
 const MOST_GONE: usize = if cfg!(test) { 16 } else { 1 << 12 };
 
 pub(super) struct Execs<G> {
     by_handle: HashMap<Handle, ExecEntry<G>>,
     by_id: HashMap<u32, Arc<G>>,
-    /// Handles, the ones first that were told of long ago.
+    /// Handles, by the age of their last registration.
     by_age: BTreeMap<u64, Handle>,
     told: u64,
-    /// Ids of executable graphs whose handles others have, oldest first.
+    /// Ids of executable graphs whose handles were reused, oldest first.
     gone: VecDeque<u32>,
-    /// How many made room that may still be there, since somebody asked.
+    /// The number of executable graphs that made room and may still exist, since the last note.
     pub(super) evicted: u64,
 }
 
@@ -41,17 +41,17 @@ impl<G> Default for Execs<G> {
 }
 
 impl<G> Execs<G> {
-    /// The graph of an executable one.
+    /// Returns the graph of an executable graph.
     pub(super) fn get(&self, handle: Handle) -> Option<&Arc<G>> {
         Some(&self.by_handle.get(&handle)?.of)
     }
 
-    /// The same, by the executable graph's id.
+    /// Returns the graph of an executable graph, by its id.
     pub(super) fn of_id(&self, id: u32) -> Option<&Arc<G>> {
         self.by_id.get(&id)
     }
 
-    /// From now on it is one of this graph. Calls `leaves` with each handle that is not a graph's any more, and that graph.
+    /// Assigns an executable graph to a graph. Calls `leaves` with each handle that a graph loses, and that graph.
     pub(super) fn add(&mut self, exec: Exec, of: &Arc<G>, mut leaves: impl FnMut(Handle, &Arc<G>)) {
         let Exec { handle, id } = exec;
         self.told += 1;
@@ -80,7 +80,7 @@ impl<G> Execs<G> {
         }
     }
 
-    /// Forgets those of a graph.
+    /// Forgets the executable graphs of a graph.
     pub(super) fn forget(&mut self, graph: &Arc<G>) {
         self.by_id.retain(|_, of| !Arc::ptr_eq(of, graph));
         let by_age = &mut self.by_age;
@@ -95,7 +95,7 @@ impl<G> Execs<G> {
         self.gone.retain(|id| by_id.contains_key(id));
     }
 
-    /// Another executable graph has the handle of this one.
+    /// Notes that another executable graph has the handle of this one.
     fn bury(&mut self, id: u32) {
         self.gone.push_back(id);
         if self.gone.len() > MOST_GONE
@@ -124,7 +124,7 @@ mod tests {
     fn a_graph_that_is_instantiated_for_ever_keeps_the_ids_of_the_latest_whether_handles_come_back_or_not() {
         let (graph, other) = (Arc::new(1), Arc::new(2));
         let mut execs = Execs::default();
-        // They come back: it is known which are gone.
+        // The handles are reused, so it is known which graphs are gone.
         for id in 0..100_000 {
             assert!(add(&mut execs, 8 + Handle::try_from(id % 2).expect("small"), id, &graph).is_empty());
         }
@@ -132,7 +132,7 @@ mod tests {
         assert!(execs.of_id(99_999).is_some() && execs.of_id(99_990).is_some(), "its last replays may be on their way");
         assert!(execs.of_id(99_000).is_none());
         assert_eq!(execs.evicted, 0, "nothing that may be there");
-        // They do not: the oldest make room, and are counted.
+        // The handles are not reused, so the oldest make room and are counted.
         assert!(add(&mut execs, 7, 7, &other).is_empty());
         let mut left = Vec::new();
         for id in 100_000..200_000 {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!((execs.evicted, left.len() as u64), (100_003 - MOST as u64, execs.evicted));
         assert_eq!(left[2], (7, 2), "whoever had it is told");
         assert!(execs.get(199_999).is_some() && execs.of_id(199_999).is_some() && execs.get(100_000).is_none());
-        // One that is told of again is none of the oldest.
+        // A graph that is added again is not one of the oldest.
         let kept = 200_000 - MOST as u32;
         assert!(add(&mut execs, Handle::try_from(kept).expect("small"), kept, &graph).is_empty());
         add(&mut execs, 3, 3, &other);

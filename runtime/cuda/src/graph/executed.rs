@@ -1,9 +1,9 @@
-//! Which node of a graph executed a kernel, by what the kernel's record says.
+//! The node of a graph that executed a kernel, according to the kernel's record.
 //!
-//! A node of the graph itself is known by its id. Of what is inside of nodes, child graphs and bodies of conditional nodes, nobody
-//! says which ids it has in a replay, and they may be those of the graph's own nodes once more. So in such a graph kind and name
-//! have to be the node's, too, and of two kernels with one id in one replay neither is taken for the graph's own. What is not known
-//! by its node is in the zones that every node is in that it can be of.
+//! A node of the graph itself is identified by its id. The ids of nodes inside others, in child graphs and bodies of conditional nodes, are
+//! not documented, and may repeat those of the graph's own nodes. In a graph with such nodes, kind and name must therefore match too. If
+//! two kernels of one replay have the same id, neither is assigned to the graph's own node. A kernel whose node is unknown is in the zones
+//! that all its possible nodes have in common.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::registry;
 use crate::stamps;
 use warpline_core::kernel::{KernelRecord, KernelWork};
 
-/// What a kernel of a graph belongs to, and the id of the executable graph; none where nobody has registered that. `exec` is that of
-/// the kernel's launch, if another kernel of it has told. No labels for a stamp, which is nobody's kernel.
+/// Returns the id of the executable graph of a kernel, and the labels of the kernel's node; none if the graph is not registered. `exec` is
+/// that of the kernel's launch, if another kernel has identified it. A stamp has no labels.
 #[allow(dead_code, reason = "for readers of kernel records")]
 pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
     let node = kernel.graph?;
@@ -23,14 +23,14 @@ pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32,
     if let Some(graph) = registry::of_exec_id(high) {
         return Some((high, graph.executed(Some(low), kernel)));
     }
-    // The node is one of a graph inside.
+    // The node is in a graph inside another node.
     let exec = exec.unwrap_or(node.graph);
     Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
 }
 
 impl Registered {
-    /// What a kernel of one of its replays belongs to; nothing for a stamp, which is nobody's. `low` is the low half of its
-    /// node's id, if the high half is that of an executable graph of this graph.
+    /// Returns the labels of a kernel of one of the graph's replays; none for a stamp. `low` is the low half of its node's id, if the high
+    /// half is that of an executable graph of this graph.
     pub(super) fn executed(&self, low: Option<u32>, kernel: &KernelRecord) -> Option<Arc<NodeLabels>> {
         let mut state = self.walked();
         let kind = kind_of(&kernel.work);
@@ -70,7 +70,7 @@ impl State {
         self.nodes.len() > self.own || self.unlabelled().next().is_some()
     }
 
-    /// The paths of all nodes inside of nodes that can be this one: of those that nobody can look into, the one around them.
+    /// Returns the paths of all nodes inside others that can be this one. For a node with unknown contents, its own path is used.
     fn inside(&self, kind: NodeKind, name: &str) -> impl Iterator<Item = &[u32]> {
         let nodes = (0..).zip(&self.nodes).skip(self.own).filter(move |(_, node)| node.is(kind, name));
         let known = nodes.map(|(index, _)| index);
@@ -84,7 +84,7 @@ impl State {
 }
 
 impl Node {
-    /// Whether a record of this kind and name can be of it.
+    /// Returns whether a record of this kind and name can be the node's.
     fn is(&self, kind: NodeKind, name: &str) -> bool {
         let own = if self.kind == NodeKind::Stamp { NodeKind::Kernel } else { self.kind };
         own == kind && self.kernel.as_deref().is_none_or(|own| own == name)
@@ -99,7 +99,7 @@ fn kind_of(work: &KernelWork) -> NodeKind {
     }
 }
 
-/// What all paths begin with.
+/// Returns the common beginning of all paths.
 fn common<'a>(mut paths: impl Iterator<Item = &'a [u32]>) -> &'a [u32] {
     let first = paths.next().unwrap_or(&[]);
     paths.fold(first, |common, path| {

@@ -1,4 +1,4 @@
-//! How a program names a graph: by cudarc's type, by one of its own, or by the driver's handles.
+//! References to graphs: by cudarc's type, by one of the program's own, or by the driver's handles.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// A CUDA graph and, if there is one, an executable graph that was instantiated from it.
 ///
-/// Implement it for a type of your own by handing on what it wraps, as [`AsStream`](warpline_core::backend::AsStream).
+/// Implement it for a type of your own by returning the graph that it wraps, as for [`AsStream`](warpline_core::backend::AsStream).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a CUDA graph",
     label = "not a graph",
     note = "give it cudarc's `CudaGraph`, a `RawGraph`, or a type of yours that implements `AsGraph`"
 )]
 pub trait AsGraph {
-    /// The graph.
+    /// Returns the graph.
     fn as_graph(&self) -> GraphRef<'_>;
 }
 
@@ -41,10 +41,10 @@ pub struct RawGraph {
 }
 
 impl RawGraph {
-    /// The graph of this handle, and an executable graph that was instantiated from it or updated with it; null for none.
+    /// Returns the graph of this handle, with an executable graph that was instantiated from it or updated with it; null for none.
     ///
     /// # Safety
-    /// Both live as long as this value and its copies, and no other thread uses the graph during a call that is given one.
+    /// Both must live as long as this value and its copies, and no other thread may use the graph during a call that is given one.
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(graph: *mut c_void, exec: *mut c_void) -> RawGraph {
         RawGraph { graph, exec }
@@ -63,8 +63,7 @@ impl AsGraph for RawGraph {
     }
 }
 
-/// What stands in for the methods by which cudarc's `CudaGraph` gives its handles, from 0.19.4 on: a type's own methods go
-/// before these.
+/// The fallback for the methods of cudarc's `CudaGraph` that return its handles, from 0.19.4 on. A type's own methods have precedence.
 #[allow(dead_code, reason = "only with an older cudarc")]
 trait WithoutHandles {
     fn cu_graph(&self) -> *mut c_void {
@@ -78,7 +77,7 @@ trait WithoutHandles {
 
 impl WithoutHandles for cudarc::driver::CudaGraph {}
 
-/// cudarc gives a graph's handles from 0.19.4 on. With an older one a graph has none, and calls that are given one say so.
+/// cudarc gives a graph's handles from 0.19.4 on. With an older one they are null, and calls with such a graph return an error.
 impl AsGraph for cudarc::driver::CudaGraph {
     fn as_graph(&self) -> GraphRef<'_> {
         GraphRef { graph: self.cu_graph().cast(), exec: self.cu_graph_exec().cast(), _graph: PhantomData }

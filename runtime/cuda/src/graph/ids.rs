@@ -1,7 +1,7 @@
-//! The ids by which tools know the nodes of instantiated graphs, and the way from such an id to a node's zones.
+//! The ids by which tools identify the nodes of instantiated graphs, and the labels that belong to such an id.
 //!
-//! A kernel record of a replay carries `exec_id << 32 | n`. The driver tells such ids since 13.1; before that CUPTI does,
-//! which hands a [`NodeIds`] in here when it starts. Without either a node has no id.
+//! A kernel record of a replay contains `exec_id << 32 | n`. The driver has such ids since 13.1; for older drivers, CUPTI registers a
+//! [`NodeIds`] here when it starts. Without either, a node has no id.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
@@ -12,33 +12,33 @@ use crate::graph::NodeIdSource;
 use crate::graphs::Handle;
 use warpline_core::lock::lock;
 
-/// Tells the 64-bit ids by which tools know a node of an instantiated graph.
+/// A source of the 64-bit ids by which tools identify a node of an instantiated graph.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
 pub(crate) trait NodeIds: Send + Sync {
-    /// The id of a captured node: the graph's id, and below it 32 bits that stay in every executable graph made of it.
+    /// Returns the id of a captured node: the graph's id, and below it 32 bits that are the same in every executable graph made of it.
     fn node_id(&self, node: *mut c_void) -> Option<u64>;
-    /// A graph's id.
+    /// Returns a graph's id.
     fn graph_id(&self, graph: *mut c_void) -> Option<u32>;
-    /// An executable graph's id.
+    /// Returns an executable graph's id.
     fn exec_id(&self, exec: *mut c_void) -> Option<u32>;
 }
 
-/// Nothing of a user's runs under its lock.
+/// The registered source. No user code runs under its lock.
 static PROVIDER: Mutex<Option<Arc<dyn NodeIds>>> = Mutex::new(None);
 
-/// From now on ids that the driver does not tell come from here, until what this gives is dropped. Graphs that are registered
-/// already get them when they are registered again.
+/// Registers a source of ids that the driver lacks, until the result is dropped. Graphs that are already registered get them when they are
+/// registered again.
 #[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
 pub(crate) fn provide(ids: Arc<dyn NodeIds>) -> Provided {
     *lock(&PROVIDER) = Some(Arc::clone(&ids));
     Provided(ids)
 }
 
-/// Whoever is asked for ids meanwhile.
+/// The registration of a source of ids.
 pub(crate) struct Provided(Arc<dyn NodeIds>);
 
 impl Drop for Provided {
-    /// Nobody is asked any more, but for one who came later.
+    /// Removes the source, unless a later one has replaced it.
     fn drop(&mut self) {
         let mut provider = lock(&PROVIDER);
         if provider.as_ref().is_some_and(|provider| Arc::ptr_eq(provider, &self.0)) {
@@ -47,32 +47,32 @@ impl Drop for Provided {
     }
 }
 
-/// What a node belongs to.
+/// The graph and the zones of a node.
 #[derive(Debug)]
 #[allow(dead_code, reason = "for readers of kernel records")]
 pub(crate) struct NodeLabels {
     /// [`GraphZones::number`](super::GraphZones::number).
     pub(crate) graph: u32,
-    /// What [`GraphZones::named`](super::GraphZones::named) called it.
+    /// The name from [`GraphZones::named`](super::GraphZones::named).
     pub(crate) name: Option<Arc<str>>,
     /// Outermost first.
     pub(crate) zones: Vec<ZoneLabel>,
-    /// It is a node of the graph itself. Of any other only those zones are known that it surely is in.
+    /// Whether it is a node of the graph itself. For others, only the zones that certainly contain it are known.
     pub(crate) is_own: bool,
-    /// A node inside may have its id: if that comes again in the same replay, only so many of the zones hold.
+    /// If a node inside may have its id, the number of zones that remain valid when that id comes again in the same replay.
     pub(crate) in_doubt: Option<usize>,
 }
 
-/// What labels are remembered by.
+/// The key by which labels are remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LabelKey {
     /// A node of the graph itself, by its index.
     Own(u32),
-    /// What has this kind and this name, and is no node of the graph itself.
+    /// Another node of this kind and name, which is not of the graph itself.
     Other(NodeKind, Arc<str>),
 }
 
-/// Asks the driver first, then whoever was provided.
+/// The ids of the driver, or else of the registered source.
 pub(super) struct Ids {
     driver: &'static Driver,
     provider: Option<Arc<dyn NodeIds>>,
@@ -83,7 +83,7 @@ impl Ids {
         Ids { driver, provider: lock(&PROVIDER).clone() }
     }
 
-    /// The id of a captured node, and who told it.
+    /// Returns the id of a captured node, and its source.
     pub(super) fn node(&self, node: Handle) -> Option<(u64, NodeIdSource)> {
         let tools = self.driver.node_tools_id(node).map(|id| (id, NodeIdSource::Tools));
         tools.or_else(|| Some((self.provider.as_ref()?.node_id(node as *mut c_void)?, NodeIdSource::Cupti)))

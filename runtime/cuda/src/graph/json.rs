@@ -1,4 +1,4 @@
-//! Annotations as JSON: `docs/graph.schema.json`. One line a zone and a node, keys in a fixed order.
+//! Annotations as JSON: `docs/graph.schema.json`. Each zone and node has one line, and keys have a fixed order.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::collective::Message;
 use warpline_core::fields::Value;
 
-/// Numbers beyond this are not the same in every reader.
+/// The largest number that every reader represents exactly.
 const EXACT: u64 = 1 << 53;
 
 pub(super) fn document(graphs: &[Arc<Registered>]) -> String {
@@ -38,7 +38,7 @@ fn write_graph(out: &mut String, number: u32, state: &State) {
     member(out, "graph_id", &number_or_null(state.graph_id));
     let execs = state.execs.iter().map(|exec| format!("{{\"exec_id\": {}}}", number_or_null(exec.id)));
     member(out, "execs", &list(execs));
-    // Only zones that have nodes, by new numbers.
+    // Only zones with nodes are written, by new numbers.
     let mut used = vec![false; state.all_zones.len()];
     (0..state.nodes.len()).for_each(|node| state.path(node as u32).iter().for_each(|zone| used[*zone as usize] = true));
     let mut count = 0;
@@ -133,7 +133,7 @@ fn number_or_null(number: Option<u32>) -> String {
     number.map_or_else(|| "null".to_owned(), |number| number.to_string())
 }
 
-/// Items on lines of their own.
+/// Returns a list with each item on its own line.
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<_> = items.collect();
     if items.is_empty() { "[]".to_owned() } else { format!("[\n        {}\n      ]", items.join(",\n        ")) }

@@ -1,4 +1,4 @@
-//! What is known of a graph's nodes, as people and sinks see it.
+//! The public description of a graph's nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use warpline_core::collective::Message;
 use warpline_core::fields::Value;
 use warpline_core::record::Status;
 
-/// A zone that was open while a graph was captured, as it stays with the graph's nodes. Cloning shares.
+/// A zone that was open while a graph was captured, as the graph's nodes keep it. Clones share their data.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ZoneLabel {
@@ -18,11 +18,11 @@ pub struct ZoneLabel {
     pub label: Option<Arc<str>>,
     /// The fields, in the mark's order.
     pub fields: Arc<[(&'static str, Value)]>,
-    /// What a collective moves.
+    /// The data that a collective moves.
     pub message: Option<Arc<Message>>,
-    /// The entries of a batch of collectives, each with what it moves.
+    /// The entries of a batch of collectives, each with the data that it moves.
     pub entries: Arc<[(&'static RangeSpec, Message)]>,
-    /// How the marked function ended while it was captured.
+    /// The status of the marked function when it ended during the capture.
     pub status: Status,
 }
 
@@ -30,24 +30,23 @@ pub struct ZoneLabel {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GraphNode {
-    /// Where it stands among the graph's nodes: those of the graph itself in the driver's order, which is the order of
-    /// capture, and behind them those of the graphs inside it.
+    /// The position among the graph's nodes: those of the graph itself in the order of capture, then those of the graphs inside it.
     pub index: u32,
-    /// The child-graph node in whose graph it is; none in the graph itself.
+    /// The child-graph or conditional node that contains it; none in the graph itself.
     pub within: Option<u32>,
-    /// What it does.
+    /// The kind of work.
     pub kind: NodeKind,
-    /// A kernel's name, mangled as the driver has it, where the driver tells (CUDA 12.3 and newer).
+    /// A kernel's name in readable form, if the driver gives it (CUDA 12.3 and newer).
     pub kernel: Option<Arc<str>>,
-    /// The zones that it is in, outermost first: the last one is the node's own, and what the others say holds for it too.
+    /// The zones that contain it, outermost first: the last one is the node's own, and the others apply to it too.
     pub zones: Vec<ZoneLabel>,
 }
 
-/// How many nodes there are of something.
+/// The number of nodes of a range or a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeCount {
-    /// The range or lane; none for what has none.
+    /// The range or lane; none for nodes without one.
     pub name: Option<Arc<str>>,
     /// Nodes of every kind.
     pub nodes: usize,
@@ -55,19 +54,19 @@ pub struct NodeCount {
     pub kernels: usize,
 }
 
-/// A node whose own nodes nobody can look into.
+/// A node whose contents are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unlabelled {
     /// The node's index.
     pub node: u32,
-    /// What the node does.
+    /// The node's kind.
     pub kind: NodeKind,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// Where the ids of nodes come from that a profiler's records carry.
+/// The source of the node ids in a profiler's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeIdSource {
@@ -75,13 +74,13 @@ pub enum NodeIdSource {
     Tools,
     /// CUPTI.
     Cupti,
-    /// Nobody: nodes are known by their order alone.
+    /// None: nodes are identified by their order alone.
     #[default]
     None,
 }
 
 impl NodeIdSource {
-    /// The word that stands for it in annotations.
+    /// Returns the word for it in annotations.
     pub const fn as_str(self) -> &'static str {
         match self {
             NodeIdSource::Tools => "tools_id",
@@ -93,19 +92,19 @@ impl NodeIdSource {
 
 macro_rules! kinds {
     ($($(#[$attribute:meta])* $kind:ident = $number:literal $word:literal;)*) => {
-        /// What a node does.
+        /// The kind of a node.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum NodeKind {
             $($(#[$attribute])* $kind,)*
-            /// A stamp of warpline's own, in a session with `graph_timing=stamps`: a kernel that is in no zone.
+            /// A stamp of warpline, in a session with `graph_timing=stamps`: a kernel that is in no zone.
             Stamp,
-            /// Something that this version of warpline does not know.
+            /// A kind that this version of warpline does not know.
             Unknown,
         }
 
         impl NodeKind {
-            /// The word that stands for it in annotations.
+            /// Returns the word for it in annotations.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(NodeKind::$kind => $word,)*
@@ -114,7 +113,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kind of a `CUgraphNodeType`.
+            /// Returns the kind of a `CUgraphNodeType`.
             pub(super) fn from_raw(number: Option<i32>) -> NodeKind {
                 match number {
                     $(Some($number) => NodeKind::$kind,)*
@@ -138,7 +137,7 @@ kinds! {
     Graph = 4 "graph";
     /// Nothing but dependencies.
     Empty = 5 "empty";
-    /// A wait for an event from outside.
+    /// A wait for an event outside the graph.
     WaitEvent = 6 "wait_event";
     /// The record of an event.
     EventRecord = 7 "event_record";
@@ -162,7 +161,7 @@ impl fmt::Display for NodeKind {
     }
 }
 
-/// Why a graph's nodes cannot be known.
+/// The reason why a graph's nodes cannot be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphError(pub(super) String);
 

@@ -1,10 +1,9 @@
-//! Captured CUDA graphs: which node belongs to which zone.
+//! Captured CUDA graphs, and the zones of their nodes.
 //!
-//! A captured graph replays as one opaque block: its kernels have lost the functions that launched them. While a session
-//! records, a mark on a stream that is being captured records no time; it notes where in the graph it began and ended.
-//! [`GraphZones`] takes what was noted when the graph is complete, and knows from then on which zones each node is in, also
-//! for graphs that are instantiated again, updated or cloned. Replays cost nothing more than without, unless the session is
-//! asked to time them ([`GraphTiming`](warpline_core::timing::GraphTiming)).
+//! A captured graph replays as one opaque block, without the functions that launched its kernels. While a session records, a mark on a
+//! stream that is being captured records no time, but the positions in the graph where it began and ended. [`GraphZones`] takes these when
+//! the graph is complete, and then knows the zones of each node, even if the graph is instantiated again, updated or cloned. Replays have
+//! no additional cost, unless the session times them ([`GraphTiming`](warpline_core::timing::GraphTiming)).
 //!
 //! ```no_run
 //! # fn capture() -> Result<cudarc::driver::CudaGraph, Box<dyn std::error::Error>> { unimplemented!() }
@@ -21,11 +20,11 @@
 //! # }
 //! ```
 //!
-//! What belongs to a zone, what cannot be known, and where ids come from is in `docs/graphs.md`.
+//! `docs/graphs.md` describes which nodes belong to a zone, what cannot be known, and where ids come from.
 //!
-//! In here: `captures` keeps what zones noted, `walk` says which nodes that is, `registered` keeps graphs with their nodes,
-//! `registry` all of them, `execs` which executable graphs are whose, `ids` and `executed` tie replayed nodes to them, `plan` the
-//! stamps of a replay, `json` writes them down.
+//! `captures` keeps the zones of captures, `walk` finds their nodes, `registered` has one graph with its nodes, `registry` has all graphs,
+//! `execs` their executable graphs, `ids` and `executed` identify replayed nodes, `plan` has the stamps of a replay, and `json` writes
+//! annotations.
 
 mod handles;
 mod label;
@@ -54,7 +53,7 @@ pub use registry::plan_of_stamp;
 /// `docs/graph.schema.json`.
 pub const JSON_FORMAT: &str = "warpline-graph/1";
 
-/// For the report of a session: what was let go of, with the remedy.
+/// Returns the report's notes on discarded captures and executable graphs, with remedies.
 pub fn note() -> impl Iterator<Item = String> {
     captures::note().into_iter().chain(registry::note())
 }

@@ -1,6 +1,6 @@
-//! How the stamps of a graph time its zones: which stamps each replay brings, in which order, and which two are a zone's.
+//! The stamps that time a graph's zones: those of each replay, their order, and the two of each zone.
 //!
-//! The registry gives it for a stamp (`plan_of_stamp`), and a registered graph makes it.
+//! A registered graph makes the plan, and the registry finds it by a stamp (`plan_of_stamp`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use warpline_core::collective::Message;
 pub struct Plan {
     /// [`GraphZones::number`](super::GraphZones::number).
     pub graph: u32,
-    /// What [`GraphZones::named`](super::GraphZones::named) called it.
+    /// The name from [`GraphZones::named`](super::GraphZones::named).
     pub name: Option<Arc<str>>,
-    /// The id of the executable graph, where there is one and somebody has told it.
+    /// The id of the executable graph, if there is only one and it has an id; else 0.
     pub exec: u32,
-    /// How many kernels, copies and memory sets were captured.
+    /// The number of captured kernels, copies and memory sets.
     pub kernels: u32,
-    /// For each stamp, those that come right before it, by their places here.
+    /// For each stamp, the positions of those directly before it.
     pub stamps: Vec<Vec<u32>>,
-    /// The place of each stamp, by its id.
+    /// The position of each stamp in `stamps`, by its id.
     pub places: HashMap<u32, u32>,
     pub zones: Vec<PlannedZone>,
 }
@@ -34,26 +34,26 @@ pub struct PlannedZone {
     pub depth: u32,
     pub lane: Option<Arc<str>>,
     pub kernels: u32,
-    /// The places of its stamps.
+    /// The positions of its stamps.
     pub begin: u32,
     pub end: u32,
 }
 
 impl Plan {
-    /// Where a stamp stands in `stamps`.
+    /// Returns the position of a stamp in `stamps`.
     pub fn place(&self, id: u32) -> Option<u32> {
         self.places.get(&id).copied()
     }
 }
 
 impl ZoneLabel {
-    /// The lane that it has itself.
+    /// Returns its own lane.
     pub(crate) fn lane(&self) -> Option<Arc<str>> {
         lane_of(self.range, self.message.as_deref())
     }
 }
 
-/// The lane that a zone has itself: its range's, or the one of the ranks that it communicates with.
+/// Returns a zone's own lane: that of its range, or of the ranks with which it communicates.
 pub(crate) fn lane_of(range: &'static RangeSpec, message: Option<&Message>) -> Option<Arc<str>> {
     let group = || Some(message?.group.as_ref()?.lane());
     range.lane().or_else(group).map(Into::into)

@@ -1,7 +1,7 @@
-//! All registered graphs of the process, and the way from an executable graph to the one that it was made of.
+//! All registered graphs of the process, and the graphs to which executable graphs belong.
 //!
-//! A graph whose last [`GraphZones`](super::GraphZones) is dropped stays for a while, because records of its last replays may
-//! still be on their way; the oldest of those make room for newer ones.
+//! A graph whose last [`GraphZones`](super::GraphZones) is dropped is kept for a while, because records of its last replays may still be on
+//! their way. The oldest of those make room for newer ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ use super::registered::{Exec, Read, Registered};
 use crate::driver::{CudaError, Driver};
 use crate::graphs::Handle;
 
-/// Graphs that nobody holds any more, and nodes of all of them.
+/// The maximum number of graphs that are no longer held, and of their nodes.
 const MOST_RETIRED: usize = 256;
 const MOST_RETIRED_NODES: usize = 1 << 18;
 
@@ -27,11 +27,11 @@ struct Registry {
     live: Vec<(Arc<Registered>, Weak<Held>)>,
     retired: VecDeque<Arc<Registered>>,
     execs: Execs<Registered>,
-    /// The graph that each stamp was captured into, or the first one of its clones that somebody holds.
+    /// The graph that each stamp was captured into, or the first of its clones that is still held.
     stamps: HashMap<u32, Arc<Registered>>,
 }
 
-/// What the handles on one graph share: the last one to go retires it.
+/// The part that the handles on one graph share. Its drop retires the graph.
 #[derive(Debug)]
 pub(super) struct Held(pub(super) Arc<Registered>);
 
@@ -41,7 +41,7 @@ impl Drop for Held {
     }
 }
 
-/// Registers a graph that the caller holds, or finds it where it is registered already. `capture` gives what its capture noted.
+/// Registers a graph that the caller holds, or finds its registration. `capture` returns the zones of its capture.
 pub(super) fn register(
     driver: &'static Driver,
     graph: Handle,
@@ -52,7 +52,7 @@ pub(super) fn register(
     let capture = capture(&read);
     let exec = exec_of(driver, exec);
     Ok(with(|registry| {
-        // Handles come back: what was captured since is another graph, whatever its handles were before.
+        // The driver reuses handles, so a graph with a new capture is not one that is known.
         let is_known = |known: &Registered| capture.is_none() && known.is_of(&read);
         let known = registry.live.iter().rev().find(|(known, _)| is_known(known));
         let stamps: Vec<u32> = read.stamps().collect();
@@ -69,7 +69,7 @@ pub(super) fn register(
     }))
 }
 
-/// Adds to a graph what was captured into it since it was registered.
+/// Adds what was captured into a graph since it was registered.
 pub(super) fn extend(
     driver: &'static Driver,
     known: &Arc<Registered>,
@@ -84,7 +84,7 @@ pub(super) fn extend(
     Ok(())
 }
 
-/// Registers a clone, with the zones of what it was cloned from.
+/// Registers a clone, with the zones of its original.
 pub(super) fn register_clone(
     driver: &'static Driver,
     of: &Registered,
@@ -105,30 +105,30 @@ pub(super) fn register_clone(
     }))
 }
 
-/// From now on the executable graph is one of this graph.
+/// Assigns an executable graph to a graph.
 pub(super) fn add_exec(driver: &'static Driver, exec: Handle, to: &Arc<Registered>) {
     if let Some(exec) = exec_of(driver, exec) {
         with(|registry| registry.add_exec(exec, to));
     }
 }
 
-/// The graph that an executable graph was made of.
+/// Returns the graph to which an executable graph belongs.
 pub(super) fn of_exec(exec: Handle) -> Option<Arc<Registered>> {
     with(|registry| registry.execs.get(exec).cloned())
 }
 
-/// The same, by the executable graph's id.
+/// Returns the graph to which an executable graph belongs, by its id.
 pub(super) fn of_exec_id(id: u32) -> Option<Arc<Registered>> {
     with(|registry| registry.execs.of_id(id).cloned())
 }
 
-/// The plan of the graph that a stamp was captured into; none while that is not registered.
+/// Returns the plan of the graph that a stamp was captured into; none if it is not registered.
 pub fn plan_of_stamp(id: u32) -> Option<Arc<Plan>> {
     let graph = with(|registry| registry.stamps.get(&id).cloned())?;
     Some(graph.plan()).filter(|plan| plan.place(id).is_some())
 }
 
-/// Every graph that is known, in the order in which they were registered.
+/// Returns every known graph, in the order of registration.
 pub(super) fn all() -> Vec<Arc<Registered>> {
     let mut all: Vec<_> =
         with(|registry| registry.retired.iter().chain(registry.live.iter().map(|(graph, _)| graph)).cloned().collect());
@@ -136,9 +136,9 @@ pub(super) fn all() -> Vec<Arc<Registered>> {
     all
 }
 
-/// Adds a zone to the graph that was captured so, if it is registered; gives it back if not.
+/// Adds a zone to the graph of its capture, if it is registered; otherwise returns it.
 pub(super) fn add(capture: u64, graph: Handle, mut zone: CapturedZone) -> Option<CapturedZone> {
-    // The latest first: a handle may have been another graph's before.
+    // The latest comes first, because a handle may have been another graph's before.
     for registered in all().iter().rev() {
         zone = registered.add(capture, graph, zone)?;
     }
@@ -150,7 +150,7 @@ pub(super) fn add_around(zone: &CapturedZone) {
     all().iter().for_each(|graph| graph.add_around(zone));
 }
 
-/// For the report of a session: which executable graphs were let go of, with the remedy.
+/// Returns the report's note on discarded executable graphs, with a remedy.
 pub(super) fn note() -> Option<String> {
     let evicted = with(|registry| std::mem::take(&mut registry.execs.evicted));
     (evicted > 0).then(|| {
@@ -177,7 +177,7 @@ impl Registry {
     fn add_stamps(&mut self, stamps: Vec<u32>, to: &Arc<Registered>) {
         for stamp in stamps {
             let known = self.stamps.entry(stamp).or_insert_with(|| Arc::clone(to));
-            // One that nobody holds any more makes room soon.
+            // A graph that is no longer held makes room soon.
             if self.retired.iter().any(|retired| Arc::ptr_eq(retired, known)) {
                 *known = Arc::clone(to);
             }
@@ -196,7 +196,7 @@ impl Registry {
         let mut nodes: usize = self.retired.iter().map(|graph| graph.node_count()).sum();
         while self.retired.len() > MOST_RETIRED || nodes > MOST_RETIRED_NODES {
             let Some(oldest) = self.retired.pop_front() else { break };
-            // Somebody who asks for its plan may learn of more nodes meanwhile.
+            // A request for its plan may add nodes in the meantime.
             nodes = nodes.saturating_sub(oldest.node_count());
             self.execs.forget(&oldest);
             let live = &self.live;
@@ -214,7 +214,7 @@ impl Registry {
     }
 }
 
-/// No code of a user's runs under this lock, and no other lock but a graph's is taken under it.
+/// Calls `work` under the lock. No user code runs under it, and only a graph's lock is taken under it.
 fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
     let mut registry: MutexGuard<'_, Option<Registry>> = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     work(registry.get_or_insert_with(Registry::default))

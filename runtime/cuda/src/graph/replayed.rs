@@ -1,5 +1,5 @@
-//! A captured zone in one replay, as sinks get it: whoever has timed it calls [`replayed`]. A batch of collectives comes with its
-//! entries, as one that was not captured does.
+//! The record of a captured zone in one replay, as sinks get it. The module that timed the zone calls [`replayed`]. A batch of collectives
+//! comes with its entries, like one that was not captured.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use warpline_core::fields::{Fields, IntoValue, Value};
 use warpline_core::record::{EndSource, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::replay::ReplayedZone;
 
-/// When and where a captured zone ran in a replay.
+/// The time and place of a captured zone in a replay.
 pub struct Ran {
     /// Counts the zones of the replay.
     pub sequence: u64,
@@ -26,7 +26,7 @@ pub struct Ran {
     pub bracket_ns: i64,
 }
 
-/// The zone's record, with all that was captured of it, and behind it those of its entries, if it is a batch.
+/// Returns the zone's record with all that was captured of it, followed by those of its entries, if it is a batch.
 pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
     let ZoneLabel { range, label, fields: values, message, entries, status } = label;
     let mut fields = Fields::default();
@@ -66,7 +66,7 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
     std::iter::once(batch).chain(entries)
 }
 
-/// A value as it was captured.
+/// A captured value.
 struct CapturedValue(Value);
 
 impl IntoValue for CapturedValue {

@@ -1,32 +1,33 @@
-//! Which nodes of a captured graph belong to which zone: numbers in, paths of zones out, and no driver.
+//! Finds the nodes of each zone in a captured graph. Nodes and zones are numbers, and no driver is called.
 //!
-//! A zone has two places in the capture: the *frontier* of its stream (what the next node will depend on) when it began and
-//! when it ended. Nodes are numbered in the order in which they were captured. Whatever was seen in any frontier was there
-//! by then, and so was every node before it: that bounds, from below, what was captured when a zone began or ended, on all
-//! streams of the capture.
+//! A zone has two positions in the capture: the *frontier* of its stream (the nodes on which the next node will depend) at its begin and at
+//! its end. Nodes are numbered in the order in which they were captured. The nodes of a frontier existed when it was read, as did every
+//! node before them. This is a lower bound of what was captured when a zone began or ended, on all streams of the capture.
 //!
-//! * **Own** nodes of a zone lead to its end frontier, were not there when it began, and hang on the whole of its begin frontier
-//!   or on another own node: what the stream does next does so, and what waits for the stream. So a fork inside the zone that is joined again belongs to it, also where the next stream has zones of its
-//!   own; what another stream did meanwhile, forked off before the zone, does not, also where the zone joins it.
-//! * **Further** nodes hang on an own node, do not lead to the end, and surely were there when the zone ended: a fork inside
-//!   the zone that is joined later or never.
-//! * A zone that outlives its capture owns whatever hangs on its begin.
-//! * A zone that began before its stream was captured has no begin frontier: it owns what leads to its end. Where zones of
-//!   other streams in the capture began before it, its stream was forked off: then it owns that back to the fork.
+//! * **Own** nodes of a zone lead to its end frontier, did not exist at its begin, and depend on its whole begin frontier or on another own
+//!   node. The stream's next nodes do so, as do the nodes that wait for the stream. A fork inside the zone that is joined again therefore
+//!   belongs to it, even if the other stream has zones of its own. The work of a stream that was forked off before the zone does not, even
+//!   if the zone joins it.
+//! * **Further** nodes depend on an own node, do not lead to the end, and certainly existed when the zone ended: a fork inside the zone
+//!   that is joined later or never.
+//! * A zone that outlives its capture owns the nodes that depend on its begin.
+//! * A zone that began before its stream was captured has no begin frontier, and owns the nodes that lead to its end. If zones of other
+//!   streams in the capture began before it, its stream was forked off, and it owns only those back to the fork.
 //! * A zone within another of the same stream has no node that the outer one lacks.
 //!
-//! The *path* of a node holds its zones from the outermost to the innermost: zones of a stream that only have it as a further
-//! node first, then those of the streams that own it, the stream with the smallest zone last; on one stream as they nest.
+//! The *path* of a node contains its zones from the outermost to the innermost. Streams whose zones have it only as a further node come
+//! first, then the streams that own it. In both groups, the stream with the smallest zone is last. The zones of one stream are in their
+//! nesting order.
 //!
-//! It is called when a graph is registered, and costs as many steps as the zones have nodes together.
+//! The walk runs when the zones of a registered graph are needed. Its cost is proportional to the zones' nodes in total.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-/// The frontier of a stream when it was asked.
+/// The frontier of a stream at a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frontier {
-    /// Counts the questions of all streams.
+    /// Counts the queries of all streams.
     pub(super) order: u64,
     pub(super) ns: i64,
     pub(super) frontier: Vec<u32>,
@@ -36,36 +37,36 @@ pub(super) struct Frontier {
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) stream: usize,
-    /// None: it began before its stream was captured.
+    /// None if the zone began before its stream was captured.
     pub(super) begin: Option<Frontier>,
-    /// When it began on the host.
+    /// When the zone began on the host.
     pub(super) begin_ns: i64,
-    /// None: it ended after the capture.
+    /// None if the zone ended after the capture.
     pub(super) end: Option<Frontier>,
 }
 
-/// The zones of each node: numbers of paths, and the paths.
+/// The zones of each node.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    /// For each node a place in `paths`.
+    /// The position of each node's path in `paths`.
     pub(super) of: Vec<u32>,
     /// The first one is empty.
     pub(super) paths: Vec<Vec<u32>>,
 }
 
-/// How a node belongs to a zone.
+/// A zone to which a node belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holder {
     zone: u32,
     owns: bool,
 }
 
-/// The paths of `deps.len()` nodes, each of which depends on the nodes in its list.
+/// Returns the paths of `deps.len()` nodes, each of which depends on the nodes in its list.
 pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     let mut walk = Walk { deps, zones, seen: Seen::new(zones), stamp: vec![0; deps.len()], stamps: 0 };
     let mut holders: Vec<Vec<Holder>> = vec![Vec::new(); deps.len()];
     let mut own: Vec<Vec<u32>> = vec![Vec::new(); zones.len()];
-    // Those without a begin are cut by the others.
+    // Zones without a begin are limited by the others.
     let (with, without): (Vec<usize>, Vec<usize>) = (0..zones.len()).partition(|&zone| zones[zone].begin.is_some());
     for zone in with {
         own[zone] = walk.own(zone);
@@ -92,7 +93,7 @@ pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     let mut result = Paths { of: Vec::with_capacity(deps.len()), paths: vec![Vec::new()] };
     let mut last: Option<&[Holder]> = None;
     for node in &holders {
-        // Nodes of one zone follow one another.
+        // Successive nodes often have the same zones.
         let id = match (last, result.of.last()) {
             (Some(last), Some(&id)) if last == node.as_slice() => id,
             _ => {
@@ -109,8 +110,8 @@ pub(super) fn paths(deps: &[Vec<u32>], zones: &[Zone]) -> Paths {
     result
 }
 
-/// An order of nodes in which each comes behind those that it depends on, and as near to the given one as that allows; none
-/// where that is such an order, as that of a capture is.
+/// Returns an order in which each node comes after those that it depends on, as close to the given one as possible; none if that is such an
+/// order, as the order of a capture is.
 pub(super) fn topological(deps: &[Vec<u32>]) -> Option<Vec<u32>> {
     let is_behind = |(node, deps): (u32, &Vec<u32>)| deps.iter().all(|dep| *dep < node);
     if (0..).zip(deps).all(is_behind) {
@@ -133,13 +134,13 @@ pub(super) fn topological(deps: &[Vec<u32>]) -> Option<Vec<u32>> {
             }
         }
     }
-    // No graph of the driver has a circle; of one that had, nothing would be known.
+    // No graph of the driver has a cycle; one with a cycle would have no order.
     (order.len() == deps.len()).then_some(order)
 }
 
-/// How many nodes there surely were, by what had been seen of the capture.
+/// The lower bounds of the number of nodes, from the frontiers that were read.
 struct Seen {
-    /// Order, time and count, by order; counts do not fall.
+    /// Order, time and count, by order; counts never decrease.
     at: Vec<(u64, i64, u32)>,
 }
 
@@ -157,13 +158,13 @@ impl Seen {
         Seen { at }
     }
 
-    /// When the question of this number had been answered.
+    /// Returns the number of nodes that existed at the query of this order.
     fn by(&self, order: u64) -> u32 {
         let until = self.at.partition_point(|(other, ..)| *other <= order);
         until.checked_sub(1).map_or(0, |last| self.at[last].2)
     }
 
-    /// At this time.
+    /// Returns the number of nodes that existed at this time.
     fn by_ns(&self, ns: i64) -> u32 {
         self.at.iter().filter(|(_, at, _)| *at <= ns).map(|(.., count)| *count).max().unwrap_or(0)
     }
@@ -186,8 +187,8 @@ impl Walk<'_> {
         let Some(end) = &zone.end else { return self.hanging_on(begin, low) };
         let candidates = self.back_from(&end.frontier, low, |_| false);
         let own = self.on_frontier(&begin.frontier, candidates.clone());
-        // A program may set a frontier as it likes: where nothing at the end hangs on the begin, all that leads there is the
-        // zone's. A stream that only waited still has what it had.
+        // A program may set a frontier: if nothing at the end depends on the begin, the zone owns all that leads to the end. A stream that
+        // only waited still has nodes of its begin.
         let is_set_anew = own.is_empty() && !end.frontier.iter().any(|node| begin.frontier.contains(node));
         if is_set_anew { candidates } else { own }
     }
@@ -212,7 +213,7 @@ impl Walk<'_> {
         if earlier.is_empty() {
             return all;
         }
-        // Where an earlier zone's stream went on by itself, this one's was forked off.
+        // This zone's stream was forked off where an earlier zone's stream continued by itself.
         let inside: HashSet<u32> = all.iter().copied().collect();
         let outside = (0..self.deps.len() as u32).filter(|node| !inside.contains(node));
         let forked: HashSet<u32> = outside.flat_map(|node| &self.deps[node as usize]).copied().collect();
@@ -220,13 +221,13 @@ impl Walk<'_> {
         self.back_from(&end.frontier, low, is_fork)
     }
 
-    /// All nodes from the number `low` on that hang on this place.
+    /// Returns the nodes from `low` on that depend on this frontier.
     fn hanging_on(&mut self, begin: &Frontier, low: u32) -> Vec<u32> {
         let candidates = (low..self.deps.len() as u32).collect();
         self.on_frontier(&begin.frontier, candidates)
     }
 
-    /// Those of these nodes that hang on the whole frontier, or on another one that does; all of them on an empty one.
+    /// Returns the candidates that depend on the whole frontier, or on another such candidate; all for an empty frontier.
     fn on_frontier(&mut self, frontier: &[u32], candidates: Vec<u32>) -> Vec<u32> {
         if frontier.is_empty() {
             return candidates;
@@ -244,7 +245,7 @@ impl Walk<'_> {
         own
     }
 
-    /// What hangs on own nodes and was there when the zone ended.
+    /// Returns the other nodes that depend on own nodes and existed when the zone ended.
     fn further(&mut self, zone: usize, own: &[u32]) -> Vec<u32> {
         let (Some(&first), Some(end)) = (own.first(), &self.zones[zone].end) else { return Vec::new() };
         let high = self.seen.by(end.order);
@@ -262,7 +263,7 @@ impl Walk<'_> {
         further
     }
 
-    /// All nodes from the number `low` on that lead to these, in order.
+    /// Returns the nodes from `low` on that lead to these, in order. Does not go beyond a cut.
     fn back_from(&mut self, to: &[u32], low: u32, is_cut: impl Fn(u32) -> bool) -> Vec<u32> {
         let stamp = self.next_stamp();
         let mut found = Vec::new();
@@ -287,7 +288,7 @@ impl Walk<'_> {
     }
 }
 
-/// The zone of the same stream around each zone.
+/// Returns the zone of the same stream around each zone.
 fn parents(zones: &[Zone]) -> Vec<Option<u32>> {
     let mut order: Vec<usize> = (0..zones.len()).collect();
     order.sort_by_key(|&zone| began(zones, zone));
@@ -296,7 +297,7 @@ fn parents(zones: &[Zone]) -> Vec<Option<u32>> {
     let end = |zone: usize| zones[zone].end.as_ref().map_or(u64::MAX, |end| end.order);
     for zone in order {
         let open = open.entry(zones[zone].stream).or_default();
-        // Zones that overlap and do not nest have none but the ones around both.
+        // Zones that overlap without nesting have only the zones around both as parents.
         while open.last().is_some_and(|&last| end(last) < end(zone)) {
             open.pop();
         }
@@ -306,13 +307,13 @@ fn parents(zones: &[Zone]) -> Vec<Option<u32>> {
     parents
 }
 
-/// Zones in the order in which they began; those from before the capture first.
+/// Returns the sort key of a zone by its begin; zones from before the capture come first.
 fn began(zones: &[Zone], zone: usize) -> (u64, i64, usize) {
     let of = &zones[zone];
     (of.begin.as_ref().map_or(0, |begin| begin.order + 1), of.begin_ns, zone)
 }
 
-/// Adds the zones around those that hold a node. `places` has where each zone stands among the holders, and 0 for none.
+/// Adds the zones around the holders of a node. `places` has each zone's position among the holders, and 0 for none.
 fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>], places: &mut [u32]) {
     for (place, holder) in (1..).zip(holders.iter()) {
         places[holder.zone as usize] = place;
@@ -327,7 +328,7 @@ fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>], places: &mut [u
                     holders.push(Holder { zone: parent, owns });
                     places[parent as usize] = holders.len() as u32;
                 }
-                // The ones around it are told when its turn comes, or were.
+                // The zones around it were added, or are added in its turn.
                 place if holders[place - 1].owns || !owns => break,
                 place => holders[place - 1].owns = true,
             }
@@ -337,9 +338,9 @@ fn add_outer(holders: &mut Vec<Holder>, parents: &[Option<u32>], places: &mut [u
     holders.iter().for_each(|holder| places[holder.zone as usize] = 0);
 }
 
-/// The zones of one node, outermost first.
+/// Returns the zones of one node, outermost first.
 fn order(holders: &[Holder], zones: &[Zone], sizes: &[u32]) -> Vec<u32> {
-    // Of each stream: whether a zone of it owns the node, how many nodes its smallest zone has, and its zones.
+    // For each stream: whether a zone of it owns the node, the number of nodes of its smallest zone, and its zones.
     let mut streams: Vec<(usize, bool, u32, Vec<u32>)> = Vec::new();
     for &Holder { zone, owns } in holders {
         let (stream, size) = (zones[zone as usize].stream, sizes[zone as usize]);

@@ -1,4 +1,4 @@
-//! What a program holds beside its graph. Without feature `enable` it holds nothing, and no graph has zones.
+//! The handle that a program keeps with its graph. Without feature `enable` it is empty, and no graph has zones.
 
 use std::ffi::c_void;
 use std::io;
@@ -16,27 +16,26 @@ use warpline_core::signals::without_signals;
 
 /// The zones of one graph's nodes.
 ///
-/// `Send` and `Sync`; cloning shares. Keep it as long as the graph, and register right behind the capture: what zones noted
-/// waits for at most 256 captures. The graph's handles are only used during calls that are given it.
+/// It is `Send` and `Sync`, and clones share their data. Keep it as long as the graph, and register directly after the capture, because the
+/// zones of at most 256 captures are kept. The graph's handles are only used during calls that are given it.
 #[derive(Clone, Debug)]
 pub struct GraphZones(#[cfg(feature = "runtime")] Arc<Held>);
 
 #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
 impl GraphZones {
-    /// The zones of a graph whose capture is over, and of the executable graph that comes with it. For a graph that is
-    /// registered already it gives the same zones, and one more executable graph of it: so call it again behind each
-    /// instantiation.
+    /// Registers a graph whose capture has ended, and the executable graph that comes with it. If the graph is already registered, it
+    /// returns the same zones and adds the executable graph, so call it again after each instantiation.
     ///
-    /// It asks the driver for the graph's nodes and edges, about 0.1 µs each; nothing is changed.
+    /// It queries the driver for the graph's nodes and edges, about 0.1 µs each, and changes nothing.
     ///
     /// # Errors
-    /// There is no driver, or it does not tell the graph's nodes.
+    /// There is no driver, the graph's handle is null, or the driver does not list its nodes.
     pub fn for_graph(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
         warpline_core::if_feature!(
             "runtime",
             {
                 let (driver, (graph, exec)) = (driver()?, handles(graph)?);
-                // Another thread may be capturing, in a mode in which it minds what others call.
+                // Another thread may be capturing, in a mode in which other threads' calls break the capture.
                 let held = driver.outside_captures(|| {
                     registry::register(driver, graph, exec, |read| captures::take(graph, |node| read.has(node)))
                 });
@@ -46,10 +45,10 @@ impl GraphZones {
         )
     }
 
-    /// Adds what was captured into the same graph since (`cuStreamBeginCaptureToGraph`).
+    /// Adds what has since been captured into the same graph (`cuStreamBeginCaptureToGraph`).
     ///
     /// # Errors
-    /// As [`for_graph`](Self::for_graph).
+    /// Those of [`for_graph`](Self::for_graph).
     pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
         warpline_core::if_feature!(
             "runtime",
@@ -64,10 +63,10 @@ impl GraphZones {
         )
     }
 
-    /// The zones of a clone (`cuGraphClone`), which are those of the graph that it was made of. `original` is that graph.
+    /// Registers a clone (`cuGraphClone`) with the zones of this graph. `original` is the graph that was cloned.
     ///
     /// # Errors
-    /// As [`for_graph`](Self::for_graph).
+    /// Those of [`for_graph`](Self::for_graph).
     pub fn of_clone(
         &self,
         original: &(impl AsGraph + ?Sized),
@@ -87,14 +86,14 @@ impl GraphZones {
         )
     }
 
-    /// The executable graph was instantiated from this graph, or updated with it (`cuGraphExecUpdate`): from now on its
-    /// replays are this graph's. One that belonged to another graph does not any more.
+    /// Assigns an executable graph to this graph, from which it was instantiated, or with which it was updated (`cuGraphExecUpdate`). Its
+    /// replays are this graph's from now on, and no longer another graph's.
     ///
     /// # Errors
     /// There is no driver.
     ///
     /// # Safety
-    /// `exec` is a live `CUgraphExec`.
+    /// `exec` must be a live `CUgraphExec`.
     #[allow(unsafe_code)]
     pub unsafe fn add_exec(&self, exec: *mut c_void) -> Result<(), GraphError> {
         warpline_core::if_feature!(
@@ -108,9 +107,9 @@ impl GraphZones {
         )
     }
 
-    /// Says which graph is inside a node: for a child-graph node the one that it was made of, whose nodes are paired by their
-    /// order; for a conditional node the one of its body, whose nodes are then among [`nodes`](Self::nodes). The zones of that graph
-    /// are inside those of the node.
+    /// Sets the graph inside a node. For a child-graph node, it is the graph from which the child was made, and nodes are paired by their
+    /// order. For a conditional node, it is the graph of the body, whose nodes are then among [`nodes`](Self::nodes). The zones of that
+    /// graph are inside those of the node.
     ///
     /// # Errors
     /// The node has no graph inside, or one with another number of nodes.
@@ -122,7 +121,7 @@ impl GraphZones {
         )
     }
 
-    /// Calls the graph by a name, in annotations and traces.
+    /// Names the graph in annotations and traces.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> GraphZones {
         warpline_core::if_feature!(
@@ -135,17 +134,17 @@ impl GraphZones {
         )
     }
 
-    /// Counts the graphs that the process registers from 1.
+    /// Returns the graph's number. The process numbers its registered graphs from 1.
     pub fn number(&self) -> u32 {
         warpline_core::if_feature!("runtime", self.0.0.number, 0)
     }
 
-    /// Every node with the zones that it is in.
+    /// Returns every node with its zones.
     pub fn nodes(&self) -> impl Iterator<Item = GraphNode> + use<> {
         warpline_core::if_feature!("runtime", self.0.0.nodes().into_iter(), std::iter::empty())
     }
 
-    /// Nodes by range: that of the innermost zone.
+    /// Counts the nodes by range: that of the innermost zone.
     pub fn ranges(&self) -> Vec<NodeCount> {
         warpline_core::if_feature!(
             "runtime",
@@ -154,7 +153,7 @@ impl GraphZones {
         )
     }
 
-    /// Nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
+    /// Counts the nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
     /// range has none has that of its group ([`ProcessGroup::lane`](warpline_core::collective::ProcessGroup::lane)).
     pub fn lanes(&self) -> Vec<NodeCount> {
         warpline_core::if_feature!(
@@ -164,13 +163,13 @@ impl GraphZones {
         )
     }
 
-    /// Nodes with bodies that nobody can look into: their kernels run, and are not among [`nodes`](Self::nodes).
+    /// Returns the nodes whose contents are unknown. Their kernels run, but are not among [`nodes`](Self::nodes).
     pub fn unlabelled(&self) -> Vec<Unlabelled> {
         warpline_core::if_feature!("runtime", self.0.0.unlabelled(), Vec::new())
     }
 
-    /// The zones of a node, outermost first, by a registered executable graph and the index that the node has in it (the low
-    /// half of the `graph node id` in a profiler's records); none for one that is not registered.
+    /// Returns the zones of a node, outermost first, by a registered executable graph and the node's index in it (the low half of the
+    /// `graph node id` in a profiler's records); none if the graph is not registered.
     pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
         warpline_core::if_feature!("runtime", registry::of_exec(exec as Handle)?.zones_at(index), None)
     }
@@ -178,7 +177,7 @@ impl GraphZones {
     /// Writes the annotations of this graph as JSON, as `docs/graph.schema.json` describes it.
     ///
     /// # Errors
-    /// What the operating system says of the file.
+    /// The operating system's error for the file.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         warpline_core::if_feature!(
             "runtime",
@@ -188,11 +187,11 @@ impl GraphZones {
     }
 }
 
-/// Writes the annotations of every registered graph as JSON, as `docs/graph.schema.json` describes it. Of graphs whose
-/// [`GraphZones`] are gone the latest 256 are among them.
+/// Writes the annotations of every registered graph as JSON, as `docs/graph.schema.json` describes it. This includes up to 256 of the
+/// latest graphs whose [`GraphZones`] were dropped.
 ///
 /// # Errors
-/// What the operating system says of the file.
+/// The operating system's error for the file.
 pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
     warpline_core::if_feature!("runtime", without_signals(|| std::fs::write(path, json::document(&registry::all()))), {
         let _ = path;
@@ -200,7 +199,7 @@ pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
     })
 }
 
-/// The handles of a graph and of its executable graph, which may be null.
+/// Returns the handles of a graph and of its executable graph, which may be null.
 fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphError> {
     let graph = graph.as_graph();
     if graph.graph.is_null() {

@@ -118,7 +118,7 @@ const VISIBLE_NS: i64 = 1_500;
 pub(super) const WATCH: Duration = Duration::from_micros(300);
 pub(super) const FIRST_WATCH: Duration = Duration::from_millis(50);
 
-/// What stamps need in one context.
+/// The state that stamps need in one context.
 pub struct Stamper {
     driver: &'static Driver,
     calls: Calls,
@@ -135,7 +135,7 @@ pub struct Stamper {
     stream: StreamPtr,
     token: Mutex<u64>,
     spin: Ptr,
-    /// The driver and the device support launch order: a kernel may begin as soon as the preceding one has begun.
+    /// Whether the driver and the device support launch order: a kernel may begin as soon as the preceding one has begun.
     can_order_by_launch: bool,
     /// The session in which the stamper was created. All stamps in the ring are from that session or later ones.
     pub(super) session: u64,

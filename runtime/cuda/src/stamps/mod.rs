@@ -1,7 +1,7 @@
 //! Stamps: kernels with one thread that are captured at the borders of zones and write the device's time in each replay.
 //!
 //! Zones in a capture call `border` for a stamp. The collector calls [`prepare`], and reads the stamps through [`Source`]s. `contexts`
-//! prepares contexts, `device` has what stamps need in one context, `ring` is what the device writes to, and `abi` has the driver calls.
+//! prepares contexts, `device` has the state for one context, `ring` is the memory that the device writes, and `abi` has the driver calls.
 //!
 //! A stamp is one kernel launch on the stream of its zone, and nothing else is added to a capture. If the driver refuses the launch, the
 //! capture is unchanged, and the zone has no time.
@@ -206,7 +206,7 @@ pub(super) fn border(
     stamped.ok()
 }
 
-/// Why a border has no stamp.
+/// The reason why a border has no stamp.
 enum Untimed {
     NotReady,
     Refused,
@@ -405,7 +405,7 @@ pub(crate) fn id_of(
     is_stamp.then(|| driver.second_parameter(node)).flatten().map(|id| id as u32)
 }
 
-/// No driver is called under this lock.
+/// Takes the lock, under which no driver is called.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

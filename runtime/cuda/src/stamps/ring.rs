@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_millis(100);
 /// The number of slots after an unwritten one that are checked.
 const BEHIND: u32 = 64;
 
-/// Time and lap; id and number.
+/// A stamp: time and lap; id and number.
 pub type Slot = [AtomicU64; 2];
 
 /// The position of the reader.

@@ -21,7 +21,7 @@ pub(crate) fn set_uncertainty(ns: i64) {
     UNCERTAINTY_NS.store(ns, Ordering::Relaxed);
 }
 
-/// Returns placeholders.
+/// The reader, which returns placeholders.
 pub(super) struct KernelReader;
 
 impl Reader for KernelReader {

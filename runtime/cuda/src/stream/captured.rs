@@ -103,7 +103,7 @@ impl CapturedPoints for CapturedEventPair {
         (self.begin, self.end, self.before) = (None, None, None);
     }
 
-    /// If nothing was captured after the stamp of the begin, the stream must be moved back from it.
+    /// Returns whether the stream must be moved back from the stamp of the begin if nothing was captured after it.
     fn must_restore_capture(&self) -> bool {
         self.before.is_some()
     }

@@ -34,8 +34,8 @@ pub enum DefaultStream {
     PerThread,
 }
 
-/// Returns a profiling tool's numbers for a context and a stream. The stream is a handle or a default stream of the context, which may be
-/// that of the calling thread. It is not being captured.
+/// A function that returns a profiling tool's numbers for a context and a stream. The stream is a handle or a default stream of the
+/// context, which may be that of the calling thread. It is not being captured.
 pub type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Option<(u32, u32)>;
 
 static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
@@ -46,7 +46,7 @@ pub fn ask_tool_numbers(numbers: ToolNumbers) {
     let _ = TOOL_NUMBERS.set(numbers);
 }
 
-/// One stream in one session.
+/// A stream in one session.
 pub(super) struct CudaStream {
     context: Arc<Context>,
     ptr: StreamPtr,
@@ -55,7 +55,7 @@ pub(super) struct CudaStream {
     tool_numbers: Option<(u32, u32)>,
     /// Counts the points, to give their order.
     order: Line<AtomicU64>,
-    /// The last point on the stream is a marker. The next begin is then the end of its zone, even if ends have become eager in the
+    /// Whether the last point on the stream is a marker. The next begin is then the end of its zone, even if ends have become eager in the
     /// meantime.
     owes_end: Line<AtomicBool>,
     /// Begins that the collector has not taken.

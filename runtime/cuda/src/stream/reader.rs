@@ -25,7 +25,7 @@ const SHORTEST_LAUNCH_NS: i64 = 1_000;
 /// If the time from the host's call for a begin to the begin on the device is longer than this, the begin was queued behind other work.
 const QUEUED_NS: i64 = 20_000;
 
-/// Reads the zones of one stream.
+/// The reader of one stream's zones.
 pub(super) struct CudaReader {
     stream: Arc<CudaStream>,
     /// Begins in the order in which they were recorded, starting with the first that can still be the end of a zone.
@@ -77,7 +77,7 @@ impl KnownBegin {
 /// The most short distances that are added before a begin is compared with the anchor again. Each distance has an error of less than 1 ns.
 const MOST_LINKS: u32 = 64;
 
-/// Longer distances lose more than that in the driver's 32-bit floats.
+/// The longest distance that is added. Longer ones have larger errors in the driver's 32-bit floats.
 const LONGEST_LINK_NS: i64 = 8_000_000;
 
 /// The number of pairs that are given back at once.

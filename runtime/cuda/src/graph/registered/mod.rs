@@ -1,8 +1,7 @@
-//! One registered graph: its nodes, the zones that noted places in it, and the executable graphs made of it.
+//! One registered graph: its nodes, the zones that were captured into it, and its executable graphs.
 //!
-//! Everything that only the driver knows is asked while the caller holds the graph, in `read`; afterwards its
-//! handles are numbers that are compared and never used. Zones that end later are added, and the walk is made again when
-//! somebody asks: `state` has what is known by now.
+//! `read` queries the driver while the caller holds the graph; afterwards its handles are only compared and never used. Zones that end
+//! later are added, and the walk is repeated when its result is needed. `state` has what is known so far.
 
 mod planned;
 mod read;
@@ -21,7 +20,7 @@ pub(super) use read::{Node, Read};
 use state::Inside;
 pub(super) use state::State;
 
-/// A graph that was registered.
+/// A registered graph.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) number: u32,
@@ -42,7 +41,7 @@ impl Registered {
         registered
     }
 
-    /// The graph as it is now, with what a further capture into it noted.
+    /// Replaces the nodes by the graph's current ones, and adds the zones of a further capture.
     pub(super) fn renew(&self, read: Read, capture: Option<Capture>) {
         let mut state = self.lock();
         if let Some(capture) = capture {
@@ -51,7 +50,7 @@ impl Registered {
             state.zones.extend(capture.zones);
         }
         let mut read = read;
-        // Whoever told them may be gone.
+        // The source of the ids may be gone.
         let known: HashMap<_, _> = state.nodes[..state.own].iter().map(|node| (node.handle, node.id)).collect();
         for node in read.nodes.iter_mut().filter(|node| node.id.is_none()) {
             node.id = known.get(&node.handle).copied().flatten();
@@ -66,7 +65,7 @@ impl Registered {
         state.is_stale = true;
     }
 
-    /// The same zones for a clone of the graph, of which `twin` knows the nodes.
+    /// Returns a clone of the graph with the same zones. `twin` finds the clone's nodes.
     pub(super) fn clone_as(&self, number: u32, read: Read, twin: impl Fn(Handle) -> Option<Handle>) -> Registered {
         let translate = |mark: &Option<Mark>| {
             let mut mark = mark.clone()?;
@@ -89,7 +88,7 @@ impl Registered {
         clone
     }
 
-    /// Whether it is the graph of this handle, and the driver tells of it what it told before.
+    /// Returns whether this graph has the handle of `read`, and the driver describes it as before.
     pub(super) fn is_of(&self, read: &Read) -> bool {
         let state = self.lock();
         let is_same = |(known, node): (&Node, &Node)| known.handle == node.handle && known.kernel == node.kernel;
@@ -99,11 +98,10 @@ impl Registered {
             && state.nodes[..state.own].iter().zip(&read.nodes).all(is_same)
     }
 
-    /// Adds a zone that ended after the graph was registered, if it noted its begin in the graph's capture; gives back one that
-    /// did not.
+    /// Adds a zone that ended after the graph was registered, if it began in the graph's capture; otherwise returns it.
     pub(super) fn add(&self, capture: u64, graph: Handle, zone: CapturedZone) -> Option<CapturedZone> {
         let mut state = self.lock();
-        // The first zone of a capture to end tells its id; while it was captured, the graph was not registered.
+        // If no zone ended during the capture, its id is unknown until the first one ends.
         let is_first = || {
             let begin = zone.begin.as_ref().filter(|_| zone.end.is_none() && state.captures.is_empty());
             let has = |node: &Handle| state.nodes[..state.own].iter().any(|known| known.handle == *node);
@@ -130,14 +128,14 @@ impl Registered {
     pub(super) fn set_name(&self, name: String) {
         let mut state = self.lock();
         state.name = Some(name.into());
-        // Who knows it by no name or another one asks again.
+        // The plan and the labels contain the name.
         state.plan = None;
         state.known.clear();
     }
 
     pub(super) fn add_exec(&self, exec: Exec) {
         let mut state = self.lock();
-        // It says whose replays they are.
+        // The plan contains the executable graph.
         state.plan = None;
         match state.execs.iter_mut().find(|known| known.handle == exec.handle) {
             Some(known) => *known = exec,
@@ -151,7 +149,7 @@ impl Registered {
         state.execs.retain(|exec| exec.handle != handle);
     }
 
-    /// Whether one of its own nodes is this stamp.
+    /// Returns whether one of its own nodes is this stamp.
     pub(super) fn has_stamp(&self, stamp: u32) -> bool {
         let state = self.lock();
         state.nodes[..state.own].iter().any(|node| node.stamp == Some(stamp))
@@ -161,8 +159,7 @@ impl Registered {
         self.lock().nodes.len()
     }
 
-    /// The zones of a node of an executable graph, by the low half of its id; none where there is no such node, or a stamp, which
-    /// is nobody's kernel.
+    /// Returns the zones of a node of an executable graph, by the low half of its id; none if there is no such node, or it is a stamp.
     pub(super) fn zones_at(&self, low: u32) -> Option<Vec<ZoneLabel>> {
         let state = self.walked();
         let index = state.index_of(low)?;
@@ -170,7 +167,7 @@ impl Registered {
         node.filter(|node| node.stamp.is_none()).map(|_| state.zones_of(index))
     }
 
-    /// Every node with its zones.
+    /// Returns every node with its zones.
     pub(super) fn nodes(&self) -> Vec<GraphNode> {
         let state = self.walked();
         let node = |(index, node): (u32, &Node)| GraphNode {
@@ -183,7 +180,7 @@ impl Registered {
         (0..).zip(&state.nodes).map(node).collect()
     }
 
-    /// How its stamps time its zones.
+    /// Returns the plan by which its stamps time its zones.
     pub(super) fn plan(&self) -> Arc<Plan> {
         let mut state = self.walked();
         if let Some(plan) = &state.plan {
@@ -198,14 +195,14 @@ impl Registered {
         self.lock().unlabelled().cloned().collect()
     }
 
-    /// This graph, as one that is inside a node of another.
+    /// Returns this graph as the contents of a node of another.
     pub(super) fn as_inside(&self, node: u32) -> Inside {
         let state = self.walked();
         let paths = (0..state.nodes.len() as u32).map(|index| state.path(index).to_vec()).collect();
         Inside { node, nodes: state.nodes.clone(), own: state.own, zones: state.all_zones.clone(), paths }
     }
 
-    /// Says what is inside a node.
+    /// Sets the contents of a node.
     pub(super) fn set_inside(&self, inside: Inside) -> Result<(), String> {
         let mut state = self.lock();
         let node = inside.node;
@@ -232,7 +229,7 @@ impl Registered {
         Ok(())
     }
 
-    /// Nodes by what their paths say, in the order in which the first one of each comes.
+    /// Counts nodes by a name that depends on their paths, in the order of the first node of each name.
     pub(super) fn count(&self, name: impl Fn(&[u32], &[CapturedZone]) -> Option<Arc<str>>) -> Vec<NodeCount> {
         let state = self.walked();
         let mut counts: Vec<NodeCount> = Vec::new();
@@ -248,7 +245,7 @@ impl Registered {
         counts
     }
 
-    /// The state with the zones of every node known.
+    /// Returns the state, in which the zones of every node are known.
     pub(super) fn walked(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if std::mem::take(&mut state.is_stale) {
@@ -257,7 +254,7 @@ impl Registered {
         state
     }
 
-    /// No code of a user's runs under this lock.
+    /// Takes the lock, under which no user code runs.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

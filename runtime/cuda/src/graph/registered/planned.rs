@@ -1,6 +1,6 @@
-//! Makes the plan of a graph: which of its nodes are stamps, what comes before each, and which two time a zone.
+//! Makes the plan of a graph: its stamps, those before each stamp, and the two that time each zone.
 //!
-//! It asks no driver.
+//! Nothing here calls the driver.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::graph::captured_zone::CapturedZone;
 use crate::graph::label::NodeKind;
 use crate::graph::plan::{Plan, PlannedZone};
 
-/// More stamps right before a stamp are not looked at.
+/// The maximum number of stamps directly before a stamp that are taken into account.
 const MOST_BEFORE: usize = 32;
 
 impl Plan {
@@ -20,7 +20,7 @@ impl Plan {
         if let [exec] = &state.execs[..] {
             plan.exec = exec.id.unwrap_or(0);
         }
-        // Nodes come behind those that they depend on.
+        // Nodes come after those that they depend on.
         let mut before: Vec<Vec<u32>> = Vec::with_capacity(own.len());
         for (node, deps) in own.iter().zip(&state.deps) {
             let mut stamps: Vec<u32> =
@@ -50,7 +50,7 @@ impl Plan {
         }
         for (zone, found) in state.all_zones.iter().zip(zones) {
             let (Some(begin), Some(end)) = plan.borders(zone) else { continue };
-            // One with nothing in it is in no path.
+            // A zone without nodes is in no path.
             let (depth, lane) = found.place.unwrap_or_else(|| (0, zone.label.lane()));
             plan.zones.push(PlannedZone { label: zone.label.clone(), depth, lane, kernels: found.kernels, begin, end });
         }
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// What the nodes of a zone say of it.
+/// The data of a zone that its nodes determine.
 #[derive(Clone, Default)]
 struct Found {
     kernels: u32,

@@ -1,6 +1,6 @@
-//! What the driver tells of a graph: the registry asks for it, while whoever registers the graph holds it.
+//! The driver's description of a graph, which the registry reads while its caller holds the graph.
 //!
-//! It changes nothing of the graph, and no handle is used afterwards.
+//! Nothing here changes the graph, and no handle is used afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::graph::walk;
 use crate::graphs::{Function, Handle};
 use crate::stamps;
 
-/// Graphs within graphs are followed so deep.
+/// The depth to which graphs within graphs are read.
 const DEEPEST: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -22,11 +22,11 @@ pub(in crate::graph) struct Node {
     pub(in crate::graph) kind: NodeKind,
     pub(in crate::graph) kernel: Option<Arc<str>>,
     pub(in crate::graph) id: Option<(u64, NodeIdSource)>,
-    /// It is a stamp, and which one.
+    /// The id of the stamp, if it is one.
     pub(in crate::graph) stamp: Option<u32>,
 }
 
-/// What the driver tells of a graph.
+/// The driver's description of a graph.
 pub(in crate::graph) struct Read {
     pub(super) graph: Handle,
     pub(super) graph_id: Option<u32>,
@@ -38,7 +38,7 @@ pub(in crate::graph) struct Read {
 }
 
 impl Read {
-    /// Asks for all of a graph that the caller holds.
+    /// Reads a graph that the caller holds.
     pub(in crate::graph) fn graph(driver: &'static Driver, graph: Handle) -> Result<Read, CudaError> {
         let ids = Ids::new(driver);
         let handles = driver.graph_nodes(graph)?;
@@ -46,7 +46,7 @@ impl Read {
         let (mut names, stamps) = (HashMap::new(), stamps::functions());
         let mut node = |handle, within| Node::read(driver, &ids, &mut names, &stamps, handle, within);
         let mut nodes: Vec<Node> = handles.into_iter().map(|handle| node(handle, None)).collect();
-        // The order of capture, where there is more to tell it by than the driver's order.
+        // Ids show the order of capture more reliably than the driver's order.
         if nodes.iter().all(|node| node.id.is_some()) {
             nodes.sort_by_key(|node| node.id.map(|(id, _)| id as u32));
         }
@@ -84,23 +84,23 @@ impl Read {
         Ok(Read { graph, graph_id: ids.graph(graph), nodes, own, deps, unlabelled, by_handle })
     }
 
-    /// Whether the graph itself has this node.
+    /// Returns whether the graph itself has this node.
     pub(in crate::graph) fn has(&self, node: Handle) -> bool {
         self.by_handle.contains_key(&node)
     }
 
-    /// The stamps among them.
+    /// Returns the stamps in the graph itself.
     pub(in crate::graph) fn stamps(&self) -> impl Iterator<Item = u32> {
         self.nodes[..self.own].iter().filter_map(|node| node.stamp)
     }
 
-    /// The nodes of the graph itself.
+    /// Returns the nodes of the graph itself.
     pub(in crate::graph) fn handles(&self) -> impl Iterator<Item = Handle> {
         self.nodes[..self.own].iter().map(|node| node.handle)
     }
 }
 
-/// The places of nodes, by their handles.
+/// Returns the positions of nodes, by their handles.
 pub(super) fn numbered(nodes: &[Node]) -> HashMap<Handle, u32> {
     (0..).zip(nodes).map(|(index, node)| (node.handle, index)).collect()
 }

@@ -1,6 +1,6 @@
-//! What is known of a registered graph by now: which zones each node is in, once the walk has been made.
+//! The state of a registered graph: what is known so far, and after the walk the zones of each node.
 //!
-//! It asks no driver. The graph's lock is held meanwhile, and no code of a user's runs.
+//! Nothing here calls the driver. The graph's lock is held, and no user code runs under it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ pub(in crate::graph) struct State {
     pub(in crate::graph) graph_id: Option<u32>,
     pub(in crate::graph) ids: NodeIdSource,
     pub(in crate::graph) nodes: Vec<Node>,
-    /// Nodes of the graph itself; those of graphs inside it come behind them.
+    /// The number of nodes of the graph itself, which come before those of graphs inside it.
     pub(in crate::graph) own: usize,
     pub(in crate::graph) deps: Vec<Vec<u32>>,
     pub(super) captures: Vec<u64>,
     pub(in crate::graph) zones: Vec<CapturedZone>,
     pub(super) streams: Streams,
-    /// What is known of graphs inside nodes, which were registered by themselves.
+    /// Graphs inside nodes, which were registered by themselves.
     pub(super) inside: Vec<Inside>,
-    /// `zones`, and behind them those of the graphs inside.
+    /// `zones`, followed by those of the graphs inside.
     pub(in crate::graph) all_zones: Vec<CapturedZone>,
-    /// Nodes that the driver told of; those that only `inside` knows come behind them.
+    /// The number of nodes that the driver described, which come before those that only `inside` has.
     pub(super) told: usize,
-    /// For each node a place in `paths`.
+    /// The position of each node's path in `paths`.
     pub(super) of: Vec<u32>,
     pub(in crate::graph) paths: Vec<Vec<u32>>,
-    /// A zone has been added since the walk.
+    /// Whether the walk must be repeated.
     pub(super) is_stale: bool,
     pub(in crate::graph) execs: Vec<Exec>,
     pub(super) unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     pub(super) by_id: HashMap<u32, u32>,
     pub(in crate::graph) known: HashMap<LabelKey, Arc<NodeLabels>>,
-    /// How its stamps time its zones, once somebody has asked.
+    /// The plan by which its stamps time its zones, once it was requested.
     pub(super) plan: Option<Arc<Plan>>,
 }
 
@@ -66,7 +66,7 @@ impl State {
     }
 
     pub(super) fn walk(&mut self) {
-        // In the order in which zones began, as readers get them.
+        // Readers get zones in the order in which they began.
         self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
         let by_handle = numbered(&self.nodes[..self.own]);
         let place = |mark: &Mark| walk::Frontier {
@@ -83,7 +83,7 @@ impl State {
         let zones: Vec<_> = self.zones.iter().map(zone).collect();
         let walk::Paths { mut of, paths } = walk::paths(&self.deps, &zones);
         self.nodes.truncate(self.told);
-        // What is inside a node is where the node is.
+        // The nodes inside a node have its path.
         for node in &self.nodes[self.own..] {
             of.push(node.within.map_or(0, |outer| of[outer as usize]));
         }
@@ -97,7 +97,7 @@ impl State {
         self.plan = None;
     }
 
-    /// Puts the zones of a graph behind those of the node that it is inside of.
+    /// Appends the zones of a graph to those of the node that contains it.
     fn enter(&mut self, inside: &Inside) {
         let outer = self.path(inside.node).to_vec();
         let first = self.all_zones.len() as u32;
@@ -105,7 +105,7 @@ impl State {
         let is_inside = |(_, node): &(usize, &Node)| node.within == Some(inside.node);
         let mut known: Vec<usize> = self.nodes.iter().enumerate().filter(is_inside).map(|(index, _)| index).collect();
         if known.is_empty() {
-            // The driver does not tell of it: its nodes are added.
+            // The driver does not describe this graph, so its nodes are added.
             let begin = self.nodes.len() as u32;
             self.nodes.extend(inside.nodes.iter().map(|node| Node {
                 within: Some(node.within.map_or(inside.node, |outer| begin + outer)),
@@ -122,22 +122,22 @@ impl State {
         }
     }
 
-    /// Bodies of which nothing is known.
+    /// Returns the nodes whose contents are unknown.
     pub(in crate::graph) fn unlabelled(&self) -> impl Iterator<Item = &Unlabelled> {
         self.unlabelled.iter().filter(|of| self.inside.iter().all(|inside| inside.node != of.node))
     }
 
-    /// The node of the graph itself whose id has this low half; where no ids are known, the node of this number.
+    /// Returns the node of the graph itself whose id has this low half; without ids, the node of this number.
     pub(in crate::graph) fn index_of(&self, low: u32) -> Option<u32> {
         if self.by_id.is_empty() { Some(low) } else { self.by_id.get(&low).copied() }
     }
 
-    /// The places in `all_zones` of a node's zones.
+    /// Returns the positions in `all_zones` of a node's zones.
     pub(in crate::graph) fn path(&self, index: u32) -> &[u32] {
         self.of.get(index as usize).and_then(|path| self.paths.get(*path as usize)).map_or(&[], Vec::as_slice)
     }
 
-    /// The labels of the zones that a node is in: none of a stamp, whatever is around it.
+    /// Returns the labels of a node's zones; none for a stamp.
     pub(super) fn zones_of(&self, index: u32) -> Vec<ZoneLabel> {
         if self.nodes.get(index as usize).is_some_and(|node| node.stamp.is_some()) {
             return Vec::new();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A capture that is going on.
+/// A capture in progress.
 #[derive(Default)]
 struct Capture {
     deps: Vec<Vec<u32>>,
@@ -22,7 +22,7 @@ impl Capture {
         node
     }
 
-    /// `to` waits for all that is on `from`.
+    /// Makes `to` wait for all work on `from`.
     fn wait(&mut self, to: usize, from: usize) {
         let from = self.frontiers.get(&from).cloned().unwrap_or_default();
         let to = self.frontiers.entry(to).or_default();
@@ -41,7 +41,7 @@ impl Capture {
         self.zones.len() - 1
     }
 
-    /// A zone whose stream is not captured yet.
+    /// Begins a zone whose stream is not captured yet.
     fn begin_before(&mut self, stream: usize) -> usize {
         self.order += 1;
         self.zones.push(Zone { stream, begin_ns: self.order as i64 * 10, begin: None, end: None });
@@ -125,7 +125,7 @@ fn a_fork_inside_a_zone_that_is_joined_inside_belongs_to_it() {
     let mut c = Capture::default();
     c.node(1);
     let zone = c.begin(1);
-    // Right at its begin, and behind its work; on streams with and without a zone.
+    // The forks are at its begin and after its work, on streams with and without a zone.
     c.wait(2, 1);
     c.node(1); // 1
     c.node(2); // 2
@@ -271,7 +271,7 @@ fn nodes_that_a_driver_gives_in_another_order_come_behind_what_they_depend_on() 
     assert_eq!(topological(&[vec![2], vec![0], vec![], vec![]]), Some(vec![2, 0, 1, 3]));
 }
 
-/// A step of a capture on four streams, which all hang on the first one.
+/// A step of a capture on four streams, which all depend on the first one.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Node(usize),
@@ -298,7 +298,7 @@ proptest! {
         c.node(0);
         (1..4).for_each(|stream| c.wait(stream, 0));
         let mut open: [Vec<usize>; 4] = Default::default();
-        // Of each zone, the nodes of its stream.
+        // For each zone, the nodes of its stream.
         let mut expected: Vec<Vec<u32>> = Vec::new();
         for step in steps {
             match step {
@@ -319,7 +319,7 @@ proptest! {
             }
         }
         let paths = c.paths();
-        // Which nodes lead to each node.
+        // The nodes that lead to each node.
         let mut leads: Vec<Vec<bool>> = Vec::new();
         for deps in &c.deps {
             let mut all = vec![false; c.deps.len()];
@@ -346,7 +346,7 @@ proptest! {
             sorted.sort_unstable();
             sorted.dedup();
             prop_assert_eq!(sorted.len(), path.len(), "a zone twice in a path");
-            // Zones of one stream stand as they nest.
+            // Zones of one stream are in their nesting order.
             for (at, inner) in path.iter().enumerate() {
                 let is_later = |outer: &&u32| {
                     let (outer, inner) = (&c.zones[**outer as usize], &c.zones[*inner as usize]);
