@@ -1,4 +1,4 @@
-//! What a host call of a queue gets: the signals that it owes.
+//! The argument of a queue's host call, and the signals that the call must give.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use super::error::{Error, Failure};
 use super::semaphore::Semaphore;
 
-/// What a host call on a [`Queue`](super::Queue) is given.
+/// The argument of a host call on a [`Queue`](super::Queue), through which the call gets its signals.
 #[derive(Debug)]
 pub struct HostCall {
     pub(super) signals: Option<Signals>,
 }
 
 impl HostCall {
-    /// Takes the call's signals, to give them later and from anywhere: the queue does not when the call returns. A call
-    /// that took them and returns an error fails nothing by that.
+    /// Takes the call's signals, so that they can be given later and on any thread. The queue then does not signal when the call returns,
+    /// and an error that the call returns does not fail them.
     ///
-    /// None the second time.
+    /// Returns none if the signals were taken before.
     pub fn defer(&mut self) -> Option<Signals> {
         self.signals.take()
     }
 }
 
-/// Signals that somebody owes. Letting go of them without giving them fails their semaphores, so that nobody waits for ever.
+/// The signals that a submission still has to give. If they are dropped, their semaphores fail, so that no waiter waits forever.
 pub struct Signals {
     origin: Arc<str>,
     list: Vec<(Semaphore, u64)>,
@@ -38,12 +38,12 @@ impl Signals {
         &self.list
     }
 
-    /// They were given elsewhere.
+    /// Discards the signals, because they were given elsewhere.
     pub(super) fn forget(mut self) {
         self.list.clear();
     }
 
-    /// Reaches all of the values now. A semaphore that does not take its value fails with the reason.
+    /// Reaches all of the values now. A semaphore that rejects its value fails with that error.
     pub fn signal(mut self) {
         for (semaphore, value) in std::mem::take(&mut self.list) {
             if let Err(error) = semaphore.signal_as(value, Some(&self.origin)) {

@@ -1,15 +1,15 @@
-//! What can go wrong on a timeline, and the failure that travels from one semaphore to all that depend on it.
+//! The errors of timelines, and the failure that passes from one semaphore to all that depend on it.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a semaphore or a queue could not do. Cheap to clone.
+/// An error of a semaphore or a queue. It is cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A signal that does not go forward.
+    /// The value of a signal is not greater than all submitted values.
     #[error(
         "semaphore `{semaphore}` was signalled {asked}, but {current} has been submitted already: a signal has to be greater than every one before it"
     )]
@@ -18,18 +18,18 @@ pub enum Error {
         semaphore: Arc<str>,
         /// The greatest value that was submitted, by the host or by a stream.
         current: u64,
-        /// The value that was asked for.
+        /// The rejected value.
         asked: u64,
     },
-    /// The semaphore has failed, and stays so.
+    /// The semaphore has failed permanently.
     #[error("semaphore `{semaphore}` failed: {failure}")]
     Failed {
         /// The semaphore's name.
         semaphore: Arc<str>,
-        /// The first failure, and where it began.
+        /// The first failure, with its origin.
         failure: Failure,
     },
-    /// The time was over first.
+    /// The timeout expired before the value was reached.
     #[error(
         "semaphore `{semaphore}` did not reach {value} within {timeout:?}, it is at {reached}: signal it, or wait longer"
     )]
@@ -38,12 +38,12 @@ pub enum Error {
         semaphore: Arc<str>,
         /// The value that was waited for.
         value: u64,
-        /// The value that it is known to have reached.
+        /// The greatest value that the semaphore is known to have reached.
         reached: u64,
-        /// How long the wait was.
+        /// The timeout of the wait.
         timeout: Duration,
     },
-    /// A stream cannot wait for a value that nobody has submitted yet.
+    /// A stream cannot wait for a value that has not been submitted.
     #[error(
         "value {value} of semaphore `{semaphore}` has not been submitted, the greatest submitted one is {submitted}: submit the \
          signal first, or pass the work to a `timeline::Queue`, which holds it back until then"
@@ -62,31 +62,31 @@ pub enum Error {
         /// The name of the semaphore, or of the queue whose stream it is.
         name: Arc<str>,
     },
-    /// The device, or the system, did not do it.
+    /// A stream, the device or the operating system refused the operation.
     #[error("{what}: {error}")]
     Device {
-        /// What was asked.
+        /// The operation, or the object on which it failed.
         what: Arc<str>,
-        /// What it said.
+        /// The error's message.
         error: Arc<str>,
     },
-    /// The queue holds as much as it may.
+    /// The queue is full.
     #[error(
         "queue `{queue}` holds {capacity} submissions that are not issued: give it more capacity, or let it wait with `WhenFull::Wait`"
     )]
     QueueFull {
         /// The queue's name.
         queue: Arc<str>,
-        /// How many it may hold.
+        /// The most submissions that the queue may hold back.
         capacity: usize,
     },
-    /// The queue was dropped before what the work waits for was there.
+    /// The queue was dropped before the work's waits were over.
     #[error("queue `{queue}` was dropped before the work could begin: wait for the queue's signals before you drop it")]
     QueueDropped {
         /// The queue's name.
         queue: Arc<str>,
     },
-    /// Work of a queue panicked.
+    /// The work of a submission panicked.
     #[error("work on queue `{queue}` panicked: {text}")]
     Panicked {
         /// The queue's name.
@@ -94,19 +94,19 @@ pub enum Error {
         /// The panic's message.
         text: Arc<str>,
     },
-    /// This process was forked from the one that has the semaphore or the queue.
+    /// This process was forked from the one that created the semaphore or the queue.
     #[error("`{name}` belongs to the parent process: create another one after the fork")]
     Inherited {
         /// The name of the semaphore or the queue.
         name: Arc<str>,
     },
-    /// A host call that put its signals off let go of them.
+    /// A host call deferred its signals and then dropped them.
     #[error("a host call dropped its signals: call `Signals::signal` or `Signals::fail`")]
     SignalsDropped,
 }
 
-/// Why a semaphore failed: the error that somebody gave to [`Semaphore::fail`](super::Semaphore::fail), or that a device or
-/// a piece of work had. Every semaphore that depends on it gets the same one.
+/// The reason why a semaphore failed: the error that was passed to [`Semaphore::fail`](super::Semaphore::fail), or that a device or a piece
+/// of work returned. All semaphores that depend on it fail with the same failure.
 #[derive(Clone)]
 pub struct Failure {
     origin: Arc<str>,
@@ -116,7 +116,7 @@ pub struct Failure {
 impl Failure {
     pub(super) fn new(origin: Arc<str>, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Failure {
         let error: Box<dyn StdError + Send + Sync> = error.into();
-        // What failed because a semaphore did hands that semaphore's failure on.
+        // An error that a failed semaphore caused keeps that semaphore's failure.
         match error.downcast::<Error>().map(|error| *error) {
             Ok(Error::Failed { failure, .. }) => failure,
             Ok(error) => Failure { origin, error: Arc::new(error) },
@@ -124,12 +124,12 @@ impl Failure {
         }
     }
 
-    /// The name of the semaphore or queue that failed first.
+    /// Returns the name of the semaphore or queue that failed first.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The error itself.
+    /// Returns the error.
     pub fn error(&self) -> &(dyn StdError + Send + Sync + 'static) {
         &*self.error
     }

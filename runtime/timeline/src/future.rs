@@ -1,4 +1,4 @@
-//! A semaphore's value as a future.
+//! The future that waits for a semaphore's value.
 
 use std::future::Future;
 use std::iter;
@@ -11,24 +11,23 @@ use super::semaphore::Semaphore;
 use super::state::{Waiter, WaiterKey};
 use super::trace::HostWait;
 
-/// Ready when a semaphore has reached a value, or has failed: made by [`Semaphore::wait_async`].
+/// The future that [`Semaphore::wait_async`] returns. It completes when the semaphore has reached the value or has failed.
 ///
-/// Dropping it before then costs nothing and leaves nothing behind.
+/// It may be dropped at any time, which removes its waiter.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Reached {
     semaphore: Semaphore,
     value: u64,
     place: Option<WaiterKey>,
-    /// What a session sees of it, from the first poll on.
+    /// The session's record of the wait, from the first poll on.
     traced: Option<HostWait>,
 }
 
 impl Semaphore {
-    /// A future that is ready when `value` is reached, or the semaphore has failed. It may be polled anywhere.
+    /// Returns a future that completes when `value` is reached or the semaphore has failed. Any executor can poll it.
     ///
-    /// Where a CUDA stream signals, a thread of warpline's asks the driver from time to time; so it can be late by up to about
-    /// 1 ms.
+    /// If a CUDA stream signals the value, a thread of warpline polls the driver, so the future can complete up to about 1 ms late.
     pub fn wait_async(&self, value: u64) -> Reached {
         Reached { semaphore: self.clone(), value, place: None, traced: None }
     }

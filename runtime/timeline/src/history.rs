@@ -17,9 +17,9 @@ const MOST: usize = 256;
 pub(crate) struct History {
     /// The semaphore's initial value, which is never signalled.
     initial: u64,
-    /// False until a signal is stored, which is the usual case and avoids the lock.
+    /// Whether a signal was ever stored. Usually none was, and readers avoid the lock.
     is_used: AtomicBool,
-    /// The process of the semaphore. In a forked child, the lock may be held for ever.
+    /// The process of the semaphore. In a forked child, the lock may be held forever.
     home: Home,
     notes: Mutex<Notes>,
 }
@@ -70,7 +70,7 @@ impl History {
         self.lock().list.retain(|known| !Arc::ptr_eq(known, note));
     }
 
-    /// Notes that the value was observed to be reached now. For signals of in-process streams this is immediate, for others it is later.
+    /// Stores the current time as the time of the value's signal. Signals that do not report by themselves are observed too late for this.
     pub(crate) fn reached(&self, value: u64) {
         if !self.is_used.load(Ordering::Acquire) || !self.home.is_here() {
             return;
@@ -93,7 +93,7 @@ impl History {
         Some(Arc::clone(note))
     }
 
-    /// Only code of this module runs under the lock.
+    /// Takes the lock. Only code of this module runs under it.
     fn lock(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }

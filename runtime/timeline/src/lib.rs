@@ -1,7 +1,7 @@
 //! Timelines: semaphores that order streams and host threads, and queues whose work waits for them.
 //!
-//! A [`Semaphore`] is a 64-bit number that only grows. A host thread or a stream *signals* a value; host threads, tasks and
-//! streams *wait* for one. A stream waits on the device: the thread that says so goes on.
+//! A [`Semaphore`] is a 64-bit number that only grows. A host thread or a stream *signals* a value; host threads, tasks and streams *wait*
+//! for one. A stream waits on the device, and the thread that requests the wait does not block.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,12 +22,12 @@
 //! # }
 //! ```
 //!
-//! A [`Queue`] takes work whose waits may be signalled *later*: it holds the work back on the host and issues it when its
-//! waits have been submitted. It needs no thread to wait for a device.
+//! A [`Queue`] accepts work whose waits may be signalled *later*. It holds the work back on the host, and issues it when the awaited values
+//! have been submitted. It needs no thread that waits for a device.
 //!
-//! Nothing here synchronises a stream or a device. It works with or without the feature `enable`; with it, a session sees each
-//! signal and each wait: arrows between the streams' tracks, who waited for whom, and the critical path of the run.
-//! `docs/timelines.md` has the exact rules.
+//! Nothing here synchronises a stream or a device. Timelines work with and without the feature `enable`. With it, a session records each
+//! signal and each wait, and the trace shows arrows between the streams' tracks, which thread or stream waited for which, and the critical
+//! path of the run. `docs/timelines.md` contains the exact rules.
 #![deny(unsafe_code)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
 

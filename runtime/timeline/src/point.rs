@@ -89,7 +89,7 @@ impl Timepoint {
 impl Point for Timepoint {
     fn stream(&self) -> u64 {
         match self {
-            // The ids of CUDA streams are small numbers as well.
+            // The ids of CUDA streams are small numbers as well, so the high bit separates the two kinds.
             Timepoint::Host(point) => point.stream() | 1 << 63,
             Timepoint::Device(point) => point.stream(),
         }

@@ -13,14 +13,14 @@ use super::trace::{self, Edge};
 use warpline_core::backend::{AsStream, StreamRef};
 use warpline_core::stream::waited;
 
-/// A timeline: a 64-bit value that only grows, and that host threads and streams signal and wait for.
+/// A timeline semaphore: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///
 /// A value is *submitted* when a signal for it was given: on the host, or on a stream that may not have reached the signal yet.
 /// A value is *reached* when its signal has happened. A signal must be greater than every value that was submitted before.
 ///
-/// Clones refer to the same semaphore. Only [`wait`](Self::wait) waits for a device, and no method waits
-/// for another thread. A semaphore keeps no stream alive: events that were recorded stay valid when
-/// their stream is destroyed. When the last clone is dropped, the signals that streams still have to give are discarded.
+/// Clones refer to the same semaphore. Only [`wait`](Self::wait) blocks the calling thread until a value is reached. A semaphore keeps no
+/// stream alive: events that were recorded stay valid when their stream is destroyed. When the last clone is dropped, the signals that
+/// streams still have to give are discarded.
 ///
 /// In a process that was forked from the one that created it, every call but [`fail`](Self::fail) returns
 /// [`Error::Inherited`], and `fail` does nothing.
@@ -77,7 +77,7 @@ impl Semaphore {
         self.signal_as(value, None)
     }
 
-    /// Reaches `value` now, for a queue if there is one.
+    /// Reaches `value` now. `queue` is the queue that signals, if there is one.
     pub(super) fn signal_as(&self, value: u64, queue: Option<&Arc<str>>) -> Result<(), Error> {
         trace::signalling(&self.core, value, None, queue, || self.core.signal(value))
     }
@@ -100,18 +100,17 @@ impl Semaphore {
     /// Makes work that is put on the stream from now on wait until `value` is reached. The stream waits on the device; the calling
     /// thread does not wait.
     ///
-    /// The signal must have been *submitted* before. To queue work whose signal is not submitted yet, use a
-    /// [`Queue`](super::Queue): this call could put nothing on a stream that holds back the program's later launches on
-    /// that stream and can still be cancelled.
+    /// The signal must have been *submitted* before. To queue work whose signal is not submitted yet, use a [`Queue`](super::Queue): no
+    /// operation on a stream can hold back the program's later launches on that stream and still be cancelled.
     ///
     /// # Errors
-    /// [`Error::NotSubmitted`] if nobody has submitted `value`; the semaphore has failed; the stream is being captured; the
-    /// device refuses; or the signal comes from a device that this one cannot wait for. Then the stream does not wait.
+    /// [`Error::NotSubmitted`] if `value` has not been submitted; the semaphore has failed; the stream is being captured; the device
+    /// refuses; or the signal comes from a device that this one cannot wait for. Then the stream does not wait.
     pub fn wait_on<S: AsStream + ?Sized>(&self, stream: &S, value: u64) -> Result<(), Error> {
         self.wait_on_as(stream, value, None)
     }
 
-    /// The same, for a queue if there is one.
+    /// Works like [`wait_on`](Self::wait_on). `queue` is the queue that waits, if there is one.
     pub(super) fn wait_on_as<S: AsStream + ?Sized>(
         &self,
         stream: &S,
@@ -164,7 +163,7 @@ impl Semaphore {
 
     fn submit(&self, value: u64, point: Timepoint) -> Result<(), Error> {
         let tells = (!point.has_to_be_asked()).then(|| point.clone());
-        // Waiters for a point that reports by itself must also be woken if another one is reached first.
+        // Waiters for a point that reports by itself also need the watcher, because a point that does not may be reached first.
         let middle = self.core.submit(value, point, || super::watcher::start(&self.core))?;
         if let Some(point) = tells {
             point.notify(&self.core, value);

@@ -1,7 +1,7 @@
 //! The state of one semaphore: the submitted and the reached values, the failure, and the waiters.
 //!
-//! One lock protects it and is held for a few lines. No driver call and no user code runs under it,
-//! so a callback of a device may signal at any time. `core_model` checks every interleaving.
+//! One lock protects it and is held for a few lines. No driver call and no user code runs under it, so a callback of a device may signal at
+//! any time. `state_model` checks every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -18,10 +18,10 @@ const THIN_AT: usize = 64;
 
 /// A position on a stream at which a value is reached.
 pub(super) trait Point: Clone {
-    /// Points of one stream are reached in the order in which they were submitted.
+    /// Returns the stream's id. Points of one stream are reached in the order in which they were submitted.
     fn stream(&self) -> u64;
 
-    /// Whether the device must be queried; otherwise the point reports to the semaphore itself.
+    /// Returns whether the device must be queried. If not, the point reports to the semaphore by itself.
     fn has_to_be_asked(&self) -> bool;
 
     /// Queries whether the stream has reached the point.
@@ -44,7 +44,7 @@ pub(super) enum Waiter {
     Nudge(Arc<dyn Nudge>),
 }
 
-/// Notifies a queue of a possible change. It must take no lock under which a semaphore is queried.
+/// A queue that is notified of a possible change. The notification must take no lock under which a semaphore is queried.
 pub(super) trait Nudge: Send + Sync {
     fn nudge(&self);
 }
@@ -68,7 +68,7 @@ pub(super) struct WaiterKey {
 
 pub(super) struct Core<P> {
     name: Arc<str>,
-    /// The value that the next signal must exceed, for readers without the lock; the greatest number after the semaphore has failed.
+    /// The value that the next signal must exceed, for readers without the lock; `u64::MAX` after the semaphore has failed.
     ahead: AtomicU64,
     /// The signals that a session has recorded.
     pub(super) history: History,
@@ -88,7 +88,7 @@ struct State<P> {
     next_id: u64,
     /// The number of points at which the middle one is queried.
     thin_at: usize,
-    /// The watcher's thread queries the points.
+    /// Whether the watcher's thread queries the points.
     watched: bool,
 }
 
@@ -109,7 +109,7 @@ impl<P: Point> Core<P> {
         &self.name
     }
 
-    /// No user code runs under the lock, so the state under a poisoned one is sound.
+    /// Takes the lock. No user code runs under it, so the state under a poisoned lock is sound.
     fn lock(&self) -> Result<MutexGuard<'_, State<P>>, Error> {
         if self.home.is_here() {
             Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
@@ -146,7 +146,7 @@ impl<P: Point> Core<P> {
         self.check_forward(&state, value)
     }
 
-    /// Reaches the value now, by the host.
+    /// Reaches the value now, for a signal of the host.
     pub(super) fn signal(&self, value: u64) -> Result<(), Error> {
         let mut state = self.lock()?;
         self.check_forward(&state, value)?;
@@ -215,7 +215,7 @@ impl<P: Point> Core<P> {
         if value <= state.reached {
             return Ok(Seen::Reached);
         }
-        // There are few points while each has a waiter, and the waiter's point is often the last.
+        // The last point shows without a search that a value has not been submitted.
         let at = match state.points.back() {
             Some((last, _)) if *last < value => None,
             _ => state.points.get(state.points.partition_point(|(of, _)| *of < value)),
@@ -225,7 +225,7 @@ impl<P: Point> Core<P> {
 
     /// Adds a waiter to the list, to be woken once, or returns none if there is nothing to wait for.
     pub(super) fn enlist(&self, value: u64, stage: Stage, waiter: &Waiter) -> Option<WaiterKey> {
-        // Cloned before the lock is taken, and dropped after it if it is not needed, because an executor's code runs then.
+        // The clone is made before the lock is taken, and an unneeded one is dropped after it, because both run an executor's code.
         let waiter = waiter.clone();
         let mut state = self.lock().ok()?;
         let far = if stage == Stage::Reached { state.reached } else { state.submitted };
@@ -271,7 +271,7 @@ impl<P: Point> Core<P> {
         }
     }
 
-    /// Drops the older half of the points if the device has reached it, which takes one query.
+    /// Drops the older half of the points if the device has reached the middle one, which takes one query.
     pub(super) fn thin(&self, middle: &(u64, P)) {
         match middle.1.is_reached() {
             Ok(true) => self.reach(middle.0),
@@ -297,8 +297,7 @@ impl<P: Point> Core<P> {
 }
 
 impl<P> Drop for Core<P> {
-    /// In a process that was forked from the one that created it, the points must not be dropped, and another thread may have
-    /// been changing them.
+    /// Leaks the points in a forked process, where they must not be dropped and another thread may have been changing them.
     fn drop(&mut self) {
         if !self.home.is_here() {
             std::mem::forget(std::mem::replace(&mut self.state, Mutex::new(State::new(0))));
@@ -325,7 +324,7 @@ impl<P: Point> State<P> {
         self.has_to_be_watched() && !std::mem::replace(&mut self.watched, true)
     }
 
-    /// Whether there are waiters, and points that do not report by themselves.
+    /// Returns whether there are waiters, and points that do not report by themselves.
     fn has_to_be_watched(&self) -> bool {
         !self.until_reached.is_empty() && self.points.iter().any(|(_, point)| point.has_to_be_asked())
     }

@@ -1,6 +1,6 @@
-//! The core of a semaphore under every interleaving that loom finds.
+//! Checks the core of a semaphore under every interleaving that loom finds.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p warpline --features enable,timeline --release --lib model`
+//! `cargo xtask test --only loom` runs the models.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -11,7 +11,7 @@ use loom::thread;
 use super::error::{Error, Failure};
 use super::state::{Core, Nudge, Point, Seen, Stage, Waiter};
 
-/// A stream's point that tells the semaphore itself.
+/// A stream's point that reports to the semaphore by itself.
 #[derive(Clone)]
 struct Nudged;
 
@@ -29,7 +29,7 @@ impl Point for Nudged {
     }
 }
 
-/// A thread that sleeps until it is woken: a lost wake-up is a deadlock, which loom reports.
+/// A thread that sleeps until it is woken. A lost wake-up is a deadlock, which loom reports.
 struct Sleeper {
     woken: Mutex<bool>,
     changed: Condvar,
@@ -56,7 +56,7 @@ impl Sleeper {
     }
 }
 
-/// Waits as a host thread does, and says how it ended.
+/// Waits as a host thread does, and returns the outcome.
 fn wait(core: &Core<Nudged>, value: u64) -> Result<(), Error> {
     let sleeper = Sleeper::new();
     let waiter = Waiter::Waker(Waker::from(Arc::clone(&sleeper)));
@@ -143,7 +143,7 @@ fn model_a_waiter_that_gives_up_leaves_nothing_behind() {
     });
 }
 
-/// A queue's list of who was told.
+/// A queue that records whether it was notified.
 struct Listed(Mutex<bool>);
 
 impl Nudge for Listed {

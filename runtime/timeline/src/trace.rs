@@ -4,9 +4,9 @@
 //! the history of their semaphore. Without a session, a call is one load of the switch; without the feature `enable`, it compiles to
 //! nothing.
 //!
-//! A stream's wait has a point before and a point after it, as a zone has, and is read in the same way. Its end is lazy if the ends of
-//! zones are lazy, so it costs the application no more overlap than a zone does. A signal adds nothing to its stream. The collector derives
-//! its time from points that are there already.
+//! A stream's wait has a point before and a point after it, like a zone, and is read in the same way. Its end is lazy if the ends of zones
+//! are lazy, so it costs the application no more overlap than a zone does. A signal adds nothing to its stream: the collector derives its
+//! time from existing points.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -26,7 +26,7 @@ use warpline_core::stream::{current, thread};
 use warpline_core::switch;
 use warpline_core::wait::{QueueDepth, WaitOutcome};
 
-/// A value that is waited for.
+/// A value of a semaphore for which a thread or a stream waits.
 #[derive(Clone, Copy)]
 pub(super) struct Edge<'a> {
     pub(super) core: &'a Core<Timepoint>,
@@ -35,7 +35,7 @@ pub(super) struct Edge<'a> {
     pub(super) queue: Option<&'a Arc<str>>,
 }
 
-/// When a call began, in ns; none if no session records.
+/// The time at which a call began, in ns; none if no session records.
 pub(crate) type Called = Option<i64>;
 
 #[inline]
@@ -119,7 +119,7 @@ pub(crate) fn passed<'a>(stream: impl FnOnce() -> StreamRef<'a>, edge: Edge<'_>)
 /// Records a wait of one stream for another that does not use a semaphore, such as cudarc's `stream.wait(&event)`. The trace then shows the
 /// wait with an arrow from `signalling`, as if it were for a semaphore of this name.
 ///
-/// Call this in place of the wait, with the wait as a closure. It returns the result of the closure. The arrow begins at the position of
+/// Call this instead of the wait, with the wait as a closure. It returns the result of the closure. The arrow begins at the position of
 /// `signalling` at the time of this call, so it is most accurate directly after the event was recorded.
 ///
 /// ```
@@ -254,7 +254,7 @@ impl Drop for OpenWait {
     }
 }
 
-/// A thread's wait. If it is dropped, the wait was given up and is not counted.
+/// A thread's wait. Dropping it means that the thread gave the wait up, and removes it from the count.
 pub(crate) struct HostWait(Option<HostOpen>);
 
 struct HostOpen {

@@ -1,4 +1,4 @@
-//! How a host thread waits: for one semaphore, for any of several, for all of them.
+//! Waits of host threads: for one semaphore, for any of several, or for all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,46 +11,44 @@ use super::semaphore::{Semaphore, WaitStep};
 use super::state::Waiter;
 use super::trace::HostWait;
 
-/// For so long a device is asked without a pause, and for so long without a nap: as the driver's own waits do.
+/// How long a thread queries a device without a pause, and how long without a nap, as in the driver's own waits.
 const NO_PAUSE: Duration = Duration::from_millis(2);
 const NO_NAP: Duration = Duration::from_millis(100);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
-/// A nap is so small a part of what has been waited.
+/// A nap lasts for the time waited so far, divided by this.
 const PART: u32 = 256;
 
-/// How often a device is asked in a row where there is no other to ask: for about 20 µs, so that what is done between two rows
-/// is seldom what a thread waits for.
+/// The number of queries in a row for a single semaphore. They take about 20 µs, so the work between two rows rarely delays a thread.
 const IN_A_ROW: u32 = 64;
 
 impl Semaphore {
-    /// Waits on the calling thread until `value` is reached. `Duration::MAX` is for ever; zero asks once.
+    /// Blocks the calling thread until `value` is reached. `Duration::MAX` means no timeout, and a timeout of zero queries once.
     ///
-    /// While a CUDA stream is on its way to the value, the thread asks the driver again and again, as the driver's own waits
-    /// do: without a pause for 2 ms, then yielding to other threads, and from 100 ms on with naps of a 256th of what it has
-    /// waited (1 ms at most). Otherwise it sleeps. A task that waits with [`wait_async`](Self::wait_async) takes no processor.
-    ///
+    /// While a CUDA stream has not reached the value, the thread polls the driver, as the driver's own waits do: without a pause for 2 ms,
+    /// then yielding to other threads, and after 100 ms with naps of 1/256 of the time waited so far (at most 1 ms). Otherwise it sleeps. A
+    /// task that waits with [`wait_async`](Self::wait_async) occupies no CPU.
     /// # Errors
-    /// [`Error::Timeout`], or the semaphore has failed, before or meanwhile.
+    /// [`Error::Timeout`], or the semaphore has failed or fails during the wait.
     pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), Error> {
         wait_all(&[(self, value)], timeout)
     }
 }
 
-/// Waits until each semaphore has reached its value. For nothing it does not wait. `Duration::MAX` is for ever; zero asks
-/// once.
+/// Waits until each semaphore has reached its value. An empty list returns at once. `Duration::MAX` means no timeout, and a timeout of zero
+/// queries once.
 ///
 /// # Errors
-/// [`Error::Timeout`] of the first that is not there, or a semaphore of them has failed, before or meanwhile.
+/// [`Error::Timeout`] for the first semaphore that has not reached its value, or a semaphore has failed or fails during the wait.
 pub fn wait_all(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<(), Error> {
     wait_for(list, timeout, Mode::All).map(drop)
 }
 
-/// Waits until any of the semaphores has reached its value, and says which one, by its place in the list; none for an empty
-/// list. `Duration::MAX` is for ever; zero asks once.
+/// Waits until any of the semaphores has reached its value, and returns its index in the list; none for an empty list. `Duration::MAX`
+/// means no timeout, and a timeout of zero queries once.
 ///
 /// # Errors
-/// [`Error::Timeout`] of the first, or a semaphore of them has failed, and none of those before it is there.
+/// [`Error::Timeout`] for the first semaphore, or a semaphore has failed and none before it in the list has reached its value.
 pub fn wait_any(list: &[(&Semaphore, u64)], timeout: Duration) -> Result<Option<usize>, Error> {
     wait_for(list, timeout, Mode::Any)
 }
@@ -107,7 +105,7 @@ fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Resu
                 places.push((semaphore, semaphore.enlist(*value, *stage, waiter)));
             }
         }
-        // One that found nothing to wait for knows more by now.
+        // A semaphore that returned no entry has changed since it was queried, so all are queried again.
         if places.iter().all(|(_, place)| place.is_some()) {
             sleeper.sleep(deadline);
         }
@@ -117,7 +115,7 @@ fn wait_until(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Resu
     }
 }
 
-/// What a thread does before it asks a device again.
+/// Pauses a thread before it queries a device again.
 fn rest(waited: Duration, left: Option<Duration>) {
     if waited < NO_PAUSE {
         return std::hint::spin_loop();

@@ -1,7 +1,7 @@
 //! The thread that queries CUDA devices for sleeping waiters: futures, and host calls of queues.
 //!
 //! A process has at most one such thread. It is created when it is first needed, and sleeps while there is nothing to query. Threads that
-//! wait query the devices themselves; streams wait on the device.
+//! wait query the devices themselves, and streams wait on the device.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,7 +14,7 @@ use super::state::Core;
 const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 
-/// A nap is this fraction of the time since a value was last reached.
+/// A nap lasts for the time since the set of watched semaphores last changed, divided by this.
 const PART: u32 = 64;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The errors of a session: why it could not start, or could not do what the program requested while it ran.
+//! The errors of a session that could not start, or could not do what the program requested while it ran.
 //!
 //! The builder and the session return an error to the application, which decides what to do. Nothing here prints, and no error leaves
 //! anything running. `Display` is written by hand because a build without the feature `enable` has no dependencies for it.
@@ -13,8 +13,8 @@ use warpline_core::recovered::RecoverError;
 /// The source of a setting that does not come from the environment.
 pub(crate) const PROGRAM: &str = "the program";
 
-/// Why a session could not start, or could not do what the program requested. `Debug` prints the same sentence as `Display`, so that
-/// `fn main() -> Result<(), warpline::Error>` ends with it.
+/// The reason why a session could not start, or could not do what the program requested. `Debug` prints the same sentence as `Display`, so
+/// that `fn main() -> Result<(), warpline::Error>` ends with it.
 #[non_exhaustive]
 pub enum Error {
     /// A setting is invalid. Nothing was started.
@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A setting that the program itself gives is invalid.
+    /// Returns the error for an invalid setting of the program itself.
     pub(crate) fn of_program(source: ConfigError) -> Error {
         Error::Config { origin: PROGRAM, source }
     }
@@ -144,7 +144,7 @@ impl ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
 
-    /// The setting without its value.
+    /// Returns the setting without its value.
     pub(crate) fn key(&self) -> &str {
         self.setting.split('=').next().unwrap_or_default().trim()
     }

@@ -7,144 +7,144 @@ const _: &str = include_str!("../docs/README.md");
 
 #[doc = warpline_macros::__page!("docs/annotate.md")]
 pub mod annotate {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/annotate.md");
 }
 
 #[doc = warpline_macros::__page!("docs/catalog.md")]
 pub mod catalog {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/catalog.md");
 }
 
 #[doc = warpline_macros::__page!("docs/collectives.md")]
 pub mod collectives {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/collectives.md");
 }
 
 #[doc = warpline_macros::__page!("docs/compare.md")]
 pub mod compare {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/compare.md");
 }
 
 #[doc = warpline_macros::__page!("docs/control.md")]
 pub mod control {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/control.md");
 }
 
 #[doc = warpline_macros::__page!("docs/cuda.md")]
 pub mod cuda {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/cuda.md");
 }
 
 #[doc = warpline_macros::__page!("docs/features.md")]
 pub mod features {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/features.md");
 }
 
 #[doc = warpline_macros::__page!("docs/flight.md")]
 pub mod flight {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/flight.md");
 }
 
 #[doc = warpline_macros::__page!("docs/graphs.md")]
 pub mod graphs {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/graphs.md");
 }
 
 #[doc = warpline_macros::__page!("docs/how-it-works.md")]
 pub mod how_it_works {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/how-it-works.md");
 }
 
 #[doc = warpline_macros::__page!("docs/kernels.md")]
 pub mod kernels {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/kernels.md");
 }
 
 #[doc = warpline_macros::__page!("docs/marks.md")]
 pub mod marks {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/marks.md");
 }
 
 #[doc = warpline_macros::__page!("docs/migration.md")]
 pub mod migration {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/migration.md");
 }
 
 #[doc = warpline_macros::__page!("docs/nvtx.md")]
 pub mod nvtx {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/nvtx.md");
 }
 
 #[doc = warpline_macros::__page!("docs/profile.md")]
 pub mod profile {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/profile.md");
 }
 
 #[doc = warpline_macros::__page!("docs/ranks.md")]
 pub mod ranks {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/ranks.md");
 }
 
 #[doc = warpline_macros::__page!("docs/sessions.md")]
 pub mod sessions {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/sessions.md");
 }
 
 #[doc = warpline_macros::__page!("docs/testing.md")]
 pub mod testing {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/testing.md");
 }
 
 #[doc = warpline_macros::__page!("docs/timelines.md")]
 pub mod timelines {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/timelines.md");
 }
 
 #[doc = warpline_macros::__page!("docs/traces.md")]
 pub mod traces {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/traces.md");
 }
 
 #[doc = warpline_macros::__page!("docs/tracing.md")]
 pub mod tracing {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/tracing.md");
 }
 
 #[doc = warpline_macros::__page!("docs/tracy.md")]
 pub mod tracy {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/tracy.md");
 }
 
 #[doc = warpline_macros::__page!("docs/troubleshooting.md")]
 pub mod troubleshooting {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/troubleshooting.md");
 }
 
 #[doc = warpline_macros::__page!("docs/tutorial.md")]
 pub mod tutorial {
-    /// Cargo builds the documentation anew when the page changes.
+    /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/tutorial.md");
 }

@@ -1,6 +1,6 @@
 //! Declarative GPU instrumentation.
 //!
-//! Mark the functions that launch work on a GPU stream; the compiler checks the marks. At run time, each call becomes a zone on its
+//! Mark the functions that launch work on a GPU stream, and the compiler checks the marks. At run time, each call becomes a zone on its
 //! stream, and a session writes the zones to the trace UI that you already use.
 //!
 //! ```no_run
@@ -27,8 +27,8 @@
 //! }
 //! ```
 //!
-//! The application comes first: nothing here panics, blocks a launching thread on a GPU or swallows an error. Nothing is lost
-//! silently: `recorded + captured + dropped = begun`.
+//! warpline never panics, never blocks a launching thread on a GPU and never swallows an error. It counts everything that it loses:
+//! `recorded + captured + dropped = begun`.
 //!
 //! # Guide
 //!
@@ -98,19 +98,19 @@
 //! # }
 //! ```
 //!
-//! [The guide](guide::testing) has more about tests.
+//! [The guide](guide::testing) describes tests in detail.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod error;
-/// Only in the documentation. The tests of its pages run elsewhere, with the features that they need.
+// The module exists only in the documentation. The tests of its pages run elsewhere, with the features that they need.
 #[cfg(all(doc, not(doctest)))]
-// Incomplete examples have `…` in place of the missing part.
+// Incomplete examples contain `…` instead of the missing part.
 #[allow(rustdoc::invalid_rust_codeblocks)]
 pub mod guide;
 pub mod profile;
 mod session;
-/// Only a build that records uses all of them.
+// Only a build with the feature `enable` uses all of it.
 #[cfg_attr(not(feature = "enable"), allow(dead_code, unused_imports))]
 mod settings;
 #[cfg(feature = "tracing")]
@@ -199,7 +199,7 @@ pub mod nccl {
     pub use warpline_cuda::nccl::{NcclError, process_group};
 }
 
-/// What a session records: zones, kernels, replays, waits and spans.
+/// The records of a session: zones, kernels, replays, waits and spans.
 pub mod record {
     pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
     pub use warpline_core::record::{
@@ -230,7 +230,7 @@ pub mod sink {
     pub use warpline_trace::{chrome::ChromeSink, perfetto::PerfettoSink};
 }
 
-/// Stream references and errors: what an implementation of [`AsStream`] returns, and how a host stream fails.
+/// The stream reference that an [`AsStream`] implementation returns, and the error of a host stream.
 pub mod stream {
     pub use warpline_core::backend::StreamRef;
     #[doc(hidden)]
@@ -263,7 +263,7 @@ pub mod block {
     };
 }
 
-/// What the macros expand to. Not a public API: it may change in any release.
+/// The items that expanded macros use. This is not a public API and may change in any release.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::profile::{time, timed};

@@ -1,8 +1,8 @@
-//! Figures per range, in constant memory: what the report's table is made of.
+//! Figures per range, in constant memory, for the report's table.
 //!
-//! The collector always keeps one, and a recording from outside has one of its own; neither writes anything. Counts, sums, minima and
-//! maxima are exact, percentiles come from a histogram with two significant digits. Where only a sample of a range was recorded, each
-//! record counts for as many zones as ran for it (`sums`).
+//! The collector always keeps one summary, and each recording from outside has its own; neither writes anything. Counts, sums, minima and
+//! maxima are exact, and percentiles come from a histogram with two significant digits. If only a sample of a range was recorded, each
+//! record stands for several zones (`sums`).
 
 mod clusters;
 mod sums;
@@ -20,22 +20,23 @@ use warpline_core::report::figures::RangeStats;
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// It began in the middle of a session: the first zone that it is given may not be the first.
+    /// Whether it began in the middle of a session, so that the first zone that it gets may not be the first.
     is_of_part: bool,
-    /// By the range's number: the figures of its times on threads, and of those on streams.
+    /// The figures of each range's times on threads, and of those on streams, by the range's number.
     ranges: Vec<[Option<Box<Figures>>; 2]>,
-    /// From the begin of the first zone to the end of the last.
+    /// The time from the begin of the first zone to the end of the last.
     window: Option<Span>,
     /// The first and the last of the session's windows in which something was recorded; zero without a budget.
     windows: (u32, u32),
 }
 
-/// How many zones of a range ran in a session that records a sample of them.
+/// The source of the number of a range's zones that ran, in a session that records a sample of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CameBy {
-    /// As many as the range's chance has counted: every zone that took it is recorded or was passed over.
+    /// The range's chance has counted them. Each of them was recorded or passed over.
     Counted,
-    /// Some that took their chance have no time of their own (captured, or dropped): their number says nothing of the others.
+    /// The range's chance has counted them, but some have no time of their own (captured or dropped), so the number does not scale the
+    /// total.
     CountedWithOthers,
     /// The zones were not counted since this summary began, or only those in windows.
     Unknown,
@@ -48,15 +49,15 @@ struct Figures {
     recorded_ns: i64,
     min_ns: i64,
     max_ns: i64,
-    /// Of all zones.
+    /// The sums of all zones.
     all: Sums,
-    /// Of those that were recorded in windows.
+    /// The sums of zones that were recorded in windows.
     clusters: Clusters,
-    /// Of those that were not the first on their device.
+    /// The sums of zones that were not the first on their device.
     later: Sums,
     launch_ns: f64,
     firsts: Vec<First>,
-    /// None where the histogram could not be made; then there are no percentiles.
+    /// None if the histogram could not be created; then there are no percentiles.
     lengths: Option<Histogram<u64>>,
 }
 
@@ -67,17 +68,17 @@ struct First {
     ns: i64,
 }
 
-/// A first zone stands apart if it took more than so many times the median of those behind it.
+/// A first zone is shown separately if it took more than this many times the median of the later ones.
 const FIRST_BY: i64 = 10;
 
 /// Significant decimal digits of a percentile.
 const DIGITS: u8 = 2;
 
-/// A record counts in so many parts in a histogram, so that one that stands for 1.3 zones is not taken for one.
+/// The count of a record of one zone in a histogram, so that a record that stands for 1.3 zones does not count as one.
 const PARTS: f64 = 8.0;
 
 impl Summary {
-    /// One that begins in the middle of a session.
+    /// Returns a summary that begins in the middle of a session.
     pub(crate) fn of_part() -> Summary {
         Summary { is_of_part: true, ..Summary::default() }
     }
@@ -104,13 +105,13 @@ impl Summary {
         figures.add(record, self.is_of_part);
     }
 
-    /// The figures, largest total first.
+    /// Returns the figures, with the largest total first.
     pub(crate) fn stats(&self, came_by: CameBy) -> Vec<RangeStats> {
         let window_ns = self.window.map_or(0, |window| window.duration_ns()).max(1);
         let (first, last) = self.windows;
         let windows = if last > 0 { last - first + 1 } else { 0 };
         let stats = self.ranges.iter().flat_map(|figures| {
-            // Zones that ran are counted for the range, not for the places where it runs.
+            // Zones that ran are counted per range, not separately for threads and streams.
             let is_split = figures.iter().all(Option::is_some);
             let came_by = if is_split { CameBy::Unknown } else { came_by };
             let stats = move |on_stream, figures: &Figures| RangeStats {
@@ -171,13 +172,13 @@ impl Figures {
         }
     }
 
-    /// Whether a zone on the record's device is known.
+    /// Returns whether a zone on the record's device is known.
     fn has_first(&self, record: &ZoneRecord) -> bool {
         self.firsts.iter().any(|first| first.device == device_of(record))
     }
 
-    /// Keeps the zone if it is the first on its device so far, and gives back the one that is not: streams come one after another,
-    /// and the first zone of one may have been launched before that of another.
+    /// Keeps the zone if it is the first on its device so far, and returns the one that is not. Streams are read one after another, and the
+    /// first zone of a later one may have been launched before that of an earlier one.
     fn keep_first(&mut self, record: &ZoneRecord, ns: i64) -> Option<i64> {
         let device = device_of(record);
         let first = First { device, begin_ns: record.host.begin_ns, ns };
@@ -191,8 +192,8 @@ impl Figures {
         }
     }
 
-    /// The longest first zone that took so much longer than the zones behind it that it would hide how long they take, and the
-    /// first zones that did not.
+    /// Returns the longest of the first zones that took more than [`FIRST_BY`] times the median of the later zones, and all first zones
+    /// that did not.
     fn firsts_apart(&self) -> (Option<i64>, Vec<i64>) {
         let later = self.lengths.as_ref().filter(|lengths| !lengths.is_empty());
         let limit_ns = later.map_or(i64::MAX, |later| FIRST_BY.saturating_mul(later.value_at_quantile(0.50) as i64));
@@ -210,7 +211,7 @@ impl Figures {
         };
         let known = (came_by == CameBy::Counted).then_some(seen);
         let (total, error) = self.all.total(known);
-        // Zones of a window are not chosen each on its own.
+        // Zones of a window are not chosen independently.
         let is_in_windows = windows > 0 && self.all.sampled > 0;
         let error = if is_in_windows { self.clusters.error(windows).unwrap_or(0.0) } else { error };
         let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
@@ -245,12 +246,12 @@ impl Figures {
 
 fn add_length(lengths: Option<&mut Histogram<u64>>, ns: i64, weight: f64) {
     if let Some(lengths) = lengths {
-        // It grows to whatever range the values need; the digits bound its size.
+        // The histogram grows with the range of the values, and the digits bound its size.
         let _ = lengths.record_n(ns.max(0) as u64, (weight * PARTS).round() as u64);
     }
 }
 
-/// None on the host.
+/// Returns the device of a record; none on the host.
 fn device_of(record: &ZoneRecord) -> Option<(DeviceKind, u32)> {
     let on_stream = record.gpu.and(record.stream.as_ref());
     on_stream.map(|stream| (stream.device.kind, stream.device.ordinal))
@@ -285,7 +286,7 @@ mod tests {
         fixture::zone(&RANGE, None, &fixture::thread(1, None), host, None)
     }
 
-    /// What the memory of a summary depends on: how many counters it has.
+    /// Returns the number of a summary's counters, which determines its memory.
     fn counters(summary: &Summary) -> usize {
         let lengths = summary.ranges.iter().flatten().flatten().filter_map(|figures| figures.lengths.as_ref());
         lengths.map(Histogram::distinct_values).sum()
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn ten_million_zones_take_constant_memory() {
         let mut summary = Summary::default();
-        // From 100 ns to 100 s, so that the histogram has all the sizes that it will ever have.
+        // The times are from 100 ns to 100 s, so the histogram reaches its final size.
         let batch: Vec<_> = (0..1_000).map(|n| zone(100 + n * n * 100_000)).collect();
         summary.add(&batch);
         let before = counters(&summary);
@@ -315,7 +316,7 @@ mod tests {
     fn a_long_first_call_is_the_first_that_was_launched_and_in_no_mean_or_percentile() {
         let mut summary = Summary::default();
         let at = |begin_ns, ns| ZoneRecord { host: Span { begin_ns, end_ns: begin_ns + ns }, ..zone(ns) };
-        // The stream of the first launch is read last.
+        // The zone of the first launch is not read first.
         summary.add(&[at(2_000, 10), at(3_000, 20), at(1_000, 100_000), at(4_000, 30)]);
         let [stats] = &summary.stats(CameBy::Counted)[..] else { panic!("one range") };
         assert_eq!((stats.first_ns, stats.mean_ns, stats.p50_ns, stats.p99_ns), (Some(100_000), 20, 20, 30));
@@ -338,14 +339,14 @@ mod tests {
     #[test]
     fn a_record_of_a_sample_counts_for_as_many_as_came_by_for_it() {
         let mut summary = Summary::default();
-        // Of long zones one in ten, of short ones, at another time, each.
+        // One in ten of the long zones is recorded and, at another time, each of the short ones.
         summary.add(&(0..10).map(|_| sampled(1_000, 0.1)).collect::<Vec<_>>());
         summary.add(&(0..100).map(|_| sampled(10, 1.0)).collect::<Vec<_>>());
         let [stats] = &summary.stats(CameBy::Unknown)[..] else { panic!("one range") };
         assert_eq!((stats.count, stats.seen, stats.recorded_ns, stats.total_ns), (110, 200, 11_000, 101_000));
         // The square root of the sum of y² (1 - p) / p².
         assert_eq!(stats.total_error_ns, (10.0_f64 * 1e6 * 0.9 / 0.01).sqrt().round() as i64);
-        // Half of the zones that ran were long, whichever were recorded.
+        // Half of the zones that ran were long, regardless of which were recorded.
         assert!((500..=510).contains(&stats.mean_ns) && stats.p99_ns >= 990, "{stats:?}");
     }
 

@@ -106,10 +106,10 @@ impl Traffic {
         }
     }
 
-    /// The last spans of compute of all streams before the first collective, which they may hide.
+    /// Keeps the last spans of compute of all streams before the first collective, which they may hide.
     fn keep(&mut self, device: (DeviceKind, u32), stream: u32, span: Span) {
         match self.before.back_mut() {
-            // Zones within one another, or one behind another without a gap.
+            // The zones nest, or follow one another without a gap.
             Some((on, of, known))
                 if (*on, *of) == (device, stream) && known.begin_ns <= span.end_ns && span.begin_ns <= known.end_ns =>
             {
@@ -148,14 +148,14 @@ impl Traffic {
             figures.total_ns += (record.duration_ns() as f64 * share) as i64;
             let bandwidth = record.bandwidth().and_then(|bandwidth| bandwidth.bus);
             if let (Some(bandwidth), Some(bus)) = (bandwidth, &mut figures.bus) {
-                // It grows with the range of the values; the digits bound its size.
+                // The histogram grows with the range of the values, and the digits bound its size.
                 let _ = bus.record((bandwidth / STEP) as u64);
             }
         }
         place
     }
 
-    /// The figures so far, the longest time first.
+    /// Returns the figures so far, with the longest time first.
     pub(crate) fn stats(&self) -> Vec<CollectiveStats> {
         let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
         // The collectives that still wait are compared with the compute that is known now.
@@ -219,7 +219,7 @@ impl Device {
         self.compute.insert(FOLDED, folded);
     }
 
-    /// The part of a span on `stream` that compute of other streams covers, in ns.
+    /// Returns the part of a span on `stream` that compute of other streams covers, in ns.
     fn covered_ns(&self, span: Span, stream: u32) -> i64 {
         let others = self.compute.iter().filter(|(other, _)| **other != stream);
         let mut covered = Intervals::default();

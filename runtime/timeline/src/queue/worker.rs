@@ -33,9 +33,9 @@ struct State<S> {
     /// The ids of held-back submissions that must be checked again.
     woken: Vec<u64>,
     is_closed: bool,
-    /// The worker is processing submissions.
+    /// Whether the worker is processing submissions.
     is_busy: bool,
-    /// How often the worker has processed everything that it took, and how much was held back after the last time.
+    /// The number of completed passes, and of submissions that were held back after the last one.
     passes: u64,
     held_back: usize,
 }
@@ -61,17 +61,17 @@ impl<S> Shared<S> {
         &self.room
     }
 
-    /// Returns whether the worker is in this process. In a forked child of that process it is not.
+    /// Returns whether the worker is in this process. A forked child has none.
     pub(super) fn is_here(&self) -> bool {
         self.home.is_here()
     }
 
-    /// Identifies this queue while it exists.
+    /// Returns a number that identifies this queue while it exists.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// No user code runs under the lock, so the state is valid even if the lock is poisoned.
+    /// Takes the lock. No user code runs under it, so the state under a poisoned lock is sound.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,7 +121,7 @@ impl<S> State<S> {
     }
 }
 
-/// Wakes the worker for a submission that is held back.
+/// The waker of a submission that is held back.
 struct HeldBack<S> {
     shared: Arc<Shared<S>>,
     id: u64,

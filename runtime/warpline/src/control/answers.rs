@@ -16,7 +16,7 @@ use warpline_core::stream::context::Account;
 use warpline_trace::control::figures::Figures;
 use warpline_trace::control::protocol::VERSION;
 
-/// Limit of namespaces in a status reply.
+/// The maximum number of namespaces in a status reply.
 const MOST_NAMES: usize = 64;
 
 /// Returns the status reply: the process, its catalog, the session's state, and the numbers of active recordings and watchers.
@@ -108,7 +108,7 @@ fn dropped(dropped: &Dropped) -> Json {
     dropped.reasons().map(|(reason, count)| (reason.to_owned(), Json::from(count))).collect::<Map<_, _>>().into()
 }
 
-/// Returns an armed zone as JSON, or why it is missing.
+/// Returns an armed zone as JSON, or the reason why it is missing.
 pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
     let zone = match zone {
         Ok(zone) => zone,
@@ -134,7 +134,7 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
     })
 }
 
-/// Returns a machine-readable code for why zones are missing at the deadline.
+/// Returns a machine-readable code for the reason why zones are missing at the deadline.
 pub(super) fn why_not(error: &ProfileError) -> &'static str {
     match error {
         ProfileError::TimedOut { has_begun: true, .. } => "under_way",

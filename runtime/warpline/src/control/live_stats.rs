@@ -21,10 +21,10 @@ const LATE_NS: i64 = 200_000_000;
 /// The longest window over which device load is computed.
 const BACK_NS: i64 = 10_000_000_000;
 
-/// Limit of disjoint intervals kept for a device.
+/// The maximum number of disjoint intervals that are kept for a device.
 const APART: usize = 65_536;
 
-/// Limit of ranges in one tick.
+/// The maximum number of ranges in one tick.
 const MOST_RANGES: usize = 2_000;
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ struct Figures {
     /// Zones since the subscription began.
     all: Taken,
     failed: u64,
-    /// At least one record was sampled and represents more than one zone.
+    /// Whether at least one record was sampled and represents more than one zone.
     is_sampled: bool,
 }
 

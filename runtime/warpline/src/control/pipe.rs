@@ -1,6 +1,6 @@
 //! A bounded, non-blocking byte buffer from the collector to the connection of a recording client.
 //!
-//! A sink writes to it; when the buffer is full, the sink keeps the rest or counts it as lost. The server's thread reads it.
+//! A sink writes to it. When the buffer is full, the sink keeps the rest or counts it as lost. The server's thread reads it.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ const MOST: usize = 2 << 20;
 
 pub(super) struct Pipe {
     bytes: Mutex<Vec<u8>>,
-    /// The sink is finishing: the limit no longer applies, because what the sink still holds is bounded.
+    /// Whether the sink is finishing. Then the limit does not apply, because the sink holds a bounded amount of data.
     is_ending: AtomicBool,
     waker: Arc<Waker>,
 }

@@ -19,7 +19,7 @@ use warpline_core::peer::out_of_descriptors;
 use warpline_core::process::Process;
 use warpline_trace::control::protocol::Refusal;
 
-/// Limit of open connections; further ones are refused at once.
+/// The maximum number of open connections. Further ones are refused at once.
 const CONNECTIONS: usize = 16;
 
 /// Rate limit: at most this many connections are accepted in each period of [`AFTER`], so that a flood costs a small share of a

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use warpline_core::lock::lock;
 use warpline_core::suggest::counted;
 
-/// Limit of distinct failures.
+/// The maximum number of distinct failures.
 const MOST: usize = 8;
 
 #[derive(Default)]

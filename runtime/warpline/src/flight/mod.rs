@@ -50,7 +50,7 @@ pub(crate) struct Flight {
     ring: Arc<RingFile>,
     /// A notice for the user if the file has another name than requested.
     pub(crate) notice: Option<String>,
-    /// The file is removed at the end of the session.
+    /// Whether the file is removed at the end of the session.
     pub(crate) is_temporary: bool,
     pub(crate) stall: Option<Duration>,
     open: Mutex<Areas>,
@@ -61,12 +61,12 @@ pub(crate) struct Flight {
     writer: Writer,
     /// Write failures.
     failures: Failures,
-    /// The trace of a panic is being written.
+    /// Whether the trace of a panic is being written.
     panics: Mutex<bool>,
     panic_is_told: Condvar,
     /// The process that owns the file.
     process: Process,
-    /// The session is over.
+    /// Whether the session is over.
     is_over: AtomicBool,
     signal: Option<signal::Handler>,
 }
@@ -75,11 +75,11 @@ struct Areas {
     trace: OpenTrace,
     incident: OpenTrace,
     sequence: u64,
-    /// The last write had open zones.
+    /// Whether the last write had open zones.
     had_some: bool,
 }
 
-/// A request that the collector flush what it knows to the file.
+/// A request for the collector to flush to the file.
 pub(crate) struct Request {
     pub(crate) incident: Option<Incident>,
     done: Sender<()>,
@@ -105,7 +105,7 @@ impl Flight {
         };
         // The path must stay valid if the program changes its working directory.
         let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
-        // Install the handler before creating the file, so that a failure keeps the file of an earlier session.
+        // The handler is installed before the file is created, so that a failure keeps the file of an earlier session.
         let signal = plan.on_signal.then(signal::Handler::install).transpose();
         let no_signal = |error| (path.clone(), format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`"));
         let signal = signal.map_err(no_signal)?;
@@ -251,8 +251,8 @@ impl Flight {
         without_signals(write).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Whether the caller must write a trace for this reason now. False while one for the same reason is queued, or was due less
-    /// than [`REST`] ago.
+    /// Returns whether the caller must write a trace for this reason now. It is false while one for the same reason is queued, or if one
+    /// was due less than [`REST`] ago.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
         if self.writer.has(reason) {
             return false;
@@ -297,7 +297,7 @@ impl Flight {
         }
     }
 
-    /// Writes a trace for a panic, on the thread that panicked: the process may end right after it.
+    /// Writes a trace for a panic on the thread that panicked, because the process may end right after it.
     pub(super) fn panicked(&self, title: String, args: Vec<(&'static str, String)>) {
         // The file belongs to the parent of a forked process.
         if !self.process.is_this()
@@ -308,7 +308,7 @@ impl Flight {
         }
         let mut is_being_told = lock(&self.panics);
         if !self.is_due(Reason::Panic) {
-            // This thread may end the process next, and with it the unfinished trace of the first panic.
+            // This thread may end the process next, which would interrupt the trace of the first panic.
             drop(is_being_told.wait_while(&self.panic_is_told, UNTIL_TOLD, |is_being_told| *is_being_told));
             return;
         }
@@ -324,7 +324,7 @@ impl Flight {
         self.panic_is_told.notify_all();
     }
 
-    /// Ends the recorder with its session: waits up to `within` for a trace being written, and removes a temporary file.
+    /// Ends the recorder with its session. Waits up to `within` for a trace that is being written, and removes a temporary file.
     pub(crate) fn end(&self, within: Duration) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(within) {

@@ -1,8 +1,8 @@
-//! A panic of the program writes the flight recorder out, before the program's own hook runs.
+//! Writes the flight recorder out when the program panics, before the program's own hook runs.
 //!
-//! The first session with a recorder installs the hook, and it stays installed: removing it would wait for every running hook, and
-//! such a hook may wait for the thread that finishes the session. Without a session it only calls the previous hook. A later session
-//! reuses it, and installs another one only if the program has dropped it.
+//! The first session with a recorder installs the hook, and it stays installed: removing it would wait for every running hook, and such a
+//! hook may wait for the thread that finishes the session. Without a session, the hook only calls the previous one. A later session reuses
+//! it, and installs another one only if the program has dropped it.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,12 +11,12 @@ use super::Flight;
 use warpline_core::lock::lock;
 use warpline_core::stream::thread;
 
-/// Alive as long as our hook is, wherever the program keeps it. The hook itself never takes this lock.
+/// A reference that is alive as long as warpline's hook, wherever the program keeps the hook. The hook never takes this lock.
 static HOOK: Mutex<Weak<Hook>> = Mutex::new(Weak::new());
 
 struct Hook;
 
-/// Installs the hook, unless it is installed. It reports each panic to the recorder that `current` returns then.
+/// Installs the hook if it is not installed. It reports each panic to the recorder that `current` returns then.
 pub(super) fn listen(current: fn() -> Option<Arc<Flight>>) {
     let mut hook = lock(&HOOK);
     // Changing hooks on a panicking thread would panic.

@@ -1,4 +1,4 @@
-//! SIGUSR2 requests a trace, if the settings enable it.
+//! Requests a trace on SIGUSR2, if the settings enable it.
 //!
 //! A handler that the program installed earlier is called, too. The handler stays installed after the session and then does nothing,
 //! because the default action would end the program.
@@ -22,7 +22,7 @@ impl Handler {
         Ok(Handler { has_come, id })
     }
 
-    /// Whether the signal has arrived since the last call.
+    /// Returns whether the signal has arrived since the last call.
     pub(super) fn has_come(&self) -> bool {
         self.has_come.load(Ordering::Relaxed) && self.has_come.swap(false, Ordering::Relaxed)
     }

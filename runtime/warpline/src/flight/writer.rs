@@ -1,6 +1,6 @@
 //! A queue of traces that a separate thread writes one after the other, so that the collector goes on.
 //!
-//! While a trace is being written, one incident per reason is queued: its trace also covers later incidents of that reason. A disk
+//! While a trace is being written, one incident per reason is queued, because its trace also covers later incidents of that reason. A disk
 //! that hangs blocks only this thread.
 
 use std::sync::{Condvar, Mutex};
@@ -17,14 +17,14 @@ pub(super) struct Writer {
 
 #[derive(Default)]
 struct State {
-    /// A writing thread is running.
+    /// Whether a writing thread is running.
     is_writing: bool,
     /// The queue of incidents.
     waiting: Vec<Incident>,
 }
 
 impl Writer {
-    /// Whether a trace for this reason is queued.
+    /// Returns whether a trace for this reason is queued.
     pub(super) fn has(&self, reason: Reason) -> bool {
         lock(&self.state).waiting.iter().any(|incident| incident.reason == reason)
     }
@@ -38,7 +38,7 @@ impl Writer {
         !std::mem::replace(&mut state.is_writing, true)
     }
 
-    /// Writes the queued traces until the queue is empty. The writing thread runs it.
+    /// Writes traces until the queue is empty. The writing thread runs it.
     pub(super) fn write_all(&self, write: impl Fn(&Incident)) {
         loop {
             let mut state = lock(&self.state);

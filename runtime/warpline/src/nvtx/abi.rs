@@ -1,7 +1,8 @@
-//! NVTX 3 as NVIDIA's headers declare it, under their names: nvToolsExt.h, nvtxTypes.h, nvToolsExtPayload.h and
-//! nvtxExtTypes.h of the package `nvidia-nvtx` 13.
+//! NVTX 3 as NVIDIA's headers declare it, under the same names: nvToolsExt.h, nvtxTypes.h, nvToolsExtPayload.h and nvtxExtTypes.h of the
+//! package `nvidia-nvtx` 13.
 //!
-//! Only the parts that the mirror uses and that a tool needs. The checks at the end compare sizes and offsets with the headers'.
+//! This module contains only the parts that the mirror uses or a tool needs. The checks at the end compare sizes and offsets with the
+//! headers'.
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -19,7 +20,7 @@ pub const INITIALIZE_EXTENSION: &[u8] = b"InitializeInjectionNvtxExtension\0";
 pub const INJECTION_PATH: &str =
     if cfg!(target_pointer_width = "64") { "NVTX_INJECTION64_PATH" } else { "NVTX_INJECTION32_PATH" };
 
-/// Handles that are opaque to everyone but the tool.
+/// Handles that are opaque to all code except the tool.
 pub type nvtxDomainHandle_t = *mut c_void;
 pub type nvtxStringHandle_t = *mut c_void;
 pub type nvtxRangeId_t = u64;
@@ -98,7 +99,7 @@ pub const NVTX_EXT_PAYLOAD_MODULEID: u16 = 2;
 pub const NVTX_EXT_PAYLOAD_COMPATID: u16 = 0x0104;
 pub const NVTX_EXT_PAYLOAD_SLOT_COUNT: usize = 63;
 pub const NVTX3EXT_CBID_nvtxPayloadSchemaRegister: usize = 0;
-/// In a slot of the extension: the tool does not implement the function. 0 means the same.
+/// The value of an extension's slot whose function the tool does not implement. 0 means the same.
 pub const NVTX_EXTENSION_DISABLED: usize = 1;
 
 #[repr(C)]
@@ -177,7 +178,7 @@ pub struct nvtxPayloadSchemaAttr_t {
 macro_rules! type_info {
     ($($type:ty),*) => {
         [
-            // The first entry has their number and the size of one.
+            // The first entry contains the number of entries and the size of one.
             nvtxPayloadEntryTypeInfo_t {
                 size: NVTX_PAYLOAD_ENTRY_TYPE_INFO_ARRAY_SIZE as u16,
                 align: size_of::<nvtxPayloadEntryTypeInfo_t>() as u16,
@@ -243,7 +244,7 @@ const _: () = {
     assert!(size_of::<nvtxPayloadData_t>() == 24);
     assert!(size_of::<nvtxPayloadSchemaEntry_t>() == 64 && offset_of!(nvtxPayloadSchemaEntry_t, offset) == 40);
     assert!(size_of::<nvtxPayloadSchemaAttr_t>() == 80 && offset_of!(nvtxPayloadSchemaAttr_t, entries) == 32);
-    // By `NVTX_PAYLOAD_ENTRY_TYPE_…`.
+    // The index is an `NVTX_PAYLOAD_ENTRY_TYPE_…`.
     assert!(TYPE_INFO[NVTX_PAYLOAD_ENTRY_TYPE_UINT8 as usize].size == 1);
     assert!(TYPE_INFO[NVTX_PAYLOAD_ENTRY_TYPE_INT64 as usize].size == 8);
     assert!(TYPE_INFO[NVTX_PAYLOAD_ENTRY_TYPE_UINT64 as usize].align == 8);

@@ -1,5 +1,5 @@
-//! Finds the tool that receives the zones, in the places where NVIDIA's client looks on Linux: the variable, a tool in the
-//! program itself, and the CUDA driver.
+//! Finds the tool that receives the zones, in the places where NVIDIA's client looks on Linux: the environment variable, the program
+//! itself, and the CUDA driver.
 #![allow(unsafe_code)]
 
 #[cfg_attr(not(target_os = "linux"), path = "find/other_system.rs")]
@@ -16,14 +16,14 @@ use warpline_core::environment;
 
 /// A tool that was found and has not been started.
 pub(super) struct Tool {
-    /// Its description for a person.
+    /// The description of the tool in messages.
     pub(super) name: String,
     pub(super) initialize: NvtxInitializeInjectionNvtxFunc_t,
     /// None if the tool has no payload extension.
     pub(super) extend: Option<NvtxExtInitializeInjectionFunc_t>,
 }
 
-/// Why no tool was found.
+/// The reason why no tool was found.
 pub(super) enum NoTool {
     /// `NVTX_INJECTION64_PATH=./.` turns tools off.
     Refused,
@@ -33,7 +33,7 @@ pub(super) enum NoTool {
     Broken(String),
 }
 
-/// The value of the variable that means no tool.
+/// The value of the variable that turns tools off.
 const NO_INJECTION: &str = "./.";
 
 /// A symbol of a tool that is part of the program: a variable that contains the entry point.
@@ -49,7 +49,7 @@ const INITIALIZER_EXTENSION: c_int = 2;
 /// The library of old toolkits.
 const LEGACY: &str = "libnvToolsExt.so.1";
 
-/// The tool of this process.
+/// Returns the tool of this process.
 pub(super) fn tool() -> Result<Tool, NoTool> {
     environment::tell_if_ignored(INJECTION_PATH);
     match environment::var_os(INJECTION_PATH) {
@@ -74,7 +74,7 @@ fn injected(path: &OsStr) -> Result<Tool, String> {
     Ok(Tool { name, initialize, extend: symbol(library, INITIALIZE_EXTENSION) })
 }
 
-/// The tool that the program was linked with, if it exports its entry points.
+/// Returns the tool that the program was linked with, if it exports its entry points.
 #[cfg(unix)]
 fn in_program() -> Option<Tool> {
     let this: &'static Library = Box::leak(Box::new(libloading::os::unix::Library::this().into()));
@@ -92,7 +92,7 @@ fn in_program() -> Option<Tool> {
     None
 }
 
-/// The tool that the CUDA driver provides. The driver is opened only if a file says that a tool requests this.
+/// Returns the tool that the CUDA driver provides. The driver is opened only if a file shows that a tool requests this.
 fn in_driver() -> Option<Tool> {
     type GetInitializer = unsafe extern "C" fn(c_int, *mut *mut c_void) -> c_int;
     if !system::advertisements().iter().any(|file| file.exists()) {
@@ -102,12 +102,12 @@ fn in_driver() -> Option<Tool> {
     let get = symbol::<GetInitializer>(driver, FROM_DRIVER)?;
     let initializer = |kind| {
         let mut function = std::ptr::null_mut();
-        // SAFETY: the function is as nvtxTypes.h declares it, and the place outlives the call.
+        // SAFETY: the function is as nvtxTypes.h declares it, and the variable outlives the call.
         let code = unsafe { get(kind, &raw mut function) };
         Some(function).filter(|function| code == 0 && !function.is_null())
     };
     let (core, extension) = (initializer(INITIALIZER_CORE)?, initializer(INITIALIZER_EXTENSION));
-    // SAFETY: the driver gives functions of these types for these kinds.
+    // SAFETY: the driver returns functions of these types for these kinds.
     let (initialize, extend) = unsafe {
         (
             std::mem::transmute::<*mut c_void, NvtxInitializeInjectionNvtxFunc_t>(core),
@@ -144,7 +144,7 @@ fn open(path: &OsStr) -> Result<&'static Library, libloading::Error> {
     system::open(path).map(|library| &*Box::leak(Box::new(library)))
 }
 
-/// The symbol that the library exports under this name. The caller gives the type from the headers.
+/// Returns the symbol that the library exports under this name. The caller passes the type that the headers declare.
 fn symbol<T: Copy>(library: &'static Library, name: &[u8]) -> Option<T> {
     // SAFETY: the caller's type is that of the headers.
     unsafe { library.get::<T>(name) }.ok().map(|symbol| *symbol)

@@ -1,11 +1,10 @@
-//! The mirror: each zone is also an NVTX range on the thread that launches, for the tools that get names from NVTX
-//! (Nsight Systems, Nsight Compute, and tools that are built on CUPTI). It needs no session.
+//! The NVTX mirror: each zone is also an NVTX range on the launching thread, for tools that get names from NVTX (Nsight Systems, Nsight
+//! Compute, and tools that are built on CUPTI). It needs no session.
 //!
-//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch
-//! says whether zones are mirrored. NVIDIA's client is a C header; this module is the same in Rust: `abi` has the header's types,
-//! `find` finds the tool, `table` holds its functions, `range` passes the catalog's data to it, and `payload` the fields of
-//! zones. Without a tool, none of this runs; with one, a mirrored zone takes no lock and does not
-//! allocate.
+//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch says whether zones
+//! are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust: `abi` contains the header's types, `find` finds
+//! the tool, `table` holds its functions, `range` passes the catalog's data to it, and `payload` the fields of zones. Without a tool, none
+//! of this runs. With one, a mirrored zone takes no lock and does not allocate.
 
 mod abi;
 mod find;
@@ -29,13 +28,13 @@ use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
 
-/// The result of looking for a tool.
+/// The result of the search for a tool.
 struct State {
-    /// The parent of this process has looked for a tool.
+    /// Whether the parent of this process has looked for a tool.
     is_child: bool,
-    /// This process has looked for a tool.
+    /// Whether this process, or its parent, has looked for a tool.
     has_looked: bool,
-    /// It has also looked for the library of old toolkits, which needs an explicit request.
+    /// The same for the library of old toolkits, which needs an explicit request.
     has_looked_for_old: bool,
     is_attached: bool,
     /// A sentence for the user, with the remedy.
@@ -70,25 +69,28 @@ pub(crate) fn look(setting: Option<bool>) {
     });
 }
 
-/// A sentence about the mirror for the user, which was also printed to standard error.
+/// Returns a sentence about the mirror for the user. It was also printed to standard error, except in a forked process.
 pub(crate) fn problem() -> Option<String> {
     // As above: a tool that starts a session during its own start must not wait for itself.
     table::enter(|| lock().problem.clone()).flatten()
 }
 
-/// Not `warpline_core::lock`: the tool starts under this lock, and zones that the tool begins meanwhile are recorded.
+/// Takes the state's lock. It is not `warpline_core::lock`, because the tool starts under it, and zones that the tool begins meanwhile are
+/// recorded.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// A child of a process that has looked for a tool does not look again: the tool's threads are the parent's.
+    /// Returns the state of a new process. A child of a process that has looked for a tool does not look again, because the tool's threads
+    /// are the parent's.
     fn new() -> State {
         let has_looked = !switch::is_unknown();
         State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
     }
 
-    /// `is_asked`: the user requests it by name, so its absence is reported, and the old library is accepted.
+    /// Looks for a tool and starts it. If `is_asked`, the user requests it by name, so its absence is reported, and the old library is
+    /// accepted.
     fn attach(&mut self, is_asked: bool) {
         let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
         self.has_looked = true;
@@ -136,7 +138,7 @@ thread_local! {
     static IS_NAMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A tool needs no session: the first zone of the process looks for one.
+/// Looks for a tool at the first zone of the process, because a tool needs no session.
 #[cfg(not(miri))]
 #[linkme::distributed_slice(FIRST_ZONE)]
 #[linkme(crate = linkme)]
@@ -147,11 +149,11 @@ static OBSERVER: &dyn LaunchObserver = &NvtxTool;
 
 struct NvtxTool;
 
-/// The token of a zone that nests has no meaning: the tool keeps a stack for each thread.
+/// The token of a zone that nests. It has no meaning, because the tool keeps a stack for each thread.
 const PUSHED: Token = Token(0);
 
 impl LaunchObserver for NvtxTool {
-    /// None if this thread is inside the tool already.
+    /// Returns none if this thread is already inside the tool.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         table::enter(|| {
             let range = NvtxRange::registered(zone.range);

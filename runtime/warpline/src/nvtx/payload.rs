@@ -11,13 +11,13 @@ use super::table;
 use warpline_core::fields;
 use warpline_core::fields::{Fields, MAX_FIELDS, MAX_LABEL_BYTES, Value};
 
-/// The bytes of a text, including its NUL: a label always fits, and other text is cut between characters.
+/// The size of a text in bytes, including its NUL. A label always fits, and other text is cut between characters.
 const TEXT: usize = 64;
 const NUMBER: usize = 8;
 
 const _: () = assert!(MAX_LABEL_BYTES < TEXT);
 
-/// The largest number of sets of fields of a range; zones with further sets have no payload.
+/// The maximum number of sets of fields of a range. Zones with further sets have no payload.
 const MOST_SCHEMAS: usize = 16;
 
 /// The type of an entry.
@@ -69,7 +69,7 @@ struct Schema {
 }
 
 impl Schemas {
-    /// The tool's number of the schema of these fields, or none if they cannot be sent.
+    /// Returns the tool's number of the schema of these fields, or none if they cannot be sent.
     #[inline]
     pub(super) fn id(&self, domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Option<u64> {
         let mut schemas = self;
@@ -97,7 +97,7 @@ impl Schema {
     fn register(domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Schema {
         let known: Vec<_> = fields.iter().map(|(name, value)| (name, Entry::encode(value))).collect();
         let label = fields.label().map(|_| ("label", Entry::Text));
-        // A name with a NUL in it stays empty; the marks write none.
+        // A name that contains a NUL becomes empty. Marks never contain one.
         let names: Vec<CString> =
             known.iter().chain(&label).map(|(name, _)| CString::new(*name).unwrap_or_default()).collect();
         let mut offset = 0;
@@ -127,7 +127,7 @@ impl Schema {
             schemaId: 0,
             extension: std::ptr::null_mut(),
         };
-        // SAFETY: the attributes, and what they point to, outlive the call; the tool copies what it keeps.
+        // SAFETY: the attributes, and the data that they point to, outlive the call, and the tool copies what it keeps.
         let id =
             table::payload_schema_register().map_or(0, |register| unsafe { register(domain, &raw const attributes) });
         Schema { fields: known, has_label: label.is_some(), id, next: Schemas::default() }
@@ -147,7 +147,7 @@ fn describe(entry: Entry, name: *const c_char, offset: usize) -> nvtxPayloadSche
     }
 }
 
-/// The values of one zone, in the form of its schema.
+/// The values of one zone, in the layout of its schema.
 #[repr(C, align(8))]
 pub(super) struct Bytes {
     bytes: [u8; (MAX_FIELDS + 1) * TEXT],
@@ -184,7 +184,7 @@ impl Bytes {
     }
 }
 
-/// The part of the text that fits before a NUL.
+/// Returns the part of the text that fits before a NUL.
 fn cut(text: &str) -> &[u8] {
     fields::cut(text, TEXT - 1).as_bytes()
 }

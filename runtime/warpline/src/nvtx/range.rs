@@ -1,5 +1,5 @@
-//! The data of a range that a tool gets: its domain, its name as a registered string, its category and its color. It is passed once, when
-//! the first zone of the range begins.
+//! The data of a range that a tool gets: its domain, its name as a registered string, its category and its color. The tool gets it once,
+//! when the first zone of the range begins.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_void};
@@ -15,10 +15,10 @@ use warpline_core::inside::outside;
 use warpline_core::lock::lock;
 use warpline_core::ranges::RangeTable;
 
-/// The ranges that the tool has, by their numbers; none before a range's first mirrored zone.
+/// The ranges that the tool knows, by their numbers; none before a range's first mirrored zone.
 static RANGES: RangeTable<OnceLock<Box<NvtxRange>>> = RangeTable::new();
 
-/// A range that the tool has.
+/// A range that the tool knows.
 pub(super) struct NvtxRange {
     domain: nvtxDomainHandle_t,
     label: &'static CStr,
@@ -29,7 +29,7 @@ pub(super) struct NvtxRange {
     schemas: Schemas,
 }
 
-// SAFETY: the handles are the tool's, and good on every thread; the rest is `Send` and `Sync`.
+// SAFETY: the handles are the tool's and valid on every thread; the rest is `Send` and `Sync`.
 unsafe impl Send for NvtxRange {}
 // SAFETY: as above.
 unsafe impl Sync for NvtxRange {}
@@ -44,8 +44,8 @@ impl NvtxRange {
 
     #[cold]
     fn register(range: &'static RangeSpec) -> NvtxRange {
-        // The other side is the switch's release: what the tool wrote while it started is seen from here on, also by whoever
-        // finds the range known.
+        // This pairs with the switch's release: everything that the tool wrote while it started is visible from here on, also to threads
+        // that find the range registered.
         fence(Ordering::Acquire);
         let (domain, category) = Domain::for_range(range);
         // SAFETY: the label is NUL-terminated and lives as long as the program.
@@ -60,7 +60,7 @@ impl NvtxRange {
     pub(super) fn push(&self, fields: &Fields) {
         self.with_attributes(fields, |attributes| {
             if let Some(push) = table::domain_range_push_ex() {
-                // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
+                // SAFETY: the attributes, and the data that they point to, outlive the call; the handles are the tool's own.
                 outside(|| unsafe { push(self.domain, attributes) });
             }
         });
@@ -92,7 +92,7 @@ impl NvtxRange {
         }
     }
 
-    /// If the tool accepts no payloads, the same without one.
+    /// Calls `call` with the attributes of a zone. They have no payload if the zone has no fields or the tool accepts no payloads.
     #[inline]
     fn with_attributes<T>(&self, fields: &Fields, call: impl FnOnce(*const nvtxEventAttributes_t) -> T) -> T {
         let mut attributes = self.attributes();
@@ -129,18 +129,18 @@ impl NvtxRange {
     }
 }
 
-/// A namespace that the tool has, and the kinds of its ranges that have a name there.
+/// A namespace that the tool knows, and the kinds of its ranges that have a name there.
 struct Domain {
     namespace: &'static str,
     handle: nvtxDomainHandle_t,
     kinds: Vec<Kind>,
 }
 
-// SAFETY: the handle is the tool's, and good on every thread.
+// SAFETY: the handle is the tool's and valid on every thread.
 unsafe impl Send for Domain {}
 
 impl Domain {
-    /// The domain of a range's namespace, and the category of its kind in it.
+    /// Returns the domain of a range's namespace, and the category of its kind in it.
     fn for_range(range: &RangeSpec) -> (nvtxDomainHandle_t, u32) {
         static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
         let mut domains = lock(&DOMAINS);

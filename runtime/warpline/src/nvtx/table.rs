@@ -1,7 +1,7 @@
-//! The functions of NVTX: the places that a tool writes its own into, and how they are called.
+//! The function slots of NVTX, which a tool fills with its functions, and the calls through them.
 //!
-//! A tool asks the export tables for the places while it starts, and may write to them until the program ends. So each
-//! call loads its place anew, as NVIDIA's own client does; a place that is empty is a function that the tool leaves alone.
+//! A tool gets the slots from the export tables while it starts, and may write to them until the program ends. Each call therefore loads
+//! its slot again, as NVIDIA's own client does. An empty slot is a function that the tool does not implement.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::abi::*;
 
-/// Places in a module's table: more than any has by the headers, so that a tool which knows a larger table than it was
-/// told of writes to places that nobody reads.
+/// The number of slots in a module's table. It exceeds all sizes in the headers, so a tool that assumes a larger table than the reported
+/// one writes to slots that are never read.
 const PLACES: usize = 48;
 
 type FunctionSlot = AtomicPtr<c_void>;
 
-/// What tools write to, by module and slot.
+/// The slots that tools write to, by module and number.
 static PLACES_OF: [[FunctionSlot; PLACES]; NVTX_CB_MODULE_SIZE] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; NVTX_CB_MODULE_SIZE];
 
-/// The same of the payload extension.
+/// The slots of the payload extension.
 static PAYLOAD: [FunctionSlot; NVTX_EXT_PAYLOAD_SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NVTX_EXT_PAYLOAD_SLOT_COUNT];
 
-/// Where the places are, as a tool reads it; slot 0 and what is behind the last one are no places.
+/// The addresses of the slots, as a tool reads them. The entries for slot 0 and after the last slot are null.
 struct Tables([[NvtxFunctionPlace; PLACES + 1]; NVTX_CB_MODULE_SIZE]);
 
-// SAFETY: nobody writes to the tables, and the places that they point to are atomics.
+// SAFETY: no code writes to the tables, and the slots that they point to are atomics.
 unsafe impl Sync for Tables {}
 
 static TABLES: Tables = {
@@ -44,7 +44,7 @@ static TABLES: Tables = {
     Tables(tables)
 };
 
-/// How many slots a module has by the headers, the empty first one included.
+/// The number of slots of each module in the headers, including the empty first one.
 const SIZES: [usize; NVTX_CB_MODULE_SIZE] = {
     let mut sizes = [0; NVTX_CB_MODULE_SIZE];
     sizes[NVTX_CB_MODULE_CORE] = NVTX_CBID_CORE_SIZE;
@@ -68,7 +68,7 @@ static VERSION_INFO: NvtxExportTableVersionInfo = NvtxExportTableVersionInfo {
     SetInjectionNvtxVersion: set_injection_version,
 };
 
-/// What a tool's `InitializeInjectionNvtx2` is given.
+/// Returns an export table. A tool's `InitializeInjectionNvtx2` gets this function.
 unsafe extern "C" fn export_table(id: u32) -> *const c_void {
     match id {
         NVTX_ETID_CALLBACKS => (&raw const CALLBACKS).cast(),
@@ -84,7 +84,7 @@ unsafe extern "C" fn module_function_table(
 ) -> c_int {
     let module = usize::try_from(module).unwrap_or(0);
     let Some(places) = TABLES.0.get(module).filter(|_| module > 0) else { return 0 };
-    // SAFETY: the tool gives places to write to, or null.
+    // SAFETY: the tool passes pointers that are valid for writes, or null.
     unsafe {
         if !size.is_null() {
             *size = SIZES[module] as c_uint;
@@ -96,10 +96,10 @@ unsafe extern "C" fn module_function_table(
     1
 }
 
-/// The headers reserve it and do nothing.
+/// Does nothing: the headers reserve it.
 extern "C" fn set_injection_version(_: u32) {}
 
-/// Starts a tool, which fills in the places of its functions. False if it does not want to.
+/// Starts a tool, which fills in its slots. Returns false if the tool refuses.
 pub(super) fn start(initialize: NvtxInitializeInjectionNvtxFunc_t) -> bool {
     // SAFETY: the export tables live as long as the program.
     let accepted = unsafe { initialize(export_table) } != 0;
@@ -109,7 +109,7 @@ pub(super) fn start(initialize: NvtxInitializeInjectionNvtxFunc_t) -> bool {
     accepted
 }
 
-/// Gives a tool the places of the payload extension. Without them zones have no payload.
+/// Passes the slots of the payload extension to a tool. Without them, zones have no payload.
 pub(super) fn extend(initialize: NvtxExtInitializeInjectionFunc_t) {
     let mut segment = nvtxExtModuleSegment_t {
         segmentId: 0,
@@ -126,20 +126,20 @@ pub(super) fn extend(initialize: NvtxExtInitializeInjectionFunc_t) {
         getExportFunction: None,
         extInfo: TYPE_INFO.as_ptr().cast(),
     };
-    // SAFETY: the module and its segment are as nvtxExtTypes.h has them and outlive the call, as with NVIDIA's client; the
-    // slots live as long as the program.
+    // SAFETY: the module and its segment are as nvtxExtTypes.h declares them and outlive the call, as with NVIDIA's client; the slots live
+    // as long as the program.
     let accepted = unsafe { initialize(&raw mut module) };
     if accepted == 0 {
         PAYLOAD.iter().for_each(|place| place.store(std::ptr::null_mut(), Ordering::Relaxed));
     }
 }
 
-/// Puts a function in its place, as a tool would.
+/// Stores a function in a slot, as a tool does.
 pub(super) fn put(module: usize, slot: usize, function: *mut c_void) {
     PLACES_OF[module][slot].store(function, Ordering::Relaxed);
 }
 
-/// Whether a zone could reach the tool now.
+/// Returns whether a zone can reach the tool now.
 pub(super) fn takes_ranges() -> bool {
     domain_range_push_ex().is_some() || domain_range_start_ex().is_some()
 }
@@ -148,12 +148,12 @@ macro_rules! functions {
     ($($(#[$attribute:meta])* $name:ident: $module:ident[$slot:ident] fn($($argument:ty),*) $(-> $returned:ty)?;)*) => {
         $(
             $(#[$attribute])*
-            /// The tool's function of this name, if it takes the call.
+            /// Returns the tool's function of this name, if the tool implements it.
             #[inline]
             pub(super) fn $name() -> Option<unsafe extern "C" fn($($argument),*) $(-> $returned)?> {
                 const { assert!($slot > 0 && $slot < SIZES[$module]) };
                 let function = PLACES_OF[$module][$slot].load(Ordering::Relaxed);
-                // SAFETY: null is `None`; what else is there, the tool has written as the headers declare the slot.
+                // SAFETY: null is `None`. The tool has written any other value as the headers declare the slot.
                 unsafe { std::mem::transmute(function) }
             }
         )*
@@ -176,16 +176,15 @@ functions! {
     domain_create: NVTX_CB_MODULE_CORE2[NVTX_CBID_CORE2_DomainCreateA] fn(*const c_char) -> nvtxDomainHandle_t;
 }
 
-/// The tool's `nvtxPayloadSchemaRegister`, if it takes payloads.
+/// Returns the tool's `nvtxPayloadSchemaRegister`, if the tool accepts payloads.
 pub(super) fn payload_schema_register()
 -> Option<unsafe extern "C" fn(nvtxDomainHandle_t, *const nvtxPayloadSchemaAttr_t) -> u64> {
     let function = PAYLOAD[NVTX3EXT_CBID_nvtxPayloadSchemaRegister].load(Ordering::Relaxed);
-    // SAFETY: null is `None`; what is no address is sorted out first; what else is there, the tool has written as the
-    // headers declare the slot.
+    // SAFETY: values that are not addresses are excluded. The tool has written any other value as the headers declare the slot.
     (function.addr() > NVTX_EXTENSION_DISABLED).then(|| unsafe { std::mem::transmute(function) })
 }
 
-/// Gives the operating system's thread a name.
+/// Names a thread of the operating system.
 pub(super) fn name_thread(id: u32, name: &CStr) {
     if let Some(call) = name_os_thread() {
         // SAFETY: the name outlives the call.
@@ -193,7 +192,7 @@ pub(super) fn name_thread(id: u32, name: &CStr) {
     }
 }
 
-/// Gives a stream of the CUDA driver a name. The tool takes the handle as a number.
+/// Names a stream of the CUDA driver. The tool treats the handle as a number.
 pub(super) fn name_stream(stream: *mut c_void, name: &CStr) {
     if let Some(call) = name_cu_stream() {
         // SAFETY: the name outlives the call.
@@ -205,8 +204,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls into the tool, unless this thread is in the tool already: one that runs marked functions must not find itself in
-/// them.
+/// Calls into the tool, unless this thread is already inside it. A tool that runs marked functions must not get their zones.
 #[inline]
 pub(super) fn enter<T>(call: impl FnOnce() -> T) -> Option<T> {
     INSIDE.with(|inside| {

@@ -3,10 +3,9 @@
 //! Request a zone before it begins, by its stream ([`next`]) or its range ([`range`]). The handle returns the zone's record when the
 //! GPU has reached the zone's end.
 
-// A request puts a completion into the slot of the zone that it means; whoever reads or drops the zone answers it (`core::profile`:
-// `requests`, `pending`, `answers`). The collector's engine for requests times the zones that no session records; it exists only while a
-// request waits.
-// Nothing here runs without a request, and nothing waits for a device.
+// A request stores a completion in the slot of the matching zone. The code that reads or drops the zone answers the request
+// (`core::profile`: `requests`, `pending`, `answers`). The collector's engine for requests times the zones that no session records, and
+// exists only while a request waits. Nothing here runs without a request, and nothing waits for a device.
 
 #[cfg(feature = "enable")]
 use crate::collector::engine;
@@ -22,13 +21,13 @@ use warpline_core::zone::Zone;
 
 /// Times the next zone that this thread begins on this stream, with a session or without one.
 ///
-/// Of nested zones, that is the outermost. Zones of other threads never match, even on the same stream. Two requests before the zone
-/// begins both return it. A zone on a stream that is being captured into a CUDA graph cannot be timed and does not count as the next
-/// one. Dropping the handle cancels the request.
+/// If zones nest, it times the outermost one. Zones of other threads never match, even on the same stream. Two requests before the zone
+/// begins both return it. A zone on a stream that is being captured into a CUDA graph cannot be timed and does not count as the next one.
+/// Dropping the handle cancels the request.
 ///
-/// Without a session, warpline creates what it needs on the device, and releases it within half a second after the last result; then it
-/// makes no further driver call. In a session the zone is recorded as usual, and the request returns that record; if the session leaves
-/// the zone out, the zone is timed independently.
+/// Without a session, warpline creates what it needs on the device, and releases it within half a second after the last result. After that
+/// it makes no driver call. In a session, the zone is recorded as usual, and the request returns that record. If the session leaves the
+/// zone out, the zone is timed independently.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -67,8 +66,8 @@ pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
     })
 }
 
-/// Times the next `n` zones of a range, on any thread and stream: a range of the program (`profile::range(&MLP, 10)`) or its name
-/// (`profile::range("demo.mlp", 10)`). Entries of a batch of collectives do not count. Otherwise like [`next`].
+/// Times the next `n` zones of a range of the program (`profile::range(&MLP, 10)`) or of a range name (`profile::range("demo.mlp", 10)`),
+/// on any thread and stream. Entries of a batch of collectives do not count. Otherwise it works like [`next`].
 pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     warpline_core::if_feature!(
         "enable",
@@ -86,7 +85,7 @@ pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
     )
 }
 
-/// Times what an expression queues on a stream, without a mark: returns the expression's value and a [`PendingZone`].
+/// Times the work that an expression queues on a stream, without a mark. Returns the expression's value and a [`PendingZone`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -106,8 +105,8 @@ pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
 /// }
 /// ```
 ///
-/// Its range is in no catalog and in no session's trace; the record's range has the file and the line. If the expression leaves the
-/// function early, as with `?`, the zone is dropped.
+/// The zone's range is in no catalog and in no session's trace, and contains the file and the line. If the expression leaves the function
+/// early, as with `?`, the zone is dropped.
 #[macro_export]
 macro_rules! time {
     ($stream:expr, $work:expr $(,)?) => {{
@@ -120,7 +119,7 @@ macro_rules! time {
     }};
 }
 
-/// Where an invocation of [`time!`] stands in the program.
+/// Returns the range data of an invocation of [`time!`].
 #[doc(hidden)]
 pub const fn timed(module: &'static str, file: &'static str, line: u32) -> RangeMeta {
     RangeMeta {
@@ -140,7 +139,7 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Range
     }
 }
 
-/// A zone of [`time!`] and its handle.
+/// Begins a zone of [`time!`], and returns it with its handle.
 #[doc(hidden)]
 #[inline]
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
@@ -157,7 +156,7 @@ pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zo
     )
 }
 
-/// The stream, after the backends of this program were registered.
+/// Registers the backends of this program, and returns the stream.
 #[cfg(feature = "enable")]
 pub(crate) fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
     register();
@@ -172,7 +171,7 @@ fn register() {
     warpline_cuda::register();
 }
 
-/// What [`range`] takes: `&'static RangeSpec`, or a range's full name.
+/// The argument of [`range`]: a `&'static RangeSpec`, or a range's full name.
 pub trait RangeSelector: sealed::Sealed {
     #[doc(hidden)]
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError>;
@@ -185,7 +184,7 @@ impl RangeSelector for &'static RangeSpec {
 }
 
 impl RangeSelector for &str {
-    /// If two versions of a crate are linked, the ranges of both.
+    /// Returns the ranges of this name, of both versions if two versions of a crate are linked.
     fn ranges(&self) -> Result<Vec<&'static RangeSpec>, ProfileError> {
         warpline_core::if_feature!(
             "enable",
@@ -195,7 +194,7 @@ impl RangeSelector for &str {
                 if !ranges.is_empty() {
                     return Ok(ranges);
                 }
-                // The last part of a name is similar to the whole name, whatever the lengths.
+                // The last part of a name counts as similar to the whole name, at any length.
                 let is_tail = |name: &&'static str| name.strip_suffix(self).is_some_and(|rest| rest.ends_with('.'));
                 let names = || warpline_core::catalog::catalog().into_iter().map(RangeSpec::name);
                 let near = names().find(is_tail).or_else(|| warpline_core::suggest::nearest(self, names()));

@@ -1,4 +1,4 @@
-//! The calls that start a session: from the environment variable `WARPLINE`, or from a builder.
+//! The calls that start a session from the environment variable `WARPLINE` or from a builder.
 
 use super::handle::Session;
 #[cfg(not(feature = "enable"))]
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::settings::SessionBuilder;
 
 impl Session {
-    /// Starts what the environment variable `WARPLINE` says; nothing when it is not set, empty, or `off`.
+    /// Starts a session with the settings of the environment variable `WARPLINE`. If it is not set, empty, or `off`, nothing is recorded.
     ///
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
@@ -17,7 +17,7 @@ impl Session {
         Session::from_env_or("off")
     }
 
-    /// Starts what the environment variable `WARPLINE` says, and what `settings` say when it is not set.
+    /// Starts a session with the settings of the environment variable `WARPLINE`, or with `settings` if it is not set.
     ///
     /// ```
     /// let session = warpline::Session::from_env_or("summary,level=coarse")?;
@@ -33,8 +33,8 @@ impl Session {
 }
 
 impl SessionBuilder {
-    /// Starts recording. Without feature `enable` it checks the settings and records nothing; where they ask for a recording, a
-    /// line on standard error says that there is none.
+    /// Starts recording. Without the feature `enable`, it checks the settings and records nothing. If they request a recording, a line on
+    /// standard error says that there is none.
     ///
     /// # Errors
     /// See [`Error`]. No error leaves anything running.

@@ -1,7 +1,7 @@
-//! The handle that an application holds: stop, start again, change, finish.
+//! The handle with which an application stops, restarts, changes and finishes a session.
 //!
-//! It is the same with feature `enable` and without, so that an application compiles both ways. What it holds is in `running`; without
-//! the feature there is none (`off`).
+//! Its API is the same with and without the feature `enable`, so an application compiles both ways. Its state is in `running`, which `off`
+//! replaces without the feature.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -17,21 +17,21 @@ use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, Sink};
 use warpline_core::stderr;
 
-/// A session: it records from its start until [`finish`](Self::finish), or until it is dropped. In between it can stop and start
-/// again as often as you like, and change what it records.
+/// A session, which records from its start until [`finish`](Self::finish) or until it is dropped. Meanwhile it can stop and start again any
+/// number of times, and change what it records.
 ///
-/// There is one at a time in a process. `Send` and `Sync`; zones of all threads belong to it, and any thread may call its
-/// methods, also in the middle of zones: none of them waits for a zone or a device. Dropping it finishes it and discards the
-/// report; its warnings go to standard error.
+/// A process has one session at a time, which records the zones of all threads. A session is `Send` and `Sync`. Any thread may call its
+/// methods, also within a zone, and none of them waits for a zone or a device. Dropping a session finishes it and discards the report; its
+/// warnings go to standard error.
 ///
-/// In a process that was forked from the one that started the session, nothing is recorded: the methods do nothing, the report of
-/// `finish` says so, and files and sockets stay the parent's. The child may start a session of its own, before or after it drops
-/// this one. The CUDA driver does not survive a fork: a child times zones on CUDA streams only where its parent did not use CUDA.
+/// In a process that was forked from the one that started the session, nothing is recorded. The methods do nothing, the report of `finish`
+/// says so, and files and sockets remain the parent's. The child may start its own session, before or after it drops this one. The CUDA
+/// driver does not survive a fork, so a child times zones on CUDA streams only if its parent did not use CUDA.
 ///
-/// Without feature `enable` the settings are checked, and nothing is recorded.
+/// Without the feature `enable`, the settings are checked, and nothing is recorded.
 #[must_use = "a session records until it is dropped: bind it, `let session = …`"]
 pub struct Session {
-    /// None when the settings said `off`, or when the session is over.
+    /// None if the session records nothing, or is over.
     pub(super) running: Option<Running>,
     /// Keeps the control server running.
     #[allow(dead_code, reason = "held, not read")]
@@ -39,12 +39,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns a builder, for settings that the program makes.
+    /// Returns a builder, for settings of the program's own.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
 
-    /// Whether zones that begin now are recorded.
+    /// Returns whether zones that begin now are recorded.
     pub fn is_recording(&self) -> bool {
         self.running().is_some_and(|running| running.is_on())
     }
@@ -66,17 +66,17 @@ impl Session {
         }
     }
 
-    /// Records no zone that begins from now on. Zones that are open are still recorded when they end, until `finish`; when
-    /// the last of them is through its stream, the session asks nothing of any device until it starts again or finishes.
-    /// Stopping one that is stopped changes nothing.
+    /// Stops the recording of zones that begin from now on. Open zones are still recorded when they end, until `finish`. When the last of
+    /// them has ended on its stream, the session queries no device until it starts again or finishes. Stopping a stopped session has no
+    /// effect.
     pub fn stop(&self) {
         if let Some(running) = self.running() {
             running.stop();
         }
     }
 
-    /// Records again after [`stop`](Self::stop), to the same sinks and files. A zone that began in between stays unrecorded,
-    /// and is not among those that the report calls begun. Starting one that records changes nothing.
+    /// Records again after [`stop`](Self::stop), to the same sinks and files. A zone that began in between is not recorded and does not
+    /// count as begun in the report. Starting a session that records has no effect.
     ///
     /// ```
     /// let session = warpline::Session::from_env_or("summary")?;
@@ -93,11 +93,11 @@ impl Session {
         }
     }
 
-    /// Replaces the filters: patterns as [`SessionBuilder::filter`] takes them, joined by commas (`demo.*,!demo.mlp`); an
-    /// empty text lets every name through. It holds for zones that begin from now on, and costs them nothing.
+    /// Replaces the filters with these patterns, which have the form of [`SessionBuilder::filter`] and are joined by commas
+    /// (`demo.*,!demo.mlp`). An empty text selects every range. The filters apply to zones that begin from now on, and cost them nothing.
     ///
     /// # Errors
-    /// [`Error::Config`] for what is no pattern; then nothing is changed.
+    /// [`Error::Config`] if a pattern is invalid. Then nothing changes.
     pub fn set_filter(&self, patterns: &str) -> Result<(), Error> {
         let filters = Filter::parse_all(patterns).map_err(Error::of_program)?;
         if cfg!(feature = "enable") {
@@ -108,15 +108,15 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves out ranges that are finer than this, from now on.
+    /// Leaves out ranges that are finer than `level`, from now on.
     pub fn set_level(&self, level: Level) {
         self.change(Change::Level(level), |config| config.level = level);
     }
 
-    /// Records this share of each range's zones from now on, above 0 and up to 1: see [`SessionBuilder::sample`].
+    /// Records this share of each range's zones, above 0 and up to 1, from now on. See [`SessionBuilder::sample`].
     ///
     /// # Errors
-    /// [`Error::Config`] for what is no share; then nothing is changed.
+    /// [`Error::Config`] if the share is invalid. Then nothing changes.
     pub fn set_sample(&self, share: f64) -> Result<(), Error> {
         check_sample(share)
             .map_err(|problem| Error::of_program(ConfigError::new(format!("sample({share})"), problem)))?;
@@ -124,11 +124,11 @@ impl Session {
         Ok(())
     }
 
-    /// Hands the records to one more sink from now on: all zones that begin after the call, and those before it that the collector has
-    /// not read yet. The sink is started on this thread. At the end of the session it is completed as the others are; its counts in the
-    /// report are those since it was added.
+    /// Adds a sink, which gets the records of all zones that begin after the call, and of earlier zones that the collector has not read
+    /// yet. The sink is started on this thread and completed with the others at the end of the session. Its counts in the report begin when
+    /// it is added.
     ///
-    /// A sink of a session that does not record is dropped.
+    /// If the session never records, the sink is dropped.
     ///
     /// ```
     /// use warpline::Session;
@@ -149,21 +149,20 @@ impl Session {
         SinkId(self.running().map(|running| (running.epoch(), running.add_sink(Box::new(sink)))))
     }
 
-    /// Completes a sink that [`add_sink`](Self::add_sink) added, and drops it: `finish` of the sink gets the session's report until now.
-    /// The collector reads first what is complete; zones that are still on their way are not in this sink. The wait for the
-    /// collector takes at most the time limit of [`finish`](Self::finish). Returns the sink's counts.
+    /// Completes a sink that [`add_sink`](Self::add_sink) added, drops it, and returns its counts. The sink's `finish` gets the session's
+    /// report so far. The collector first reads the zones that are complete; zones that are not complete do not reach this sink. The call
+    /// waits for the collector for at most the time limit of [`finish`](Self::finish).
     ///
-    /// Returns none where the sink has been removed before, is of another session, or is not completed in time; the collector
-    /// then completes it as soon as it can. A sink that calls it on the collector's own thread does not wait.
+    /// Returns none if the sink was removed before, belongs to another session, or is not completed in time. In the last case, the
+    /// collector completes it as soon as it can. If a sink calls this on the collector's thread, it does not wait.
     pub fn remove_sink(&self, sink: SinkId) -> Option<SinkReport> {
         let (epoch, index) = sink.0?;
         self.running().filter(|running| running.epoch() == epoch)?.remove_sink(index)
     }
 
-    /// Writes the last zones to a Perfetto trace, in a session with a [flight recorder](SessionBuilder::flight): those
-    /// that it holds, and what is open now. It may be called at any time, on any thread. It waits for a copy of the
-    /// recorder's file, and up to a second for the collector, which reads its rings first; never for a device. The path may
-    /// have the placeholders of [`SessionBuilder::perfetto`].
+    /// Writes a Perfetto trace of the zones that the session's [flight recorder](SessionBuilder::flight) holds, and of the zones that are
+    /// open now. Any thread may call it at any time. It waits for a copy of the recorder's file, and up to a second for the collector,
+    /// which reads its rings first. It never waits for a device. The path may contain the placeholders of [`SessionBuilder::perfetto`].
     ///
     /// ```no_run
     /// let session = warpline::Session::from_env_or("flight=64MiB")?;
@@ -175,15 +174,15 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoFlight`]; [`Error::Dump`] where the trace cannot be written. Then no file is left.
+    /// [`Error::NoFlight`], or [`Error::Dump`] if the trace cannot be written. Then no file is left.
     pub fn dump(&self, path: impl AsRef<Path>) -> Result<Recovered, Error> {
         self.running().ok_or(Error::NoFlight)?.dump(path.as_ref())
     }
 
-    /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the
-    /// sinks, and says what was recorded and what was dropped.
+    /// Stops, waits until everything that ended is recorded (at most the time limit, 5 s by default), completes the sinks, and returns the
+    /// report of what was recorded and dropped.
     ///
-    /// It never waits for zones that are still open. With `summary` set, it prints the report.
+    /// It never waits for open zones. With the setting `summary`, it prints the report.
     pub fn finish(mut self) -> Report {
         match self.running.take() {
             Some(running) => running.finish(),
@@ -198,9 +197,9 @@ impl Session {
     }
 }
 
-/// A sink that a session has added while it ran: see [`Session::add_sink`].
+/// The id of a sink that a session added while it ran. See [`Session::add_sink`].
 ///
-/// A plain value; it outlives its session, and then means no sink.
+/// It is a plain value that may outlive its session, and then identifies no sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SinkId(Option<(NonZeroU32, usize)>);
 

@@ -1,8 +1,9 @@
-//! Start, stop, finish: the one handle that an application holds.
+//! The session: the only handle that an application holds.
 //!
-//! `handle` is the [`Session`], and `entry` the calls that start one; both are the same in every build. With feature `enable` the handle
-//! holds what is in `running`, which `start` makes of the settings; `warn` reports likely mistakes, and `written` the files that a session
-//! leaves. Without the feature, `off.rs` replaces these four. Settings are in [`crate::settings`], reports in [`warpline_core::report`].
+//! `handle` contains the [`Session`], and `entry` the calls that start one. Both are the same in every build. With the feature `enable`,
+//! the handle holds the state in `running`, which `start` creates from the settings; `warn` reports likely mistakes, and `written` the
+//! files that a session leaves. Without the feature, `off.rs` replaces these four. Settings are in [`crate::settings`], reports in
+//! [`warpline_core::report`].
 
 mod entry;
 mod handle;

@@ -1,4 +1,4 @@
-//! Replaces the recording session in builds without feature `enable`: it checks settings and records nothing.
+//! Replaces the recording session in builds without the feature `enable`. It checks settings and records nothing.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -13,10 +13,10 @@ use warpline_core::stderr;
 /// The note that explains the empty report.
 const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
 
-/// Stands for the recording session, which never exists in this build.
+/// A placeholder for the recording session, which never exists in this build.
 pub(super) enum Running {}
 
-/// Stands for the control server, which never exists in this build.
+/// A placeholder for the control server, which never exists in this build.
 pub(super) enum Listening {}
 
 #[rustfmt::skip]
@@ -61,10 +61,10 @@ mod tests {
     use crate::session::Session;
     use warpline_core::sink::MemorySink;
 
-    /// Tells the process what its program does.
+    /// The variable that tells a child process which program to run.
     const PROGRAM: &str = "WARPLINE_TEST_PROGRAM";
 
-    /// In the process of its own: a program with these settings.
+    /// Runs the program with these settings if this is the child process, and returns whether it is.
     fn run_if_told() -> bool {
         let Ok(program) = env::var(PROGRAM) else { return false };
         let builder = match program.as_str() {
@@ -78,7 +78,7 @@ mod tests {
         true
     }
 
-    /// What the program says on standard output and on standard error.
+    /// Runs the program in a child process, and returns its standard output and standard error.
     fn said(test: &str, program: &str, variable: Option<&str>) -> (String, String) {
         let mut command = Command::new(env::current_exe().expect("the test's own path"));
         let test = format!("session::running::tests::{test}");

@@ -37,7 +37,7 @@ pub(super) struct Running {
     pub(super) written: Vec<Written>,
 }
 
-/// Returns the notes for the report of a session that never ran: none, because its settings disabled it.
+/// Returns the notes for the report of a session that never ran: none, because its settings requested no recording.
 pub(super) fn why_nothing() -> Vec<String> {
     Vec::new()
 }

@@ -62,7 +62,7 @@ impl Written {
         Some(format!("wrote `{}` ({}); {}", path.display(), size(bytes), self.format.remedy(path)))
     }
 
-    /// Whether the file was moved or replaced. The flight recorder reports that itself.
+    /// Returns whether the file was moved or replaced. The flight recorder reports that itself.
     fn is_elsewhere(&self) -> bool {
         self.format != Format::Flight && self.identity.is_some() && identity(&self.absolute) != self.identity
     }

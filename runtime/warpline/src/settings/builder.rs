@@ -1,7 +1,7 @@
-//! Collects the settings of a session that a program makes.
+//! Collects the settings that a program makes for a session.
 //!
-//! Applications call it, and [`Session`](crate::Session) makes one from the environment. The methods for single settings are
-//! entries of `table`. A wrong setting is kept until `start` reports it; no file, thread or device is touched before.
+//! Applications call it, and [`Session`](crate::Session) creates one from the environment. The methods for single settings are in `table`.
+//! An invalid setting is stored until `start` reports it; no file, thread or device is touched before.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use warpline_core::sink::held::HeldSinks;
 use warpline_core::stderr;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
-/// Configures and starts a session.
+/// A builder that configures and starts a session.
 ///
 /// ```
 /// use warpline::Session;
@@ -35,15 +35,15 @@ use warpline_core::timing::{EndMode, GraphTiming, Timing};
 pub struct SessionBuilder {
     pub(crate) config: Config,
     pub(crate) sinks: HeldSinks,
-    /// What `WARPLINE` said, where it is set.
+    /// The settings of `WARPLINE`, if it is set.
     pub(crate) environment: Option<Environment>,
-    /// The first setting that is wrong.
+    /// The error of the first invalid setting.
     wrong: Option<ConfigError>,
 }
 
 impl SessionBuilder {
-    /// Adds the settings in the environment variable `WARPLINE`, or `settings` if it is not set. A program can combine this with sinks
-    /// of its own. A program with raised privileges reads no variable; a line on standard error says so.
+    /// Adds the settings in the environment variable `WARPLINE`, or `settings` if it is not set. A program can combine this with its own
+    /// sinks. A program with raised privileges does not read the variable, and a line on standard error says so.
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::NotUnicode`].
@@ -65,7 +65,7 @@ impl SessionBuilder {
         self.add(line, PROGRAM)
     }
 
-    /// Also hands the records to a sink of your own.
+    /// Also passes the records to a sink of your own.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sinks.push(Box::new(sink));
         self
@@ -76,14 +76,14 @@ impl SessionBuilder {
         Ok(self)
     }
 
-    /// Adds what the variable says in place of the program's `settings`.
+    /// Adds the settings of the variable, which replace the program's `settings`.
     fn add_environment(mut self, line: String, settings: &str) -> Result<Self, Error> {
         self = self.add(&line, VARIABLE)?;
         self.environment = Some(Environment::new(line, settings));
         Ok(self)
     }
 
-    /// Whether a session can start with these settings. Replaces the placeholders in their paths.
+    /// Checks whether a session can start with these settings, and replaces the placeholders in their paths.
     ///
     /// # Errors
     /// The first setting that is invalid, or that needs another one.
@@ -95,7 +95,7 @@ impl SessionBuilder {
             stderr::lines(help());
             self.config.off = true;
         }
-        // A user who wants nothing has said so.
+        // With `off`, the other settings are not checked.
         if self.config.off {
             return Ok(());
         }
@@ -105,18 +105,18 @@ impl SessionBuilder {
         })
     }
 
-    /// Keeps the path, or what is wrong with it.
+    /// Returns the path, or stores its error.
     fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
         let checked = file_name::check(path).map(|()| path.to_owned());
         self.checked(format_args!("{setting}={}", path.display()), checked)
     }
 
-    /// Keeps the value, or what is wrong with it.
+    /// Returns the value, or stores its error.
     fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
         value.map_err(|problem| self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem))).ok()
     }
 
-    /// Adds a setting as `WARPLINE` has it, or keeps what is wrong with it.
+    /// Adds a setting in the form of `WARPLINE`, or stores its error.
     fn line(mut self, setting: &str) -> Self {
         if let Err(wrong) = self.config.add(setting) {
             self.wrong.get_or_insert(wrong);

@@ -11,10 +11,10 @@ use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 use warpline_core::catalog::RangeSpec;
 
-/// The budget of what runs unasked: the flight recorder alone, and recordings from outside.
+/// The default budget of a session whose only output is the flight recorder, and of recordings from outside.
 const UNASKED_BUDGET: f64 = 0.01;
 
-/// How many files a rotated trace keeps by default.
+/// The number of files that a rotated trace keeps by default.
 pub(crate) const KEPT: usize = 4;
 
 impl Config {
@@ -42,7 +42,7 @@ impl Config {
     /// # Errors
     /// The first path with an unknown placeholder.
     pub(super) fn expand_paths(&mut self) -> Result<(), ConfigError> {
-        // A build without it makes no file.
+        // A build without `enable` creates no file.
         for setting in SETTINGS.iter().filter(|_| cfg!(feature = "enable")) {
             for path in (setting.paths)(self) {
                 let wrong = |problem| ConfigError::new(format!("{}={}", setting.key, path.display()), problem);
@@ -52,8 +52,8 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for`: the program's
-    /// own settings ask for a trace or a sink.
+    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for` is whether the
+    /// program's own settings request a trace or a sink.
     pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
         let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
         self.budget.or(default).filter(|share| *share < 1.0)
@@ -70,7 +70,7 @@ impl Config {
         }
     }
 
-    /// Whether a session with these settings excludes the range.
+    /// Returns whether a session with these settings excludes the range.
     fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }
@@ -79,12 +79,12 @@ impl Config {
         SETTINGS.iter().filter(|setting| (setting.is_output)(self))
     }
 
-    /// Whether records have an output other than control clients and the flight recorder.
+    /// Returns whether records have an output other than control clients and the flight recorder.
     pub(crate) fn has_output_beside_flight(&self) -> bool {
         self.outputs().any(|setting| setting.key != "flight")
     }
 
-    /// Whether records have an output other than control clients.
+    /// Returns whether records have an output other than control clients.
     pub(crate) fn has_output(&self) -> bool {
         self.outputs().next().is_some()
     }

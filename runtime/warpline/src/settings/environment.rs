@@ -8,7 +8,7 @@ use warpline_core::stderr;
 /// The value of the variable, if it is set.
 pub(crate) struct Environment {
     line: String,
-    /// The program's own settings, which the variable replaces, had an output.
+    /// Whether the program's own settings, which the variable replaces, had an output.
     replaces: bool,
 }
 
@@ -28,8 +28,8 @@ impl Environment {
         }
     }
 
-    /// It wants something recorded, and nothing that shows it. The mirror to NVTX shows zones; to leave it is reason enough
-    /// for the variable, unless it costs the program's own trace.
+    /// Warns that the variable names no output. There is no warning for `nvtx`, which shows zones, and none for `nvtx=off` unless the
+    /// variable replaces an output of the program's own settings.
     pub(crate) fn warn_of_no_output(&self, config: &Config) {
         let what = if self.replaces { " (it replaces the program's own settings)" } else { "" };
         match config.nvtx {

@@ -1,4 +1,4 @@
-//! Checks that no two sinks write to one file: each would destroy the other's data.
+//! Checks that no two sinks write to one file, because each would destroy the other's data.
 //!
 //! It runs before any file is created. Directories and existing files are compared by their identity in the file system, so links
 //! and other spellings of a path are detected. Devices such as `/dev/null` may be named twice.
@@ -36,7 +36,7 @@ pub(super) fn apart(named: Vec<(&'static str, PathBuf)>) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// None where nothing is destroyed, and where nothing can be made: that is said by what makes it.
+/// Returns none for a character device, which may be named twice, and for a file that cannot be created, which is reported later.
 fn target(path: &Path) -> Option<Target> {
     #[cfg(unix)]
     if let Ok(there) = fs::metadata(path) {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::error::ConfigError;
 
-/// A pattern over range names: `*` matches any characters, a leading `!` excludes what the pattern matches.
+/// A pattern over range names, in which `*` matches any characters. A leading `!` excludes the ranges that the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pattern: String,
@@ -57,7 +57,7 @@ impl Filter {
         self.leave_out
     }
 
-    /// Whether the whole name fits the pattern: linear in both, however many stars there are.
+    /// Returns whether the pattern matches the whole name. The time is at most the product of the two lengths.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
@@ -81,7 +81,7 @@ impl Filter {
     }
 }
 
-/// Whether a name matches one of the filters without `!`, if there are any, and none of those with it.
+/// Returns whether a name matches one of the filters without `!`, if there are any, and none of those with it.
 pub(crate) fn lets_through(filters: &[Filter], name: &str) -> bool {
     let mut wanted = filters.iter().filter(|filter| !filter.leave_out).peekable();
     let is_wanted = wanted.peek().is_none() || wanted.any(|filter| filter.matches(name));

@@ -1,18 +1,18 @@
 //! `WARPLINE=…`: every setting of a session in one line.
 //!
-//! The line is `key`, `key=value` joined by commas. The builder reads it, from the environment or from the program, and the NVTX
-//! mirror, which needs no session. The parser refuses what it does not know and lists what it knows; it never panics, whatever the
-//! text.
+//! The line consists of `key` and `key=value`, joined by commas. The builder reads it from the environment or from the program, and the
+//! NVTX mirror, which needs no session, from the environment. The parser rejects unknown settings and lists the known ones. It never
+//! panics.
 
 use super::setting::Read;
 use super::suggest::{blank_for_comma, unknown};
 use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 
-/// The environment variable that says what to record.
+/// The environment variable with the settings.
 pub(super) const VARIABLE: &str = "WARPLINE";
 
-/// What `help` prints.
+/// Returns the text that `help` prints.
 pub(super) fn help() -> String {
     let mut text = format!("{VARIABLE} takes these settings, joined by commas:");
     for Setting { form, help, .. } in SETTINGS {
@@ -26,7 +26,7 @@ impl Config {
     /// Adds a line of settings to these.
     ///
     /// # Errors
-    /// The first setting that is not one.
+    /// The first setting that is invalid.
     pub(super) fn add(&mut self, line: &str) -> Result<(), ConfigError> {
         let mut seen = Vec::new();
         for (text, key, value) in settings(line) {
@@ -48,7 +48,7 @@ impl Config {
     /// Sets one setting.
     ///
     /// # Errors
-    /// What is wrong with its value, and what to write.
+    /// The fault of the value, and the text to write instead.
     fn read(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), String> {
         let key = setting.key;
         if let Some(why) = setting.unavailable {
@@ -67,7 +67,7 @@ impl Config {
     }
 }
 
-/// The settings of a line: each as it is written, its key, and its value.
+/// Returns the settings of a line: the text, the key and the value of each.
 fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
     let settings = line.split(',').map(str::trim).filter(|setting| !setting.is_empty());
     settings.map(|setting| match setting.split_once('=') {
@@ -76,12 +76,12 @@ fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
     })
 }
 
-/// Whether a line has a setting with this key.
+/// Returns whether a line has a setting with this key.
 pub(super) fn has(line: &str, key: &str) -> bool {
     settings(line).any(|(_, known, _)| known == key)
 }
 
-/// What `WARPLINE` wants of the NVTX mirror, with a session or without one. What is wrong in it, the session says.
+/// Returns the setting of the NVTX mirror in `WARPLINE`, with or without a session. The session reports invalid settings.
 pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&warpline_core::environment::var(VARIABLE).ok()?);
@@ -243,7 +243,7 @@ mod tests {
         for Setting { key, form, .. } in SETTINGS {
             assert!(help.contains(&format!("\n  {form} ")), "{key}");
             let example = form.replace("FILE", "t").replace("PATTERN", "demo.*");
-            // What is not built in, or not on this system, says so.
+            // Settings that are not built in, or not available on this system, are rejected with a message that says so.
             let is_known = parse(&example).map_or_else(|error| error.to_string().contains("built without"), |_| true);
             assert!(is_known || cfg!(not(target_os = "linux")), "{example}");
         }

@@ -1,13 +1,13 @@
-//! The settings of a session: what it records, of which zones, and where to.
+//! The settings of a session: what it records, of which zones, and to which outputs.
 //!
-//! Every setting is one entry of `table`: its key, its value, what it needs, its line in the help, its row in docs/sessions.md and
-//! its method of [`SessionBuilder`]. `setting` is the type of an entry and the macro that reads the table. `config` works on the
+//! Every setting is one entry of `table`, with its key, its value, its requirements, its line in the help, its row in docs/sessions.md and
+//! its method of [`SessionBuilder`]. `setting` contains the type of an entry and the macro that reads the table. `config` handles the
 //! values as a whole, `builder` collects them from the program, `line` parses `WARPLINE=…`, `values` parses and checks single values,
-//! `filter` is a pattern over names, `unmatched` finds filters that match nothing, `files` keeps the traces' files apart, `suggest` guesses what a misspelt setting means, and
-//! `environment` knows which settings came from the variable.
+//! `filter` is a pattern over names, `unmatched` finds filters that match nothing, `files` checks that traces have different files,
+//! `suggest` finds the setting that a misspelt one means, and `environment` holds the settings of the variable.
 //!
-//! The session, the NVTX mirror and the control server read settings; nothing here knows a session. Settings are parsed and checked in
-//! every build, with feature `enable` and without, and no text makes the parser panic.
+//! The session, the NVTX mirror and the control server read settings, and nothing here depends on a session. Settings are parsed and
+//! checked in every build, with and without the feature `enable`, and no text makes the parser panic.
 
 mod builder;
 mod config;

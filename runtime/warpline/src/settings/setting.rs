@@ -1,35 +1,35 @@
-//! The type of a setting, and the macro that makes everything of the table's entries.
+//! The type of a setting, and the macro that generates code from the table's entries.
 //!
-//! `table` is the only user. `line` reads [`SETTINGS`](super::table::SETTINGS) to parse, `config` to check.
+//! `table` contains the settings. `line` reads [`SETTINGS`](super::table::SETTINGS) to parse, `config` to check.
 
 use std::path::PathBuf;
 
-/// One setting of `C`: how it is written, what it does, and how a text becomes its value.
+/// A setting of `C`: its form, its meaning, and the conversion of its text to a value.
 pub(super) struct Setting<C> {
     pub(super) key: &'static str,
-    /// How it is written, as the help shows it.
+    /// The form of the setting, as the help shows it.
     pub(super) form: &'static str,
-    /// What it does, in a few words.
+    /// The meaning, in a few words.
     pub(super) help: &'static str,
-    /// It may stand several times in a line.
+    /// Whether it may appear several times in a line.
     pub(super) repeats: bool,
     pub(super) read: Read<C>,
-    /// Why this program cannot have it: a feature or the operating system is missing.
+    /// The reason why this program does not support it: a missing feature or the operating system.
     pub(super) unavailable: Option<&'static str>,
-    /// Whether it goes with the other settings; if not, what to write.
+    /// Checks that it is consistent with the other settings. The error says what to write.
     pub(super) check: fn(&C) -> Result<(), String>,
-    /// Whether records go somewhere because of it.
+    /// Returns whether it is an output for records.
     pub(super) is_output: fn(&C) -> bool,
-    /// The files that it names.
+    /// Returns the files that it names.
     pub(super) paths: fn(&mut C) -> Vec<&mut PathBuf>,
-    /// Its row in docs/sessions.md, for the test that writes the page: the builder's method, the default, the meaning.
+    /// The row in docs/sessions.md, for the test that writes the page: the builder's method, the default, the meaning.
     #[cfg_attr(not(test), expect(dead_code, reason = "the texts are empty outside tests"))]
     pub(super) row: [&'static str; 3],
 }
 
-/// How a text becomes the value of a setting.
+/// The conversion of a text to the value of a setting.
 pub(super) enum Read<C> {
-    /// `key`, which takes no value and sets this.
+    /// `key`, which takes no value and sets this field.
     Flag(fn(&mut C) -> &mut bool),
     /// `key=value`, with an example of a value.
     Value(&'static str, fn(&mut C, &str) -> Result<(), String>),
@@ -95,7 +95,7 @@ impl<C> Setting<C> {
         Setting { paths, ..self }
     }
 
-    /// The texts stay out of the program.
+    /// Sets the row. Only tests contain its texts.
     pub(super) const fn row(self, builder: &'static str, default: &'static str, means: &'static str) -> Setting<C> {
         Setting { row: if cfg!(test) { [builder, default, means] } else { [""; 3] }, ..self }
     }
@@ -106,11 +106,11 @@ pub(super) fn needs(is_there: bool, other: &str, example: &str) -> Result<(), St
     if is_there { Ok(()) } else { Err(format!("needs {other}, as in `{example}`")) }
 }
 
-/// Makes of a table the settings' values (`Config`), the list of settings (`SETTINGS`), and `builder_methods!`, which stands for the methods
-/// in the `impl` of the builder.
+/// Generates the settings' values (`Config`), the list of settings (`SETTINGS`), and `builder_methods!`, which expands to the methods of
+/// the builder, from a table.
 ///
-/// An entry has the setting, the fields that hold its value with their defaults, and its methods. A field is `own` if it concerns the
-/// program's own session only, and `shared` if a recording that is asked for from outside goes by it, too.
+/// An entry contains the setting, the fields that hold its value with their defaults, and its methods. A field is `own` if it applies only
+/// to the program's own session, and `shared` if it also applies to recordings from outside.
 macro_rules! settings {
     (@reset own $config:ident $fresh:ident $field:ident) => {
         $config.$field = $fresh.$field;
@@ -134,7 +134,7 @@ macro_rules! settings {
         }
 
         impl Config {
-            /// The settings without those that concern the program's own session only.
+            /// Returns the settings, with the defaults for those that apply only to the program's own session.
             pub(crate) fn shared(&self) -> Config {
                 let (mut config, fresh) = (self.clone(), Config::default());
                 $($(settings!(@reset $whose config fresh $field);)*)*

@@ -1,7 +1,7 @@
-//! The table of settings: one entry each, and the only place that a new setting changes besides the code that acts on it.
+//! The table of settings. A new setting changes only this table and the code that acts on it.
 //!
-//! From an entry come the field of [`Config`], the key in `WARPLINE=…` with its parser and its checks, the suggestions for misspelt
-//! keys, the line in the help, the row in docs/sessions.md and the methods of [`SessionBuilder`]. After a change here,
+//! An entry defines the field of [`Config`], the key in `WARPLINE=…` with its parser and its checks, the suggestions for misspelt keys, the
+//! line in the help, the row in docs/sessions.md and the methods of [`SessionBuilder`]. After a change here,
 //! `WARPLINE_WRITE_DOCS=1 cargo test -p warpline --lib the_page` rewrites the rows of the page.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::values::*;
 use warpline_core::catalog::Level;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
-/// An entry.
+/// An entry of the table.
 pub(super) type Setting = setting::Setting<Config>;
 
 settings! {
@@ -32,10 +32,10 @@ settings! {
     methods {
         /// Writes a Perfetto trace to this file. `WARPLINE=perfetto=…`.
         ///
-        /// In the path, here and in every setting that has one, `{pid}` stands for the process id, `{rank}` for the process's number
-        /// in its job, which its launcher gives it in the environment (0 without a launcher), `{host}` for the machine's name, and
-        /// `{{` for a brace. If another session is writing the file, in this process or in another one, the trace goes to
-        /// `trace.PID.pftrace`; a line on standard error and the report say so.
+        /// In this and every other path, `{pid}` stands for the process id, `{rank}` for the process's number in its job, which the
+        /// launcher sets in the environment (0 without a launcher), `{host}` for the machine's name, and `{{` for a brace. If another
+        /// session is writing the file, in this process or in another one, the trace goes to `trace.PID.pftrace`, and a line on standard
+        /// error and the report say so.
         pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
             let path = self.checked_path("perfetto", path.as_ref());
             self.config.perfetto.extend(path);
@@ -66,7 +66,7 @@ settings! {
     .row("`.tracy()`", "no", "show zones live in [Tracy](tracy.md); needs feature `tracy`");
     own { tracy: bool = false }
     methods {
-        /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. It needs feature `tracy`; without it
+        /// Shows zones live in [Tracy](https://github.com/wolfpld/tracy). `WARPLINE=tracy`. Needs the feature `tracy`; without it,
         /// [`start`](Self::start) fails.
         pub fn tracy(self) -> Self {
             self.line("tracy")
@@ -95,9 +95,9 @@ settings! {
     );
     own { log: bool = false }
     methods {
-        /// Emits each complete zone as an event of `tracing` with its namespace as target, for programs that have logs and no trace
-        /// UI. The events go to the subscriber of the thread that starts the session, or to the global one if that thread has none.
-        /// Needs feature `tracing`. `WARPLINE=log`.
+        /// Emits each complete zone as an event of `tracing` with its namespace as target, for programs that have logs and no trace UI. The
+        /// events go to the subscriber of the thread that starts the session, or to the global one if that thread has none. Needs the
+        /// feature `tracing`. `WARPLINE=log`.
         pub fn log(self) -> Self {
             self.line("log")
         }
@@ -109,7 +109,7 @@ settings! {
     .row("`.level(Level::Coarse)`", "`fine`", "leave out ranges that are finer");
     shared { level: Level = Level::Fine }
     methods {
-        /// Leaves out ranges that are finer than this. `WARPLINE=level=…`; `fine` by default, which leaves none out.
+        /// Leaves out ranges that are finer than this (default [`Level::Fine`], which leaves none out). `WARPLINE=level=…`.
         pub fn level(mut self, level: Level) -> Self {
             self.config.level = level;
             self
@@ -127,8 +127,8 @@ settings! {
     .row("`.filter(\"…\")`", "all", "record only ranges that match (below); may appear several times");
     shared { filters: Vec<Filter> = Vec::new() }
     methods {
-        /// Records only ranges whose name matches the pattern (`demo.*`), or leaves those out (`!demo.mlp`). Of several patterns, a
-        /// range must match one of the first kind, if there is any, and none of the second. `WARPLINE=filter=…`.
+        /// Records only ranges whose name matches the pattern (`demo.*`), or leaves them out (`!demo.mlp`). With several patterns, a range
+        /// must match one of the first kind, if there is any, and none of the second. `WARPLINE=filter=…`.
         pub fn filter(mut self, pattern: &str) -> Self {
             let filter = self.checked(format_args!("filter={pattern}"), Filter::parse(pattern));
             self.config.filters.extend(filter);
@@ -142,7 +142,7 @@ settings! {
     .row("`.ring(n)`", "4096", "the most zones of one stream that may wait for their events; at most 1,048,575");
     shared { ring: usize = 4096 }
     methods {
-        /// The most zones of one stream that may wait for their events; 4,096 by default. `WARPLINE=ring=…`.
+        /// Sets the maximum number of zones of one stream that wait for their events (default 4,096). `WARPLINE=ring=…`.
         pub fn ring(mut self, zones: usize) -> Self {
             if let Some(zones) = self.checked(format_args!("ring({zones})"), check_ring(zones)) {
                 self.config.ring = zones;
@@ -161,7 +161,7 @@ settings! {
     );
     shared { events: usize = 16_384 }
     methods {
-        /// The most events that the session may hold in one GPU context, two for each zone that waits; 16,384 by default.
+        /// Sets the maximum number of events that the session holds in one GPU context, two for each waiting zone (default 16,384).
         /// `WARPLINE=events=…`.
         pub fn event_budget(mut self, events: usize) -> Self {
             if let Some(events) = self.checked(format_args!("event_budget({events})"), check_events(events)) {
@@ -181,7 +181,7 @@ settings! {
     );
     shared { ends: EndMode = EndMode::Auto }
     methods {
-        /// How the end of a zone on a GPU stream is found; [`EndMode::Auto`] by default. `WARPLINE=ends=…`.
+        /// Sets how the end of a zone on a GPU stream is found (default [`EndMode::Auto`]). `WARPLINE=ends=…`.
         pub fn ends(mut self, ends: EndMode) -> Self {
             self.config.ends = ends;
             self
@@ -197,12 +197,12 @@ settings! {
         "the clock of zones on GPU streams: CUDA `events`, or with `kernels` CUPTI's records, which put nothing on a stream \
          ([which timing](cuda.md#which-timing)); `kernels` needs feature `cupti`",
     );
-    // CUPTI makes launches of graphs slower for the rest of the process: only the program's own session decides that.
+    // CUPTI makes launches of graphs slower for the rest of the process, so only the program's own session may turn it on.
     own { timing: Timing = Timing::Events }
     methods {
-        /// The clock of zones on GPU streams; [`Timing::Events`] by default. With [`Timing::Kernels`] a zone lasts from the begin of the
-        /// first work that its thread launches in it to the end of the last, and [`ends`](Self::ends) has no effect. It needs feature
-        /// `cupti` and NVIDIA's CUPTI on the machine. Where CUPTI is missing, or another tool uses it, zones are timed by events with
+        /// Sets the clock of zones on GPU streams (default [`Timing::Events`]). With [`Timing::Kernels`], a zone lasts from the begin of
+        /// the first work that its thread launches in it to the end of the last, and [`ends`](Self::ends) has no effect. This needs the
+        /// feature `cupti` and NVIDIA's CUPTI on the machine. If CUPTI is missing, or another tool uses it, zones are timed by events with
         /// lazy ends, and a note of the report says why. CUPTI makes launches of CUDA graphs slower: see [`kernels`](Self::kernels).
         /// `WARPLINE=timing=kernels`.
         pub fn timing(mut self, timing: Timing) -> Self {
@@ -231,10 +231,10 @@ settings! {
         budget: Option<f64> = None,
     }
     methods {
-        /// The share of its time that the session may cost the program, above 0 and up to 1. The session then records windows of its
+        /// Sets the share of its time that the session may cost the program, above 0 and up to 1. The session then records windows of its
         /// time, chosen at random, in which each root zone is recorded with all zones inside it. It measures how much slower the program
-        /// runs in windows, and chooses the gaps between them accordingly. `WARPLINE=budget=0.5%`. A session whose only output is a
-        /// flight recorder, and recordings from outside, have a budget of 1 % by default; 1 lets them record every zone.
+        /// runs in windows, and chooses the gaps between them accordingly. `WARPLINE=budget=0.5%`. A session whose only output is a flight
+        /// recorder, and recordings from outside, have a budget of 1 % by default; 1 lets them record every zone.
         pub fn budget(mut self, share: f64) -> Self {
             self.config.budget = self.checked(format_args!("budget({share})"), check_budget(share));
             self
@@ -250,13 +250,14 @@ settings! {
         "the share of each range's zones that is recorded, chosen at random; collectives are recorded completely",
     );
     shared {
-        /// The greatest share of a range's zones that is recorded.
+        /// The share of a range's zones that is recorded.
         sample: f64 = 1.0,
     }
     methods {
-        /// The share of each range's zones that is recorded, above 0 and up to 1. Each zone is chosen by chance on its own, and its
-        /// record has the share ([`ZoneRecord::sample_share`](warpline_core::record::ZoneRecord::sample_share)). Collectives are recorded whole,
-        /// because ranks match them by number. With a budget, it applies inside windows. `WARPLINE=sample=10%`.
+        /// Sets the share of each range's zones that is recorded, above 0 and up to 1. Each zone is chosen at random, independently of the
+        /// others, and its record contains the share ([`ZoneRecord::sample_share`](warpline_core::record::ZoneRecord::sample_share)).
+        /// Collectives are always recorded, because ranks match them by number. With a budget, the share applies inside windows.
+        /// `WARPLINE=sample=10%`.
         pub fn sample(mut self, share: f64) -> Self {
             if let Some(share) = self.checked(format_args!("sample({share})"), check_sample(share)) {
                 self.config.sample = share;
@@ -271,12 +272,12 @@ settings! {
         "no",
         "measure with a kernel what a pair of events adds to one ([CUDA streams](cuda.md#what-is-measured))",
     );
-    // For others it would launch a kernel in the middle of the program's work.
+    // For a recording from outside, it would launch a kernel in the middle of the program's work.
     own { calibrate: bool = false }
     methods {
-        /// Measures with a kernel what a pair of events adds to a kernel:
-        /// [`ZoneRecord::gpu_ns_corrected`](warpline_core::record::ZoneRecord::gpu_ns_corrected) is nearer to the kernel's own time then. It
-        /// measures when the session starts, in that thread's CUDA context if it has one, and otherwise on the session's own
+        /// Measures with a kernel what a pair of events adds to a kernel, which brings
+        /// [`ZoneRecord::gpu_ns_corrected`](warpline_core::record::ZoneRecord::gpu_ns_corrected) nearer to the kernel's own time. The
+        /// measurement runs when the session starts, in that thread's CUDA context if it has one. Otherwise it runs on the session's own
         /// thread, when the first zone in a context has been collected. It takes some ms and may wait for work in the context.
         /// `WARPLINE=calibrate`.
         pub fn calibrate(self) -> Self {
@@ -295,14 +296,14 @@ settings! {
     );
     own { kernels: bool = false }
     methods {
-        /// Whether kernels, copies and memory sets are recorded, too, each with its exact time on the device and with the zone
-        /// that launched it: [`Batch::Kernels`](warpline_core::sink::Batch::Kernels). It needs feature `cupti` and NVIDIA's CUPTI on the machine.
-        /// Where CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
+        /// Sets whether kernels, copies and memory sets are also recorded, each with its exact time on the device and with the zone that
+        /// launched it: [`Batch::Kernels`](warpline_core::sink::Batch::Kernels). This needs the feature `cupti` and NVIDIA's CUPTI on the
+        /// machine. If CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
         /// `WARPLINE=kernels`.
         ///
-        /// CUPTI makes launches slower, those of CUDA graphs most: a graph of 100 small kernels took 90 % longer on an H100. To time
-        /// zones inside graphs, use [`GraphTiming::Stamps`]. When the session is over, CUPTI is ended where that is safe; otherwise a
-        /// note of the report says what stays.
+        /// CUPTI makes launches slower, those of CUDA graphs most: a graph of 100 small kernels took 90 % longer on an H100. To time zones
+        /// inside graphs, use [`GraphTiming::Stamps`]. At the end of the session, CUPTI is ended if that is safe; otherwise a note of the
+        /// report says what remains.
         pub fn kernels(mut self, record: bool) -> Self {
             if record {
                 return self.line("kernels");
@@ -328,12 +329,12 @@ settings! {
     );
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
-        /// How zones that are captured into CUDA graphs are timed in each replay without a profiler:
-        /// [`Batch::Replays`](warpline_core::sink::Batch::Replays); [`GraphTiming::Off`] by default. Graphs that were captured before keep what they
-        /// have. Stamps need a module in each context, which takes some ms to load: when the session starts, in the calling thread's
-        /// context if it has one; in other contexts on the session's own thread, or on the capturing thread where a capture comes
-        /// first. Loading may wait for work in the context, so start the session before the program is under way. It needs feature
-        /// `cuda`. `WARPLINE=graph_timing=stamps`.
+        /// Sets how zones that are captured into CUDA graphs are timed in each replay without a profiler (default [`GraphTiming::Off`]):
+        /// [`Batch::Replays`](warpline_core::sink::Batch::Replays). Graphs that were captured before do not change. Stamps need a module in
+        /// each context, which takes some ms to load. It is loaded when the session starts, in the calling thread's context if it has one.
+        /// In other contexts it is loaded on the session's own thread, or on the capturing thread if a capture comes first. Loading may
+        /// wait for work in the context, so start the session before the program queues work. Stamps need the feature `cuda`.
+        /// `WARPLINE=graph_timing=stamps`.
         pub fn graph_timing(mut self, timing: GraphTiming) -> Self {
             if let Some(timing) = self.checked("graph_timing", check_graph_timing(timing)) {
                 self.config.graph_timing = timing;
@@ -352,14 +353,14 @@ settings! {
         "mirror zones to [NVTX](nvtx.md), also to the library of old toolkits; `nvtx=off`, `.nvtx(false)`: never",
     );
     shared {
-        /// Zones are mirrored to NVTX: as asked, not at all, or where a tool is there.
+        /// Whether zones are mirrored to NVTX; none if they are mirrored when a tool is attached.
         nvtx: Option<bool> = None,
     }
     methods {
-        /// Whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting they are mirrored where a tool is
-        /// attached; with `false` not even there; with `true` also to the library of an old toolkit, and a note says where there is
-        /// no tool. `WARPLINE=nvtx`, `nvtx=off`; if both are given, off wins. It holds for all zones of the process, with a session
-        /// or without, until another session starts.
+        /// Sets whether zones are mirrored to NVTX, for Nsight and other tools. Without this setting, they are mirrored if a tool is
+        /// attached. With `false`, they are never mirrored. With `true`, they are also mirrored to the library of an old toolkit, and a
+        /// note says if there is no tool. `WARPLINE=nvtx`, `nvtx=off`; if both are given, off wins. The setting applies to all zones of the
+        /// process, with and without a session, until another session starts.
         pub fn nvtx(mut self, mirror: bool) -> Self {
             self.config.nvtx = wish_nvtx(self.config.nvtx, mirror);
             self
@@ -372,7 +373,7 @@ settings! {
     .row("`.finish_timeout(…)`", "5 s", "the longest that `finish` waits; `ms`, `s`, `m` or `h`");
     shared { finish_timeout: Duration = Duration::from_secs(5) }
     methods {
-        /// The longest that [`Session::finish`](crate::Session::finish) waits; 5 s by default. `WARPLINE=timeout=…`.
+        /// Sets the longest time that [`Session::finish`](crate::Session::finish) waits (default 5 s). `WARPLINE=timeout=…`.
         pub fn finish_timeout(mut self, timeout: Duration) -> Self {
             self.config.finish_timeout = timeout;
             self
@@ -397,13 +398,12 @@ settings! {
          each of at most this size (64 KiB or more); `KB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`",
     );
     own {
-        /// The most bytes of a Perfetto trace's file; none for one file without a limit.
+        /// The maximum size of a Perfetto trace's file in bytes; none for one file without a limit.
         rotate: Option<u64> = None,
     }
     methods {
-        /// Writes each Perfetto trace to one file after the other, of at most `bytes` bytes each, and keeps the newest:
-        /// `trace.pftrace` becomes `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep).
-        /// `WARPLINE=rotate=256MiB`.
+        /// Writes each Perfetto trace to consecutive files of at most `bytes` bytes each, and keeps the newest: `trace.pftrace` becomes
+        /// `trace.0001.pftrace` and so on. Each file can be read alone. See [`keep`](Self::keep). `WARPLINE=rotate=256MiB`.
         pub fn rotate(mut self, bytes: u64) -> Self {
             self.config.rotate = self.checked(format_args!("rotate({bytes})"), check_rotate(bytes));
             self
@@ -420,8 +420,8 @@ settings! {
     .row("`.keep(4)`", "4", "with `rotate`: how many of the files stay");
     own { keep: Option<usize> = None }
     methods {
-        /// How many files of a trace written with [`rotate`](Self::rotate) stay, including the one that is being written; 4 by
-        /// default. Only files that the session has made are removed. `WARPLINE=keep=4`.
+        /// Sets how many files of a trace written with [`rotate`](Self::rotate) are kept, including the one that is being written (default
+        /// 4). Only files that the session created are removed. `WARPLINE=keep=4`.
         pub fn keep(mut self, files: usize) -> Self {
             self.config.keep = self.checked(format_args!("keep({files})"), check_keep(files));
             self
@@ -449,10 +449,10 @@ settings! {
     );
     own { flight: Option<FlightSettings> = None }
     methods {
-        /// Keeps the last `bytes` bytes of zones in a file that survives the program: `warpline recover` makes a trace of the file of
-        /// a program that was killed, and [`Session::dump`](crate::Session::dump) one of a program that runs. A trace is also written
-        /// when a thread panics, when a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2).
-        /// On Unix.
+        /// Keeps the last `bytes` bytes of zones in a file that survives the program. `warpline recover` writes a trace from the file of a
+        /// killed program, and [`Session::dump`](crate::Session::dump) writes one in a running program. A trace is also written when a
+        /// thread panics, when a stream fails, and for [`stall`](Self::stall) and [`dump_on_sigusr2`](Self::dump_on_sigusr2). Works on Unix
+        /// only.
         ///
         /// The file is `warpline-PID.flight` in the working directory, and is removed when the session finishes;
         /// [`flight_at`](Self::flight_at) names another file, which stays. `WARPLINE=flight=64MiB`.
@@ -460,8 +460,8 @@ settings! {
             self.flight_in(bytes, None)
         }
 
-        /// As [`flight`](Self::flight), in this file, which stays when the session finishes. The path may have the placeholders of
-        /// [`perfetto`](Self::perfetto). The file of an earlier session is renamed to `FILE.previous`.
+        /// Works like [`flight`](Self::flight), with this file, which stays when the session finishes. The path may contain the
+        /// placeholders of [`perfetto`](Self::perfetto). The file of an earlier session is renamed to `FILE.previous`.
         /// `WARPLINE=flight=64MiB:FILE`.
         pub fn flight_at(mut self, bytes: u64, path: impl AsRef<Path>) -> Self {
             let path = self.checked_path("flight", path.as_ref());
@@ -507,8 +507,8 @@ settings! {
     .row("`.dump_on_sigusr2()`", "no", "with `flight`: write a trace on SIGUSR2");
     own { dump_on_sigusr2: bool = false }
     methods {
-        /// Writes the flight recorder's trace when the signal SIGUSR2 comes. A handler that the program installed before is called,
-        /// too. `WARPLINE=dump_on=sigusr2`.
+        /// Writes the flight recorder's trace when the signal SIGUSR2 arrives. A handler that the program installed before is also called.
+        /// `WARPLINE=dump_on=sigusr2`.
         pub fn dump_on_sigusr2(self) -> Self {
             self.line("dump_on=sigusr2")
         }
@@ -528,10 +528,10 @@ settings! {
     );
     own { control: bool = false }
     methods {
-        /// Lets the command `warpline` ask this process for its state, for a trace or for single zones while the session lasts:
-        /// `warpline ps`, `record`, `top`, … of the same user on the same machine. With nowhere to write to, the session records
-        /// only what is asked for. Where the socket's directory is not safe, nobody can ask; standard error and the report say so,
-        /// and the session goes on. Linux only; elsewhere [`start`](Self::start) fails. `WARPLINE=control`.
+        /// Lets the command `warpline` (`ps`, `record`, `top`, …) request this process's state, a trace or single zones during the session.
+        /// The command must run as the same user on the same machine. Without an output, the session records only what the command
+        /// requests. If the socket's directory is not safe, no client can connect, standard error and the report say so, and the session
+        /// continues. Linux only; elsewhere [`start`](Self::start) fails. `WARPLINE=control`.
         pub fn control(self) -> Self {
             self.line("control")
         }
@@ -541,7 +541,7 @@ settings! {
     .row("`.quiet()`", "no", "do not print [where the files are](#files)");
     shared { quiet: bool = false }
     methods {
-        /// Does not print, at the end of the session, which files it wrote. Warnings and errors are printed. `WARPLINE=quiet`.
+        /// Turns off the list of written files at the end of the session. Warnings and errors are still printed. `WARPLINE=quiet`.
         pub fn quiet(self) -> Self {
             self.line("quiet")
         }
@@ -559,7 +559,7 @@ mod tests {
 
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sessions.md");
 
-    /// What no text can say.
+    /// The row of the builder's method that has no setting.
     const SINK: &str = "| | `.sink(sink)` | none | also hand the records to a sink of your own |";
 
     fn rows() -> String {
@@ -571,7 +571,7 @@ mod tests {
         SETTINGS.iter().map(row).chain([format!("{SINK}\n")]).collect()
     }
 
-    /// With `WARPLINE_WRITE_DOCS` set, it writes them there.
+    /// Compares the page with the table. With `WARPLINE_WRITE_DOCS` set, it writes the rows to the page.
     #[test]
     fn the_page_has_the_rows_of_the_table() {
         let page = std::fs::read_to_string(PAGE).expect("the guide is part of the package");

@@ -9,7 +9,7 @@ use super::filter::Filter;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::suggest;
 
-/// Limit of filters reported; a control request may have thousands.
+/// The maximum number of filters that are reported. A control request may have thousands.
 const MOST: usize = 16;
 
 /// Returns a message for each filter that matches no range of the catalog, with a suggestion. The catalog does not change while the

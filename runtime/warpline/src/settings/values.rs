@@ -9,31 +9,31 @@ use warpline_core::catalog::Level;
 use warpline_core::file_name;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
-/// What `log` needs.
+/// The error of `log` in a build without its feature.
 pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
 
-/// What `kernels` needs.
+/// The error of `kernels` in a build without its feature.
 pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
 
-/// Where `control` is not available.
+/// The error of `control` on systems other than Linux.
 pub(super) const NO_CONTROL: &str = "the command `warpline` can control processes on Linux only; leave it out here";
 
-/// What to do where Tracy is not built in.
+/// The error of `tracy` in a build without its feature.
 pub(super) const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
                                    with `perfetto=FILE`";
 
-/// What `graph_timing` needs.
+/// The error of `graph_timing` in a build without its feature.
 const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
 
-/// What these two are.
+/// The descriptions of these settings in errors.
 const BUDGET: &str = "a budget is a share of the launching thread's time";
 const SAMPLE: &str = "a sample is a share of each range's zones";
 
-/// The most zones and events: what the rings number.
+/// The maximum number of zones and of events: the maximum capacity of a ring.
 const MOST_ZONES: usize = (1 << 20) - 1;
 const _: () = assert!(MOST_ZONES == warpline_core::stream::ring::MAX_CAPACITY);
 
-/// The fewest and the most bytes of a flight recorder.
+/// The minimum and the maximum size of a flight recorder, in bytes.
 const LEAST_FLIGHT: u64 = 256 << 10;
 const MOST_FLIGHT: u64 = 64 << 30;
 #[cfg(feature = "export")]
@@ -42,14 +42,14 @@ const _: () = {
     assert!(LEAST_FLIGHT == format::LEAST_BYTES && MOST_FLIGHT == format::MOST_BYTES);
 };
 
-/// Bytes that a file of a rotated trace must be allowed to have: a record has to fit into one.
+/// The smallest size limit for the files of a rotated trace, in bytes. A record must fit into one file.
 const LEAST_FILE: u64 = 64 << 10;
 
-/// The setting `flight`.
+/// The value of the setting `flight`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FlightSettings {
     pub(crate) bytes: u64,
-    /// Where; none for a file in the working directory that is removed with the session.
+    /// The file; none for one in the working directory that is removed with the session.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -136,7 +136,7 @@ pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
     }
 }
 
-/// Of several wishes, the one to leave it wins.
+/// Combines two values of `nvtx`. If one of them is off, the result is off.
 pub(super) fn wish_nvtx(before: Option<bool>, wish: bool) -> Option<bool> {
     Some(wish && before != Some(false))
 }
@@ -162,17 +162,17 @@ pub(crate) fn check_sample(share: f64) -> Result<f64, String> {
     check_share(share).ok_or_else(|| format!("{SAMPLE}, above 0 and up to 1; write `sample(0.1)` for 10 %"))
 }
 
-/// A share in percent.
+/// Parses a share in percent.
 ///
 /// # Errors
-/// What to write, where it is a number and lacks its sign; none for anything else that is no share.
+/// The text to write instead, if it is a number without `%`; none for any other invalid text.
 fn parse_share(text: &str, key: &str, what: &str, example: &str) -> Result<f64, Option<String>> {
     if let Some(number) = text.strip_suffix('%') {
         return number.trim().parse().ok().and_then(|percent: f64| check_share(percent / 100.0)).ok_or(None);
     }
     let number: f64 = text.parse().map_err(|_| None)?;
     let percent = match number {
-        // Who writes 0.5 may mean half.
+        // A user who writes 0.5 may mean half.
         number if check_share(number).is_some() => {
             format!("write `{key}={text}%`, or `{key}={}%` for that share of 1", (number * 1e8).round() / 1e6)
         }
@@ -202,7 +202,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time is a number with `ms`, `s`, `m` or `h`, as in `5s` or `250ms`".to_owned())
 }
 
-/// A number of bytes with its unit.
+/// Parses a number of bytes with its unit.
 fn parse_bytes(text: &str) -> Option<u64> {
     let number_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(number_len);

@@ -6,7 +6,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TracingLayer;
 
-/// No zone has a parent.
+/// Does nothing: no zone has a parent.
 pub(super) fn observe() {}
 
 /// The same bounds as with the feature `enable`.

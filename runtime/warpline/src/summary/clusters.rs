@@ -1,19 +1,19 @@
-//! The error of a total that was recorded in windows: zones of one window come together, so each window is one observation.
+//! The error of a total that was recorded in windows. Zones of one window are not independent, so each window is one observation.
 //!
 //! A record stands for w zones, so the sum of w y in a window estimates the range's time in that cycle of the session. With n windows, the
-//! total T is the sum of the windows' sums Y, and its variance is estimated by (n ΣY² − T²) / (n − 1), as of n observations that are
-//! chosen alike. Windows without a zone of the range are observations of zero.
+//! total T is the sum of the windows' sums Y, and its variance is estimated by (n ΣY² − T²) / (n − 1), as for n independent observations
+//! of the same distribution. Windows without a zone of the range are observations of zero.
 
-/// Records come window by window on each stream, and streams one after another: so many windows are added to at once.
+/// The number of windows that are open at once. Records come window by window on each stream, but one stream after another.
 const AT_ONCE: usize = 4;
 
-/// Fewer windows do not show how much they differ.
+/// The minimum number of windows. Fewer do not show how much windows differ.
 const LEAST: f64 = 5.0;
 
-/// What a range's windows summed to.
+/// The sums of a range's windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clusters {
-    /// The sum of the squares of the windows that are complete.
+    /// The sum of the squares of the complete windows.
     squares: f64,
     total: f64,
     /// The sums of the newest windows, by their number.
@@ -34,7 +34,7 @@ impl Clusters {
         }
     }
 
-    /// The standard error of the total over so many windows; none where they are too few to know it.
+    /// Returns the standard error of the total over this number of windows; none if they are too few.
     pub(super) fn error(&self, windows: u32) -> Option<f64> {
         let n = f64::from(windows);
         if n < LEAST {
@@ -59,7 +59,7 @@ mod tests {
         }
         assert!(clusters.error(20).is_some_and(|error| error < 1e-3), "{clusters:?}");
         assert_eq!(clusters.error(4), None);
-        // Twenty windows in which the range did not run.
+        // The range did not run in twenty of these windows.
         assert!((clusters.error(40).unwrap_or_default() - (40.0_f64 * 2e5 - 4e6).sqrt() / 39_f64.sqrt()).abs() < 1e-3);
     }
 
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(turns.error(30), mixed.error(30));
     }
 
-    /// In repeated samples of whole windows the estimate is as far off as it says.
+    /// The estimate is the actual deviation of repeated samples of whole windows.
     #[test]
     fn the_standard_error_is_what_repeated_windows_show() {
         let mut sequence = Sequence::new(88_172_645_463_325_252);

@@ -1,19 +1,18 @@
-//! The total of a range of which only a sample was recorded, and how far off it may be.
+//! The total of a range of which only a sample was recorded, and its standard error.
 //!
-//! Each zone took its chance on its own (`budget`), so a record that had the chance p stands for w = 1/p zones: the Horvitz-Thompson
-//! estimate of a total is the sum of w y. Its variance, estimated by the sum of w (w - 1) y², is mostly that of how many zones
-//! happened to be chosen. Where the number of zones that ran is known, the estimate is scaled to that number, which leaves the variance of the
-//! lengths alone: w (w - 1) (y - mean)². Where no record stands for others and some came by all the same, those are taken to be as
-//! long as the records, with the variance that n records show: m s² + m² s²/n for m that are missing. Nothing here knows of ranges
-//! or sinks.
+//! Each zone is chosen independently (`warpline_core::sample`), so a record with the chance p stands for w = 1/p zones: the
+//! Horvitz-Thompson estimate of a total is the sum of w y. Its variance, estimated by the sum of w (w - 1) y², comes mostly from the number
+//! of chosen zones. If the number of zones that ran is known, the estimate is scaled to that number, which leaves only the variance of the
+//! lengths: w (w - 1) (y - mean)². If no record stands for others and some zones are missing, the missing ones are assumed to be as long as
+//! the records, with the variance that n records show: m s² + m² s²/n for m missing zones. Nothing here depends on ranges or sinks.
 
 /// Sums over records, in constant memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) count: u64,
-    /// Records that stand for more than themselves.
+    /// The number of records that stand for more than one zone.
     pub(super) sampled: u64,
-    /// The sum of w: how many zones the records stand for.
+    /// The sum of w, which is the number of zones that the records stand for.
     pub(super) weight: f64,
     /// The sum of w y.
     weighted_ns: f64,
@@ -24,7 +23,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// A record that stands for `weight` zones of this length.
+    /// Adds a record that stands for `weight` zones of this length.
     pub(super) fn add(&mut self, ns: i64, weight: f64) {
         let (ns, more) = (ns as f64, weight * (weight - 1.0));
         self.count += 1;
@@ -37,12 +36,12 @@ impl Sums {
         }
     }
 
-    /// The mean length of the zones that the records stand for, in ns; 0 where there are none.
+    /// Returns the mean length of the zones that the records stand for, in ns; 0 if there are none.
     pub(super) fn mean(&self) -> f64 {
         if self.weight > 0.0 { self.weighted_ns / self.weight } else { 0.0 }
     }
 
-    /// The sum of all zones that ran and its standard error, in ns: for `came_by` zones, where their number is known.
+    /// Returns the sum of all zones that ran and its standard error, in ns. `came_by` is the number of these zones, if it is known.
     pub(super) fn total(&self, came_by: Option<u64>) -> (f64, f64) {
         let [ones, lengths, squares] = self.spread;
         let known = came_by.filter(|_| self.weight > 0.0);
@@ -50,7 +49,7 @@ impl Sums {
         if self.sampled == 0 {
             return self.total_with_missing(came_by.saturating_sub(self.count) as f64);
         }
-        // One record says nothing of how lengths differ.
+        // One record does not show how lengths differ.
         if self.sampled == 1 {
             return (self.weighted_ns, squares.max(0.0).sqrt());
         }
@@ -60,11 +59,11 @@ impl Sums {
         (scale * self.weighted_ns, scale * variance.sqrt())
     }
 
-    /// The same where each record stands for itself, and so many zones are in none.
+    /// Returns the same if each record stands for one zone and this many zones have no record.
     fn total_with_missing(&self, missing: f64) -> (f64, f64) {
         let (mean, count) = (self.mean(), self.count as f64);
         let total = self.weighted_ns + missing * mean;
-        // One record says nothing of how lengths differ.
+        // One record does not show how lengths differ.
         if self.count < 2 {
             return (total, missing * mean);
         }
@@ -78,11 +77,11 @@ mod tests {
     use super::*;
     use warpline_core::sample::Sequence;
 
-    /// In repeated samples the estimate is right on average, and as far off as it says.
+    /// The estimate is right on average over repeated samples, and its standard error is the actual deviation.
     #[test]
     fn the_standard_error_is_what_repeated_samples_show() {
         let mut sequence = Sequence::new(88_172_645_463_325_252);
-        // A thousand zones of 1 to 2 µs, of which the chance changes as they come.
+        // A thousand zones of 1 to 2 µs, whose chance changes halfway.
         let zones: Vec<(i64, f64)> =
             (0..1_000).map(|n| (1_000 + n % 100 * 10, if n < 500 { 0.05 } else { 0.4 })).collect();
         let truth: i64 = zones.iter().map(|(ns, _)| ns).sum();
@@ -101,12 +100,12 @@ mod tests {
             let said = runs.iter().map(|run| run.1).sum::<f64>() / count;
             assert!((mean / truth as f64 - 1.0).abs() < 0.01, "{mean} of {truth}, {known:?}");
             assert!((said / off - 1.0).abs() < 0.1, "it says {said}, and is {off} off, {known:?}");
-            // The number of zones that ran makes it much better.
+            // A known number of zones makes the estimate much better.
             assert!(known.is_none() || off < 0.03 * truth as f64, "{off} of {truth}");
         }
     }
 
-    /// As with a budget, which samples a range until it knows that it is rare.
+    /// Zones may be passed over before the session records all of them.
     #[test]
     fn zones_that_came_by_before_all_were_recorded_are_in_the_total() {
         let mut sums = Sums::default();

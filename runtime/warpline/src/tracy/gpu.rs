@@ -1,4 +1,4 @@
-//! The calls that show zones of streams: a trait, so that a test can see them in order, and its implementation by Tracy's client.
+//! The calls that show zones of streams: a trait, so that a test can observe their order, and its implementation by Tracy's client.
 //!
 //! All of them use Tracy's single serial queue, not the queues of threads, because a context outlives the collector's
 //! thread of one session, and its events must stay in order across two sessions. Only the collector's thread calls them.
@@ -38,14 +38,14 @@ const INTRODUCTION: Duration = Duration::from_millis(200);
 /// The shortest time in which one viewer can leave and another can connect.
 const NO_CHANGE: Duration = Duration::from_micros(5);
 
-/// Without `ondemand`, everything waits in memory for the first viewer: at most this many events of 32 bytes, 256 MB.
+/// Without `ondemand`, everything waits in memory for the first viewer: at most this many events of 32 bytes, 256 MiB.
 const MOST_WAITING: u64 = 1 << 23;
 
 /// The clocks are paired again until two readings of one of them are at most this far apart, and a limited number of times.
 const CLOSE_NS: i64 = 1_000;
 const TRIES: usize = 16;
 
-/// The largest number of bytes of one text; older viewers misread longer ones.
+/// The maximum size of a text in bytes. Older viewers misread longer ones.
 const TEXT: usize = 32 << 10;
 
 /// A count of a session that is plotted over time.
@@ -119,7 +119,7 @@ impl Live {
         Live { connection: None, looked: Instant::now() }
     }
 
-    /// Without `ondemand`, there can be one viewer, which gets everything from the start.
+    /// Returns the viewer without `ondemand`. There can be only one, which gets everything from the start.
     fn first_viewer() -> Option<u64> {
         // SAFETY: the client is started.
         #[allow(unsafe_code)]
@@ -130,7 +130,7 @@ impl Live {
         is_heard.then_some(0)
     }
 
-    /// With `ondemand`, the viewer that is connected now. Only a zone of this thread contains its number.
+    /// Returns the viewer that is connected now, with `ondemand`. Only a zone of this thread contains its number.
     fn present_viewer(&mut self) -> Option<u64> {
         let now = Instant::now();
         self.looked = now;
@@ -211,7 +211,7 @@ impl Calls for Live {
     fn begin(&mut self, context: u8, query: u16, location: Location) {
         WAITING.fetch_add(4, Ordering::Relaxed);
         let data = sys::___tracy_gpu_zone_begin_data { srcloc: location.0, queryId: query, context };
-        // SAFETY: the context has been made, the place holds as long as the process, and the query waits for no time.
+        // SAFETY: the context has been made, the location is valid as long as the process, and the query waits for no time.
         unsafe { sys::___tracy_emit_gpu_zone_begin_serial(data) }
     }
 
@@ -230,7 +230,7 @@ impl Calls for Live {
     }
 
     fn plot(&mut self, plot: Plot, value: i64) {
-        // SAFETY: the name holds as long as the process.
+        // SAFETY: the name is valid as long as the process.
         unsafe { sys::___tracy_emit_plot_int(plot.name(), value) }
     }
 }
@@ -251,7 +251,7 @@ fn connection() -> Option<u64> {
         line: 0,
         color: 0,
     });
-    // SAFETY: the client is started, the place is static, and this thread ends the zone at once.
+    // SAFETY: the client is started, the location is static, and this thread ends the zone at once.
     let zone = unsafe { sys::___tracy_emit_zone_begin(&raw const LOOK.0, 1) };
     if zone.active == 0 {
         return None;
@@ -270,7 +270,7 @@ fn introduce() {
         (Plot::Ring, sys::TracyPlotFormatEnum_TracyPlotFormatPercentage),
         (Plot::Dropped, sys::TracyPlotFormatEnum_TracyPlotFormatNumber),
     ] {
-        // SAFETY: the client is started, and the name holds as long as the process.
+        // SAFETY: the client is started, and the name is valid as long as the process.
         unsafe { sys::___tracy_emit_plot_config(plot.name(), format as i32, 1, 1, 0) }
     }
     for text in catalog_texts() {
@@ -279,7 +279,7 @@ fn introduce() {
     }
 }
 
-/// The catalog as text, with a line for each range.
+/// Returns the catalog as text, with a line for each range.
 fn catalog_texts() -> Vec<String> {
     let mut texts = vec![format!("warpline's catalog ({:#018x})\n", catalog().hash())];
     for range in catalog() {

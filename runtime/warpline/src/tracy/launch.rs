@@ -76,7 +76,7 @@ impl LaunchObserver for Launches {
     }
 }
 
-/// The number of host zones that Tracy does not show, since the last call.
+/// Returns the number of host zones that Tracy does not show since the last call.
 pub(crate) fn take_not_shown() -> u64 {
     NOT_SHOWN.swap(0, Ordering::Relaxed)
 }
@@ -85,7 +85,7 @@ fn open(range: &'static RangeSpec) -> Option<StackIndex> {
     let location = location(range)?;
     let open = |open: &RefCell<Stack<_>>| {
         let mut open = open.try_borrow_mut().ok()?;
-        // SAFETY: the place holds as long as the process, and the client was started before the state became `On`.
+        // SAFETY: the location is valid as long as the process, and the client was started before the state became `On`.
         #[allow(unsafe_code)]
         let zone = unsafe { sys::___tracy_emit_zone_begin(location.0 as *const _, 1) };
         if zone.active == 0 { None } else { open.push(zone) }
@@ -120,7 +120,7 @@ impl<Z: Copy> Stack<Z> {
         StackIndex::new(self.0.len() as u32)
     }
 
-    /// The zone at this position, if it is on top.
+    /// Returns the zone at this position, if it is on top.
     fn top(&self, place: StackIndex) -> Option<Z> {
         self.0.last().filter(|_| self.0.len() == place.get() as usize).map(|(zone, _)| *zone)
     }

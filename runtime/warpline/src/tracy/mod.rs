@@ -32,7 +32,7 @@ pub(crate) fn start() {
     places();
 }
 
-/// The source location of a range; none before [`start`], and for ranges beyond Tracy's limit.
+/// Returns the source location of a range; none before [`start`], and for ranges beyond Tracy's limit.
 pub(crate) fn location(range: &'static RangeSpec) -> Option<Location> {
     let place = PLACES.get()?.get(range.id()?.index())?;
     Some(Location(std::ptr::from_ref(&place.0) as u64))
@@ -42,7 +42,7 @@ static PLACES: OnceLock<Box<[SourceLocation]>> = OnceLock::new();
 
 struct SourceLocation(sys::___tracy_source_location_data);
 
-// SAFETY: the pointers lead to text that nobody writes and that lives as long as the process.
+// SAFETY: the pointers lead to text that no code writes and that lives as long as the process.
 #[allow(unsafe_code)]
 unsafe impl Send for SourceLocation {}
 // SAFETY: as above.

@@ -20,10 +20,10 @@ use crate::settings::{Config, Filter, unmatched};
 use warpline_core::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
 
-/// How long a dump waits for the collector to write what it knows. A slow sink of the program can make the collector miss it.
+/// How long a dump waits for the collector's flush. A slow sink of the program can make the collector miss it.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Limit of recordings and watchers, which bounds their memory.
+/// The maximum number of recordings and watchers, which bounds their memory.
 const SUBSCRIPTIONS: usize = 4;
 
 /// Upper limit for the finish timeout of an engine that was started for a client.
@@ -109,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks the collector to write what it knows to the recorder's file. The client then reads the file; this process copies nothing.
+    /// Asks the collector to flush to the recorder's file. The client then reads the file; this process copies nothing.
     fn dump(&mut self, now: Instant) -> Result<(), Refusal> {
         let flight = engine::current().and_then(|engine| engine.flight.clone());
         let flight = flight.ok_or_else(|| {

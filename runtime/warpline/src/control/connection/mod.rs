@@ -36,7 +36,7 @@ const READS_WITHIN: Duration = Duration::from_secs(10);
 /// Deadline for sending the rest once the last reply is ready.
 const TAKES_ALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Shared {
     pub(super) base: Config,
     pub(super) waker: Arc<Waker>,
@@ -53,11 +53,11 @@ pub(super) struct Connection {
     took: Instant,
     /// When the last reply became ready.
     told: Option<Instant>,
-    /// Nothing was left to send after the last turn.
+    /// Whether nothing was left to send after the last turn.
     has_all: bool,
-    /// The client has closed its sending side.
+    /// Whether the client has closed its sending side.
     is_heard: bool,
-    /// The client has disconnected, or the connection must be dropped.
+    /// Whether the client has disconnected, or the connection must be dropped.
     is_gone: bool,
 }
 
@@ -86,7 +86,7 @@ impl Connection {
         sys::interest(&self.stream, if hears { sys::IN } else { 0 } | if tells { sys::OUT } else { 0 })
     }
 
-    /// Returns the next deadline: when the connection needs a turn without an event.
+    /// Returns the time at which the connection needs a turn without an event.
     pub(super) fn wants_turn(&self) -> Option<Instant> {
         let leaves = |leaving: &Option<Leaving>| leaving.map(|leaving| leaving.since + LEAVES_WITHIN);
         let own = match &self.state {
@@ -113,12 +113,12 @@ impl Connection {
         }
     }
 
-    /// Whether the request is still incomplete.
+    /// Returns whether the request is still incomplete.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Asking { .. })
     }
 
-    /// Whether everything that will be sent is ready.
+    /// Returns whether everything that will be sent is ready.
     fn is_told(&self) -> bool {
         match &self.state {
             State::Telling => true,
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection can be closed.
+    /// Returns whether the connection can be closed.
     pub(super) fn is_done(&self) -> bool {
         match &self.state {
             State::Telling => self.is_gone || !self.has_to_send(),

@@ -1,4 +1,4 @@
-//! Advances a request until it ends: its deadline passes, a client asks for its end, or the session ends.
+//! Advances a request until its deadline passes, a client asks for its end, or the session ends.
 
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
@@ -117,7 +117,7 @@ fn is_late(leaving: Option<Leaving>, now: Instant) -> bool {
     leaving.is_some_and(|leaving| now.duration_since(leaving.since) >= LEAVES_WITHIN)
 }
 
-/// Returns why the subscription ended: as requested, or with its session.
+/// Returns the reason why the subscription ended: a request for its end, or the end of its session.
 fn why(over: &Outcome, leaving: Option<Leaving>, subscriber: &Subscriber) -> &'static str {
     match leaving {
         Some(leaving) => leaving.why,

@@ -72,7 +72,7 @@ pub(super) struct Arming {
     pub(super) next: Instant,
 }
 
-/// A dump that waits for the collector to write what it knows to the recorder's file.
+/// A dump that waits for the collector's flush to the recorder's file.
 pub(super) struct Dumping {
     pub(super) flight: Arc<Flight>,
     pub(super) written: Receiver<()>,

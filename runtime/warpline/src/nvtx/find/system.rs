@@ -1,4 +1,4 @@
-//! What Linux has of its own when a tool is looked for.
+//! The part of finding a tool that is specific to Linux.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
 use warpline_core::environment;
 
-/// Where a tool says that it wants to come with the driver.
+/// Returns the files with which a tool requests that the driver provides it.
 pub(super) fn advertisements() -> Vec<PathBuf> {
     const FILE: &str = "nvidia/nvtx/nvtx-cuda.yaml";
     // SAFETY: the call takes nothing and cannot fail.
@@ -22,8 +22,8 @@ pub(super) fn advertisements() -> Vec<PathBuf> {
     [Some(Path::new("/run").join(FILE)), of_user].into_iter().flatten().collect()
 }
 
-/// Opens a library that no one unloads any more.
+/// Opens a library that is never unloaded.
 pub(super) fn open(path: &OsStr) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: what runs when the library is loaded is what the user asked for by naming it.
+    // SAFETY: loading runs only code of NVIDIA's driver or toolkit, or of a library that the user names.
     unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NODELETE) }.map(Into::into)
 }

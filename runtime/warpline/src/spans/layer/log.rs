@@ -1,8 +1,8 @@
 //! Zones as events of `tracing`, for programs that have logs and no trace UI.
 //!
-//! A zone's event goes out when the zone is complete, on the collector's thread, which the layer of `spans/` does not listen
-//! to: what comes out here does not go in there. Its target is the range's namespace. `tracing` wants the facts of an event
-//! to live as long as the program, so each range gets its [`Site`] once and keeps it.
+//! A zone's event is emitted when the zone is complete, on the collector's thread. The layer of `spans/` ignores that thread, so it does
+//! not record these events. The event's target is the range's namespace. `tracing` requires that the metadata of an event lives as long as
+//! the program, so each range keeps one [`Site`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,10 +23,10 @@ use warpline_core::record::ZoneRecord;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionInfo, Sink};
 
-/// Emits each zone as an event.
+/// The sink that emits each zone as an event.
 #[derive(Default)]
 pub(crate) struct LogSink {
-    /// The subscriber where the session was started; none where there was none, and then the global one is asked each time.
+    /// The subscriber of the thread that started the session. If there was none, the global one is used for each event.
     dispatch: Option<Dispatch>,
 }
 
@@ -129,7 +129,7 @@ const FIXED: [&str; 12] = [
 
 const MAX_VALUES: usize = FIXED.len() + fields::MAX_FIELDS;
 
-/// A value that is not there.
+/// A missing value.
 static NOTHING: Option<bool> = None;
 
 fn value(value: &fields::Value) -> &dyn Value {
@@ -144,30 +144,30 @@ fn value(value: &fields::Value) -> &dyn Value {
     }
 }
 
-/// The fields that the range does not declare, in one text.
+/// Returns the fields that the range does not declare, as one text.
 fn more(record: &ZoneRecord) -> Option<String> {
     let declared = record.range.fields();
     let mut text = String::new();
     for (name, value) in record.fields.iter().filter(|(name, _)| !declared.contains(name)) {
         let gap = if text.is_empty() { "" } else { " " };
-        // Writing into a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(text, "{gap}{name}={value}");
     }
     (!text.is_empty()).then_some(text)
 }
 
-/// Where an event comes from, as `tracing` wants to know it.
+/// The callsite of an event.
 struct Site {
     metadata: OnceLock<Metadata<'static>>,
 }
 
 impl Site {
-    /// The site of a range's zones: made once, and never more than there are ranges.
+    /// Returns the site of a range's zones, which the first call creates.
     fn for_range(range: &'static RangeSpec) -> &'static Site {
         static SITES: Mutex<BTreeMap<u32, &'static Site>> = Mutex::new(BTreeMap::new());
         let number = range.number();
         let known = lock(&SITES).get(&number).copied();
-        // Not under the lock: it calls subscribers.
+        // The site is created without the lock, because this calls subscribers.
         known.unwrap_or_else(|| {
             let site = Site::new(range);
             *lock(&SITES).entry(number).or_insert(site)
@@ -209,7 +209,7 @@ impl Site {
 }
 
 impl Callsite for Site {
-    /// Each event asks again.
+    /// Does nothing, because each event queries the subscriber.
     fn set_interest(&self, _: Interest) {}
 
     fn metadata(&self) -> &Metadata<'_> {
@@ -217,7 +217,7 @@ impl Callsite for Site {
     }
 }
 
-/// What a site says that has not been told its own facts. Nobody meets one: they are told before it is handed out.
+/// The site of the fallback metadata. No caller gets a site without its own metadata, because `leak` sets it first.
 static NOWHERE: Site = Site { metadata: OnceLock::new() };
 static NOWHERE_METADATA: Metadata<'static> =
     Metadata::new("zone", "", Level::TRACE, None, None, None, FieldSet::new(&[], Identifier(&NOWHERE)), Kind::EVENT);

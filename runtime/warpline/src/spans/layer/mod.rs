@@ -1,7 +1,7 @@
-//! The layer itself: what the subscriber calls. `open` knows the spans that each thread is in, `values` turns fields into values, and
-//! `log` emits zones as events of `tracing`.
+//! The layer that the subscriber calls. `open` tracks the spans that each thread is in, `values` converts fields to values, and `log` emits
+//! zones as events of `tracing`.
 //!
-//! It must never hold anything of the subscriber's while code of the user runs: the `Debug` of a field may make spans.
+//! It must never hold a lock or a span of the subscriber while user code runs, because the `Debug` of a field may create spans.
 
 pub(crate) mod log;
 mod open;
@@ -29,7 +29,7 @@ use warpline_core::stream::spans::{Ended, SpanPermit};
 use warpline_core::stream::thread;
 use warpline_core::switch;
 
-/// The fields of a span, as they are kept with it.
+/// The fields of a span, in its extensions.
 struct SpanFields(Values);
 
 impl<S> Layer<S> for TracingLayer
@@ -76,7 +76,7 @@ where
         open::enter(OpenSpan { metadata, id: id.into_u64(), thread, place, begin_ns: now_ns() });
     }
 
-    /// Also after the session's end, so that no span that was entered before stays open.
+    /// Runs also after the session's end, so that no span that was entered before stays open.
     fn on_exit(&self, id: &Id, subscriber: Context<'_, S>) {
         if open::is_empty() {
             return;
@@ -101,21 +101,21 @@ where
     }
 }
 
-/// What `access` to the extensions of a span gives; none where another layer has panicked in them: they panic from then on,
-/// and would abort a program that is unwinding.
+/// Returns the result of `access` to the extensions of a span; none if another layer has panicked in them. They panic from then on, and
+/// would abort a program that is unwinding.
 #[inline]
 fn unpoisoned<T>(access: impl FnOnce() -> Option<T>) -> Option<T> {
     caught(access).flatten()
 }
 
-/// The session that records what this thread does now: one relaxed load where there is none.
+/// Returns the session that records this thread now. Without a session, this costs one relaxed load.
 #[inline]
 fn recording() -> Option<NonZeroU32> {
     let epoch = switch::epoch()?;
     (!open::is_muted()).then_some(epoch)
 }
 
-/// This thread's id, and a place in the session's buffer, if there is one.
+/// Returns this thread's id, and a slot in the session's buffer, if there is one.
 #[inline]
 fn place(epoch: NonZeroU32) -> (u64, Option<SpanPermit>) {
     let (thread, queue) = thread::with(|thread| (thread.id(), thread.span_queue(epoch)));

@@ -1,7 +1,7 @@
-//! Which spans a thread is in.
+//! The spans that a thread is in.
 //!
-//! The layer writes it; a launch observer gives each zone that begins the innermost. Nothing here is shared between threads, and no code of a
-//! user's runs while it is borrowed.
+//! The layer writes them, and a launch observer passes the innermost one to each zone that begins. Nothing here is shared between threads,
+//! and no user code runs while it is borrowed.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,7 +12,7 @@ use warpline_core::observer::{LaunchObserver, Position, Token, ZoneLaunch};
 use warpline_core::record::SpanRef;
 use warpline_core::stream::spans::SpanPermit;
 
-/// A thread that is in more spans at once than this records no further ones: it forgets to leave them.
+/// The maximum number of spans that a thread is in. Further ones are not recorded: a thread with so many does not leave its spans.
 const DEEPEST: usize = 4096;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 struct OnThread {
-    /// The innermost is the last, as long as the program leaves its spans in order.
+    /// The last one is the innermost, as long as the program leaves its spans in order.
     open: RefCell<Vec<OpenSpan>>,
     is_muted: Cell<bool>,
 }
@@ -31,11 +31,11 @@ pub(super) struct OpenSpan {
     pub(super) id: u64,
     pub(super) thread: u64,
     pub(super) begin_ns: i64,
-    /// None when the buffer was full.
+    /// None if the buffer was full.
     pub(super) place: Option<SpanPermit>,
 }
 
-/// Zones that begin from now on are asked for the span that they begin in.
+/// Registers the observer that sets the parent span of each zone that begins from now on.
 pub(in crate::spans) fn observe() {
     observer::register(Position::Spans, &OBSERVER);
     observer::turn(Position::Spans, true);
@@ -52,7 +52,7 @@ impl LaunchObserver for Parents {
     }
 }
 
-/// The innermost span that this thread is in.
+/// Returns the innermost span that this thread is in.
 fn innermost() -> Option<SpanRef> {
     let read = |thread: &OnThread| {
         let open = thread.open.try_borrow().ok()?;
@@ -61,7 +61,7 @@ fn innermost() -> Option<SpanRef> {
     THREAD.try_with(read).ok().flatten()
 }
 
-/// Records nothing of this thread from now on: it is the collector, and would feed itself.
+/// Stops recording this thread. The collector calls it, because it would record its own spans.
 pub(crate) fn mute() {
     let _ = THREAD.try_with(|thread| thread.is_muted.set(true));
 }
@@ -71,13 +71,13 @@ pub(super) fn is_muted() -> bool {
     THREAD.try_with(|thread| thread.is_muted.get()).unwrap_or(false)
 }
 
-/// Whether no span that this thread has entered is recorded.
+/// Returns whether this thread has no recorded open span.
 #[inline]
 pub(super) fn is_empty() -> bool {
     THREAD.try_with(|thread| thread.open.try_borrow().is_ok_and(|open| open.is_empty())).unwrap_or(true)
 }
 
-/// The thread enters a span. What cannot be remembered, as in a thread that is ending, is dropped and so counted.
+/// Adds a span that the thread enters. A span that cannot be stored, as in a thread that is ending, is dropped and counts as unfinished.
 #[inline]
 pub(super) fn enter(span: OpenSpan) {
     let _ = THREAD.try_with(|thread| {
@@ -89,7 +89,7 @@ pub(super) fn enter(span: OpenSpan) {
     });
 }
 
-/// The thread leaves a span: the last one that it entered of those with this id, wherever that stands.
+/// Removes a span that the thread leaves: of those with this id, the last that it entered, at any position.
 #[inline]
 pub(super) fn exit(id: u64, metadata: &'static Metadata<'static>) -> Option<OpenSpan> {
     let take = |thread: &OnThread| {

@@ -1,6 +1,6 @@
-//! Fields of `tracing` as values: owned, bounded, and whatever their `Debug` does.
+//! Converts fields of `tracing` to owned, bounded values, even if their `Debug` panics.
 //!
-//! It runs code of the user's, so nothing may be locked or borrowed while it does.
+//! It runs user code, so nothing may be locked or borrowed while it does.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write};
@@ -13,10 +13,10 @@ use warpline_core::caught::caught;
 use warpline_core::fields;
 use warpline_core::fields::Value;
 
-/// The most bytes of one text; a longer one is cut between characters and ends in `…`.
+/// The maximum size of a text in bytes. A longer one is cut between characters and ends in `…`.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The most fields of one span or event; further ones are left out.
+/// The maximum number of fields of a span or event. Further ones are left out.
 const MAX_FIELDS: usize = 32;
 
 const CUT: &str = "…";
@@ -24,14 +24,14 @@ const PANICKED: &str = "(its Debug panicked)";
 
 pub(super) type Values = Arc<[(&'static str, Value)]>;
 
-/// The values that `record` hands out.
+/// Returns the values that `record` passes to the visitor.
 pub(super) fn values(record: impl FnOnce(&mut dyn Visit)) -> Vec<(&'static str, Value)> {
     let mut visitor = Visitor(Vec::new());
     record(&mut visitor);
     visitor.0
 }
 
-/// The fields, with those that were recorded later in place of earlier ones.
+/// Returns the fields, in which later values replace earlier ones.
 pub(super) fn merge(known: &Values, later: &[(&'static str, Value)]) -> Values {
     let is_new = |name: &str| later.iter().all(|(other, _)| *other != name);
     let mut merged: Vec<_> = known.iter().filter(|(name, _)| is_new(name)).cloned().collect();
@@ -52,8 +52,8 @@ impl Visitor {
 
     fn push_text(&mut self, field: &Field, text: impl FnOnce(&mut Text) -> fmt::Result) {
         let mut written = Text::default();
-        // A text that was cut ends with an error; one whose `Debug` fails keeps what it wrote until then. A panic in it is
-        // none of the program's: without this layer it would not have run.
+        // A text that was cut ends with an error, and one whose `Debug` fails keeps what it has written. A panic is caught, because without
+        // this layer the `Debug` would not have run.
         if caught(|| text(&mut written)).is_none() {
             written.text.push_str(PANICKED);
         }
@@ -91,7 +91,7 @@ impl Visit for Visitor {
     }
 }
 
-/// A text that takes no more than its bytes.
+/// A text of at most [`MAX_TEXT_BYTES`] bytes.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -103,7 +103,7 @@ impl Write for Text {
         if self.is_cut {
             return Err(fmt::Error);
         }
-        // The mark of a cut always has its room.
+        // The room for the cut mark is always reserved.
         let room = MAX_TEXT_BYTES - CUT.len() - self.text.len();
         if text.len() <= room {
             self.text.push_str(text);
@@ -124,7 +124,7 @@ mod tests {
     fn a_long_text_is_cut_between_characters_and_stays_so() {
         let mut text = Text::default();
         for _ in 0..300 {
-            // Whoever ignores the error writes on.
+            // A caller that ignores the error continues to write.
             let _ = text.write_str("größe");
         }
         assert!(text.text.ends_with(CUT) && text.text.len() <= MAX_TEXT_BYTES, "{}", text.text);

@@ -1,7 +1,7 @@
-//! Shows zones on GPU contexts of Tracy: one a stream, and further ones for what overlaps.
+//! Shows zones on GPU contexts of Tracy: one for each stream, and further ones for overlapping zones.
 //!
-//! Tracy has 256 contexts a process, and none is ever given back. [`Ids`] counts them over all sessions; a context that a
-//! session has finished with serves the next stream of the same name. On each context times only go forwards.
+//! Tracy has 256 contexts in a process and never releases one. [`Ids`] counts them over all sessions, and a context that a session no
+//! longer uses serves the next stream of the same name. Times on a context never go backwards.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,11 +13,12 @@ use super::order::Zone;
 use crate::tracy::gpu::Calls;
 use warpline_core::lock::lock;
 
-/// Contexts are taken from the last one down to this one: `tracy-client` numbers the application's own from 0.
+/// The lowest context that is used. Contexts are taken from the last one downwards, because `tracy-client` numbers the application's own
+/// from 0.
 const FIRST: u8 = 64;
 
-/// A context's clock is tied to Tracy's anew after so long: they drift apart, by a µs a second or so. That moves what comes
-/// by the drift, so it is done where the stream rested for longer, or, on one that never rests, seldom.
+/// The interval after which a context's clock is paired with Tracy's again, because the two drift apart by about 1 µs a second. Pairing
+/// moves later zones by the drift, so it is done after a longer rest of the stream, or rarely if the stream never rests.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const REST_NS: i64 = 10_000;
 const SYNC_WITHOUT_REST: Duration = Duration::from_secs(10);
@@ -26,21 +27,21 @@ const SYNC_WITHOUT_REST: Duration = Duration::from_secs(10);
 pub(super) struct Ids(Mutex<Made>);
 
 struct Made {
-    /// The next one that has never been used; none when there is no more.
+    /// The next context that was never used; none if there is none left.
     next: Option<u8>,
     /// Contexts that no session uses, by name.
     free: HashMap<String, Vec<Context>>,
 }
 
-/// One context, in use by one session.
+/// A context, which at most one session uses.
 #[derive(Debug)]
 struct Context {
     id: u8,
-    /// The next query. Each has its time right behind it, so none is ever in use twice.
+    /// The next query. The time of a query follows it directly, so no query is in use twice.
     query: u16,
-    /// When the last zone on it ended.
+    /// The end of the last zone on it.
     end_ns: i64,
-    /// Who was told last how its clock stands, and when.
+    /// The listener for which the clock was paired last, and when.
     synced: Option<(u64, Instant)>,
 }
 
@@ -49,13 +50,13 @@ impl Ids {
         Ids(Mutex::new(Made { next: Some(u8::MAX), free: HashMap::new() }))
     }
 
-    /// Those of this process.
+    /// Returns the contexts of this process.
     pub(super) fn of_process() -> &'static Ids {
         static IDS: std::sync::LazyLock<Ids> = std::sync::LazyLock::new(Ids::new);
         &IDS
     }
 
-    /// A context of this name.
+    /// Returns a context of this name; none if all are in use.
     fn take(&self, name: &str, calls: &mut dyn Calls) -> Option<Context> {
         let mut made = lock(&self.0);
         if let Some(context) = made.free.get_mut(name).and_then(Vec::pop) {
@@ -68,7 +69,7 @@ impl Ids {
         Some(Context { id, query: 0, end_ns: i64::MIN, synced: None })
     }
 
-    /// Whether there is none for this name that no stream has.
+    /// Returns whether no context is left for this name.
     pub(super) fn are_used_up(&self, name: &str) -> bool {
         let made = lock(&self.0);
         made.next.is_none() && made.free.get(name).is_none_or(Vec::is_empty)
@@ -93,21 +94,21 @@ struct Row {
     contexts: Vec<Stack>,
 }
 
-/// A context, and when the zones end that are open on it, the innermost last.
+/// A context, and the ends of the zones that are open on it, the innermost last.
 struct Stack {
     context: Context,
     open: Vec<i64>,
 }
 
-/// Who listened has gone.
+/// The error that the listener has disconnected.
 struct Gone;
 
-/// What is said to one listener.
+/// The calls for one listener.
 struct Talk<'a> {
     calls: &'a mut dyn Calls,
     listener: u64,
     now: Instant,
-    /// Zones that were said to the end.
+    /// The number of zones that were shown completely.
     shown: u64,
 }
 
@@ -116,12 +117,12 @@ impl Stage {
         Stage { name, ids, rows: Vec::new() }
     }
 
-    /// Shows zones around which nothing is missing, and empties the list.
+    /// Shows zones whose enclosing zones are known, and empties the list.
     pub(super) fn show(&mut self, calls: &mut dyn Calls, zones: &mut Vec<Zone>, lost: &mut Lost) {
         if zones.is_empty() {
             return;
         }
-        // Outer zones before the zones in them.
+        // Outer zones come before the zones in them.
         zones.sort_unstable_by_key(|zone| (zone.span.begin_ns, Reverse(zone.span.end_ns), zone.sequence));
         let mut without_context = 0;
         let mut shown = 0;
@@ -144,7 +145,7 @@ impl Stage {
         zones.clear();
     }
 
-    /// Begins a zone where it nests; false if there is no context left for it.
+    /// Begins a zone on a context where it nests. Returns false if no context is left for it.
     fn begin(&mut self, zone: &Zone, talk: &mut Talk<'_>) -> Result<bool, Gone> {
         let at = self.rows.iter().position(|row| row.lane == zone.lane).unwrap_or_else(|| {
             let name = zone.lane.map_or_else(|| self.name.clone(), |lane| format!("{}, {lane}", self.name));
@@ -153,7 +154,7 @@ impl Stage {
         });
         let row = &mut self.rows[at];
         for stack in &mut row.contexts {
-            // Whatever comes now begins no earlier.
+            // All later zones begin at this time or after it.
             stack.end_until(zone.span.begin_ns, talk)?;
             if stack.can_hold(zone) {
                 stack.begin(zone, talk)?;
@@ -164,7 +165,7 @@ impl Stage {
             let name = row.name_of(row.contexts.len());
             let Some(context) = self.ids.take(&name, talk.check()?) else { return Ok(false) };
             row.contexts.push(Stack { context, open: Vec::new() });
-            // One that a stream of this name had before may have later times on it.
+            // A context that another stream of this name has used may have later times on it.
             if let Some(stack) = row.contexts.last_mut().filter(|stack| stack.can_hold(zone)) {
                 stack.begin(zone, talk)?;
                 return Ok(true);
@@ -178,7 +179,7 @@ impl Stage {
 }
 
 impl Stage {
-    /// Gives its contexts back, of which it takes others when it needs them.
+    /// Releases the contexts. The stage takes others when it needs them.
     pub(super) fn give_back(&mut self) {
         for row in &mut self.rows {
             for (at, stack) in std::mem::take(&mut row.contexts).into_iter().enumerate() {
@@ -195,14 +196,14 @@ impl Drop for Stage {
 }
 
 impl Row {
-    /// The name of the row's first context, and of those for what overlaps.
+    /// Returns the name of the row's first context, or of a further one for overlapping zones.
     fn name_of(&self, at: usize) -> String {
         if at == 0 { self.name.clone() } else { format!("{} ({})", self.name, at + 1) }
     }
 }
 
 impl Stack {
-    /// Whether a zone nests here, that begins after all others.
+    /// Returns whether a zone that begins after all others nests here.
     fn can_hold(&self, zone: &Zone) -> bool {
         match self.open.last() {
             Some(around) => zone.span.end_ns <= *around,
@@ -222,7 +223,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Ends the zones that have ended by then.
+    /// Ends the zones that end at this time or before it.
     fn end_until(&mut self, ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
         while let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= ns) {
             let query = self.context.query();
@@ -242,7 +243,7 @@ impl Context {
         query
     }
 
-    /// Says how the clock stands before a zone that begins then, to who has not heard it or not for long.
+    /// Pairs the clocks before a zone that begins at this time, unless they were paired recently for this listener.
     fn sync(&mut self, begin_ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
         let rested = begin_ns.saturating_sub(self.end_ns) >= REST_NS;
         let every = if rested { SYNC_EVERY } else { SYNC_WITHOUT_REST };
@@ -258,7 +259,7 @@ impl Context {
 }
 
 impl Talk<'_> {
-    /// The calls, while the listener is still the same.
+    /// Returns the calls if the listener is still the same.
     #[inline]
     fn check(&mut self) -> Result<&mut dyn Calls, Gone> {
         if self.calls.is_still(self.listener) { Ok(self.calls) } else { Err(Gone) }

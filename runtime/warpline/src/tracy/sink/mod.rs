@@ -1,13 +1,11 @@
 //! The sink for Tracy (<https://github.com/wolfpld/tracy>): zones of streams, live, while the program runs.
 //!
-//! `order` holds a zone back until those around it are there too, `contexts` shows zones on GPU contexts of Tracy, and the
-//! calls themselves are in `crate::tracy`, as is what shows launches and host zones: those run on their own threads and
-//! do not come by here.
+//! `order` holds a zone back until its enclosing zones are known, and `contexts` shows zones on GPU contexts of Tracy. `crate::tracy`
+//! contains the calls, and shows launches and host zones on their own threads, without this sink.
 //!
-//! A GPU context of Tracy is a stack: an end closes what began last, whatever it belongs to. So nothing is said before it is
-//! known how the zones nest, and then a begin, its time, the zones inside, the end and its time go out one right behind
-//! the other. Zones that overlap go to a further context of the same stream. No time is changed, so Tracy's lengths are
-//! those of the records.
+//! A GPU context of Tracy is a stack: an end closes the zone that began last. Zones are therefore sent only when their nesting is known,
+//! and a begin, its time, the zones inside, the end and its time follow one another directly. Zones that overlap go to a further context of
+//! the same stream. Times are not changed, so Tracy's lengths are those of the records.
 
 mod contexts;
 mod order;
@@ -29,29 +27,28 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use contexts::{Ids, Stage};
 use order::{Order, Zone};
 
-/// Shows zones live in Tracy.
+/// A sink that shows zones live in Tracy.
 ///
-/// Connect Tracy's viewer or its `tracy-capture`, 0.14 or another of the same protocol, to this process. There is one
-/// timeline a stream, and launches and host zones are zones of their threads. Fields are not shown; Tracy has no place for
-/// them on a GPU zone.
+/// Connect Tracy's viewer or its `tracy-capture`, 0.14 or another version with the same protocol, to this process. Each stream has a
+/// timeline, and launches and host zones are zones of their threads. Fields are not shown, because Tracy's GPU zones cannot have any.
 ///
 /// The process keeps at most 192 of Tracy's GPU contexts, and leaves the others to the application. A stream takes one, and
 /// one more for each zone that overlaps another. Zones that cannot be shown are counted, and the
 /// [`Report`](warpline_core::report::Report) says how many and why.
 ///
-/// `Send`, not `Sync`: a session's collector owns it.
+/// It is `Send` and not `Sync`: a session's collector owns it.
 pub struct TracySink {
     calls: Option<Box<dyn Calls>>,
     show: Show,
 }
 
-/// The streams of a session, and what became of their zones.
+/// The streams of a session, and the numbers of zones that are not shown.
 struct Show {
     streams: HashMap<u32, Stream>,
     ids: &'static Ids,
-    /// Goes up with each batch.
+    /// The number of batches.
     batches: u64,
-    /// Zones in the order in which they may be shown. Kept for its memory.
+    /// Zones in the order in which they may be shown. The list is kept to reuse its memory.
     ready: Vec<Zone>,
     lost: Lost,
 }
@@ -59,23 +56,23 @@ struct Show {
 struct Stream {
     order: Order,
     stage: Stage,
-    /// When a batch of it came last: the larger, the later.
+    /// The number of the stream's last batch.
     used: u64,
 }
 
-/// So many streams are known at once. Of more, those that came least recently and hold nothing back are forgotten.
+/// The maximum number of known streams. Above it, the least recently used streams that hold nothing back are removed.
 const STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
 
 /// Zones that Tracy does not show, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Lost {
-    /// Nobody was there to see them.
+    /// No viewer was connected.
     no_viewer: u64,
-    /// Every context was taken.
+    /// All contexts were in use.
     no_context: u64,
-    /// Tracy can hold no more places in the source.
+    /// Tracy can hold no more source locations.
     no_location: u64,
-    /// Host zones that ended on another thread, or that nobody was there to see.
+    /// Host zones that ended on another thread, or while no viewer was connected.
     host: u64,
 }
 
@@ -86,7 +83,7 @@ impl Lost {
 }
 
 impl TracySink {
-    /// A sink for Tracy. Its client starts with the program, or, with its feature `manual-lifetime`, with the session.
+    /// Creates a sink for Tracy. Tracy's client starts with the program, or, with its feature `manual-lifetime`, with the session.
     pub fn new() -> TracySink {
         TracySink { calls: None, show: Show::new(Ids::of_process()) }
     }
@@ -152,7 +149,7 @@ impl Show {
     }
 
     fn records(&mut self, calls: &mut dyn Calls, batch: &[ZoneRecord], now: Instant) {
-        // All of one stream, or host zones, which their threads have shown.
+        // The records are all of one stream, or are host zones, which their threads have shown.
         let Some(info) = batch.first().and_then(|record| record.stream.as_deref()) else { return };
         self.make_room(info);
         self.batches += 1;
@@ -162,7 +159,7 @@ impl Show {
         // The entries of a batch have no time of their own; the batch is shown.
         for record in batch.iter().filter(|record| record.entry.is_none()) {
             let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
-                // Its place among the others is taken all the same.
+                // The zone still has its place in the sequence.
                 stream.order.leave_out(record.sequence, now, &mut self.ready);
                 self.lost.no_location += 1;
                 continue;
@@ -174,8 +171,8 @@ impl Show {
         stream.stage.show(calls, &mut self.ready, &mut self.lost);
     }
 
-    /// Makes room for this stream, if it is new: others that hold nothing back are forgotten, and give their contexts back where
-    /// Tracy has no more.
+    /// Makes room for this stream, if it is new. Streams that hold nothing back are removed if there are too many, and release their
+    /// contexts if Tracy has none left.
     fn make_room(&mut self, info: &StreamInfo) {
         if self.streams.contains_key(&info.id) {
             return;
@@ -195,7 +192,7 @@ impl Show {
         }
     }
 
-    /// Shows what each stream lets go of.
+    /// Shows the zones that each stream releases.
     fn release(&mut self, calls: &mut dyn Calls, release_ready: impl Fn(&mut Order, &mut Vec<Zone>)) {
         for stream in self.streams.values_mut() {
             release_ready(&mut stream.order, &mut self.ready);
@@ -205,7 +202,7 @@ impl Show {
 }
 
 impl Lost {
-    /// What a user has to know.
+    /// Returns an error with the numbers of zones that Tracy does not show.
     fn error(self) -> io::Result<()> {
         let reasons = [
             (self.no_viewer, "while no viewer was connected"),
@@ -222,7 +219,7 @@ impl Lost {
     }
 }
 
-/// How a stream is called beside others.
+/// Returns the name of a stream, with its device.
 fn display_name(info: &StreamInfo) -> String {
     let device = &info.device;
     match device.kind {

@@ -1,9 +1,9 @@
-//! Holds the zones of one stream back until it is known what is around them.
+//! Holds the zones of one stream back until their enclosing zones are known.
 //!
-//! Records come in the order in which zones end, so those inside a zone come before it. What tells is the sequence: a zone
-//! around another one began before it, so once every zone that began before is there, nothing around it is missing. A zone
-//! that was dropped never comes, and one may stay open for a whole run: after [`PATIENCE`], or when too many wait, what is
-//! missing is given up on. If it comes after all, it is shown at once, on a context of its own.
+//! Records come in the order in which zones end, so inner zones come before the zone around them. The sequence is the order of the begins:
+//! when every zone that began before has come, no enclosing zone is missing. A dropped zone never comes, and a zone may stay open for a
+//! whole run. After [`PATIENCE`], or when too many zones wait, missing zones are no longer waited for. If one comes later, it is shown at
+//! once, on a separate context.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use crate::tracy::Location;
 use warpline_core::record::Span;
 
-/// The longest that zones wait for one around them.
+/// The longest time that zones wait for an enclosing one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most zones of one stream that wait.
+/// The maximum number of zones of one stream that wait.
 pub(super) const MOST: usize = if cfg!(test) { 64 } else { 1 << 16 };
 
-/// The most gaps that are remembered.
+/// The maximum number of gaps that are kept.
 const GAPS: usize = 256;
 
-/// What of a record Tracy shows.
+/// The part of a record that Tracy shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
     pub(super) location: Location,
@@ -32,21 +32,21 @@ pub(super) struct Zone {
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// The first zone that is missing.
+    /// The sequence of the first missing zone.
     next: u64,
-    /// Zones that began after it, and when they came; none for one that is not to be shown.
+    /// Zones that began after it, with the times when they came; none for a zone that is not shown.
     held: BTreeMap<u64, (Option<Zone>, Instant)>,
-    /// What was given up on, oldest first.
+    /// The missing zones that are no longer waited for, oldest first.
     gaps: Vec<Range<u64>>,
 }
 
 impl Order {
-    /// A zone came. What can be shown now goes to `ready`.
+    /// Adds a zone. Zones that can be shown now go to `ready`.
     pub(super) fn add(&mut self, zone: Zone, now: Instant, ready: &mut Vec<Zone>) {
         self.take(zone.sequence, Some(zone), now, ready);
     }
 
-    /// A zone came that cannot be shown.
+    /// Adds a zone that cannot be shown.
     pub(super) fn leave_out(&mut self, sequence: u64, now: Instant, ready: &mut Vec<Zone>) {
         self.take(sequence, None, now, ready);
     }
@@ -57,7 +57,7 @@ impl Order {
                 ready.extend(zone);
                 return;
             }
-            // The session let go of the stream and has met it anew, with a new count.
+            // The session removed the stream and added it again, with a new count.
             self.finish(ready);
             *self = Order::default();
         }
@@ -73,19 +73,19 @@ impl Order {
         }
     }
 
-    /// Whether it holds nothing back.
+    /// Returns whether it holds nothing back.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// What has been waited for long enough is not waited for any more.
+    /// Stops waiting for missing zones when other zones have waited for [`PATIENCE`].
     pub(super) fn give_up_waiting(&mut self, now: Instant, ready: &mut Vec<Zone>) {
         while self.held.first_key_value().is_some_and(|(_, (_, came))| now.duration_since(*came) >= PATIENCE) {
             self.give_up_first_gap(ready);
         }
     }
 
-    /// Nothing more comes.
+    /// Releases all zones, because no more come.
     pub(super) fn finish(&mut self, ready: &mut Vec<Zone>) {
         ready.extend(std::mem::take(&mut self.held).into_values().filter_map(|(zone, _)| zone));
     }
@@ -100,7 +100,7 @@ impl Order {
         self.release_ready(ready);
     }
 
-    /// Lets go of the zones that miss nothing.
+    /// Releases the zones that no longer wait for another.
     fn release_ready(&mut self, ready: &mut Vec<Zone>) {
         while let Some(first) = self.held.first_entry()
             && *first.key() == self.next

@@ -1,7 +1,7 @@
-//! What the sink says to Tracy, call by call, and what a viewer makes of it.
+//! The calls of the sink to Tracy, and their effect in a viewer.
 //!
-//! [`Viewer`] does with each call what Tracy's server does (`server/TracyWorker.cpp`, `ProcessGpu…`), and fails where that
-//! would crash or show something else.
+//! [`Viewer`] handles each call as Tracy's server does (`server/TracyWorker.cpp`, `ProcessGpu…`), and fails where that would crash or show
+//! something else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use warpline_core::record::{Span, StreamInfo, ZoneRecord};
 use warpline_core::sink::{Batch, Progress, Sink};
 
 impl Location {
-    /// A place for a double of Tracy.
+    /// Returns a location for the test double.
     fn new(number: u64) -> Location {
         Location(number)
     }
 
-    /// Which one it is.
+    /// Returns the location's number.
     fn number(self) -> u64 {
         self.0
     }
 }
 
-/// A zone as a viewer shows it: context, depth, place, begin, end.
+/// A zone as a viewer shows it: context, depth, location, begin, end.
 type Shown = (u8, usize, Location, i64, i64);
 
-/// Tracy's server, as far as GPU zones go.
+/// The part of Tracy's server that handles GPU zones.
 #[derive(Default)]
 struct Viewer {
     contexts: BTreeMap<u8, ViewedContext>,
@@ -43,9 +43,9 @@ struct Viewer {
 
 #[derive(Default)]
 struct ViewedContext {
-    /// Begun and not ended: index of the zone.
+    /// The indices of the open zones.
     stack: Vec<usize>,
-    /// Which zone waits for a time under which query.
+    /// The index of the zone that waits for a time, by query.
     queries: HashMap<u16, usize>,
     is_synced: bool,
     last_ns: i64,
@@ -84,7 +84,7 @@ impl Viewer {
         *if *begin == UNKNOWN { begin } else { end } = ns;
     }
 
-    /// The zones, of which none may be open, sorted.
+    /// Returns the zones, sorted. None may be open.
     fn zones(mut self) -> Vec<Shown> {
         assert!(self.contexts.values().all(|context| context.stack.is_empty() && context.queries.is_empty()));
         self.zones.sort_by_key(|&(.., location, begin, end)| (location.number(), begin, end));
@@ -92,17 +92,17 @@ impl Viewer {
     }
 }
 
-/// The double of Tracy's client: it notes the calls, and has a viewer or none.
+/// A test double of Tracy's client, which logs the calls and has a viewer or none.
 struct Double {
     log: Vec<String>,
     made: Vec<u8>,
     viewer: Option<Viewer>,
-    /// Viewers that have gone.
+    /// The viewers that have disconnected.
     gone: Vec<Viewer>,
     connection: u64,
-    /// Looks until the next change of viewers.
+    /// The numbers of looks until the next changes of viewers, in reverse order.
     changes: Vec<usize>,
-    /// It was asked whether the viewer is still the same, and nothing was said since.
+    /// Whether the viewer was checked since the last event.
     is_checked: bool,
 }
 
@@ -119,7 +119,7 @@ impl Double {
         }
     }
 
-    /// A viewer goes; every other time the next one is there at once.
+    /// Disconnects the viewer. Every other time, the next one connects at once.
     fn change(&mut self) {
         let was_there = self.viewer.take().map(|viewer| self.gone.push(viewer)).is_some();
         if !was_there || self.connection.is_multiple_of(2) {
@@ -141,7 +141,7 @@ impl Double {
         self.viewer.is_some().then_some(self.connection)
     }
 
-    /// The viewer of an event.
+    /// Returns the viewer for an event.
     fn viewer(&mut self) -> &mut Viewer {
         assert!(std::mem::take(&mut self.is_checked), "another viewer may be there by now");
         self.viewer.as_mut().expect("a viewer")
@@ -227,7 +227,7 @@ fn a_zone_goes_out_around_those_in_it() {
         "time 255 q0 10",
         "begin 255 q1 line 10",
         "time 255 q1 20",
-        // The ranges of a lane have a context of their own.
+        // The ranges of a lane have a separate context.
         "context 254 host: compute, copies",
         "sync 254",
         "begin 254 q0 line 30",
@@ -252,7 +252,7 @@ fn a_zone_that_stays_open_holds_nothing_up_for_long() {
     assert!(tracy.log.is_empty());
     show.release(&mut tracy, |order, ready| order.give_up_waiting(now + PATIENCE, ready));
     assert!(tracy.log.contains(&"time 255 q1 30".to_owned()));
-    // Those after it are not held up again, and it goes to another context when it comes.
+    // Later zones are not held back again, and the late one goes to another context.
     show.records(&mut tracy, &[record(&STEP, &compute, 2, span(30, 40)), record(&STEP, &compute, 0, span(5, 50))], now);
     show.records(&mut tracy, &[record(&STEP, &compute, 3, span(60, 70))], now);
     let zones: Vec<_> = tracy.viewer.expect("a viewer").zones();
@@ -269,7 +269,7 @@ fn a_stream_that_was_met_anew_counts_anew() {
     }
     let sequences: Vec<_> = ready.iter().map(|zone| zone.sequence).collect();
     assert_eq!(sequences, [0, 1, 3, 0, 1, 2]);
-    // What waits has a bound.
+    // The number of waiting zones is bounded.
     for sequence in 10..10 + 2 * MOST as u64 {
         order.add(zone(sequence), now, &mut ready);
     }
@@ -321,12 +321,12 @@ fn what_is_not_shown_is_counted_and_said() {
     assert!(sink.write(Batch::Zones(&[])).is_err(), "it is over");
 }
 
-/// A zone on a stream: when it begins, and how long it is; some were dropped and never come.
+/// Zones on a stream: the begin, the length, and whether the zone was dropped and never comes.
 fn zones() -> impl Strategy<Value = Vec<(i64, i64, bool)>> {
     prop::collection::vec((0_i64..300, 0_i64..60, prop::bool::weighted(0.1)), 0..120)
 }
 
-/// As the collector hands zones on: sequences by begin, batches in the order of ends, cut anywhere.
+/// Returns the batches that the collector passes on: sequences in the order of begins, batches in the order of ends, cut anywhere.
 fn batches(zones: &[(i64, i64, bool)], cut: usize) -> Vec<Vec<ZoneRecord>> {
     let compute = stream(1, "compute");
     let mut zones = zones.to_vec();
@@ -349,7 +349,7 @@ fn spans(batches: &[Vec<ZoneRecord>]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    /// However zones of several threads overlap on a stream, and whatever is dropped: each one is shown with its times.
+    /// Each zone is shown with its times, however zones of several threads overlap on a stream and whichever are dropped.
     #[test]
     fn every_zone_is_shown_as_it_was(zones in zones(), cut in 1_usize..40, impatient in any::<bool>()) {
         let (mut show, mut tracy, mut now) = (show(), Double::new(), Instant::now());
@@ -364,7 +364,7 @@ proptest! {
         prop_assert_eq!(show.lost, Lost::default());
     }
 
-    /// Zones of one thread nest, and need one context only, at the depth that they had.
+    /// Zones of one thread nest, and need only one context, at their own depth.
     #[test]
     fn what_nests_stays_on_one_context(depths in prop::collection::vec((0_usize..5, 0_i64..2), 1..150), cut in 1_usize..40) {
         let compute = stream(1, "compute");
@@ -395,8 +395,8 @@ proptest! {
         prop_assert_eq!(tracy.viewer.expect("a viewer").zones(), expected);
     }
 
-    /// Viewers come and go at any moment: none gets the rest of a zone that it has not seen begin, and no zone is lost
-    /// without being counted.
+    /// Viewers connect and disconnect at any moment. None gets the rest of a zone whose begin it has not seen, and no zone is lost without
+    /// being counted.
     #[test]
     fn viewers_come_and_go(zones in zones(), cut in 1_usize..40, changes in prop::collection::vec(0_usize..60, 0..20)) {
         let (mut show, mut tracy) = (show(), Double::new());
