@@ -13,7 +13,7 @@ use warpline::graph::GraphZones;
 use warpline::record::{KernelRecord, ReplayRecord, ReplayTiming};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{GraphTiming, RangeSpec, Session};
+use warpline::{EndMode, GraphTiming, RangeSpec, Session};
 use warpline_tests::this_test;
 
 use super::{US, alone_in_a_process, assert_exact, device, start};
@@ -93,6 +93,61 @@ fn finish(session: Session, sink: &MemorySink) -> (Report, Vec<KernelRecord>) {
     let kernels = sink.take_kernels();
     assert_eq!((kernels.len() as u64, report.kernels.lost()), (report.kernels.recorded, 0), "{report}");
     (report, kernels)
+}
+
+/// A collective of 300 µs beside 200 µs of compute, forked from a stream and joined to it again.
+fn overlapped(gpu: &Gpu, compute: &Arc<CudaStream>, comm: &Arc<CudaStream>, group: &ProcessGroup) -> Result {
+    zone(gpu, &LAYER, compute, &[50])?;
+    comm.wait(&compute.record_event(None)?)?;
+    {
+        let message = Message::new(CollectiveKind::AllReduce).count(1 << 20).dtype(DataType::F32).group(group);
+        let _gradient = GRADIENT.zone(comm).message(message);
+        gpu.spin(comm, 300 * US, None)?;
+    }
+    zone(gpu, &ATTENTION, compute, &[200])?;
+    Ok(compute.wait(&comm.record_event(None)?)?)
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_graphed_run_has_the_figures_of_the_eager_run() {
+    const STEPS: usize = 20;
+    alone_in_a_process(this_test!(), || {
+        let gpu = device();
+        let (compute, comm) = (gpu.stream().expect("a stream"), gpu.stream().expect("a stream"));
+        let group = ProcessGroup::new("tp0", [0, 1], 0);
+        let step = || overlapped(&gpu, &compute, &comm, &group);
+        let (session, _sink) = start(Session::builder().ends(EndMode::Eager));
+        (0..STEPS).for_each(|_| step().expect("launched"));
+        compute.synchronize().expect("no error");
+        let eager = session.finish();
+        for settings in [Session::builder().graph_timing(GraphTiming::Stamps), Session::builder().kernels(true)] {
+            let (session, sink) = start(settings);
+            let graph = capture(&compute, step);
+            let _zones = register(&graph, 0);
+            (0..STEPS).for_each(|_| replay(&graph, 0, &compute));
+            let mut replays = 0;
+            let since = Instant::now();
+            while replays < STEPS && since.elapsed() < Duration::from_secs(20) {
+                replays += sink.take_replays().len();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let graphed = session.finish();
+            assert_eq!((eager.ranges.len(), graphed.ranges.len()), (3, 3), "{eager}\n{graphed}");
+            for one in &eager.ranges {
+                let other = graphed.ranges.iter().find(|other| other.name == one.name).expect("the same ranges");
+                assert_eq!((one.count, one.in_replays, other.in_replays), (other.count, false, true), "{graphed}");
+                let apart_ns = (one.p50_ns - other.p50_ns).abs();
+                assert!(apart_ns < MARGIN_NS, "{}: {} and {} ns", one.name, one.p50_ns, other.p50_ns);
+            }
+            let ([one], [other]) = (&eager.collectives[..], &graphed.collectives[..]) else {
+                panic!("{eager}\n{graphed}")
+            };
+            assert_eq!((one.count, one.bytes, &one.group), (other.count, other.bytes, &other.group));
+            assert!((one.hidden - 0.67).abs() < 0.1 && (one.hidden - other.hidden).abs() < 0.1, "{one:?} {other:?}");
+            println!("{graphed}");
+        }
+    });
 }
 
 #[test]

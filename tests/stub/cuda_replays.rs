@@ -4,8 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::GraphTiming;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
+use warpline::report::CollectiveStats;
+use warpline::{EndMode, GraphTiming};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;
@@ -16,6 +17,7 @@ warpline::range! {
     ATTENTION = "stub.cuda_replays.attention": "Attention.", lane = "attention";
     GRADIENTS = "stub.cuda_replays.gradients": "Sums all gradients.", kind = collective;
     GRADIENT = "stub.cuda_replays.gradient": "Sums one gradient.", kind = collective;
+    OUTER = "stub.cuda_replays.outer": "Work around a collective.";
     EAGER = "stub.cuda_replays.eager": "Work that is not captured.";
 }
 
@@ -51,6 +53,60 @@ fn a_batch_of_collectives_has_its_entries_in_every_timed_replay() {
         assert_exact(&report);
         // As `begun` counts entries, so do the zones of replays.
         assert_eq!((report.captured, report.graph_timing.zones), (4, 16), "{report}");
+    });
+}
+
+#[test]
+fn a_graphed_run_has_the_figures_of_the_eager_run() {
+    const STEPS: u64 = 6;
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (compute, comm, group) = (driver.stream(), driver.stream(), ProcessGroup::new("tp0", [0, 1], 0));
+        let message = || Message::new(CollectiveKind::AllReduce).count(1 << 20).dtype(DataType::F32).group(&group);
+        // Two thirds of the collective are behind the compute zone of the other stream, and none is behind those of its own.
+        let step = || {
+            let forked = driver.record(compute);
+            assert_eq!(driver.cuStreamWaitEvent(comm, forked, 0), SUCCESS);
+            zone(driver, &ATTENTION, compute, 2_000);
+            {
+                let _outer = OUTER.zone(&raw(comm));
+                let _gradient = GRADIENT.zone(&raw(comm)).message(message());
+                kernel(driver, comm, 3_000);
+            }
+            let joined = driver.record(comm);
+            assert_eq!(driver.cuStreamWaitEvent(compute, joined, 0), SUCCESS);
+        };
+        let (session, zones) = start(|builder| builder.ends(EndMode::Eager));
+        // The host's pace is in no zone.
+        let hold = driver.stub_hold(compute);
+        (0..STEPS).for_each(|_| step());
+        driver.stub_release(hold);
+        wait_for(&zones, 3 * STEPS as usize);
+        let eager = session.finish();
+
+        let (session, sink) = start(|builder| builder.graph_timing(GraphTiming::Stamps));
+        let captured = Captured::new(driver, compute, step);
+        captured.launch(driver, compute, STEPS as usize);
+        wait_for_replays(&sink, STEPS as usize);
+        let graphed = session.finish();
+
+        assert_eq!((eager.ranges.len(), graphed.ranges.len()), (3, 3), "{eager}\n{graphed}");
+        for one in &eager.ranges {
+            let other = graphed.ranges.iter().find(|other| other.name == one.name).expect("the same ranges");
+            assert!(one.on_stream && other.on_stream && other.in_replays && !one.in_replays);
+            assert_eq!((one.count, one.seen), (other.count, other.seen));
+            // The median, because the stub's streams are as late as the machine's threads.
+            let (of_one, of_other) = (one.p50_ns as f64, other.p50_ns as f64);
+            assert!((of_other / of_one - 1.0).abs() < 0.05, "{}: {of_one} ns, in replays {of_other}", one.name);
+            assert!(one.mean_launch_ns > 0 && other.mean_launch_ns == 0);
+        }
+        let [[one], [other]] = [&eager.collectives[..], &graphed.collectives[..]] else { panic!("{eager}\n{graphed}") };
+        assert_eq!((one.count, one.bytes, &one.group), (other.count, other.bytes, &other.group));
+        assert!((one.hidden - other.hidden).abs() < 0.05 && (one.hidden - 0.67).abs() < 0.05, "{one:?} {other:?}");
+        let speed = |stats: &CollectiveStats| stats.bus_p50.expect("the bandwidth is known");
+        assert!((speed(other) / speed(one) - 1.0).abs() < 0.05, "{one:?} {other:?}");
+        assert!(graphed.to_string().contains("in replays of graphs"), "{graphed}");
+        assert_exact(&graphed);
     });
 }
 

@@ -82,4 +82,7 @@ pub struct ReplayedZone {
     pub lane: Option<Arc<str>>,
     /// The number of kernels, copies and memory sets captured in it; for an entry of a batch, those of the batch.
     pub kernels: u32,
+    /// The stream that the zone was captured on, as a number that is unique within the graph. Zones that were captured on one stream run
+    /// in order; those of two streams may run at the same time.
+    pub captured_on: u64,
 }

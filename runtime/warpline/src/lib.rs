@@ -123,6 +123,8 @@ mod collector;
 mod control;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
+#[cfg(all(feature = "enable", feature = "cupti"))]
+mod kernel_table;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(feature = "enable")]
@@ -214,9 +216,9 @@ pub mod record {
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
-        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut,
-        RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts,
-        WaitedFor, WindowFigures,
+        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelStats, KernelTimingCounts,
+        LeftOut, RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile,
+        WaitCounts, WaitedFor, WindowFigures,
     };
 }
 

@@ -15,6 +15,7 @@ use clusters::Clusters;
 use sums::Sums;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
+use warpline_core::replay::ReplayedZone;
 use warpline_core::report::figures::RangeStats;
 
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
@@ -22,12 +23,25 @@ use warpline_core::report::figures::RangeStats;
 pub(crate) struct Summary {
     /// Whether it began in the middle of a session, so that the first zone that it gets may not be the first.
     is_of_part: bool,
-    /// The figures of each range's times on threads, and of those on streams, by the range's number.
-    ranges: Vec<[Option<Box<Figures>>; 2]>,
+    /// The figures of each range's zones in each place, by the range's number.
+    ranges: Vec<[Option<Box<Figures>>; Place::ALL.len()]>,
     /// The time from the begin of the first zone to the end of the last.
     window: Option<Span>,
     /// The first and the last of the session's windows in which something was recorded; zero without a budget.
     windows: (u32, u32),
+}
+
+/// Where zones have their times. The number is the index in [`Summary::ranges`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Threads,
+    Streams,
+    /// Replays of CUDA graphs.
+    Replays,
+}
+
+impl Place {
+    const ALL: [Place; 3] = [Place::Threads, Place::Streams, Place::Replays];
 }
 
 /// The source of the number of a range's zones that ran, in a session that records a sample of them.
@@ -88,6 +102,15 @@ impl Summary {
     }
 
     pub(crate) fn add_one(&mut self, record: &ZoneRecord) {
+        self.add_in(if record.gpu.is_some() { Place::Streams } else { Place::Threads }, record);
+    }
+
+    /// Adds a zone of a replay of a CUDA graph.
+    pub(crate) fn add_replayed(&mut self, replayed: &ReplayedZone) {
+        self.add_in(Place::Replays, &replayed.zone);
+    }
+
+    fn add_in(&mut self, place: Place, record: &ZoneRecord) {
         let gpu = record.gpu.unwrap_or(record.host);
         let (begin_ns, end_ns) = (gpu.begin_ns.min(record.host.begin_ns), gpu.end_ns.max(record.host.end_ns));
         let window = self.window.get_or_insert(Span { begin_ns, end_ns });
@@ -97,11 +120,11 @@ impl Summary {
             let (first, last) = self.windows;
             self.windows = (if first == 0 { record.window } else { first.min(record.window) }, last.max(record.window));
         }
-        let (number, on_stream) = (record.range.number() as usize, usize::from(record.gpu.is_some()));
+        let number = record.range.number() as usize;
         if number >= self.ranges.len() {
             self.ranges.resize_with(number + 1, Default::default);
         }
-        let figures = self.ranges[number][on_stream].get_or_insert_with(|| Box::new(Figures::new(record.range)));
+        let figures = self.ranges[number][place as usize].get_or_insert_with(|| Box::new(Figures::new(record.range)));
         figures.add(record, self.is_of_part);
     }
 
@@ -111,17 +134,19 @@ impl Summary {
         let (first, last) = self.windows;
         let windows = if last > 0 { last - first + 1 } else { 0 };
         let stats = self.ranges.iter().flat_map(|figures| {
-            // Zones that ran are counted per range, not separately for threads and streams.
-            let is_split = figures.iter().all(Option::is_some);
-            let came_by = if is_split { CameBy::Unknown } else { came_by };
-            let stats = move |on_stream, figures: &Figures| RangeStats {
-                on_stream,
-                ..figures.stats(came_by, window_ns, windows)
+            // Zones that ran are counted per range, not separately for threads and streams, and zones of replays are not counted.
+            let is_split = [Place::Threads, Place::Streams].iter().all(|place| figures[*place as usize].is_some());
+            let stats = move |place: Place| {
+                let is_counted = !is_split && place != Place::Replays;
+                let came_by = if is_counted { came_by } else { CameBy::Unknown };
+                let stats = figures[place as usize].as_ref()?.stats(came_by, window_ns, windows);
+                Some(match place {
+                    Place::Threads => stats,
+                    Place::Streams => RangeStats { on_stream: true, ..stats },
+                    Place::Replays => RangeStats { on_stream: true, in_replays: true, mean_launch_ns: 0, ..stats },
+                })
             };
-            [false, true]
-                .into_iter()
-                .zip(figures)
-                .filter_map(move |(on_stream, figures)| Some(stats(on_stream, figures.as_ref()?)))
+            Place::ALL.into_iter().filter_map(stats)
         });
         let mut stats: Vec<_> = stats.collect();
         stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
@@ -226,6 +251,7 @@ impl Figures {
         RangeStats {
             name: Cow::Borrowed(self.range.name()),
             on_stream: false,
+            in_replays: false,
             count: self.count,
             seen,
             failed: self.failed,

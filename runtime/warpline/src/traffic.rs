@@ -11,6 +11,7 @@ use warpline_core::catalog::Kind;
 use warpline_core::collective::CollectiveKind;
 use warpline_core::intervals::Intervals;
 use warpline_core::record::{DeviceKind, Span, ZoneRecord};
+use warpline_core::replay::ReplayRecord;
 use warpline_core::report::figures::CollectiveStats;
 
 /// The largest number of collectives of a device that wait for the comparison; beyond it, the older half is compared.
@@ -26,8 +27,25 @@ const BEFORE: usize = 4096;
 /// longest and have no waiting collective is merged: it hides the same time on whichever stream it ran.
 const STREAMS: usize = 1024;
 
-/// The number of the merged streams.
-const FOLDED: u32 = u32::MAX;
+/// Work that runs in order: that of a stream, or of one of the streams that were captured into a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Lane {
+    /// The stream's number, or that of the stream on which the graph ran.
+    stream: u32,
+    /// The graph's number; 0 for a stream.
+    graph: u32,
+    /// [`ReplayedZone::captured_on`](warpline_core::replay::ReplayedZone::captured_on); 0 for a stream.
+    captured_on: u64,
+}
+
+impl Lane {
+    const fn from_stream(stream: u32) -> Lane {
+        Lane { stream, graph: 0, captured_on: 0 }
+    }
+}
+
+/// The merged streams.
+const FOLDED: Lane = Lane::from_stream(u32::MAX);
 
 /// The largest number of groups and kinds that are counted apart. Later ones are counted under the group [`MORE`] of their kind.
 const GROUPS: usize = 1024;
@@ -45,7 +63,7 @@ pub(crate) struct Traffic {
     /// The index in `groups`, by the group's lane and the kind.
     places: HashMap<(String, CollectiveKind), usize>,
     devices: HashMap<(DeviceKind, u32), Device>,
-    before: VecDeque<((DeviceKind, u32), u32, Span)>,
+    before: VecDeque<((DeviceKind, u32), Lane, Span)>,
 }
 
 struct Figures {
@@ -63,7 +81,7 @@ struct Figures {
 #[derive(Clone, Copy)]
 struct Waiting {
     span: Span,
-    stream: u32,
+    lane: Lane,
     /// The share of the time that belongs to this collective.
     share: f64,
     /// Its index in `groups`.
@@ -74,44 +92,60 @@ struct Waiting {
 #[derive(Default)]
 struct Device {
     /// By stream, because compute on the collective's own stream cannot hide it.
-    compute: HashMap<u32, Intervals>,
+    compute: HashMap<Lane, Intervals>,
     waiting: VecDeque<Waiting>,
 }
 
 impl Traffic {
     pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
         for record in batch {
-            let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { continue };
-            let device = (stream.device.kind, stream.device.ordinal);
-            if record.message.is_some() {
-                for (device, stream, span) in std::mem::take(&mut self.before) {
-                    self.devices.entry(device).or_default().add(stream, span, STRETCHES);
-                }
-                let place = self.count(record);
-                let device = self.devices.entry(device).or_default();
-                let share = record.entry.map_or(1.0, |entry| entry.share);
-                device.waiting.push_back(Waiting { span: gpu, stream: stream.id, share, place });
-                if device.waiting.len() > WAITING {
-                    device.settle(WAITING / 2, &mut self.groups);
-                }
-            } else if record.range.kind() == Kind::Gpu {
-                // A lazy end may lie behind a wait of the stream, such as for the collective itself.
-                let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
-                if self.groups.is_empty() {
-                    self.keep(device, stream.id, surely);
-                } else {
-                    self.devices.entry(device).or_default().add(stream.id, surely, STRETCHES);
-                }
+            if let Some(stream) = &record.stream {
+                self.add_one(record, Lane::from_stream(stream.id));
+            }
+        }
+    }
+
+    /// Adds the zones of replays of CUDA graphs. Each stream that was captured counts as a stream.
+    pub(crate) fn add_replays(&mut self, replays: &[ReplayRecord]) {
+        for replay in replays {
+            for replayed in &replay.zones {
+                let lane = Lane { stream: replay.stream.id, graph: replay.graph, captured_on: replayed.captured_on };
+                self.add_one(&replayed.zone, lane);
+            }
+        }
+    }
+
+    fn add_one(&mut self, record: &ZoneRecord, lane: Lane) {
+        let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { return };
+        let device = (stream.device.kind, stream.device.ordinal);
+        if record.message.is_some() {
+            for (device, lane, span) in std::mem::take(&mut self.before) {
+                self.devices.entry(device).or_default().add(lane, span, STRETCHES);
+            }
+            let place = self.count(record);
+            let device = self.devices.entry(device).or_default();
+            let share = record.entry.map_or(1.0, |entry| entry.share);
+            device.waiting.push_back(Waiting { span: gpu, lane, share, place });
+            if device.waiting.len() > WAITING {
+                device.settle(WAITING / 2, &mut self.groups);
+            }
+        } else if record.range.kind() == Kind::Gpu {
+            // A lazy end may lie behind a wait of the stream, such as for the collective itself.
+            let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
+            if self.groups.is_empty() {
+                self.keep(device, lane, surely);
+            } else {
+                self.devices.entry(device).or_default().add(lane, surely, STRETCHES);
             }
         }
     }
 
     /// Keeps the last spans of compute of all streams before the first collective, which they may hide.
-    fn keep(&mut self, device: (DeviceKind, u32), stream: u32, span: Span) {
+    fn keep(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span) {
         match self.before.back_mut() {
             // The zones nest, or follow one another without a gap.
             Some((on, of, known))
-                if (*on, *of) == (device, stream) && known.begin_ns <= span.end_ns && span.begin_ns <= known.end_ns =>
+                if (*on, *of) == (device, lane) && known.begin_ns <= span.end_ns && span.begin_ns <= known.end_ns =>
             {
                 *known = Span { begin_ns: known.begin_ns.min(span.begin_ns), end_ns: known.end_ns.max(span.end_ns) };
             }
@@ -119,7 +153,7 @@ impl Traffic {
                 if self.before.len() == BEFORE {
                     self.before.pop_front();
                 }
-                self.before.push_back((device, stream, span));
+                self.before.push_back((device, lane, span));
             }
         }
     }
@@ -191,8 +225,8 @@ impl Figures {
 
 impl Device {
     /// Adds a span of compute on a stream.
-    fn add(&mut self, stream: u32, span: Span, most: usize) {
-        let compute = self.compute.entry(stream).or_default();
+    fn add(&mut self, lane: Lane, span: Span, most: usize) {
+        let compute = self.compute.entry(lane).or_default();
         compute.add(span);
         if compute.len() > most {
             compute.pop_first();
@@ -204,14 +238,14 @@ impl Device {
 
     /// Merges the compute of the streams that have been idle longest.
     fn fold(&mut self, most: usize) {
-        let waiting: HashSet<u32> = self.waiting.iter().map(|waiting| waiting.stream).collect();
-        let mut idle: Vec<(i64, u32)> = (self.compute.iter())
-            .filter(|(stream, _)| **stream != FOLDED && !waiting.contains(stream))
-            .map(|(stream, compute)| (compute.until_ns(), *stream))
+        let waiting: HashSet<Lane> = self.waiting.iter().map(|waiting| waiting.lane).collect();
+        let mut idle: Vec<(i64, Lane)> = (self.compute.iter())
+            .filter(|(lane, _)| **lane != FOLDED && !waiting.contains(lane))
+            .map(|(lane, compute)| (compute.until_ns(), *lane))
             .collect();
         idle.sort_unstable();
         let mut folded = self.compute.remove(&FOLDED).unwrap_or_default();
-        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, stream)| self.compute.remove(&stream));
+        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, lane)| self.compute.remove(&lane));
         folded.add_all(idle.collect::<Vec<_>>().iter().flat_map(Intervals::iter));
         while folded.len() > most {
             folded.pop_first();
@@ -220,15 +254,15 @@ impl Device {
     }
 
     /// Returns the part of a span on `stream` that compute of other streams covers, in ns.
-    fn covered_ns(&self, span: Span, stream: u32) -> i64 {
-        let others = self.compute.iter().filter(|(other, _)| **other != stream);
+    fn covered_ns(&self, span: Span, lane: Lane) -> i64 {
+        let others = self.compute.iter().filter(|(other, _)| **other != lane);
         let mut covered = Intervals::default();
         covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
         covered.length_ns()
     }
 
     fn hidden_ns(&self, waiting: &Waiting) -> i64 {
-        (self.covered_ns(waiting.span, waiting.stream) as f64 * waiting.share) as i64
+        (self.covered_ns(waiting.span, waiting.lane) as f64 * waiting.share) as i64
     }
 
     /// Compares the oldest collectives until `left` remain, and drops the compute that no waiting collective needs.
@@ -270,14 +304,14 @@ mod tests {
             let mut busy = [false; 400];
             for (begin_ns, length, stream) in compute {
                 let span = Span { begin_ns, end_ns: begin_ns + length };
-                device.compute.entry(stream).or_default().add(span);
+                device.compute.entry(Lane::from_stream(stream)).or_default().add(span);
                 if stream != 0 {
                     busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
                 }
             }
             let (begin_ns, end_ns) = (span.0, span.0 + span.1);
             let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
-            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, 0), covered as i64);
+            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, Lane::from_stream(0)), covered as i64);
         }
     }
 
@@ -339,10 +373,10 @@ mod tests {
         let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
         for n in 0..10 * WAITING as i64 {
             // Half of each collective is covered; every one ends before the next begins.
-            let compute = device.compute.entry(1).or_default();
+            let compute = device.compute.entry(Lane::from_stream(1)).or_default();
             compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
             let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
-            device.waiting.push_back(Waiting { span, stream: 2, share: 1.0, place: 0 });
+            device.waiting.push_back(Waiting { span, lane: Lane::from_stream(2), share: 1.0, place: 0 });
             if device.waiting.len() > WAITING {
                 device.settle(WAITING / 2, &mut traffic.groups);
             }

@@ -1,5 +1,6 @@
 //! Kernels of graphs: the replays that they make up, and the zones that were captured into these.
 
+use std::collections::BTreeMap;
 use warpline::GraphTiming;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
 use warpline::record::{ReplayRecord, ReplayTiming};
@@ -139,6 +140,19 @@ fn a_replay_has_the_zones_that_were_captured_into_it() {
         let report = session.finish();
         assert_exact(&report);
         assert_eq!((report.kernels.recorded, sink.take_kernels().len()), (18, 18), "{report}");
+        // The kernels of a replay are in the zones that were captured around them; one was captured outside of all, in the launch's zone.
+        let mut in_ranges: BTreeMap<_, u64> = BTreeMap::new();
+        for kernel in &report.top_kernels {
+            assert_eq!((kernel.total_ns, kernel.max_ns), (10_000 * kernel.count as i64, 10_000), "{kernel:?}");
+            let range = kernel.range.as_deref().expect("all are in zones");
+            *in_ranges.entry(range.trim_start_matches("stub.cupti_test.")).or_default() += kernel.count;
+        }
+        let expected = [("attention", 6), ("inner", 3), ("layer", 3), ("outer", 3), ("reduce", 3)];
+        assert_eq!(in_ranges, expected.into(), "{report}");
+        assert!(report.to_string().contains("\nkernel "), "{report}");
+        let replayed = report.ranges.iter().filter(|range| range.in_replays);
+        let replayed: BTreeMap<_, _> = replayed.map(|range| (&*range.name, range.count)).collect();
+        assert_eq!((replayed.len(), replayed.get("stub.cupti_test.attention")), (4, Some(&6)), "{report}");
         let replays = sink.take_replays();
         assert_eq!(replays.len(), 3);
         for (replay, sequence) in replays.iter().zip(0..) {

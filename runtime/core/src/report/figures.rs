@@ -20,6 +20,9 @@ pub struct RangeStats {
     /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has
     /// two entries.
     pub on_stream: bool,
+    /// Whether the entry counts the range's zones in replays of CUDA graphs, which are on streams. They have an entry of their own, because
+    /// `recorded` does not count them and nothing launches them one by one.
+    pub in_replays: bool,
     /// Zones that were recorded.
     pub count: u64,
     /// Zones that ran: more than `count` in a sample.
@@ -50,8 +53,24 @@ pub struct RangeStats {
     pub p99_ns: i64,
     /// Longest, in ns; exact.
     pub max_ns: i64,
-    /// Mean time that the launching thread spent between begin and end, in ns.
+    /// Mean time that the launching thread spent between begin and end, in ns; 0 for zones in replays.
     pub mean_launch_ns: i64,
+}
+
+/// The kernels or copies of one name that ran in the zones of one range, in a session with `kernels`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelStats {
+    /// The kernel's name, as in [`KernelRecord::name`](crate::kernel::KernelRecord::name). Beyond 4,096 pairs of a kernel and a range, the
+    /// others share the name `…`.
+    pub name: String,
+    /// The range of its innermost zone, in a replay that of the captured zone; none outside zones.
+    pub range: Option<Cow<'static, str>>,
+    /// The number of executions that were recorded.
+    pub count: u64,
+    /// Their total time on the device, in ns; exact.
+    pub total_ns: i64,
+    /// The longest one, in ns; exact.
+    pub max_ns: i64,
 }
 
 /// The zones that a session's settings left out. The session's figures do not cover them.

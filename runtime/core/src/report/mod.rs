@@ -17,7 +17,8 @@ use std::time::Duration;
 
 pub use counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
 pub use figures::{
-    ClockFigures, CollectiveStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor, WindowFigures,
+    ClockFigures, CollectiveStats, KernelStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor,
+    WindowFigures,
 };
 
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
@@ -28,8 +29,8 @@ use crate::path::CriticalPath;
 /// The report of one session. `recorded + captured + dropped.total() == begun`, always.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// One entry for each recorded range, largest total first. [`RangeStats`] describes what the figures cover if not all zones
-    /// were recorded.
+    /// One entry for each recorded range, largest total first; up to three where its zones have times of streams, of threads, and in
+    /// replays of CUDA graphs. [`RangeStats`] describes what the figures cover if not all zones were recorded.
     pub ranges: Vec<RangeStats>,
     /// One entry for each process group and kind of collective that was recorded, longest time first.
     pub collectives: Vec<CollectiveStats>,
@@ -46,6 +47,8 @@ pub struct Report {
     pub spans: SpanCounts,
     /// Counts of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,
+    /// One entry for each range and kernel or copy that was recorded in it, longest time first; empty in a session without `kernels`.
+    pub top_kernels: Vec<KernelStats>,
     /// Zones that were timed by kernels; all zero without `timing=kernels`.
     pub kernel_timing: KernelTimingCounts,
     /// Counts of replays of graphs; all zero in a session without `graph_timing`.

@@ -11,6 +11,7 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
     RangeStats {
         name: name.into(),
         on_stream,
+        in_replays: false,
         count,
         seen: count,
         failed: 0,

@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut, RangeStats,
-    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
+    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelStats, KernelTimingCounts, LeftOut,
+    RangeStats, Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
 };
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
@@ -19,6 +19,9 @@ pub const RANGES: usize = 40;
 
 /// The maximum number of collectives that are printed, by group and kind.
 const COLLECTIVES: usize = 20;
+
+/// The maximum number of kernels that are printed, by name and range.
+const KERNELS: usize = 10;
 
 /// The maximum number of streams that are printed.
 const STREAMS: usize = 16;
@@ -46,6 +49,10 @@ impl fmt::Display for Report {
         .fmt(f)?;
         if !self.collectives.is_empty() {
             collectives(f, &self.collectives, is_complete)?;
+            writeln!(f)?;
+        }
+        if !self.top_kernels.is_empty() {
+            top_kernels(f, &self.top_kernels)?;
             writeln!(f)?;
         }
         if self.waits.recorded > 0 {
@@ -127,12 +134,13 @@ impl fmt::Display for RangeTables<'_> {
         if left_out > 0 || while_stopped || self.dropped > 0 || is_sample {
             writeln!(f)?;
         }
-        for on_stream in [true, false] {
-            let ranges: Vec<_> = self.ranges.iter().filter(|range| range.on_stream == on_stream).collect();
+        let places = [("on streams", true, false), ("in replays of graphs", true, true), ("on threads", false, false)];
+        for (place, on_stream, in_replays) in places {
+            let is_here = |range: &&RangeStats| (range.on_stream, range.in_replays) == (on_stream, in_replays);
+            let ranges: Vec<_> = self.ranges.iter().filter(is_here).collect();
             if ranges.is_empty() {
                 continue;
             }
-            let place = if on_stream { "on streams" } else { "on threads" };
             if ranges.iter().any(|range| range.count < range.seen) {
                 sample_of_ranges(f, place, &ranges)?;
             } else {
@@ -151,8 +159,8 @@ impl fmt::Display for RangeTables<'_> {
 
 /// Writes ranges whose zones were all recorded.
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
-    // The time of a zone without a stream is already what a thread spends between begin and end.
-    let launch = ranges.iter().any(|range| range.on_stream);
+    // The time of a zone without a stream is already what a thread spends between begin and end, and no thread launches a zone of a replay.
+    let launch = ranges.iter().any(|range| range.on_stream && !range.in_replays);
     let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
         row.figures.extend(launch.then(cell));
         row
@@ -257,6 +265,20 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
     let head = ["count", "bytes", "total", "busbw p50", "p99", "hidden"].map(str::to_owned);
     table(f, Row::new("collective", head), &rows)?;
     more(f, collectives.len(), COLLECTIVES, "more collective")
+}
+
+fn top_kernels(f: &mut fmt::Formatter<'_>, kernels: &[KernelStats]) -> fmt::Result {
+    let head = Row::new("kernel", ["count", "total", "mean", "max"].map(str::to_owned));
+    let head = Row { text: Some("in".to_owned()), ..head };
+    let row = |kernel: &KernelStats| {
+        let mean_ns = kernel.total_ns / kernel.count.max(1) as i64;
+        let cells = [kernel.count.to_string(), time(kernel.total_ns), time(mean_ns), time(kernel.max_ns)];
+        let range = kernel.range.as_deref().unwrap_or(NONE);
+        Row { text: Some(printable(range).into_owned()), ..Row::new(&kernel.name, cells) }
+    };
+    let rows: Vec<_> = kernels.iter().take(KERNELS).map(row).collect();
+    table(f, head, &rows)?;
+    more(f, kernels.len(), KERNELS, "more kernel")
 }
 
 fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: bool) -> fmt::Result {

@@ -12,6 +12,7 @@ use super::label::NodeKind;
 use super::registered::{Node, Registered, State};
 use super::registry;
 use crate::stamps;
+use warpline_core::catalog::RangeSpec;
 use warpline_core::kernel::{KernelRecord, KernelWork};
 
 /// Returns the id of the executable graph of a kernel, and the labels of the kernel's node; none if the graph is not registered. `exec` is
@@ -26,6 +27,12 @@ pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32,
     // The node is in a graph inside another node.
     let exec = exec.unwrap_or(node.graph);
     Some((exec, registry::of_exec_id(exec)?.executed(None, kernel)))
+}
+
+/// Returns the range of the innermost zone in which the node of a replay's kernel was captured; none if the graph is not registered.
+pub fn captured_range(kernel: &KernelRecord) -> Option<&'static RangeSpec> {
+    let (_, labels) = executed(kernel, None)?;
+    labels?.zones.last().map(|label| label.range)
 }
 
 impl Registered {

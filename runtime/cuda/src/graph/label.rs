@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::graphs::Handle;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::fields::Value;
@@ -24,6 +25,8 @@ pub struct ZoneLabel {
     pub entries: Arc<[(&'static RangeSpec, Message)]>,
     /// The status of the marked function when it ended during the capture.
     pub status: Status,
+    /// The handle of the stream that it was captured on.
+    pub(crate) stream: Handle,
 }
 
 /// A node of a graph.

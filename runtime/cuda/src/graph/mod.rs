@@ -47,6 +47,7 @@ pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabe
 pub use zones::{GraphZones, save};
 
 pub use captures::{captured, captured_since, spanned};
+pub use executed::captured_range;
 pub use registry::plan_of_stamp;
 
 /// The value of `format` in the JSON; a change that breaks readers changes the number. Its schema is

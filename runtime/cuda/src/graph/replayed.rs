@@ -28,7 +28,8 @@ pub struct Ran {
 
 /// Returns the zone's record with all that was captured of it, followed by those of its entries, if it is a batch.
 pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
-    let ZoneLabel { range, label, fields: values, message, entries, status } = label;
+    let ZoneLabel { range, label, fields: values, message, entries, status, stream: captured_on } = label;
+    let captured_on = captured_on as u64;
     let mut fields = Fields::default();
     for (name, value) in values.iter() {
         fields.push(name, CapturedValue(value.clone()));
@@ -57,10 +58,12 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
         message: message.map(|message| Box::new((*message).clone())),
         entry: None,
     };
-    let (batch, shares) = (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels }, Shares::new(&entries));
+    let (batch, shares) =
+        (ReplayedZone { zone, lane: ran.lane, kernels: ran.kernels, captured_on }, Shares::new(&entries));
     let entry = |(index, (range, message)): (usize, &(&'static RangeSpec, Message))| {
         let lane = lane_of(range, Some(message)).or_else(|| batch.lane.clone());
-        ReplayedZone { zone: shares.entry(index, range, message.clone(), &batch.zone), lane, kernels: batch.kernels }
+        let zone = shares.entry(index, range, message.clone(), &batch.zone);
+        ReplayedZone { zone, lane, ..batch.clone() }
     };
     let entries: Vec<_> = entries.iter().enumerate().map(entry).collect();
     std::iter::once(batch).chain(entries)

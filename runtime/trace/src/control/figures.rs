@@ -44,6 +44,7 @@ impl Figures {
             json!({
                 "name": range.name,
                 "on_stream": range.on_stream,
+                "in_replays": range.in_replays,
                 "count": range.count,
                 "seen": range.seen,
                 "failed": range.failed,
@@ -106,6 +107,7 @@ fn range(value: &Value) -> Option<RangeStats> {
     Some(RangeStats {
         name: Cow::Owned(value["name"].as_str()?.to_owned()),
         on_stream: value["on_stream"].as_bool()?,
+        in_replays: value["in_replays"].as_bool().unwrap_or(false),
         count: value["count"].as_u64()?,
         seen: value["seen"].as_u64()?,
         failed: count(&value["failed"]),
@@ -132,6 +134,7 @@ mod tests {
         let range = RangeStats {
             name: "demo.step".into(),
             on_stream: true,
+            in_replays: true,
             count: 3,
             seen: 30,
             failed: 1,

@@ -16,6 +16,7 @@ use super::streams::Streams;
 use super::subscriptions::Subscriptions;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
+use warpline_core::replay::ReplayRecord;
 use warpline_core::sink::{Batch, Progress};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
@@ -58,6 +59,12 @@ impl Context {
     /// Hands a batch to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
         self.subscriptions.hand_out(&self.tally, batch);
+    }
+
+    /// Adds replays to the figures, and hands them out.
+    pub(super) fn hand_out_replays(&mut self, replays: &[ReplayRecord]) {
+        self.tally.add_replays(replays);
+        self.hand_out(Batch::Replays(replays));
     }
 
     /// Hands out the changes of the session.

@@ -20,6 +20,7 @@ use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
 use warpline_core::timing::{EndMode, Timing};
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
+use warpline_cuda::graph::captured_range;
 
 /// The maximum number of zones that wait for their work. Beyond it, the oldest are delivered without a time. A thread that never rests
 /// ends about ten thousand zones between two deliveries of CUPTI.
@@ -136,12 +137,18 @@ impl KernelStage {
         };
         let records = take(kernels, &mut names);
         let (counts, read) = (kernels.counts(), kernels.read_count());
+        if !records.is_empty() {
+            let mut table = lock(&cx.tally.kernel_table);
+            for kernel in &records {
+                table.add(kernel, captured_range(kernel).or_else(|| Some(kernel.zone?.range)));
+            }
+        }
         for batch in records.chunks(BATCH) {
             cx.hand_out(Batch::Kernels(batch));
         }
         self.replays.add(&records);
         for batch in cx.replays.add_by_kernels(self.replays.take(is_last)).chunks(BATCH) {
-            cx.hand_out(Batch::Replays(batch));
+            cx.hand_out_replays(batch);
         }
         *lock(&cx.tally.kernels) = counts;
         if read != self.read || is_last {

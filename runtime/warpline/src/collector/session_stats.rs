@@ -6,11 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
+#[cfg(feature = "cupti")]
+use crate::kernel_table::KernelTable;
 use crate::summary::{CameBy, Summary};
 use crate::traffic::Traffic;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
+use warpline_core::replay::ReplayRecord;
 use warpline_core::report::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts};
 use warpline_core::report::figures::{ClockFigures, WindowFigures};
 use warpline_core::report::{Report, SinkReport};
@@ -32,6 +35,8 @@ pub(crate) struct SessionStats {
     /// The notes that were already written to standard error.
     said: Mutex<Vec<String>>,
     pub(crate) kernels: Mutex<KernelCounts>,
+    #[cfg(feature = "cupti")]
+    pub(super) kernel_table: Mutex<KernelTable>,
     pub(crate) kernel_timing: Mutex<KernelTimingCounts>,
     /// The changes of the session that the sinks have not received yet.
     changes: Mutex<Changes>,
@@ -117,6 +122,14 @@ impl SessionStats {
         lock(&self.timelines).add_zones(batch);
     }
 
+    /// Adds the zones of replays of CUDA graphs to the figures.
+    pub(super) fn add_replays(&self, batch: &[ReplayRecord]) {
+        let mut summary = lock(&self.summary);
+        batch.iter().flat_map(|replay| &replay.zones).for_each(|zone| summary.add_replayed(zone));
+        drop(summary);
+        lock(&self.traffic).add_replays(batch);
+    }
+
     /// Returns the current report, which no longer changes once the rings are closed.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, captured, dropped, waits } = recorder.account();
@@ -129,7 +142,7 @@ impl SessionStats {
         } else {
             CameBy::CountedWithOthers
         };
-        #[cfg_attr(not(feature = "timeline"), expect(unused_mut, reason = "nothing is added"))]
+        #[cfg_attr(not(any(feature = "timeline", feature = "cupti")), expect(unused_mut, reason = "nothing is added"))]
         let mut report = Report {
             ranges: lock(&self.summary).stats(came_by),
             collectives: lock(&self.traffic).stats(),
@@ -152,6 +165,10 @@ impl SessionStats {
             waits,
             ..Report::default()
         };
+        #[cfg(feature = "cupti")]
+        {
+            report.top_kernels = lock(&self.kernel_table).stats();
+        }
         #[cfg(feature = "timeline")]
         lock(&self.timelines).add_to(&mut report);
         report

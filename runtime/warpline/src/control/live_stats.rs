@@ -149,6 +149,9 @@ impl Sink for LiveStatsSink {
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         let mut watch = lock(&self.0);
         batch.zones().iter().for_each(|record| watch.add(record));
+        if let Batch::Replays(replays) = batch {
+            replays.iter().flat_map(|replay| &replay.zones).for_each(|replayed| watch.add(&replayed.zone));
+        }
         Ok(())
     }
 }

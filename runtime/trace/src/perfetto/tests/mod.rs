@@ -439,8 +439,9 @@ fn the_entries_of_a_replayed_batch_are_drawn_within_one_another_on_the_lane_of_t
         zone: shares.entry(index, range, moved, &batch),
         lane: Some("comm: tp0".into()),
         kernels: 1,
+        captured_on: 1,
     });
-    let whole = ReplayedZone { zone: batch.clone(), lane: None, kernels: 1 };
+    let whole = ReplayedZone { zone: batch.clone(), lane: None, kernels: 1, captured_on: 1 };
     let replay = ReplayRecord {
         graph: 1,
         name: None,

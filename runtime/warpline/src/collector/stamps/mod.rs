@@ -14,7 +14,6 @@ use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
 use warpline_core::report::counts::GraphTimingCounts;
-use warpline_core::sink::Batch;
 use warpline_core::stream::pauses::Pauses;
 use warpline_core::stream::recorder::Recorder;
 use warpline_cuda::graph::plan::Plan;
@@ -85,7 +84,7 @@ impl ReplayStage {
         replays.counts.stamps += taken;
         cx.replays.add_by_stamps(std::mem::take(&mut replays.complete));
         for batch in cx.replays.take(last).chunks(BATCH) {
-            cx.hand_out(Batch::Replays(batch));
+            cx.hand_out_replays(batch);
         }
         self.held_since = cx.replays.held_since;
         replays.counts.by_kernels = cx.replays.merged;

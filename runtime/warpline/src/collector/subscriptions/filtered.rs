@@ -114,7 +114,14 @@ impl Sink for FilteredSink {
             }
             Batch::Replays(replays) => {
                 let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
-                self.pass(Batch::Replays(&only(replays, is_wanted)))
+                let replays = only(replays, is_wanted);
+                self.pass(Batch::Replays(&replays))?;
+                for replayed in replays.iter().flat_map(|replay| &replay.zones) {
+                    if self.lets_through(replayed.zone.range) {
+                        self.summary.add_replayed(replayed);
+                    }
+                }
+                Ok(())
             }
             Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
             Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
