@@ -26,6 +26,8 @@ mod collectives;
 mod collectives_trace;
 #[cfg(feature = "cuda")]
 mod cuda_builds;
+#[cfg(feature = "enable")]
+mod dynamic;
 #[cfg(all(feature = "enable", feature = "timeline"))]
 mod figures;
 #[cfg(feature = "enable")]

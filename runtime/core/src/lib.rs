@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod caught;
 pub mod clock;
 pub mod collective;
+pub mod dynamic;
 pub mod environment;
 pub mod fields;
 pub mod file_name;

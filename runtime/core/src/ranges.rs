@@ -32,7 +32,17 @@ impl<T: Default + Send + Sync> RangeTable<T> {
     /// Returns the value of a range.
     #[inline]
     pub fn get(&self, range: &'static RangeSpec) -> &'static T {
-        let (block, at) = position(range.number());
+        self.of_number(range.number())
+    }
+
+    /// Returns the value of the range with this number; none if no range has it.
+    pub fn at(&self, number: u32) -> Option<&'static T> {
+        RangeSpec::has_number(number).then(|| self.of_number(number))
+    }
+
+    #[inline]
+    fn of_number(&self, number: u32) -> &'static T {
+        let (block, at) = position(number);
         let mut values = self.0[block].load(Ordering::Acquire);
         if values.is_null() {
             values = self.add(block);

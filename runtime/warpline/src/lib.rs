@@ -174,6 +174,28 @@ pub mod collective {
     pub use warpline_core::zone::CollectiveBatch;
 }
 
+/// Zones that are named at run time: for kernels that a compiler generates, source lines of an interpreter, callers in another language.
+///
+/// ```
+/// use warpline::{HostStream, dynamic};
+///
+/// fn launch(stream: &HostStream, kernel: &str) {
+///     let _zone = dynamic::zone(stream, kernel, "model.py", 12, "forward");
+///     stream.launch(|| ());
+/// }
+/// # fn main() { launch(&HostStream::new("jit"), "fused_add_17"); }
+/// ```
+///
+/// A name with its place is a range, which traces, reports, `filter=` and tools treat like one of the catalog. It is created on first use, which
+/// allocates and takes a lock, and lives as long as the process. Keep the [`RangeSpec`](crate::RangeSpec) that [`range`](dynamic::range) returns where
+/// the same name is used often: a zone of it costs as much as one of a mark. Names, files and functions are cut to 255 bytes. After 65,536
+/// names, zones of further names count under `(more)`.
+///
+/// Such ranges are not in [`catalog()`](crate::catalog()), which lists what the binary declares; [`ranges`](dynamic::ranges) lists them.
+pub mod dynamic {
+    pub use warpline_core::dynamic::{host, range, ranges, zone};
+}
+
 /// The fields of zones, and the types of their values.
 pub mod fields {
     pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES};

@@ -11,6 +11,7 @@ use warpline_core::catalog::Kind;
 use warpline_core::collective::CollectiveKind;
 use warpline_core::intervals::Intervals;
 use warpline_core::record::{DeviceKind, Span, ZoneRecord};
+#[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
 use warpline_core::report::figures::CollectiveStats;
 
@@ -106,6 +107,7 @@ impl Traffic {
     }
 
     /// Adds the zones of replays of CUDA graphs. Each stream that was captured counts as a stream.
+    #[cfg(feature = "cuda")]
     pub(crate) fn add_replays(&mut self, replays: &[ReplayRecord]) {
         for replay in replays {
             for replayed in &replay.zones {

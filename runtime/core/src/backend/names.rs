@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use super::device::device;
 use super::{Source, StreamKey, StreamRef};
+use crate::fork::PerProcess;
 use crate::lock::lock;
 
 /// The most names that are kept. Beyond that the older half is forgotten, because CUDA streams end unnoticed.
 const MOST_NAMES: usize = 16_384;
 
-static NAMES: Mutex<Option<Names>> = Mutex::new(None);
+static NAMES: PerProcess<Mutex<Names>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
 struct Names {
@@ -38,7 +39,7 @@ impl Names {
 /// Names a stream, for the sessions that see it for the first time from now on, and for tools. Returns false if the stream has no key.
 pub fn name(stream: &StreamRef<'_>, name: &str) -> bool {
     let Ok(key) = stream.key else { return false };
-    lock(&NAMES).get_or_insert_default().set(key, name);
+    lock(&NAMES).set(key, name);
     // Without the lock, because this may call a tool.
     if let (Source::Device(stream), Some(device)) = (stream.source, device()) {
         device.name_in_tools(stream, name);
@@ -48,14 +49,12 @@ pub fn name(stream: &StreamRef<'_>, name: &str) -> bool {
 
 /// Returns the name that the application gave the stream.
 pub(crate) fn get(key: StreamKey) -> Option<Arc<str>> {
-    lock(&NAMES).as_ref()?.by_stream.get(&key).map(|(_, name)| Arc::clone(name))
+    lock(&NAMES).by_stream.get(&key).map(|(_, name)| Arc::clone(name))
 }
 
 /// Forgets the name of a stream that the application has dropped.
 pub(super) fn forget(key: StreamKey) {
-    if let Some(names) = lock(&NAMES).as_mut() {
-        names.by_stream.remove(&key);
-    }
+    lock(&NAMES).by_stream.remove(&key);
 }
 
 #[cfg(test)]

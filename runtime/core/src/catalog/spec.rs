@@ -266,6 +266,11 @@ impl RangeSpec {
         }
     }
 
+    /// Returns whether a range has this number.
+    pub(crate) fn has_number(number: u32) -> bool {
+        number.checked_sub(RANGES.len() as u32).is_none_or(|unlisted| unlisted < UNLISTED.load(Ordering::Relaxed))
+    }
+
     #[cold]
     fn assign_number(&'static self) -> u32 {
         let number = match self.id() {

@@ -8,7 +8,8 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::catalog::{RangeId, RangeSpec, catalog};
+use crate::catalog::RangeSpec;
+use crate::dynamic;
 use crate::fields::{Fields, Value};
 use crate::record::open::{OpenState, OpenZoneRecord};
 
@@ -84,7 +85,7 @@ impl OpenZoneSnapshot {
     fn write_at(&self, zone: &ZoneContent<'_>, place: Option<&'static Location<'static>>) {
         let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
         text.add_all(zone.fields);
-        let range = zone.range.and_then(RangeSpec::id).map_or(NO_RANGE, |id| id.index() as u64);
+        let range = zone.range.map_or(NO_RANGE, |range| range.number().into());
         let head = 1 | (text.len as u64) << 8 | range << 32;
         self.change(|words| {
             if let Some(place) = place {
@@ -151,7 +152,7 @@ impl OpenZoneSnapshot {
         let (fields, label) = read_text(&bytes);
         Some(OpenZoneRecord {
             state,
-            range: catalog().get(RangeId((words[0] >> 32) as u32)),
+            range: dynamic::by_number((words[0] >> 32) as u32),
             thread: words[1],
             begin_ns: words[2] as i64,
             launched_ns: words[4] as i64,

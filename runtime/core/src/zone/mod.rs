@@ -48,6 +48,12 @@ pub struct AsyncZone {
 }
 
 // These calls pass on the location of the caller. A closure or a function path in their place would lose it.
+/// Returns whether no zone begins: there is no session, request or tool.
+#[inline]
+pub(crate) fn is_off() -> bool {
+    crate::switch::word().is_none()
+}
+
 impl RangeSpec {
     /// Begins a zone of this range on `stream`. Dropping the guard ends the zone.
     #[inline]

@@ -10,7 +10,8 @@ use std::num::NonZeroU64;
 use super::abi::OURS;
 use super::gate;
 use super::library::Cupti;
-use warpline_core::catalog::{RangeId, RangeSpec, catalog};
+use warpline_core::catalog::RangeSpec;
+use warpline_core::dynamic;
 use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 
@@ -53,7 +54,7 @@ impl LaunchObserver for Correlation {
 }
 
 fn push(range: &'static RangeSpec, stream: u32, sequence: u64) -> Option<NonZeroU64> {
-    let id = Zone { range: range.id()?, stream, sequence }.number()?;
+    let id = Zone { range: range.number(), stream, sequence }.number()?;
     let cupti = Cupti::get().ok()?;
     let push = |begun: u64| {
         let open = |open: &RefCell<Vec<PushedId>>| {
@@ -92,22 +93,23 @@ fn pop(zone: NonZeroU64) {
 /// A zone, which an external id of CUPTI encodes in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
-    pub(super) range: RangeId,
+    /// The range's number.
+    pub(super) range: u32,
     /// The stream's number in the session; 0 for a host zone.
     pub(super) stream: u32,
     /// The low bits of the sequence number. The collector knows how many zones the stream has had, and completes it.
     pub(super) sequence: u64,
 }
 
-const SEQUENCE_BITS: u32 = 28;
+const SEQUENCE_BITS: u32 = 26;
 const STREAM_BITS: u32 = 20;
-const RANGE_BITS: u32 = 16;
+const RANGE_BITS: u32 = 18;
 
 impl Zone {
     /// Returns the number; none if the stream or the range has too many bits.
     fn number(self) -> Option<NonZeroU64> {
         // The addition ensures that no number is zero.
-        let range = u64::from(self.range.0) + 1;
+        let range = u64::from(self.range) + 1;
         if range >> RANGE_BITS != 0 || self.stream >> STREAM_BITS != 0 {
             return None;
         }
@@ -119,15 +121,15 @@ impl Zone {
     pub(super) fn from_id(number: u64) -> Option<Zone> {
         let range = (number >> (STREAM_BITS + SEQUENCE_BITS)) as u32;
         Some(Zone {
-            range: RangeId(range.checked_sub(1)?),
+            range: range.checked_sub(1)?,
             stream: (number >> SEQUENCE_BITS) as u32 & ((1 << STREAM_BITS) - 1),
             sequence: number & ((1 << SEQUENCE_BITS) - 1),
         })
     }
 
-    /// Returns the range, in this program's catalog.
+    /// Returns the range.
     pub(super) fn range(self) -> Option<&'static RangeSpec> {
-        catalog().get(self.range)
+        dynamic::by_number(self.range)
     }
 
     /// Returns the complete sequence number on a stream on which `begun` zones have begun: the latest with these low bits.
@@ -145,19 +147,19 @@ mod tests {
 
     #[test]
     fn a_zone_goes_through_a_number_and_back() {
-        let zone = Zone { range: RangeId(0), stream: 0, sequence: 0 };
+        let zone = Zone { range: 0, stream: 0, sequence: 0 };
         assert_eq!(zone.number().and_then(|number| Zone::from_id(number.get())), Some(zone));
-        let zone = Zone { range: RangeId(65_534), stream: 1_048_575, sequence: (1 << 28) - 1 };
+        let zone = Zone { range: (1 << RANGE_BITS) - 2, stream: 1_048_575, sequence: (1 << SEQUENCE_BITS) - 1 };
         assert_eq!(zone.number().and_then(|number| Zone::from_id(number.get())), Some(zone));
-        assert_eq!(Zone { range: RangeId(65_535), ..zone }.number(), None);
+        assert_eq!(Zone { range: (1 << RANGE_BITS) - 1, ..zone }.number(), None);
         assert_eq!(Zone { stream: 1 << 20, ..zone }.number(), None);
         assert_eq!(Zone::from_id(7), None);
     }
 
     #[test]
     fn a_sequence_number_is_completed_by_how_far_the_stream_has_come() {
-        let zone = |sequence| Zone { range: RangeId(0), stream: 1, sequence };
-        let round = 1 << 28;
+        let zone = |sequence| Zone { range: 0, stream: 1, sequence };
+        let round = 1 << SEQUENCE_BITS;
         assert_eq!(zone(5).sequence_of(6), 5);
         assert_eq!(zone(5).sequence_of(round + 6), round + 5);
         // The zone began before the bits wrapped around.

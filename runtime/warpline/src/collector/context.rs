@@ -16,6 +16,7 @@ use super::streams::Streams;
 use super::subscriptions::Subscriptions;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
+#[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
 use warpline_core::sink::{Batch, Progress};
 use warpline_core::stream::context::Account;
@@ -62,6 +63,7 @@ impl Context {
     }
 
     /// Adds replays to the figures, and hands them out.
+    #[cfg(feature = "cuda")]
     pub(super) fn hand_out_replays(&mut self, replays: &[ReplayRecord]) {
         self.tally.add_replays(replays);
         self.hand_out(Batch::Replays(replays));

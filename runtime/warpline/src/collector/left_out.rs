@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use warpline_core::catalog::catalog;
+use warpline_core::dynamic;
 use warpline_core::report::figures::LeftOut;
 
 /// What was left out, and until when.
@@ -48,7 +48,7 @@ impl Phase {
 impl LeavesOut {
     /// Counts the ranges that are left out, after the chances for new zones are set.
     pub(crate) fn see_ranges(&mut self) {
-        self.ranges.set(catalog().iter().filter(|range| range.chance().is_left_out()).count() as u64);
+        self.ranges.set(dynamic::all_ranges().filter(|range| range.chance().is_left_out()).count() as u64);
     }
 
     /// Notes that the session is stopped, or starts again.
@@ -60,7 +60,7 @@ impl LeavesOut {
     pub(crate) fn since(&self, since: Option<Instant>) -> LeftOut {
         LeftOut {
             ranges: self.ranges.since(since),
-            of_ranges: catalog().len() as u64,
+            of_ranges: dynamic::all_ranges().count() as u64,
             while_stopped: self.stopped.since(since) > 0,
         }
     }
@@ -68,7 +68,7 @@ impl LeavesOut {
 
 /// Returns the number of zones that ran since the session began and were not chosen for the sample.
 pub(crate) fn not_sampled() -> u64 {
-    catalog().iter().map(|range| range.chance().passed_over()).sum()
+    dynamic::all_ranges().map(|range| range.chance().passed_over()).sum()
 }
 
 #[cfg(test)]

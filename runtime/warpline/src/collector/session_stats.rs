@@ -13,6 +13,7 @@ use crate::traffic::Traffic;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
+#[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
 use warpline_core::report::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts};
 use warpline_core::report::figures::{ClockFigures, WindowFigures};
@@ -123,6 +124,7 @@ impl SessionStats {
     }
 
     /// Adds the zones of replays of CUDA graphs to the figures.
+    #[cfg(feature = "cuda")]
     pub(super) fn add_replays(&self, batch: &[ReplayRecord]) {
         let mut summary = lock(&self.summary);
         batch.iter().flat_map(|replay| &replay.zones).for_each(|zone| summary.add_replayed(zone));

@@ -28,7 +28,8 @@ use super::subscriptions::Inbox;
 #[cfg(unix)]
 use crate::flight::Flight;
 use crate::settings::Config;
-use warpline_core::catalog::catalog;
+use warpline_core::catalog::{RangeSpec, catalog};
+use warpline_core::dynamic;
 use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
@@ -142,10 +143,13 @@ impl Engine {
     }
 
     /// Records, from now on, zones of the ranges that the settings want and `fits` accepts.
-    fn choose_ranges(&self, config: &Config, fits: impl Fn(&str) -> bool) {
+    fn choose_ranges(&self, config: &Config, fits: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let config = config.clone();
+        let wants = move |range: &RangeSpec| if fits(range.name()) { config.wants(range) } else { Wanted::None };
         for range in catalog() {
-            range.chance().set(if fits(range.name()) { config.wants(range) } else { Wanted::None });
+            range.chance().set(wants(range));
         }
+        dynamic::choose(false, wants);
         lock(&self.tally.left_out).see_ranges();
     }
 

@@ -27,6 +27,7 @@ use crate::nvtx;
 use crate::settings::Config;
 use warpline_core::backend::Limits;
 use warpline_core::catalog::catalog;
+use warpline_core::dynamic;
 use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
@@ -109,6 +110,8 @@ impl EngineBuilder {
         for range in catalog() {
             range.chance().reset(config.wants(range));
         }
+        let wants = config.clone();
+        dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
         if config.calibrate {

@@ -90,7 +90,7 @@ impl Engine {
         if filters.is_empty() {
             return self.stop();
         }
-        self.choose_ranges(&lock(&self.config), |name| filters.iter().any(|filters| lets_through(filters, name)));
+        self.choose_ranges(&lock(&self.config), move |name| filters.iter().any(|filters| lets_through(filters, name)));
         self.start();
     }
 }

@@ -7,7 +7,8 @@ use std::io;
 
 use crate::settings::{Filter, lets_through};
 use crate::summary::Summary;
-use warpline_core::catalog::{RangeSpec, catalog};
+use warpline_core::catalog::RangeSpec;
+use warpline_core::dynamic;
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::Span;
 use warpline_core::replay::ReplayRecord;
@@ -44,7 +45,7 @@ impl FilteredSink {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
         let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
-        let left_out = catalog().iter().filter(is_left_out).count() as u64;
+        let left_out = dynamic::all_ranges().filter(is_left_out).count() as u64;
         FilteredSink { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
     }
 
