@@ -23,6 +23,8 @@ mod child;
 #[cfg(feature = "enable")]
 mod collectives;
 #[cfg(feature = "enable")]
+mod collectives_inferred;
+#[cfg(feature = "enable")]
 mod collectives_trace;
 #[cfg(feature = "cuda")]
 mod cuda_builds;
