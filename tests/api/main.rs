@@ -11,6 +11,7 @@ mod timelines;
 
 // The catalog is the same with every feature off.
 mod catalog_crates;
+mod catalog_exclusive;
 mod catalog_exports;
 mod catalog_names;
 #[cfg(feature = "enable")]
