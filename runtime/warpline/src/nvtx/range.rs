@@ -55,15 +55,17 @@ impl NvtxRange {
         NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
     }
 
-    /// Begins the range on this thread.
+    /// Begins the range on this thread. Returns whether the tool has begun it; a refused range must not be popped, because that
+    /// would end the range around it.
     #[inline]
-    pub(super) fn push(&self, fields: &Fields) {
+    pub(super) fn push(&self, fields: &Fields) -> bool {
         self.with_attributes(fields, |attributes| {
-            if let Some(push) = table::domain_range_push_ex() {
-                // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
-                outside(|| unsafe { push(self.domain, attributes) });
-            }
-        });
+            let Some(push) = table::domain_range_push_ex() else { return false };
+            // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
+            let level = outside(|| unsafe { push(self.domain, attributes) });
+            // A tool may begin ranges and not count their levels.
+            level >= 0 || level == NVTX_NO_PUSH_POP_TRACKING
+        })
     }
 
     /// Ends the range that this thread began last.
