@@ -19,6 +19,9 @@ struct Particle {
     _at: [f32; 3],
 }
 
+/// A type that may hold elements.
+struct Tensor;
+
 /// A type that is called like cudarc's slice and has nothing of it.
 struct CudaSlice<T>(Vec<T>);
 
@@ -91,7 +94,7 @@ fn structs(stream: &HostStream, particles: &mut [Particle]) {}
 
 /// Nothing, because the data may be in the tensor.
 #[collective("api.inferred.beside", kind = "all_reduce")]
-fn beside(stream: &HostStream, tensor: &mut Vec<f64>, scales: &[f32]) {}
+fn beside(stream: &HostStream, tensor: &mut Tensor, scales: &[f32]) {}
 
 /// Nothing, because integers that are only read may be sizes.
 #[collective("api.inferred.sizes", kind = "all_reduce")]
@@ -208,7 +211,7 @@ fn nothing_is_inferred_where_it_could_be_wrong() {
         nothing(stream, &group, &mut [0.0; 16]);
         two(stream, &mut [0.0; 16], &mut [0.0; 16]);
         structs(stream, &mut [Particle { _at: [0.0; 3] }]);
-        beside(stream, &mut vec![0.0; 16], &[0.0; 16]);
+        beside(stream, &mut Tensor, &[0.0; 16]);
         sizes(stream, &[16]);
         namesake(stream, 0, &mut CudaSlice(vec![0.0; 16]));
         anything(stream, &mut [0.0_f32; 16]);

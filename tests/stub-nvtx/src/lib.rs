@@ -13,7 +13,8 @@
 //! | `unload` | closes itself, more often than it was opened, in its tenth push |
 //! | `leave` | takes its functions back in its tenth push |
 //! | `deny` | refuses each push of a range with a color |
-//! | `levels` | counts no levels of pushes, and says so |
+//! | `levels` | counts no levels of pushes, and says so, as CUPTI does |
+//! | `minus-one` | takes each push and returns an error, as Nsight Systems does |
 //!
 //! It also is an old `libnvToolsExt`: it exports the functions themselves.
 #![allow(missing_docs, non_snake_case, reason = "the names of NVIDIA's headers, which say what they are")]
@@ -232,7 +233,11 @@ pub unsafe extern "C" fn nvtxDomainRangePushEx(domain: *const c_void, event: *co
             }
         }
     }
-    if is("levels") { NO_PUSH_POP_TRACKING } else { 0 }
+    match mode().as_str() {
+        "levels" => NO_PUSH_POP_TRACKING,
+        "minus-one" => FAIL,
+        _ => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

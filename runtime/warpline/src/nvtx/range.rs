@@ -2,8 +2,8 @@
 //! the first zone of the range begins.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_void};
-use std::sync::atomic::{Ordering, fence};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
@@ -63,8 +63,7 @@ impl NvtxRange {
             let Some(push) = table::domain_range_push_ex() else { return false };
             // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
             let level = outside(|| unsafe { push(self.domain, attributes) });
-            // A tool may begin ranges and not count their levels.
-            level >= 0 || level == NVTX_NO_PUSH_POP_TRACKING
+            has_begun(level)
         })
     }
 
@@ -129,6 +128,20 @@ impl NvtxRange {
             message,
         }
     }
+}
+
+/// Whether a push with this result has begun its range. The headers call every negative result an error, but tools that begin ranges
+/// and count no levels return one, too: Nsight Systems always -1, CUPTI in a domain -2. So -1 is a refusal only from a tool that counts.
+#[inline]
+fn has_begun(level: c_int) -> bool {
+    static COUNTS_LEVELS: AtomicBool = AtomicBool::new(false);
+    if level >= 0 {
+        if !COUNTS_LEVELS.load(Ordering::Relaxed) {
+            COUNTS_LEVELS.store(true, Ordering::Relaxed);
+        }
+        return true;
+    }
+    level == NVTX_NO_PUSH_POP_TRACKING || !COUNTS_LEVELS.load(Ordering::Relaxed)
 }
 
 /// A namespace that the tool has, and the kinds of its ranges that have a name there.
