@@ -26,11 +26,12 @@ pub enum Key {
     InSplit,
     OutSplit,
     IsAsync,
+    Infer,
     Crate,
 }
 
 impl Key {
-    const ALL: [Key; 22] = [
+    const ALL: [Key; 23] = [
         Key::Stream,
         Key::Description,
         Key::Fields,
@@ -52,6 +53,7 @@ impl Key {
         Key::InSplit,
         Key::OutSplit,
         Key::IsAsync,
+        Key::Infer,
         Key::Crate,
     ];
 
@@ -82,6 +84,7 @@ impl Key {
             Key::InSplit => "in_split",
             Key::OutSplit => "out_split",
             Key::IsAsync => "is_async",
+            Key::Infer => "infer",
             Key::Crate => "crate",
         }
     }
@@ -110,6 +113,7 @@ impl Key {
             Key::InSplit => "in_split = <expression>",
             Key::OutSplit => "out_split = <expression>",
             Key::IsAsync => "is_async = <expression>",
+            Key::Infer => "infer = none",
             Key::Crate => "crate = <path>",
         }
     }

@@ -11,6 +11,7 @@ mod key;
 mod mark;
 mod options;
 mod page;
+mod parameter;
 mod range;
 mod spec;
 mod tokens;
@@ -130,8 +131,9 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// # Options
-/// Those of `gpu_zone`, and the message. All options but `kind` are optional; one that is left out is unknown in the records. An option
-/// that does not apply to the kind is an error:
+/// Those of `gpu_zone`, and the message. All options but `kind` are optional. `group`, `count` and `dtype` are inferred from the
+/// parameters of the function where these are clear; what is neither given nor inferred is unknown in the records. An option that does
+/// not apply to the kind is an error:
 ///
 /// | option | what it says |
 /// |---|---|
@@ -143,6 +145,7 @@ pub fn host_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `op = "sum"` | the reduction |
 /// | `in_split = expression`, `out_split = expression` | elements for and from each rank, where they differ |
 /// | `seq = expression`, `is_async = expression` | the number of the call in its group; whether the caller does not wait |
+/// | `infer = none` | nothing is inferred from the parameters |
 ///
 /// # Errors
 /// As for `gpu_zone`; also an unknown kind, or an option that does not apply to the kind.

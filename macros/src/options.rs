@@ -9,7 +9,8 @@ use syn::{LitInt, LitStr, Token, parenthesized};
 
 use crate::collective::{Message, Operation};
 use crate::key::{Key, MESSAGE, nearest};
-use crate::tokens::{is_path, take_value};
+use crate::parameter::Parameter;
+use crate::tokens::{at, is_path, take_value};
 
 /// The most fields a mark may have; the runtime keeps as many inline.
 const MAX_FIELDS: usize = 8;
@@ -90,6 +91,8 @@ pub struct Options {
     pub kind: Kind,
     /// What a collective moves.
     pub message: Message,
+    /// Whether the message is only what is written.
+    pub infers_nothing: bool,
     pub krate: Option<TokenStream>,
 }
 
@@ -102,6 +105,12 @@ impl Options {
     /// The options that were written, and where.
     pub fn seen(&self) -> &[(Key, Span)] {
         &self.seen
+    }
+
+    /// Infers what the mark leaves out of a collective's message.
+    pub fn infer(&mut self, parameters: &[Parameter], runtime: &TokenStream) {
+        let written = self.span_of(Key::Stream).and(self.stream.as_ref());
+        self.message.infer(&self.seen, written, parameters, runtime, at(Span::call_site()));
     }
 
     /// Parses one option.
@@ -157,6 +166,7 @@ impl Options {
             Key::Description => self.description = Some(text()?),
             Key::Lane => self.lane = Some(text()?),
             Key::Level => self.is_fine = one_of(input, [("coarse", false), ("fine", true)]).map_err(wrong)?,
+            Key::Infer => self.infers_nothing = one_of(input, [("none", true)]).map_err(wrong)?,
             Key::Begin => self.at_launch = one_of(input, [("stream", false), ("launch", true)]).map_err(wrong)?,
             Key::Kind if grammar.is_collective => self.message.operation = Some(Operation::parse(input)?),
             Key::Kind => {
@@ -245,6 +255,10 @@ fn recognise(grammar: &Grammar, word: &Ident) -> Result<Key> {
         Some(key) if grammar.takes(key) => Ok(key),
         Some(key) if MESSAGE.contains(&key) => {
             let text = format!("`{name}` says what a collective moves; remove it, or mark with `collective`");
+            Err(Error::new(word.span(), text))
+        }
+        Some(Key::Infer) => {
+            let text = "only `#[collective]` infers options, from the parameters of its function; remove `infer`";
             Err(Error::new(word.span(), text))
         }
         Some(key) => Err(Error::new(word.span(), (grammar.refuse)(key))),

@@ -56,6 +56,10 @@ pub fn group(comm: &Comm) -> ProcessGroup {
 /// Sums over the ranks.
 #[collective("picks.sum", kind = "all_reduce", stream = comm.stream(), count = n, dtype = T::as_nccl_type() as u32, group = group)]
 pub fn sum<T: NcclType>(comm: &Comm, group: &ProcessGroup, n: usize) {}
+
+/// Sums over the ranks, and says no more.
+#[collective("picks.bare_sum", kind = "all_reduce", stream = comm.stream())]
+pub fn bare_sum<T: NcclType>(comm: &Arc<Comm>, values: &mut cudarc::driver::CudaSlice<T>) {}
 "#;
 
 /// What docs/cuda.md says of cuBLAS handles and of candle's devices; candle itself needs `nvcc` to be compiled, so look-alikes

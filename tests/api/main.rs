@@ -11,6 +11,7 @@ mod timelines;
 
 // The catalog is the same with every feature off.
 mod catalog_crates;
+mod catalog_exclusive;
 mod catalog_exports;
 mod catalog_names;
 #[cfg(feature = "enable")]
@@ -22,6 +23,8 @@ mod front_page;
 mod child;
 #[cfg(feature = "enable")]
 mod collectives;
+#[cfg(feature = "enable")]
+mod collectives_inferred;
 #[cfg(feature = "enable")]
 mod collectives_trace;
 #[cfg(feature = "cuda")]

@@ -1,14 +1,68 @@
 //! Process groups of NCCL communicators, and the calls that the examples and the GPU benches make, on a library that stands
-//! in for NCCL.
+//! in for NCCL; and what the records of collectives have of cudarc's buffers.
+#![allow(unused_variables, reason = "a mark reads the parameters")]
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut};
 use nccl::{Comm, Error, Library};
-use warpline::collective::ProcessGroup;
+use warpline::collective::{DataType, ProcessGroup};
 use warpline::nccl::NcclError;
+use warpline::sink::MemorySink;
+use warpline::{Session, collective};
 use warpline_tests::this_test;
 
-use crate::harness::driver::{Driver, Stub, in_child};
+use crate::harness::driver::{Driver, Stub, in_child, on_stub};
+
+/// In place.
+#[collective("stub.nccl.in_place", kind = "all_reduce")]
+fn in_place(stream: &Arc<CudaStream>, group: &ProcessGroup, gradients: &mut CudaSlice<f32>) {}
+
+/// From one buffer into another.
+#[collective("stub.nccl.gathered", kind = "all_gather")]
+fn gathered(stream: &Arc<CudaStream>, part: &CudaView<'_, u8>, whole: &mut CudaViewMut<'_, u8>) {}
+
+/// From the host's memory into the device's, which may be anything.
+#[collective("stub.nccl.mixed", kind = "all_reduce")]
+fn mixed(stream: &Arc<CudaStream>, from: &[f64], to: &mut CudaSlice<f64>) {}
+
+#[test]
+fn a_record_has_the_elements_of_cudarcs_buffers() {
+    on_stub(this_test!(), |_| {
+        let stream = CudaContext::new(0).and_then(|context| context.new_stream()).expect("a stream");
+        let (zones, group) = (MemorySink::new(10), ProcessGroup::new("tp0", [0, 1], 0));
+        let session = Session::builder().sink(zones.clone()).start().expect("no other session");
+        // SAFETY: nothing reads or frees the memory, which is not there.
+        let mut floats = ManuallyDrop::new(unsafe { stream.upgrade_device_ptr::<f32>(0x1000, 64) });
+        // SAFETY: as before.
+        let mut bytes = ManuallyDrop::new(unsafe { stream.upgrade_device_ptr::<u8>(0x2000, 32) });
+        // SAFETY: as before.
+        let part = ManuallyDrop::new(unsafe { stream.upgrade_device_ptr::<u8>(0x3000, 16) });
+        // SAFETY: as before.
+        let mut doubles = ManuallyDrop::new(unsafe { stream.upgrade_device_ptr::<f64>(0x4000, 8) });
+        in_place(&stream, &group, &mut floats);
+        gathered(&stream, &part.slice(0..10), &mut bytes.slice_mut(0..20));
+        mixed(&stream, &[0.0; 8], &mut doubles);
+        stream.synchronize().expect("the stub's streams end");
+        let report = session.finish();
+        assert_eq!((report.recorded, report.begun), (3, 3), "{report}");
+        let elements: Vec<_> = zones
+            .take()
+            .into_iter()
+            .map(|zone| zone.message.map(|message| (message.count, message.dtype, message.bytes())))
+            .collect();
+        assert_eq!(
+            elements,
+            [
+                Some((Some(64), Some(DataType::F32), Some(256))),
+                Some((Some(10), Some(DataType::U8), None)),
+                Some((None, None, None))
+            ]
+        );
+    });
+}
 
 fn group(comm: usize) -> Result<ProcessGroup, NcclError> {
     // SAFETY: the library that stands in for NCCL takes communicators for numbers.

@@ -116,7 +116,7 @@ fn a_session_and_a_tool_see_the_same_zones() {
             // The ring has room for the first alone, and the session wants none of the others.
             let colored = COLORED.zone(&stream);
             let plain = PLAIN.zone(&stream);
-            assert!(!plain.is_active());
+            assert!(plain.is_active(), "the tool sees it");
             drop(plain);
             drop(colored);
         }
@@ -125,7 +125,9 @@ fn a_session_and_a_tool_see_the_same_zones() {
         let report = session.finish();
         assert_eq!((report.begun, report.recorded, report.dropped.ring_full), (3, 1, 2), "{report}");
         assert_eq!((zones.take().len(), report.notes.len()), (1, 0), "{report}");
-        drop(PLAIN.host());
+        let plain = PLAIN.host();
+        assert!(plain.is_active(), "there is no session, and a tool");
+        drop(plain);
         let log = tool.log();
         let round = ["colored", "colored/plain"];
         assert_eq!(nesting(&log, tid()), [&round.repeat(3)[..], &["plain"]].concat());

@@ -39,6 +39,37 @@ fn a_tool_that_takes_pushes_alone_gets_pushes_alone() {
 }
 
 #[test]
+fn a_refused_range_is_not_ended() {
+    let test = this_test!();
+    with_tool(test, "deny", &[], |tool| {
+        {
+            let outer = PLAIN.host();
+            let refused = COLORED.host();
+            assert!(outer.is_active() && !refused.is_active(), "nobody sees a refused zone");
+            nested(0);
+        }
+        drop(PLAIN.host());
+        let log = tool.log();
+        assert_eq!((count(&log, "push"), count(&log, "refused"), count(&log, "pop")), (3, 1, 3));
+        assert_eq!(nesting(&log, tid()), ["plain", "plain/nested", "plain"]);
+        // A session records what the tool refuses.
+        let session = Session::builder().start().unwrap();
+        assert!(COLORED.host().is_active());
+        let report = session.finish();
+        assert_eq!((report.begun, report.recorded), (1, 1), "{report}");
+        assert_eq!(count(&tool.log(), "pop"), 3);
+    });
+    // A negative result is no refusal from a tool that never counts.
+    for mode in ["levels", "minus-one"] {
+        with_tool(test, mode, &[], |tool| {
+            all_sorts();
+            assert!(PLAIN.host().is_active());
+            assert_eq!((count(&tool.log(), "push"), count(&tool.log(), "pop")), (4 * 25 * 8 + 1, 4 * 25 * 8 + 1));
+        });
+    }
+}
+
+#[test]
 fn a_tool_that_believes_in_larger_tables_breaks_nothing() {
     with_tool(this_test!(), "large", &[], |tool| {
         all_sorts();
@@ -105,8 +136,13 @@ fn what_is_wrong_with_a_tool_is_said_once() {
     let mode = |mode: &str| vec![(PATH, stub.clone()), ("STUB_NVTX", mode.into())];
     let asked = |line: &str| vec![("WARPLINE", OsString::from(line))];
     type Case<'a> = (Vec<(&'a str, OsString)>, Option<String>);
-    let cases: [Case<'_>; 12] = [
+    let cases: [Case<'_>; 13] = [
         (vec![], None),
+        // That of a program with pointers of the other size.
+        (
+            vec![(if PATH.contains("64") { "NVTX_INJECTION32_PATH" } else { "NVTX_INJECTION64_PATH" }, stub.clone())],
+            None,
+        ),
         (path(""), None),
         (path("./."), None),
         ([path("./."), asked("nvtx")].concat(), None),

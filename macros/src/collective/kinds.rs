@@ -21,6 +21,20 @@ pub struct Operation {
     describes: &'static [Key],
     /// Other options that apply.
     also: &'static [Key],
+    payload: Payload,
+}
+
+/// The buffer whose length is the number of elements, among the parameters of a function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// The one that is sent, a shared reference.
+    Sent,
+    /// The one that is sent, or the only one: the operation may work in place.
+    InPlace,
+    /// The one that receives, an exclusive reference.
+    Received,
+    /// Neither: its length depends on the rank or on the other ranks' sizes.
+    Unknown,
 }
 
 const MOVES: &[Key] = &[Key::Count, Key::Dtype, Key::Group];
@@ -36,26 +50,27 @@ const fn operation(
     variant: &'static str,
     describes: &'static [Key],
     also: &'static [Key],
+    payload: Payload,
 ) -> Operation {
-    Operation { name, variant, describes, also }
+    Operation { name, variant, describes, also, payload }
 }
 
 const OPERATIONS: [Operation; 15] = [
-    operation("all_reduce", "AllReduce", MOVES, &[Key::Op]),
-    operation("all_gather", "AllGather", MOVES, &[Key::CountOut]),
-    operation("reduce_scatter", "ReduceScatter", MOVES, &[Key::Op, Key::CountOut]),
-    operation("broadcast", "Broadcast", FROM_ROOT, &[]),
-    operation("reduce", "Reduce", FROM_ROOT, &[Key::Op]),
-    operation("all_to_all", "AllToAll", MOVES, &[Key::CountOut, Key::InSplit, Key::OutSplit]),
-    operation("gather", "Gather", FROM_ROOT, &[Key::CountOut]),
-    operation("scatter", "Scatter", FROM_ROOT, &[Key::CountOut]),
-    operation("send", "Send", WITH_PEER, &[]),
-    operation("recv", "Recv", WITH_PEER, &[]),
-    operation("send_recv", "SendRecv", WITH_PEER, &[Key::CountOut]),
-    operation("all_gather_v", "AllGatherV", MOVES, &[Key::CountOut, Key::OutSplit]),
-    operation("put_signal", "PutSignal", WITH_PEER, &[]),
-    operation("signal", "Signal", SIGNALS, &[]),
-    operation("wait_signal", "WaitSignal", SIGNALS, &[]),
+    operation("all_reduce", "AllReduce", MOVES, &[Key::Op], Payload::InPlace),
+    operation("all_gather", "AllGather", MOVES, &[Key::CountOut], Payload::Sent),
+    operation("reduce_scatter", "ReduceScatter", MOVES, &[Key::Op, Key::CountOut], Payload::Sent),
+    operation("broadcast", "Broadcast", FROM_ROOT, &[], Payload::Received),
+    operation("reduce", "Reduce", FROM_ROOT, &[Key::Op], Payload::InPlace),
+    operation("all_to_all", "AllToAll", MOVES, &[Key::CountOut, Key::InSplit, Key::OutSplit], Payload::Sent),
+    operation("gather", "Gather", FROM_ROOT, &[Key::CountOut], Payload::Sent),
+    operation("scatter", "Scatter", FROM_ROOT, &[Key::CountOut], Payload::Unknown),
+    operation("send", "Send", WITH_PEER, &[], Payload::InPlace),
+    operation("recv", "Recv", WITH_PEER, &[], Payload::Received),
+    operation("send_recv", "SendRecv", WITH_PEER, &[Key::CountOut], Payload::Sent),
+    operation("all_gather_v", "AllGatherV", MOVES, &[Key::CountOut, Key::OutSplit], Payload::Unknown),
+    operation("put_signal", "PutSignal", WITH_PEER, &[], Payload::Sent),
+    operation("signal", "Signal", SIGNALS, &[], Payload::Unknown),
+    operation("wait_signal", "WaitSignal", SIGNALS, &[], Payload::Unknown),
 ];
 
 impl Operation {
@@ -75,10 +90,24 @@ impl Operation {
         })
     }
 
+    /// Whether an option of the message applies.
+    pub fn takes(&self, key: Key) -> bool {
+        self.describes.contains(&key) || self.also.contains(&key) || ALWAYS.contains(&key)
+    }
+
+    /// The buffer whose length is the number of elements.
+    pub fn payload(&self) -> Payload {
+        self.payload
+    }
+
+    /// Whether the buffer that receives is as long as what arrives.
+    pub fn receives_all(&self) -> bool {
+        self.name == "send_recv"
+    }
+
     /// Refuses options that contradict the operation.
     pub fn check(&self, seen: &[(Key, Span)]) -> Result<()> {
-        let applies = |key: &Key| self.describes.contains(key) || self.also.contains(key) || ALWAYS.contains(key);
-        match seen.iter().find(|(key, _)| MESSAGE.contains(key) && !applies(key)) {
+        match seen.iter().find(|(key, _)| MESSAGE.contains(key) && !self.takes(*key)) {
             Some((key, span)) => {
                 let text = format!("`{}` has no `{}`: {}; remove it", self.name, key.name(), why_not(*key));
                 Err(Error::new(*span, text))
@@ -87,9 +116,9 @@ impl Operation {
         }
     }
 
-    /// The names of the options that would describe its messages completely and are not among `seen`.
-    pub fn undescribed(&self, seen: &[(Key, Span)]) -> Vec<&'static str> {
-        let missing = |key: &&Key| !seen.iter().any(|(seen, _)| seen == *key);
+    /// The names of the options that would describe its messages completely and are not `known`.
+    pub fn undescribed(&self, known: &[Key]) -> Vec<&'static str> {
+        let missing = |key: &&Key| !known.contains(key);
         self.describes.iter().filter(missing).map(|key| key.name()).collect()
     }
 }

@@ -5,8 +5,10 @@ use quote::{quote, quote_spanned};
 use syn::LitStr;
 use syn::parse::{Error, Parser, Result};
 
+use super::infer::{self, Inferred, Written};
 use super::kinds::{self, Operation};
 use crate::key::Key;
+use crate::parameter::Parameter;
 use crate::tokens::at;
 
 /// What the user wrote, by option; only options of [`MESSAGE`](crate::key::MESSAGE).
@@ -14,6 +16,7 @@ use crate::tokens::at;
 pub struct Message {
     pub operation: Option<Operation>,
     values: Vec<(Key, TokenStream)>,
+    inferred: Option<Inferred>,
 }
 
 /// Element types as the user writes them, and the runtime's `DataType::…`.
@@ -43,10 +46,29 @@ impl Message {
         self.values.push((key, value));
     }
 
-    /// The names of the options that would describe the message completely and are not among `seen`. None where the operation is
+    /// Infers what is not among `seen` from the parameters of the marked function; `stream` is the mark's own.
+    pub fn infer(
+        &mut self,
+        seen: &[(Key, Span)],
+        stream: Option<&TokenStream>,
+        parameters: &[Parameter],
+        runtime: &TokenStream,
+        mixed: Span,
+    ) {
+        let Some(operation) = self.operation else { return };
+        let is_aside = |key: &Key| !matches!(key, Key::Count | Key::CountOut | Key::Dtype);
+        let asides = self.values.iter().filter(|(key, _)| is_aside(key)).map(|(_, value)| value);
+        let written =
+            Written { keys: seen.iter().map(|(key, _)| *key).collect(), expressions: asides.chain(stream).collect() };
+        self.inferred = Some(infer::infer(operation, parameters, &written, runtime, mixed));
+    }
+
+    /// The names of the options that would describe the message completely and are neither among `seen` nor inferred. None where the operation is
     /// not known: a declared range leaves it to its marks.
     pub fn undescribed(&self, seen: &[(Key, Span)]) -> Vec<&'static str> {
-        self.operation.map_or_else(Vec::new, |operation| operation.undescribed(seen))
+        let inferred = self.inferred.iter().flat_map(|inferred| &inferred.described).copied();
+        let known: Vec<Key> = seen.iter().map(|(key, _)| *key).chain(inferred).collect();
+        self.operation.map_or_else(Vec::new, |operation| operation.undescribed(&known))
     }
 
     /// The zone's message, as an expression, for a mark of which all options are known: `seen`. `mark` is where the mark stands. Each
@@ -69,6 +91,7 @@ impl Message {
             };
             calls.extend(quote_spanned!(mixed=> let __warpline_message = __warpline_message.#method(#value);));
         }
+        calls.extend(self.inferred.iter().map(|inferred| inferred.calls.clone()));
         Ok(quote_spanned! {mixed=>
             {
                 let __warpline_message = #runtime::__private::Message::new(#runtime::__private::CollectiveKind::#variant);
@@ -79,11 +102,16 @@ impl Message {
     }
 }
 
+/// The runtime's `DataType::…` of a word.
+pub fn variant_of(word: &str) -> Option<&'static str> {
+    TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| *variant)
+}
+
 /// A literal, the name of a primitive type, `<T>`, or an expression.
 fn data_type(value: &TokenStream, runtime: &TokenStream) -> Result<TokenStream> {
     let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
     let known = |word: &str, span: Span| {
-        let variant = TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| Ident::new(variant, at(span)));
+        let variant = variant_of(word).map(|variant| Ident::new(variant, at(span)));
         variant.map(|variant| quote_spanned!(at(span)=> #runtime::__private::DataType::#variant))
     };
     let none = |word: &str, span: Span| {

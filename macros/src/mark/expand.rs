@@ -49,6 +49,10 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         );
         return Err(Error::new(range.span(), text));
     }
+    // A future that the function returns may outlive its parameters, so it does not name them.
+    if options.kind == Kind::Collective && !options.infers_nothing && tail.is_none() {
+        options.infer(&function.parameters, &runtime);
+    }
     let remedy = match function.is_documented_by_a_macro {
         true => "a mark cannot read documentation from a macro; write `description = \"…\"` in the mark",
         false => "write a doc comment on the function, or `description = \"…\"` in the mark",

@@ -5,7 +5,8 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
-use crate::tokens::{at, block_of, doc_text, first_paragraph, is_doc_of_a_macro, is_path_sep, is_punct, visible};
+use crate::parameter::{self, Parameter};
+use crate::tokens::{at, block_of, doc_text, first_paragraph, is_doc_of_a_macro, is_punct};
 
 /// A function as an expansion needs it.
 pub struct Function {
@@ -17,8 +18,7 @@ pub struct Function {
     pub constness: Option<Span>,
     /// The return type, if one is written.
     pub output: Option<TokenStream>,
-    /// The names that the parameters bind.
-    pub bindings: Vec<Ident>,
+    pub parameters: Vec<Parameter>,
     /// The first paragraph of the doc comment.
     pub description: Option<String>,
     /// Whether a macro produces documentation, which cannot be read here.
@@ -57,7 +57,7 @@ impl Function {
             is_async,
             constness,
             output,
-            bindings: parameters.map(bindings).unwrap_or_default(),
+            parameters: parameters.map(parameter::split).unwrap_or_default(),
             description: first_paragraph(&docs),
             is_documented_by_a_macro,
             inner_attributes,
@@ -66,14 +66,19 @@ impl Function {
         })
     }
 
+    /// The names that the parameters bind.
+    fn bindings(&self) -> impl Iterator<Item = &Ident> {
+        self.parameters.iter().flat_map(|parameter| &parameter.bindings)
+    }
+
     /// The parameter named `stream`.
     pub fn stream(&self) -> Option<&Ident> {
-        self.bindings.iter().find(|binding| *binding == "stream" || *binding == "r#stream")
+        self.bindings().find(|binding| *binding == "stream" || *binding == "r#stream")
     }
 
     /// The function without its zone. Its parameters count as used, because a corrected mark may use them.
     pub fn unmarked(&self) -> TokenStream {
-        let Function { bindings, body, .. } = self;
+        let (bindings, body) = (self.bindings(), &self.body);
         let mixed = at(Span::call_site());
         self.with_body(quote_spanned!(mixed=> let _ = (#(&#bindings,)*); #body))
     }
@@ -217,83 +222,4 @@ fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     let mut rest = Group::new(body.delimiter(), rest.iter().cloned().collect());
     rest.set_span(at(body.span()));
     (inner.iter().cloned().collect(), rest)
-}
-
-/// The names that the patterns of the parameters bind: `stream: …`, `mut stream: …`, `(stream, n): …`, `Context { stream, .. }: …`.
-fn bindings(parameters: &Group) -> Vec<Ident> {
-    let mut found = Vec::new();
-    let (mut in_type, mut angles) = (false, 0_usize);
-    let tokens = visible(parameters.stream());
-    for (i, token) in tokens.iter().enumerate() {
-        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
-        match token {
-            TokenTree::Punct(punct) if in_type => match punct.as_char() {
-                ',' if angles == 0 => in_type = false,
-                '<' => angles += 1,
-                '>' if !is_punct(before, '-') => angles = angles.saturating_sub(1),
-                _ => {}
-            },
-            _ if in_type => {}
-            TokenTree::Punct(punct) if punct.as_char() == ':' => {
-                in_type = !is_path_sep(Some(token)) && !is_path_sep(before);
-            }
-            _ => bound(&tokens, i, &mut found),
-        }
-    }
-    found
-}
-
-/// The names that the token `i` of a pattern binds, nested patterns included.
-fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
-    match tokens.get(i) {
-        // Not an attribute.
-        Some(TokenTree::Group(group)) if !is_punct(i.checked_sub(1).and_then(|before| tokens.get(before)), '#') => {
-            let inner = visible(group.stream());
-            // In `{ field: name }` the field binds nothing.
-            (0..inner.len()).filter(|&i| !is_field(group, &inner, i)).for_each(|i| bound(&inner, i, found));
-        }
-        Some(TokenTree::Ident(ident)) => {
-            let name = ident.to_string();
-            let is_name =
-                name.starts_with(|c: char| c.is_lowercase()) && !["mut", "ref", "box", "self"].contains(&name.as_str());
-            let next = tokens.get(i + 1);
-            let is_path = is_path_sep(next)
-                || i >= 2 && is_path_sep(tokens.get(i - 2))
-                || is_punct(next, '!')
-                || matches!(next, Some(TokenTree::Group(_)));
-            if is_name && !is_path {
-                found.push(ident.clone());
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Whether the token `i` in the braces of a struct's pattern is the name of a field with a pattern of its own.
-fn is_field(group: &Group, inner: &[TokenTree], i: usize) -> bool {
-    let next = inner.get(i + 1);
-    group.delimiter() == Delimiter::Brace && is_punct(next, ':') && !is_path_sep(next)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_names_that_parameters_bind_are_found() {
-        for (parameters, expected) in [
-            (quote!(&self, stream: &S, n: u32), "stream n"),
-            (quote!(self: Arc<Self>, map: HashMap<K, V>, f: fn(a: A) -> B, mut n: u32), "map f n"),
-            (quote!((stream, n): (&S, u32)), "stream n"),
-            (quote!(Context { stream, rows: n, .. }: &Context), "stream n"),
-            (quote!(context::Context { at: &stream, .. }: &Context), "stream"),
-            (quote!(Pair(ref a, mut b): Pair, [first, rest @ ..]: [u8; 2]), "a b first rest"),
-            (quote!(r#stream: &S, _: u32), "r#stream"),
-            (quote!(#[cfg(x)] n: u32, None: Option<u32>), "n"),
-        ] {
-            let group = Group::new(Delimiter::Parenthesis, parameters.clone());
-            let names: Vec<String> = bindings(&group).iter().map(ToString::to_string).collect();
-            assert_eq!(names.join(" "), expected, "{parameters}");
-        }
-    }
 }

@@ -43,8 +43,25 @@ pub const HOST: Grammar = Grammar {
     },
 };
 
-/// `#[collective]`: the options of `#[gpu_zone]`, and those of the message.
-pub const COLLECTIVE: Grammar = Grammar { name: "collective", is_collective: true, ..GPU };
+/// `#[collective]`: the options of `#[gpu_zone]`, those of the message, and `infer`.
+pub const COLLECTIVE: Grammar = Grammar {
+    name: "collective",
+    keys: &[
+        Key::Infer,
+        Key::Stream,
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Err,
+        Key::Label,
+        Key::Begin,
+        Key::Crate,
+    ],
+    is_collective: true,
+    ..GPU
+};
 
 /// The marked function. For an invalid mark: the error, and the function without its mark.
 pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {

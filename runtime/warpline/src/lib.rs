@@ -293,7 +293,7 @@ pub mod __private {
     pub use crate::profile::{time, timed};
     pub use warpline_core::catalog::expansion::{Shape, refused};
     pub use warpline_core::catalog::{Kind, RangeSpec};
-    pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp};
+    pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp, infer};
     pub use warpline_core::fields::Value;
     pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

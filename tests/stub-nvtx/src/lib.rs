@@ -12,6 +12,9 @@
 //! | `reenter` | calls the program back from each of its functions |
 //! | `unload` | closes itself, more often than it was opened, in its tenth push |
 //! | `leave` | takes its functions back in its tenth push |
+//! | `deny` | refuses each push of a range with a color |
+//! | `levels` | counts no levels of pushes, and says so, as CUPTI does |
+//! | `minus-one` | takes each push and returns an error, as Nsight Systems does |
 //!
 //! It also is an old `libnvToolsExt`: it exports the functions themselves.
 #![allow(missing_docs, non_snake_case, reason = "the names of NVIDIA's headers, which say what they are")]
@@ -30,6 +33,10 @@ use log::{line, text};
 const CORE: c_int = 1;
 const CUDA: c_int = 2;
 const CORE2: c_int = 5;
+
+/// `NVTX_FAIL`.
+const FAIL: c_int = -1;
+const NO_PUSH_POP_TRACKING: c_int = -2;
 
 type Table = *const *mut *const c_void;
 
@@ -209,7 +216,12 @@ pub unsafe extern "C" fn nvtxDomainRangePushEx(domain: *const c_void, event: *co
     static PUSHES: AtomicU64 = AtomicU64::new(1);
     call_back();
     // SAFETY: the client gives an event.
-    line("push", &unsafe { describe(domain, event) });
+    let event = unsafe { describe(domain, event) };
+    if is("deny") && event[4] != "-" {
+        line("refused", &event);
+        return FAIL;
+    }
+    line("push", &event);
     if PUSHES.fetch_add(1, Ordering::SeqCst) == 10 {
         if is("unload") {
             unload();
@@ -221,7 +233,11 @@ pub unsafe extern "C" fn nvtxDomainRangePushEx(domain: *const c_void, event: *co
             }
         }
     }
-    0
+    match mode().as_str() {
+        "levels" => NO_PUSH_POP_TRACKING,
+        "minus-one" => FAIL,
+        _ => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -16,11 +16,36 @@ macro_rules! streams_of {
         mod $cudarc {
             use std::sync::{Arc, Weak};
 
-            use $cudarc::driver::{CudaContext, CudaStream};
+            use $cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut};
 
             use super::destroy;
             use crate::backend::device::{DeviceStream, KeepAlive, RawParts};
             use crate::backend::{AsStream, StreamRef};
+            use crate::collective::infer::Buffer;
+
+            impl<T> Buffer for CudaSlice<T> {
+                type Item = T;
+
+                fn count(&self) -> usize {
+                    self.len()
+                }
+            }
+
+            impl<T> Buffer for CudaView<'_, T> {
+                type Item = T;
+
+                fn count(&self) -> usize {
+                    self.len()
+                }
+            }
+
+            impl<T> Buffer for CudaViewMut<'_, T> {
+                type Item = T;
+
+                fn count(&self) -> usize {
+                    self.len()
+                }
+            }
 
             /// A recording zone owns a handle to the stream until it ends, because the application may drop the stream earlier. A
             /// bare `CudaStream` has no such implementation: it could be destroyed under an open zone.

@@ -14,6 +14,16 @@
 /// Every range of the crate is named `demo.…`. The first argument follows the rules of [`catalog::name`](crate::catalog::name), and
 /// the second describes the crate. Both are checked while the crate compiles.
 ///
+/// With `exclusive` at the end, the program does not link if another crate in it claims the namespace with `exclusive`, too: the linker
+/// reports two definitions of the symbol `warpline_namespace_demo_is_exclusive__give_each_crate_its_own`. This includes two versions of
+/// one crate. Crates that do not say `exclusive` are left to the start of a session and to `warpline check`, as is a program with
+/// `lto = "thin"`.
+///
+/// ```
+/// warpline::namespace!("demo", "vector arithmetic", exclusive);
+/// # fn main() {}
+/// ```
+///
 /// # Errors
 /// The crate does not compile when the namespace breaks a rule, when it is declared twice or below the crate root, and
 /// when a mark or `range!` finds no `namespace!` at the crate root.
@@ -42,9 +52,22 @@ macro_rules! namespace {
             static NAMESPACE: $crate::catalog::expansion::NamespaceSpec = SPEC;
         };
     };
+    ($name:literal, $about:literal, exclusive $(,)?) => {
+        $crate::namespace!($name, $about);
+        // Beside the namespace's static, in one module: the compiler puts both into one object file. The linker reads that file of a
+        // library for the static in the slice, and so finds every definition of the symbol. Not in a crate's own tests, which may
+        // be linked with the crate itself, as a dependency of a dev-dependency.
+        #[cfg(not(test))]
+        const _: () = {
+            #[used]
+            // No spaces: a shared library lists its symbols in a script of the linker.
+            #[unsafe(export_name = ::core::concat!("warpline_namespace_", $name, "_is_exclusive__give_each_crate_its_own"))]
+            static EXCLUSIVE: ::core::primitive::u8 = 0;
+        };
+    };
     ($($other:tt)*) => {
         ::core::compile_error!(
-            "`namespace!` takes two string literals; write `warpline::namespace!(\"demo\", \"what it is\");`"
+            "`namespace!` takes two string literals, and `exclusive` where no other crate may have the namespace; write `warpline::namespace!(\"demo\", \"what it is\");`"
         );
         $crate::__namespace! { "" }
     };

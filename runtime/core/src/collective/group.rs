@@ -21,8 +21,8 @@ struct Inner {
     lane: String,
     /// The group's id, which is unique in the process.
     id: u64,
-    /// The number of the next collective without an explicit one.
-    next: AtomicU64,
+    /// The number of the next collective without an explicit one; none if collectives are not numbered.
+    next: Option<AtomicU64>,
     /// The ranks as traces write them, computed on first use.
     listed: OnceLock<Box<str>>,
 }
@@ -32,6 +32,20 @@ impl ProcessGroup {
     ///
     /// For a cudarc communicator: `ProcessGroup::new("tp0", 0..comm.world_size() as u32, comm.rank() as u32)`.
     pub fn new(name: impl Into<String>, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
+        ProcessGroup::counting(Some(AtomicU64::new(0)), name, ranks, rank)
+    }
+
+    /// Creates a group whose collectives have no numbers, because several communicators may share it.
+    pub(super) fn unnumbered(name: &str, ranks: impl IntoIterator<Item = u32>, rank: u32) -> ProcessGroup {
+        ProcessGroup::counting(None, name, ranks, rank)
+    }
+
+    fn counting(
+        next: Option<AtomicU64>,
+        name: impl Into<String>,
+        ranks: impl IntoIterator<Item = u32>,
+        rank: u32,
+    ) -> ProcessGroup {
         let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
         let lane = lane(&name, &ranks);
         let (description, comm_id) = (String::new(), None);
@@ -43,7 +57,7 @@ impl ProcessGroup {
             comm_id,
             lane,
             id: id(),
-            next: AtomicU64::new(0),
+            next,
             listed: OnceLock::new(),
         }))
     }
@@ -68,7 +82,7 @@ impl ProcessGroup {
             comm_id: self.0.comm_id,
             lane: self.0.lane.clone(),
             id: id(),
-            next: AtomicU64::new(0),
+            next: Some(AtomicU64::new(0)),
             listed: OnceLock::new(),
         };
         change(&mut inner);
@@ -111,8 +125,8 @@ impl ProcessGroup {
     }
 
     /// Returns the number of the next collective, counted from 0 while a session records.
-    pub(crate) fn next_seq(&self) -> u64 {
-        self.0.next.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_seq(&self) -> Option<u64> {
+        self.0.next.as_ref().map(|next| next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns all ranks as traces write them: `[0, 1]`.
@@ -176,7 +190,7 @@ mod tests {
     #[test]
     fn clones_share_the_count() {
         let group = ProcessGroup::new("tp0", [0, 1], 0);
-        assert_eq!((group.next_seq(), group.clone().next_seq(), group.next_seq()), (0, 1, 2));
-        assert_eq!(group.with_description("tensor parallel").next_seq(), 0);
+        assert_eq!((group.next_seq(), group.clone().next_seq(), group.next_seq()), (Some(0), Some(1), Some(2)));
+        assert_eq!(group.with_description("tensor parallel").next_seq(), Some(0));
     }
 }

@@ -201,7 +201,7 @@ impl Message {
     /// Begins the message and assigns its number.
     pub(crate) fn begin(&mut self) {
         if let (None, Some(group)) = (self.seq, &self.group) {
-            self.seq = Some(group.next_seq());
+            self.seq = group.next_seq();
         }
     }
 }

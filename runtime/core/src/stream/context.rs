@@ -15,6 +15,7 @@ use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
 use crate::fork::Home;
 use crate::lock::lock;
+use crate::observer::Position;
 use crate::record::StreamInfo;
 use crate::report::Dropped;
 use crate::report::counts::WaitCounts;
@@ -316,6 +317,12 @@ impl SlotGuard {
     #[inline]
     pub fn slot(&mut self) -> Option<&mut Slot> {
         self.context.ring.slot(&mut self.token)
+    }
+
+    /// Returns whether an observer waits for the zone's end that also sees zones which are not recorded.
+    #[cold]
+    pub fn is_mirrored(&self) -> bool {
+        self.context.ring.peek(&self.token).is_some_and(|slot| slot.waiting.has(Position::Mirror))
     }
 
     /// Returns whether nothing more may be put on the stream for the zone: the session has ended, or the zone was requested individually

@@ -350,6 +350,20 @@ impl<T: Send> Ring<T> {
         }
     }
 
+    /// Returns the slot of a token for reading.
+    #[inline]
+    pub fn peek<'a>(&'a self, token: &'a Token) -> Option<&'a T>
+    where
+        T: Sync,
+    {
+        let cell = self.cell(token.0)?;
+        // SAFETY: the token is the only one of its slot (see `Sync` above), and a mutable borrow of the slot needs one of the token.
+        #[allow(unsafe_code)]
+        unsafe {
+            Some(&*cell.get())
+        }
+    }
+
     /// Prefetches a slot that will be read soon and that another core wrote.
     #[inline]
     pub fn prefetch(&self, token: &Token) {

@@ -28,7 +28,7 @@ impl Wanted {
             others.and_then(|request| stream.map_or_else(|| request.on_host(), |stream| request.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return builder };
         // A builder that is only mirrored is given back, because the recorded zone is mirrored as well.
-        match builder.filter(|builder| builder.0.is_active()) {
+        match builder.filter(|builder| builder.0.is_recorded()) {
             Some(builder) => Some(builder.with(ticket)),
             None => {
                 let followed = |mut builder: ZoneBuilder| {

@@ -56,7 +56,7 @@ impl RangeSpec {
 }
 
 impl CollectiveBatch {
-    /// Returns whether this batch is recorded.
+    /// Returns whether this batch is recorded, or seen by an NVTX tool.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.zone.is_active()
@@ -66,7 +66,7 @@ impl CollectiveBatch {
     /// beyond 65,536 are dropped and counted as `ring_full`.
     #[inline]
     pub fn add(&mut self, range: &'static RangeSpec, message: impl FnOnce() -> Message) {
-        if self.is_active() {
+        if self.zone.guard.is_recorded() {
             self.zone.guard.add_entry(range, message());
         }
     }

@@ -26,8 +26,14 @@ impl Guard {
 
     /// Returns whether the zone is recorded.
     #[inline(always)]
-    pub(super) fn is_active(&self) -> bool {
+    pub(super) fn is_recorded(&self) -> bool {
         self.0.as_ref().is_some_and(SlotGuard::is_recorded)
+    }
+
+    /// Returns whether the zone is recorded or a tool sees it.
+    #[inline(always)]
+    pub(super) fn is_active(&self) -> bool {
+        self.0.as_ref().is_some_and(|claim| claim.is_recorded() || claim.is_mirrored())
     }
 
     #[inline]

@@ -117,8 +117,8 @@ impl AsyncZone {
 macro_rules! guard_methods {
     ($zone:ident) => {
         impl $zone {
-            /// Returns whether this zone is recorded by a session or for a request. An NVTX tool receives the values of a zone
-            /// only at its begin.
+            /// Returns whether this zone is recorded by a session or for a request, or seen by an NVTX tool. The tool receives the
+            /// values of a zone only at its begin: what is added later does not reach it.
             #[inline]
             pub fn is_active(&self) -> bool {
                 self.guard.is_active()
@@ -158,7 +158,7 @@ macro_rules! guard_methods {
             #[doc(hidden)]
             #[inline]
             pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
-                if self.guard.is_active() {
+                if self.guard.is_recorded() {
                     self.guard.note_error(builder::error_text(outcome));
                 }
             }

@@ -14,6 +14,11 @@ impl SlotGuard {
     }
 
     #[inline(always)]
+    pub(super) fn is_mirrored(&self) -> bool {
+        match *self {}
+    }
+
+    #[inline(always)]
     pub(super) fn is_of_session(&self) -> bool {
         match *self {}
     }

@@ -74,6 +74,10 @@ pub struct NvtxExportTableVersionInfo {
 
 pub const NVTX_COLOR_UNKNOWN: i32 = 0;
 pub const NVTX_COLOR_ARGB: i32 = 1;
+
+/// The result of a push whose level the tool does not count, and of one without a tool.
+pub const NVTX_NO_PUSH_POP_TRACKING: c_int = -2;
+
 pub const NVTX_MESSAGE_TYPE_ASCII: i32 = 1;
 pub const NVTX_MESSAGE_TYPE_REGISTERED: i32 = 3;
 pub const NVTX_PAYLOAD_UNKNOWN: i32 = 0;

@@ -153,20 +153,16 @@ struct NvtxTool;
 const PUSHED: Token = Token(0);
 
 impl LaunchObserver for NvtxTool {
-    /// Returns none if this thread is already inside the tool.
+    /// Returns none if this thread is already inside the tool, or if the tool refuses the range.
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         table::enter(|| {
             let range = NvtxRange::registered(zone.range);
             if !IS_NAMED.replace(true) {
                 thread::with(name_thread);
             }
-            if zone.nests {
-                range.push(zone.fields);
-                PUSHED
-            } else {
-                Token(range.start(zone.fields))
-            }
+            if zone.nests { range.push(zone.fields).then_some(PUSHED) } else { Some(Token(range.start(zone.fields))) }
         })
+        .flatten()
     }
 
     fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {

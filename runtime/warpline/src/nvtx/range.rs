@@ -2,8 +2,8 @@
 //! when the first zone of the range begins.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_void};
-use std::sync::atomic::{Ordering, fence};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
@@ -55,15 +55,16 @@ impl NvtxRange {
         NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
     }
 
-    /// Begins the range on this thread.
+    /// Begins the range on this thread. Returns whether the tool has begun it; a refused range must not be popped, because that
+    /// would end the range around it.
     #[inline]
-    pub(super) fn push(&self, fields: &Fields) {
+    pub(super) fn push(&self, fields: &Fields) -> bool {
         self.with_attributes(fields, |attributes| {
-            if let Some(push) = table::domain_range_push_ex() {
-                // SAFETY: the attributes, and the data that they point to, outlive the call; the handles are the tool's own.
-                outside(|| unsafe { push(self.domain, attributes) });
-            }
-        });
+            let Some(push) = table::domain_range_push_ex() else { return false };
+            // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
+            let level = outside(|| unsafe { push(self.domain, attributes) });
+            has_begun(level)
+        })
     }
 
     /// Ends the range that this thread began last.
@@ -127,6 +128,20 @@ impl NvtxRange {
             message,
         }
     }
+}
+
+/// Returns whether a push with this result has begun its range. The headers call every negative result an error, but tools that begin ranges
+/// and count no levels return one, too: Nsight Systems always -1, CUPTI in a domain -2. So -1 is a refusal only from a tool that counts.
+#[inline]
+fn has_begun(level: c_int) -> bool {
+    static COUNTS_LEVELS: AtomicBool = AtomicBool::new(false);
+    if level >= 0 {
+        if !COUNTS_LEVELS.load(Ordering::Relaxed) {
+            COUNTS_LEVELS.store(true, Ordering::Relaxed);
+        }
+        return true;
+    }
+    level == NVTX_NO_PUSH_POP_TRACKING || !COUNTS_LEVELS.load(Ordering::Relaxed)
 }
 
 /// A namespace that the tool knows, and the kinds of its ranges that have a name there.
