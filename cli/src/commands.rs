@@ -1,4 +1,4 @@
-//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` found, 2 for any error.
+//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found, 2 for any error.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,11 +13,12 @@ use warpline_annotate::{AnnotateError, By, Options};
 use crate::annotate;
 #[cfg(target_os = "linux")]
 use crate::args::ReplyFormat;
-use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
+use crate::args::{Cargo, CargoCommand, Command, DoctorFormat, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
+use crate::doctor;
 use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
@@ -75,6 +76,13 @@ pub fn warpline() -> ExitCode {
                 .and_then(|output| annotate(&Options { annotations, trace, output, by, limit }))
         }
         Command::Recover { file, output } => recover(&file, &output),
+        Command::Doctor { probe: Some(part), .. } => {
+            output::write(&doctor::answer(part), None).map(|()| DONE).map_err(Into::into)
+        }
+        Command::Doctor { settings, format, within, probe: None } => {
+            let (text, works) = doctor::doctor(settings, within, format == DoctorFormat::Json);
+            output::write(&text, None).map(|()| if works { DONE } else { FAULTS }).map_err(Into::into)
+        }
         command => ask(command),
     })
 }
@@ -126,7 +134,8 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         | Command::Check { .. }
         | Command::Stragglers { .. }
         | Command::Annotate { .. }
-        | Command::Recover { .. } => {}
+        | Command::Recover { .. }
+        | Command::Doctor { .. } => {}
     }
     Ok(DONE)
 }

@@ -5,7 +5,8 @@
 //! time stands against the host's, `calibrate` what a pair of events adds to a kernel, `graphs` what the driver tells of
 //! graphs, `capture` a zone on a stream that is being captured into one, `stamps` what times such a zone in each replay, and
 //! `owner` what keeps a zone's stream alive.
-//! Unsafe code is in `copy`, `driver`, `graphs` and `stamps` alone, but for saying that the driver's handles may go from thread to
+//! `probe` tells the command `warpline doctor` what a host has, and no other module uses it.
+//! Unsafe code is in `copy`, `driver`, `graphs`, `probe` and `stamps` alone, but for saying that the driver's handles may go from thread to
 //! thread.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -50,6 +51,7 @@ mod event_overhead;
 pub mod graphs;
 mod key;
 mod pool;
+pub mod probe;
 pub mod stamps;
 mod stream;
 

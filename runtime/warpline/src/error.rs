@@ -144,6 +144,11 @@ impl ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
 
+    /// The fault.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
     /// The setting without its value.
     pub(crate) fn key(&self) -> &str {
         self.setting.split('=').next().unwrap_or_default().trim()

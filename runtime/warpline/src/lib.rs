@@ -261,6 +261,12 @@ pub mod block {
     };
 }
 
+/// For the command `warpline doctor`. Not a public API: it may change in any release.
+#[doc(hidden)]
+pub mod __doctor {
+    pub use crate::settings::inspect::{InspectedSettings, inspect};
+}
+
 /// What the macros expand to. Not a public API: it may change in any release.
 #[doc(hidden)]
 pub mod __private {

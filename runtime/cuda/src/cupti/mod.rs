@@ -427,6 +427,14 @@ fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// The library of this host: its name, its version, and whether it tells the ids of graph nodes. It initialises nothing of CUPTI.
+pub(crate) fn found() -> Result<(String, u32, bool), String> {
+    let cupti = Cupti::get()?;
+    let symbols = &cupti.symbols;
+    let tells_ids = symbols.graph_node_id.is_some() && symbols.graph_id.is_some() && symbols.graph_exec_id.is_some();
+    Ok((cupti.name.clone(), cupti.version, tells_ids))
+}
+
 /// The name of the device with this ordinal.
 pub fn device_name(ordinal: u32) -> Option<String> {
     Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()

@@ -68,7 +68,7 @@ impl Config {
 }
 
 /// The settings of a line: each as it is written, its key, and its value.
-fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
+pub(super) fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
     let settings = line.split(',').map(str::trim).filter(|setting| !setting.is_empty());
     settings.map(|setting| match setting.split_once('=') {
         Some((key, value)) => (setting, key.trim(), Some(value.trim())),

@@ -25,6 +25,11 @@ pub(super) const NO_TRACY: &str = "this program was built without warpline's fea
 /// What `graph_timing` needs.
 const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
 
+/// Whether the fault of a setting is only that this build lacks a feature.
+pub(super) fn missing_feature(problem: &str) -> bool {
+    [NO_TRACING, NO_CUPTI, NO_TRACY, NO_CUDA].contains(&problem)
+}
+
 /// What these two are.
 const BUDGET: &str = "a budget is a share of the launching thread's time";
 const SAMPLE: &str = "a sample is a share of each range's zones";
