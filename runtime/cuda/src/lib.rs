@@ -21,6 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use order::Lane;
+pub use order::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};

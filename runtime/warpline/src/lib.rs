@@ -212,9 +212,9 @@ pub mod record {
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
-        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelTimingCounts, LeftOut,
-        RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile, WaitCounts,
-        WaitedFor, WindowFigures,
+        ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts,
+        LeftOut, RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile,
+        WaitCounts, WaitedFor, WindowFigures,
     };
 }
 

@@ -51,6 +51,7 @@ pub fn inspect(text: &str) -> InspectedSettings {
             "graph_timing" if found.graph_timing => Some("cuda"),
             "tracy" => Some("tracy"),
             "log" => Some("tracing"),
+            "event_pool_capacity" => Some("timeline"),
             _ => None,
         };
         found.features.extend(feature.filter(|feature| !found.features.contains(feature)));
