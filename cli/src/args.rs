@@ -132,9 +132,10 @@ pub(crate) enum Command {
     /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that recorded their replays.
     /// Kernels get the arguments of their zones, and rows for replays and lanes are added; everything else is unchanged.
     Annotate {
-        /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`
+        /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`; without it, the file is
+        /// looked for beside the trace
         #[arg(long, value_name = "FILE")]
-        annotations: PathBuf,
+        annotations: Option<PathBuf>,
         /// The trace: Chrome JSON, optionally compressed with gzip
         #[arg(long, value_name = "FILE")]
         trace: PathBuf,
@@ -144,6 +145,9 @@ pub(crate) enum Command {
         /// How kernels are matched with graph nodes
         #[arg(long, value_enum, default_value_t = JoinBy::Id)]
         by: JoinBy,
+        /// Also print how many kernels, copies and fills each stream and lane has, before and after
+        #[arg(long)]
+        before_after: bool,
         /// The maximum size of the decompressed trace in bytes: a number, with KiB, MiB, GiB or TiB (or K, M, G, T) for units of 1024, or
         /// KB, MB, GB or TB for units of 1000
         #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]

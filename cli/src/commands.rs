@@ -69,11 +69,13 @@ pub fn warpline() -> ExitCode {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries, strict } => check(&binaries, strict),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
-        Command::Annotate { annotations, trace, output, by, limit } => {
+        Command::Annotate { annotations, trace, output, by, before_after, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
-            place::expand_here(&output)
-                .map_err(Into::into)
-                .and_then(|output| annotate(&Options { annotations, trace, output, by, limit }))
+            place::expand_here(&output).map_err(Into::into).and_then(|output| {
+                let found = annotations.is_none();
+                let annotations = annotations.map_or_else(|| warpline_annotate::find_annotations(&trace), Ok)?;
+                annotate(&Options { annotations, trace, output, by, limit }, found, before_after)
+            })
         }
         Command::Recover { file, output } => recover(&file, &output),
         Command::Doctor { probe: Some(part), .. } => {
@@ -253,8 +255,18 @@ fn remove_when_interrupted(temporary: &Path) {
     });
 }
 
-fn annotate(options: &Options) -> Result<u8, CommandError> {
-    output::write(&annotate::annotate(options, remove_when_interrupted)?, None)?;
+/// `found`: the user did not name the annotations.
+fn annotate(options: &Options, found: bool, before_after: bool) -> Result<u8, CommandError> {
+    let summary = annotate::annotate(options, remove_when_interrupted)?;
+    let mut text = String::new();
+    if found {
+        text = format!("annotations: {}\n", output::printable(&options.annotations.display().to_string()));
+    }
+    text += &annotate::describe(&summary, &options.output);
+    if before_after {
+        text += &annotate::before_after(&summary, output::stdout_is_terminal());
+    }
+    output::write(&text, None)?;
     Ok(DONE)
 }
 
