@@ -25,6 +25,23 @@ pub enum AnnotateError {
         /// The path.
         path: PathBuf,
     },
+    /// The user named no annotations, and none belong to the trace.
+    #[error(
+        "no annotations are beside {}; name those that `warpline::graph::save` or PyTorch saved with `--annotations FILE`",
+        trace.display()
+    )]
+    NoAnnotations {
+        /// The trace.
+        trace: PathBuf,
+    },
+    /// The user named no annotations, and several files may belong to the trace.
+    #[error("several files of annotations are beside {}: {}; name one with `--annotations FILE`", trace.display(), files.join(", "))]
+    SeveralAnnotations {
+        /// The trace.
+        trace: PathBuf,
+        /// The files.
+        files: Vec<String>,
+    },
     /// The file does not contain annotations.
     #[error("{}: not a file of graph annotations: {}", path.display(), with_remedy(why))]
     NotAnnotations {

@@ -5,7 +5,8 @@
 //! [`Observer`] reports, and prints the [`Summary`].
 //!
 //! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
-//! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture,
+//! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
+//! file,
 //! `input` decompresses and bounds, `document` splits a trace into events, and `event` parses an event.
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
@@ -17,6 +18,7 @@ mod annotations;
 pub mod document;
 mod error;
 mod event;
+mod find;
 mod index;
 mod input;
 mod join;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 pub use document::Position;
 pub use error::AnnotateError;
+pub use find::find_annotations;
 #[doc(hidden)]
 pub use output::beside;
 
@@ -88,8 +91,27 @@ pub struct Summary {
     pub without_launch: u64,
     /// What the Perfetto output does not show as the input does, with counts.
     pub lost: Vec<(&'static str, u64)>,
+    /// Copies of annotations (`gpu_user_annotation`) on streams without work, which are left out.
+    pub copies: u64,
+    /// Where the kernels, copies and fills of the trace are before and after: the streams of each device, then the added lanes.
+    pub lanes: Vec<LaneCount>,
     /// Where the trace is truncated because its program was killed. The incomplete event is left out.
     pub cut: Option<Position>,
+}
+
+/// The number of kernels, copies and fills on one stream or lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaneCount {
+    /// The device, as the trace names it.
+    pub device: String,
+    /// The stream, as the trace names it, or the lane.
+    pub lane: String,
+    /// All of them, in the trace.
+    pub before: u64,
+    /// With the lanes: on a stream, those without a zone; on a lane, those whose innermost zone it shows. No kernel leaves its stream in
+    /// the output; those that have a zone are also drawn in its lane.
+    pub after: u64,
 }
 
 /// A phase of [`annotate()`].
@@ -162,8 +184,29 @@ fn summary(annotations: &Annotations, index: &Index, outcome: &Outcome, is_perfe
         idle_launches: outcome.idle_launches,
         without_launch: outcome.joined.iter().filter(|joined| joined.replay.is_none()).count() as u64,
         lost: lost.into_iter().map(|(why, count)| (why.text(), count)).collect(),
+        copies: index.copies,
+        lanes: lanes(index, outcome),
         cut: None,
     }
+}
+
+/// The streams of each device in the order of the trace, each device followed by its lanes.
+fn lanes(index: &Index, outcome: &Outcome) -> Vec<LaneCount> {
+    let rows = &index.rows;
+    let device = |process: u32| rows.processes[process as usize].title().into_owned();
+    let streams = outcome.on_rows.iter().map(|(row, before)| {
+        let of = &rows.rows[*row as usize];
+        let after = before - outcome.moved.get(row).copied().unwrap_or(0);
+        let lane = of.title().trim_end().to_owned();
+        ((of.process, 0), LaneCount { device: device(of.process), lane, before: *before, after })
+    });
+    let lanes = outcome.on_lanes.iter().map(|((process, lane), after)| {
+        let lane = lane.clone().unwrap_or_else(|| write::ZONES.to_owned());
+        ((*process, 1), LaneCount { device: device(*process), lane, before: 0, after: *after })
+    });
+    let mut all: Vec<_> = streams.chain(lanes).collect();
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, count)| count).collect()
 }
 
 fn check_matches(

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use warpline_annotate::{AnnotateError, Observer, Options, Phase, Summary};
+use warpline_annotate::{AnnotateError, LaneCount, Observer, Options, Phase, Summary};
 
-use crate::output;
+use crate::output::{self, Column, fitted};
 
-/// Joins, and returns what to print. `on_temporary` is called with the temporary file that becomes the output when it is complete.
-pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<String, AnnotateError> {
+/// Joins. `on_temporary` is called with the temporary file that becomes the output when it is complete.
+pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<Summary, AnnotateError> {
     let length = std::fs::metadata(&options.trace).map_or(0, |file| file.len());
     // It is drawn only if standard error is a terminal.
     let bar = ProgressBar::new(2 * length).with_style(
@@ -18,7 +18,7 @@ pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<Str
     let progress = Progress { bar, length, phase: Cell::new(None), on_temporary };
     let result = warpline_annotate::annotate(options, &progress);
     progress.bar.finish_and_clear();
-    Ok(describe(&result?, &options.output))
+    result
 }
 
 /// A bar over both readings of the trace.
@@ -47,7 +47,18 @@ impl Observer for Progress {
     }
 }
 
-fn describe(summary: &Summary, output: &Path) -> String {
+/// The numbers of kernels, copies and fills by lane, before and after.
+pub(crate) fn before_after(summary: &Summary, on_terminal: bool) -> String {
+    let columns = ["device", "stream or lane", "before", "after"].map(Column::whole).to_vec();
+    let number = |count: u64| if count == 0 { "-".to_owned() } else { count.to_string() };
+    let row =
+        |count: &LaneCount| vec![count.device.clone(), count.lane.clone(), number(count.before), number(count.after)];
+    let (table, _) = fitted(columns, summary.lanes.iter().map(row).collect(), on_terminal);
+    format!("\nkernels, copies and fills:\n{table}\n")
+}
+
+/// What was joined.
+pub(crate) fn describe(summary: &Summary, output: &Path) -> String {
     let Summary {
         events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
     } = summary;
@@ -71,6 +82,11 @@ fn describe(summary: &Summary, output: &Path) -> String {
         *without_launch,
         "annotated kernel does not name its launch (`correlation`), and is on no lane",
         "annotated kernels do not name their launch (`correlation`), and are on no lane",
+    );
+    add(
+        summary.copies,
+        "copy of an annotation (`gpu_user_annotation`) on a stream without work is left out",
+        "copies of annotations (`gpu_user_annotation`) on streams without work are left out",
     );
     for (why, count) in &summary.lost {
         text += &format!("{why}: {count}\n");
@@ -96,6 +112,8 @@ mod tests {
             idle_launches: count,
             without_launch: count,
             lost: Vec::new(),
+            copies: 0,
+            lanes: Vec::new(),
             cut: None,
         };
         assert_eq!(

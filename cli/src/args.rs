@@ -6,15 +6,16 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::doctor::Part;
 use crate::output::printable;
 
 /// Reads the GPU ranges that warpline's marks leave in a binary, without running it; finds the ranks that came late to collectives, from
 /// the traces of several ranks; adds zones to the kernels of CUDA graphs in a trace of PyTorch's profiler; converts the file of a flight
-/// recorder to a trace; and queries and controls programs that run with `WARPLINE=control`.
+/// recorder to a trace; queries and controls programs that run with `WARPLINE=control`; and says what works on this host.
 #[derive(Parser)]
 #[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, unreadable file, no catalog, no collective, \
+    after_help = "Exit status: 0 done, 1 faults found (`check`, `doctor`), 2 wrong usage, unreadable file, no catalog, no collective, \
                   nothing to annotate, nothing to recover, a program that cannot be reached or that ended meanwhile, zones that did not come in time (`arm`), \
                   128 and the number of the signal that ended it.\n\n\
                   In the name of an output file, `{pid}` stands for the process id, `{rank}` for the rank in the job (0 without \
@@ -27,13 +28,14 @@ pub(crate) struct Warpline {
 }
 
 /// The commands by what the user has, in the order of the help.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("You have a binary:", &["catalog", "check"]),
     ("You have traces, or the file of a flight recorder:", &["stragglers", "annotate", "recover"]),
     (
         "A program runs, started with `WARPLINE=control` (Linux):",
         &["ps", "status", "record", "top", "arm", "dump", "stop"],
     ),
+    ("A new machine, or something does not work:", &["doctor"]),
     ("Else:", &["help"]),
 ];
 
@@ -130,9 +132,10 @@ pub(crate) enum Command {
     /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that recorded their replays.
     /// Kernels get the arguments of their zones, and rows for replays and lanes are added; everything else is unchanged.
     Annotate {
-        /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`
+        /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`; without it, the file is
+        /// looked for beside the trace
         #[arg(long, value_name = "FILE")]
-        annotations: PathBuf,
+        annotations: Option<PathBuf>,
         /// The trace: Chrome JSON, optionally compressed with gzip
         #[arg(long, value_name = "FILE")]
         trace: PathBuf,
@@ -142,6 +145,9 @@ pub(crate) enum Command {
         /// How kernels are matched with graph nodes
         #[arg(long, value_enum, default_value_t = JoinBy::Id)]
         by: JoinBy,
+        /// Also print how many kernels, copies and fills each stream and lane has, before and after
+        #[arg(long)]
+        before_after: bool,
         /// The maximum size of the decompressed trace in bytes: a number, with KiB, MiB, GiB or TiB (or K, M, G, T) for units of 1024, or
         /// KB, MB, GB or TB for units of 1000
         #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
@@ -251,6 +257,25 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
         every: Duration,
     },
+    /// Say what works on this host, what does not, and what to do about it
+    ///
+    /// Examines the NVIDIA driver, its devices, CUPTI, NVTX tools, Tracy's port, the clock, the settings, and the places of traces and
+    /// sockets. It changes nothing, starts no tool and creates no GPU context. Exit status: 0 everything that the settings ask for works,
+    /// 1 something that they ask for is missing, or something is broken, 2 wrong usage.
+    Doctor {
+        /// Examine the host for these settings instead of those in `WARPLINE`, such as `perfetto=trace.pftrace,kernels`
+        #[arg(long, value_name = "SETTINGS")]
+        settings: Option<String>,
+        /// The output format
+        #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
+        format: DoctorFormat,
+        /// How long to wait for the driver and for CUPTI; a driver may take seconds to initialise its devices
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+        within: Duration,
+        /// Ask one library and print the answer; the command starts itself with it
+        #[arg(long, value_enum, hide = true)]
+        probe: Option<Part>,
+    },
 }
 
 /// Parses a time of up to a day.
@@ -307,6 +332,14 @@ pub(crate) enum ReplyFormat {
     Json,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DoctorFormat {
+    /// For people: a line for each part
+    Text,
+    /// For programs; docs/troubleshooting.md describes it
+    Json,
+}
+
 #[derive(Args)]
 pub(crate) struct Show {
     /// The output format
@@ -339,7 +372,9 @@ pub(crate) enum Format {
 pub(crate) enum Cargo {
     /// Builds, then shows or checks the GPU ranges that warpline's marks leave in the binary
     #[command(version, arg_required_else_help = true)]
-    #[command(after_help = "Exit status: 0 done, 1 faults found (`check`), 2 wrong usage, failed build, no catalog.")]
+    #[command(
+        after_help = "Exit status: 0 done, 1 faults found (`check`, `doctor`), 2 wrong usage, failed build, no catalog."
+    )]
     Warpline {
         #[command(subcommand)]
         command: CargoCommand,

@@ -1,4 +1,4 @@
-//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` found, 2 for any error.
+//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found, 2 for any error.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,11 +13,12 @@ use warpline_annotate::{AnnotateError, By, Options};
 use crate::annotate;
 #[cfg(target_os = "linux")]
 use crate::args::ReplyFormat;
-use crate::args::{Cargo, CargoCommand, Command, FindingsFormat, Format, JoinBy, Show, Warpline};
+use crate::args::{Cargo, CargoCommand, Command, DoctorFormat, FindingsFormat, Format, JoinBy, Show, Warpline};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
+use crate::doctor;
 use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
@@ -68,13 +69,22 @@ pub fn warpline() -> ExitCode {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries, strict } => check(&binaries, strict),
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
-        Command::Annotate { annotations, trace, output, by, limit } => {
+        Command::Annotate { annotations, trace, output, by, before_after, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
-            place::expand_here(&output)
-                .map_err(Into::into)
-                .and_then(|output| annotate(&Options { annotations, trace, output, by, limit }))
+            place::expand_here(&output).map_err(Into::into).and_then(|output| {
+                let found = annotations.is_none();
+                let annotations = annotations.map_or_else(|| warpline_annotate::find_annotations(&trace), Ok)?;
+                annotate(&Options { annotations, trace, output, by, limit }, found, before_after)
+            })
         }
         Command::Recover { file, output } => recover(&file, &output),
+        Command::Doctor { probe: Some(part), .. } => {
+            output::write(&doctor::answer(part), None).map(|()| DONE).map_err(Into::into)
+        }
+        Command::Doctor { settings, format, within, probe: None } => {
+            let (text, works) = doctor::doctor(settings, within, format == DoctorFormat::Json);
+            output::write(&text, None).map(|()| if works { DONE } else { FAULTS }).map_err(Into::into)
+        }
         command => ask(command),
     })
 }
@@ -126,7 +136,8 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         | Command::Check { .. }
         | Command::Stragglers { .. }
         | Command::Annotate { .. }
-        | Command::Recover { .. } => {}
+        | Command::Recover { .. }
+        | Command::Doctor { .. } => {}
     }
     Ok(DONE)
 }
@@ -244,8 +255,18 @@ fn remove_when_interrupted(temporary: &Path) {
     });
 }
 
-fn annotate(options: &Options) -> Result<u8, CommandError> {
-    output::write(&annotate::annotate(options, remove_when_interrupted)?, None)?;
+/// `found`: the user did not name the annotations.
+fn annotate(options: &Options, found: bool, before_after: bool) -> Result<u8, CommandError> {
+    let summary = annotate::annotate(options, remove_when_interrupted)?;
+    let mut text = String::new();
+    if found {
+        text = format!("annotations: {}\n", output::printable(&options.annotations.display().to_string()));
+    }
+    text += &annotate::describe(&summary, &options.output);
+    if before_after {
+        text += &annotate::before_after(&summary, output::stdout_is_terminal());
+    }
+    output::write(&text, None)?;
     Ok(DONE)
 }
 

@@ -1,6 +1,6 @@
 //! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it; finds late ranks in traces
 //! of several ranks; joins the annotations of CUDA graphs with traces of other tools; turns the files of flight recorders into
-//! traces; and inspects and records programs that run.
+//! traces; inspects and records programs that run; and says what works on a host.
 //!
 //! The binaries `warpline` and `cargo-warpline`, the fuzz targets and the tests call it. It never runs the binary that it reads,
 //! never trusts the content of a file, and never takes more memory than the limits in [`binary`], [`stragglers`] and
@@ -14,6 +14,7 @@ mod cargo;
 mod commands;
 #[cfg(target_os = "linux")]
 mod control;
+mod doctor;
 mod output;
 mod place;
 mod recover;

@@ -10,6 +10,8 @@ mod order;
 mod perfetto;
 #[path = "annotate/room.rs"]
 mod room;
+#[path = "annotate/torch.rs"]
+mod torch;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -263,6 +263,7 @@ fn scenes(name: &str, dir: &Path, pid: &str) -> Vec<Vec<OsString>> {
             scene(&[word(pid), &OsString::from(format!("*{HOSTILE}"))]),
         ],
         "dump" => vec![scene(&[word(pid), word("-o"), &own("d.pftrace")]), scene(&[word(pid), word("-o"), &missing])],
+        "doctor" => vec![scene(&[word("--settings"), &OsString::from(HOSTILE)])],
         "help" => vec![scene(&[&hostile_name()])],
         other => panic!("`{other}` is a new command: say here what makes it show names of others"),
     }

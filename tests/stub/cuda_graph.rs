@@ -346,7 +346,7 @@ fn of_a_graph_that_is_instantiated_for_ever_the_latest_are_known_and_the_report_
             assert_eq!(driver.cuGraphExecDestroy(exec), SUCCESS);
         }
         let report = session.finish();
-        assert!(report.notes.is_empty(), "{report}");
+        assert!(report.notes.iter().all(|note| note.contains("no ids of their nodes")), "{report}");
         let (session, _records) = start(|builder| builder);
         let execs: Vec<_> = (0..MOST + 6).map(|_| instantiate(driver, graph)).collect();
         execs.iter().for_each(|exec| add(*exec));

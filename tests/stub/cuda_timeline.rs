@@ -410,6 +410,61 @@ fn events_are_used_again() {
     });
 }
 
+/// Signals `count` values while the device hangs, so that each takes an event of its own, and returns when all are reached.
+fn signal_at_once(driver: &Stub, stream: Handle, count: u64) {
+    let semaphore = Semaphore::new(0);
+    let hold = driver.stub_hold(stream);
+    (1..=count).for_each(|value| semaphore.signal_on(&raw(stream), value).unwrap());
+    driver.stub_release(hold);
+    semaphore.wait(count, Duration::from_secs(5)).unwrap();
+}
+
+#[test]
+fn the_report_says_what_signals_needed_and_a_capacity_bounds_the_free_events() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let start = |builder: fn(warpline::SessionBuilder) -> warpline::SessionBuilder| {
+            builder(warpline::Session::builder()).sink(warpline::sink::MemorySink::new(1)).start().unwrap()
+        };
+        let session = start(|builder| builder);
+        signal_at_once(driver, stream, 100);
+        let report = session.finish();
+        let pool = report.event_pool;
+        assert_eq!((pool.held, pool.created, pool.exhausted), (112, 112, 7), "{report}");
+        assert!(
+            report.to_string().contains("timelines hold 112 events, 112 created: 7 times a signal found none free"),
+            "{report}"
+        );
+        // The next session needs no more, and its report counts its own alone.
+        let session = start(|builder| builder);
+        signal_at_once(driver, stream, 100);
+        let report = session.finish();
+        assert_eq!((report.event_pool.held, report.event_pool.created, report.event_pool.exhausted), (112, 0, 0));
+        assert!(!report.to_string().contains("timelines hold"), "{report}");
+
+        // The setting holds for the process, also after its session. The sessions themselves destroy the events of their clocks.
+        start(|builder| builder.event_pool_capacity(8)).finish();
+        let before = driver.calls("cuEventDestroy_v2");
+        assert_eq!(driver.stub_live_events(), 112);
+        signal_at_once(driver, stream, 40);
+        let semaphore = Semaphore::new(0);
+        for value in 1..=20 {
+            semaphore.signal_on(&raw(stream), value).unwrap();
+            semaphore.wait(value, Duration::from_secs(5)).unwrap();
+        }
+        let (live, destroyed) = (driver.stub_live_events(), driver.calls("cuEventDestroy_v2") - before);
+        // The pool's own, and those that this thread has kept since before, and is using.
+        assert!(live <= 8 + 32 + 1, "{live}");
+        let pool = start(|builder| builder).finish().event_pool;
+        assert_eq!((pool.held, driver.stub_live_events()), (live, live));
+        assert!(destroyed >= 112 - live, "what is gone was destroyed");
+        // A burst behind it creates no more at a time than the pool keeps beside the one that is used.
+        signal_at_once(driver, stream, 100);
+        assert_eq!((driver.stub_misuse(), driver.stub_orphan_uses()), (0, 0));
+    });
+}
+
 #[test]
 fn futures_and_host_calls_come_when_the_device_is_there_and_not_before() {
     on_stub(this_test!(), |driver| {

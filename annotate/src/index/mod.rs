@@ -5,6 +5,7 @@
 //! them again. Because the whole file is read, a truncated or damaged file is detected before anything is written.
 
 mod arrows;
+mod copies;
 mod lanes;
 mod rows;
 
@@ -17,6 +18,7 @@ use super::join::Join;
 
 pub(super) use arrows::Link;
 use arrows::{End, Phase};
+use copies::Copies;
 use lanes::Loose;
 pub(super) use lanes::{Slice, place};
 pub(super) use rows::{Rows, TooMany};
@@ -37,6 +39,8 @@ pub(super) enum Disposition {
     Arrow,
     /// Not at all: it is a part of another event, or counted as lost.
     Done,
+    /// Not at all, in any format: a copy of an annotation on a stream without work.
+    Copy,
 }
 
 /// The same in two bytes.
@@ -47,12 +51,14 @@ impl Packed {
     const AS_IT_IS: Packed = Packed(u16::MAX);
     const ARROW: Packed = Packed(u16::MAX - 1);
     const DONE: Packed = Packed(u16::MAX - 2);
+    const COPY: Packed = Packed(u16::MAX - 3);
 
     fn open(self) -> Disposition {
         match self.0 {
             0xFFFF => Disposition::AsItIs,
             0xFFFE => Disposition::Arrow,
             0xFFFD => Disposition::Done,
+            0xFFFC => Disposition::Copy,
             lane => Disposition::Slice(lane),
         }
     }
@@ -107,6 +113,8 @@ pub(super) struct Index {
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
     pub(super) lost: HashMap<Lost, u64>,
+    /// The number of copies of annotations that are left out.
+    pub(super) copies: u64,
     /// The hash of all times.
     contents: u64,
 }
@@ -147,6 +155,7 @@ pub(super) struct Indexer<'a> {
     /// The rows of separate ends of arrows, and whether the next slice may be used.
     loose: Vec<(u32, Loose)>,
     args_purse: MemoryBudget,
+    copies: Copies,
 }
 
 impl<'a> Indexer<'a> {
@@ -161,6 +170,7 @@ impl<'a> Indexer<'a> {
                 first_ns: i64::MAX,
                 last_ns: 0,
                 lost: HashMap::new(),
+                copies: 0,
                 contents: 0,
             },
             join,
@@ -170,6 +180,7 @@ impl<'a> Indexer<'a> {
             arrows: Vec::new(),
             loose: Vec::new(),
             args_purse: MemoryBudget::new(END_ARGS),
+            copies: Copies::default(),
         }
     }
 
@@ -221,7 +232,8 @@ impl<'a> Indexer<'a> {
             "X" => {
                 self.slice(row, Slice { begin_ns: ns, end_ns, number });
                 let process = self.index.rows.rows[row as usize].process;
-                self.join.slice(event, number, process, (ns, end_ns));
+                self.join.slice(event, number, (row, process), (ns, end_ns));
+                self.copies.slice(event, number, (row, process));
                 self.bound(event, ns, number);
             }
             "B" | "b" | "S" => {
@@ -280,6 +292,7 @@ impl<'a> Indexer<'a> {
         for (row, edges) in edges {
             self.pair(row, edges);
         }
+        self.leave_out_copies();
         let Indexer { mut index, slices, mut arrows, mut loose, .. } = self;
         loose.sort_unstable_by_key(|(row, _)| *row);
         let mut loose = &loose[..];
@@ -310,6 +323,20 @@ impl<'a> Indexer<'a> {
             (index.first_ns, index.last_ns) = (0, 0);
         }
         (index, self.join)
+    }
+
+    /// Removes the copies of annotations on streams without work.
+    fn leave_out_copies(&mut self) {
+        let mut copies = self.copies.find(|row| self.join.has_work(row));
+        self.index.copies = copies.len() as u64;
+        copies.sort_unstable();
+        for of_row in copies.chunk_by(|one, other| one.0 == other.0) {
+            of_row.iter().for_each(|(_, number)| self.index.fates[*number as usize] = Packed::COPY);
+            let fates = &self.index.fates;
+            if let Some(slices) = of_row.first().and_then(|(row, _)| self.slices.get_mut(*row as usize)) {
+                slices.retain(|slice| fates[slice.number as usize].0 != Packed::COPY.0);
+            }
+        }
     }
 
     /// Pairs the begins and ends of a row as a reader does: an end closes the innermost open slice.

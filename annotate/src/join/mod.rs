@@ -6,7 +6,7 @@
 mod names;
 mod order;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::annotations::{Annotations, Work};
@@ -57,12 +57,19 @@ pub(super) struct Outcome {
     pub(super) of_graphs: u64,
     /// Launches whose work is not in the trace.
     pub(super) idle_launches: u64,
+    /// The number of kernels, copies and fills on each row of the trace.
+    pub(super) on_rows: BTreeMap<u32, u64>,
+    /// Those of them that are drawn on a lane, too.
+    pub(super) moved: HashMap<u32, u64>,
+    /// Their number on each lane of a process; none for zones without a lane.
+    pub(super) on_lanes: BTreeMap<(u32, Option<String>), u64>,
 }
 
 /// Work on a device.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     number: u32,
+    row: u32,
     process: u32,
     begin_ns: i64,
     end_ns: i64,
@@ -86,16 +93,34 @@ pub(super) struct Join<'a> {
     launches: HashMap<u64, Launch>,
     names: Names,
     of_graphs: u64,
+    on_rows: BTreeMap<u32, u64>,
 }
 
 impl<'a> Join<'a> {
     pub(super) fn new(annotations: &'a Annotations, by: By) -> Join<'a> {
-        Join { annotations, by, seen: Vec::new(), launches: HashMap::new(), names: Names::new(), of_graphs: 0 }
+        Join {
+            annotations,
+            by,
+            seen: Vec::new(),
+            launches: HashMap::new(),
+            names: Names::new(),
+            of_graphs: 0,
+            on_rows: BTreeMap::new(),
+        }
     }
 
     /// Examines a slice.
-    pub(super) fn slice(&mut self, event: &Event<'_>, number: u32, process: u32, (begin_ns, end_ns): (i64, i64)) {
+    pub(super) fn slice(
+        &mut self,
+        event: &Event<'_>,
+        number: u32,
+        (row, process): (u32, u32),
+        (begin_ns, end_ns): (i64, i64),
+    ) {
         let work = event.work();
+        if work.is_some() {
+            *self.on_rows.entry(row).or_default() += 1;
+        }
         if work.is_none() && !event.is_graph_launch() {
             return;
         }
@@ -121,12 +146,19 @@ impl<'a> Join<'a> {
             By::Order => None,
         };
         let name = if self.by == By::Order { self.names.number(work, &event.name) } else { 0 };
-        self.seen.push(Seen { number, process, begin_ns, end_ns, correlation, exec_id, node, work, name });
+        self.seen.push(Seen { number, row, process, begin_ns, end_ns, correlation, exec_id, node, work, name });
+    }
+
+    /// Whether a kernel, copy or fill is on the row.
+    pub(super) fn has_work(&self, row: u32) -> bool {
+        self.on_rows.contains_key(&row)
     }
 
     /// Joins.
     pub(super) fn finish(mut self, trace: &Path) -> Result<Outcome, AnnotateError> {
-        let mut outcome = Outcome { of_graphs: self.of_graphs, ..Outcome::default() };
+        let on_rows = std::mem::take(&mut self.on_rows);
+        let mut outcome = Outcome { of_graphs: self.of_graphs, on_rows, ..Outcome::default() };
+        let mut on_lanes: BTreeMap<(u32, Option<&str>), u64> = BTreeMap::new();
         if self.by == By::Order {
             let (seen, idle) = order::join(self.annotations, self.seen, &self.launches, &mut self.names, trace)?;
             outcome.of_graphs = seen.len() as u64;
@@ -157,8 +189,16 @@ impl<'a> Join<'a> {
                 outcome.replays[replay as usize]
                     .add(seen, &self.annotations.graphs[graph as usize].nodes[node as usize].zones);
             }
+            // A kernel without a launch is on no lane.
+            let zone = self.annotations.zones_of(graph, node).next_back().filter(|_| replay.is_some());
+            if let Some(zone) = zone {
+                *on_lanes.entry((seen.process, zone.lane.as_deref())).or_default() += 1;
+                *outcome.moved.entry(seen.row).or_default() += 1;
+            }
             outcome.joined.push(Joined { number: seen.number, graph, node, replay });
         }
+        let on_lanes = on_lanes.into_iter().map(|((process, lane), count)| ((process, lane.map(str::to_owned)), count));
+        outcome.on_lanes = on_lanes.collect();
         outcome.number_replays(self.annotations.graphs.len());
         Ok(outcome)
     }

@@ -1,4 +1,5 @@
-//! Writes Chrome JSON: the trace byte for byte, except for the arguments of annotated kernels, and the added events.
+//! Writes Chrome JSON: the trace byte for byte, except for the arguments of annotated kernels, without copies of annotations on streams
+//! without work, and with the added events.
 //!
 //! The rows of replays and zones are separate processes after the events of the trace. Slices of the trace that overlap on one row stay
 //! there unchanged: the format has no other place for them, and most readers show only some of them.
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{FirstReading, Format, REPLAYS, ReadEvent};
 use crate::event::Members;
+use crate::index::Disposition;
 
 const ARROWS: &str = "graph_launch";
 
@@ -164,6 +166,9 @@ impl<W: Write> Format for Chrome<'_, W> {
     }
 
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
+        if told.fate == Disposition::Copy {
+            return Ok(());
+        }
         self.comma()?;
         match told.joined {
             Some(_) => self.kernel(told)?,

@@ -18,7 +18,7 @@ use super::index::{Disposition, Index, Link, Slice, place};
 use super::join::{Joined, Outcome, Replay};
 
 /// The name of the row for zones without a lane that are in no zone with a lane.
-const ZONES: &str = "zones";
+pub(super) const ZONES: &str = "zones";
 
 /// The name of the row of replays.
 pub(super) const REPLAYS: &str = "graph replays";

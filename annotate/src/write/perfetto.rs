@@ -353,7 +353,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let event = told.event;
         let index = self.known.index;
-        if told.fate == Disposition::Done {
+        if matches!(told.fate, Disposition::Done | Disposition::Copy) {
             return Ok(());
         }
         let ns = event.ts.unwrap_or(index.first_ns);
@@ -375,7 +375,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
                 self.details(told);
                 self.put(ns)
             }
-            Disposition::Done => Ok(()),
+            Disposition::Done | Disposition::Copy => Ok(()),
         }
     }
 

@@ -27,6 +27,18 @@ pub fn now_ns() -> i64 {
     ticks::now_ns().unwrap_or_else(system::now_ns)
 }
 
+/// Whether the kernel takes the processor's time stamp counter for its clock. It does so only if the counter has one rate on all cores in
+/// all states, and watches it. A session then reads the counter, too.
+pub fn kernels_clock_is_counter() -> bool {
+    cfg!(target_arch = "x86_64") && kernels_clock().is_some_and(|name| name == "tsc")
+}
+
+/// Returns the name of the kernel's clock source on Linux: `tsc`, `kvm-clock`, `hyperv_clocksource_tsc_page`, …
+pub fn kernels_clock() -> Option<String> {
+    let name = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Returns the current time, in ns since the Unix epoch.
 pub(crate) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64

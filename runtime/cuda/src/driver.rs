@@ -48,7 +48,7 @@ pub(super) fn is_default(stream: StreamPtr) -> bool {
 }
 
 /// The oldest supported driver: CUDA 12.0, the first with unique ids of streams and contexts.
-const OLDEST: c_int = 12_000;
+pub(crate) const OLDEST: c_int = 12_000;
 
 table! {
     driver_get_version: b"cuDriverGetVersion\0" fn(*mut c_int);
@@ -75,6 +75,12 @@ table! {
     event_query: b"cuEventQuery\0" fn(EventPtr);
     get_error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
 }
+
+/// The name under which the loader finds the driver.
+pub(crate) const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+
+/// The symbols that a driver must have.
+pub(crate) const REQUIRED: &[&[u8]] = Symbols::NAMES;
 
 /// The driver of this process.
 pub(crate) struct Driver {
@@ -137,7 +143,7 @@ impl Driver {
     }
 
     fn open() -> Result<Driver, BackendError> {
-        let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+        let name = LIBRARY;
         // SAFETY: opening the driver runs its initialisers, as the application's own use of it does.
         let library = unsafe { libloading::Library::new(name) }.map_err(|error| {
             BackendError(format!("there is no CUDA driver: {error}; install one, or time host streams"))

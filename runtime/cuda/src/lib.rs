@@ -4,8 +4,8 @@
 //! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
-//! `owner` keeps a zone's stream alive.
-//! Unsafe code is only in `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl` and `stamps`, apart from the implementations of `Send` and
+//! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and no other module uses it.
+//! Unsafe code is only in `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `probe` and `stamps`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use order::Lane;
+pub use order::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
@@ -50,6 +51,7 @@ mod event_overhead;
 pub mod graphs;
 mod key;
 mod pool;
+pub mod probe;
 pub mod stamps;
 mod stream;
 

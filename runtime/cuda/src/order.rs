@@ -1,10 +1,13 @@
 //! Timelines on CUDA streams: events that one stream records and others wait for.
 //!
-//! The events have no times. They belong to a context and are reused: recording an event again does not affect earlier waits for it. A
-//! thread keeps a few free events for itself, and shares the others. Nothing here waits for a device. On a stream that is being captured,
-//! the only call is the query for that.
+//! The events have no times. They belong to a context and are reused: recording an event again does not
+//! affect earlier waits for it. A thread keeps a few free events for itself, and shares the others. More free events than the
+//! [capacity](set_event_pool_capacity) are destroyed, by threads that signal: whoever gives an event back may be a host function of a stream,
+//! which must not call the driver. Nothing here waits for a device. On a stream that is being captured, the only call is the
+//! query for that.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
@@ -12,6 +15,7 @@ use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
 use warpline_core::fork::Home;
+use warpline_core::report::counts::EventPoolCounts;
 
 /// The number of events that are created at a time.
 const STEP: usize = 16;
@@ -38,6 +42,27 @@ struct Context {
     ptr: ContextPtr,
     id: u64,
     free: Mutex<Vec<Event>>,
+    /// More events are free than the pool is to keep.
+    has_surplus: AtomicBool,
+}
+
+/// The most free events that the pool of a context keeps, beside those of threads.
+static CAPACITY: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Events that were created and destroyed, and how often a signal found no free event.
+static CREATED: AtomicU64 = AtomicU64::new(0);
+static DESTROYED: AtomicU64 = AtomicU64::new(0);
+static EXHAUSTED: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the most free events that the pool of a context keeps, for all contexts of the process.
+pub fn set_event_pool_capacity(events: usize) {
+    CAPACITY.store(events, Ordering::Relaxed);
+}
+
+/// The counts of all pools since the process began.
+pub fn event_pool() -> EventPoolCounts {
+    let (created, destroyed) = (CREATED.load(Ordering::Relaxed), DESTROYED.load(Ordering::Relaxed));
+    EventPoolCounts::new(created.saturating_sub(destroyed), created, EXHAUSTED.load(Ordering::Relaxed))
 }
 
 /// The handle of an event.
@@ -166,9 +191,24 @@ impl<'a> Lane<'a> {
         if let Some(context) = contexts.iter().find(|context| context.id == id) {
             return Ok(context);
         }
-        let context: &'static Context = Box::leak(Box::new(Context { driver, waits, ptr, id, free: Mutex::default() }));
+        let context: &'static Context = Box::leak(Box::new(Context {
+            driver,
+            waits,
+            ptr,
+            id,
+            free: Mutex::default(),
+            has_surplus: AtomicBool::new(false),
+        }));
         // Threads may still refer to a destroyed context, but no stream leads to it again.
-        contexts.retain(|context| context.is_alive() != Ok(false));
+        contexts.retain(|context| {
+            let is_alive = context.is_alive() != Ok(false);
+            if !is_alive {
+                // They went with the context.
+                let gone = std::mem::take(&mut *context.free()).len();
+                DESTROYED.fetch_add(gone as u64, Ordering::Relaxed);
+            }
+            is_alive
+        });
         contexts.push(context);
         Ok(context)
     }
@@ -205,6 +245,9 @@ impl Context {
 
     /// Takes a free event: one of the thread's own, else one that is shared, else a new one.
     fn take(&'static self) -> Result<Event, CudaError> {
+        if self.has_surplus.load(Ordering::Relaxed) {
+            self.trim();
+        }
         let kept = with_kept(|kept| {
             if !kept.is_of(self) {
                 return self.free().pop();
@@ -223,25 +266,46 @@ impl Context {
     /// Gives an event back: to the thread if it has few, else to all threads.
     fn give_back(&'static self, event: Event) {
         let kept = with_kept(|kept| {
-            let has_room = kept.is_of(self) && kept.events.len() < KEPT;
+            let has_room = kept.is_of(self) && kept.events.len() < KEPT.min(CAPACITY.load(Ordering::Relaxed));
             if has_room {
                 kept.events.push(event);
             }
             has_room
         });
         if kept != Some(true) {
-            self.free().push(event);
+            let mut free = self.free();
+            free.push(event);
+            if free.len() > CAPACITY.load(Ordering::Relaxed) {
+                self.has_surplus.store(true, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Destroys some of the free events that the pool is not to keep. The caller's stream is alive, so the context is alive as well.
+    #[cold]
+    fn trim(&self) {
+        let surplus: Vec<Event> = {
+            let mut free = self.free();
+            let kept = CAPACITY.load(Ordering::Relaxed).min(free.len()).max(free.len().saturating_sub(STEP));
+            let surplus = free.drain(kept..).collect();
+            self.has_surplus.store(free.len() > CAPACITY.load(Ordering::Relaxed), Ordering::Relaxed);
+            surplus
+        };
+        DESTROYED.fetch_add(surplus.len() as u64, Ordering::Relaxed);
+        self.driver.outside_captures(|| surplus.iter().for_each(|event| self.driver.destroy_event(event.0)));
     }
 
     /// Creates events, returns one and shares the others. The stream is alive, so its context is alive as well.
     #[cold]
     fn make(&self) -> Result<Event, CudaError> {
-        let mut made = Vec::with_capacity(STEP);
+        EXHAUSTED.fetch_add(1, Ordering::Relaxed);
+        // One for the caller, and no more free ones than the pool keeps.
+        let wanted = CAPACITY.load(Ordering::Relaxed).saturating_add(1).min(STEP);
+        let mut made = Vec::with_capacity(wanted);
         let driver = self.driver;
         driver.outside_captures(|| {
             driver.with_context(self.ptr, || {
-                while made.len() < STEP {
+                while made.len() < wanted {
                     match driver.create_event(false) {
                         Ok(event) => made.push(Event(event)),
                         Err(error) if made.is_empty() => return Err(error),
@@ -251,6 +315,7 @@ impl Context {
                 Ok(())
             })
         })?;
+        CREATED.fetch_add(made.len() as u64, Ordering::Relaxed);
         let first = made.pop();
         self.free().extend(made);
         first.ok_or(CudaError::CONTEXT_IS_GONE)

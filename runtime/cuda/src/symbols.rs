@@ -11,6 +11,10 @@ macro_rules! table {
         }
 
         impl Symbols {
+            /// The names under which the driver exports them.
+            #[allow(dead_code, reason = "`probe` asks for those of the table that every program needs")]
+            const NAMES: &[&[u8]] = &[$($symbol),*];
+
             fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
                 Ok(Symbols {
                     $($field: {

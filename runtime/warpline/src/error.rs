@@ -144,6 +144,11 @@ impl ConfigError {
         ConfigError { setting: setting.into(), problem: problem.into() }
     }
 
+    /// Returns the fault.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
     /// Returns the setting without its value.
     pub(crate) fn key(&self) -> &str {
         self.setting.split('=').next().unwrap_or_default().trim()

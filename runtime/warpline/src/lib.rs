@@ -238,9 +238,9 @@ pub mod record {
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
-        ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelStats, KernelTimingCounts,
-        LeftOut, RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts, StreamStats, TraceFile,
-        WaitCounts, WaitedFor, WindowFigures,
+        ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, KernelCounts, KernelStats,
+        KernelTimingCounts, LeftOut, RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts,
+        StreamStats, TraceFile, WaitCounts, WaitedFor, WindowFigures,
     };
 }
 
@@ -285,6 +285,12 @@ pub mod block {
     pub use warpline_macros::{
         collective_block as collective, gpu_zone_block as gpu_zone, host_zone_block as host_zone,
     };
+}
+
+/// The items that the command `warpline doctor` uses. This is not a public API and may change in any release.
+#[doc(hidden)]
+pub mod __doctor {
+    pub use crate::settings::inspect::{InspectedSettings, inspect};
 }
 
 /// The items that expanded macros use. This is not a public API and may change in any release.

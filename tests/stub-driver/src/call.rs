@@ -8,6 +8,7 @@ use crate::clock;
 use crate::code::{Code, SUCCESS};
 use crate::driver::{self, Driver, Locked};
 use crate::faults::Verdict;
+use crate::orders;
 use crate::thread;
 
 /// Calls that work before `cuInit`.
@@ -110,6 +111,7 @@ impl<T> Out<T> {
 
 /// Makes a call of `symbol`.
 pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>) -> u32 {
+    orders::at(symbol);
     let traced = TRACED.iter().find(|(traced, _)| *traced == symbol);
     let tracer = traced.and_then(|_| *TRACER.lock().unwrap_or_else(PoisonError::into_inner));
     let tell = |site| {

@@ -11,6 +11,7 @@ use crate::graph::{Exec, Graph, Kind, Node};
 use crate::journal::Journal;
 use crate::module::Modules;
 use crate::moment::{GateId, Moment};
+use crate::orders;
 use crate::page::Page;
 use crate::table::{Handle, Table};
 use crate::thread;
@@ -154,12 +155,12 @@ enum DefaultStream {
 impl Driver {
     fn new() -> Driver {
         Driver {
-            journal: Journal::default(),
+            journal: orders::journal(),
             faults: Faults::default(),
             clock: DeviceClock::new(),
             is_initialized: false,
-            version: VERSION,
-            devices: 1,
+            version: orders::number("version").unwrap_or(VERSION),
+            devices: orders::number("devices").unwrap_or(1),
             contexts: Table::new(0x1000_0000, false),
             primary: HashMap::new(),
             streams: HashMap::new(),

@@ -45,6 +45,8 @@ mod moment;
 #[cfg(not(feature = "free"))]
 mod nccl;
 #[cfg(not(feature = "free"))]
+mod orders;
+#[cfg(not(feature = "free"))]
 mod page;
 #[cfg(not(feature = "free"))]
 mod table;

@@ -68,6 +68,46 @@ fn annotations_are_what_the_schema_says() {
     });
 }
 
+/// The notes of the report about ids.
+fn about_ids(report: &warpline::report::Report) -> Vec<&String> {
+    report.notes.iter().filter(|note| note.contains("no ids of their nodes")).collect()
+}
+
+#[test]
+fn a_report_says_once_that_nobody_tells_the_ids_of_nodes() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (session, _records) = start(|builder| builder);
+        let stream = driver.stream();
+        let capture = || {
+            begin(driver, stream);
+            let zone = MLP.zone(&raw(stream));
+            kernel(driver, stream);
+            drop(zone);
+            register(end(driver, stream), 0)
+        };
+        let kept = [capture(), capture()];
+        let report = session.finish();
+        let [note] = about_ids(&report)[..] else { panic!("{report}") };
+        assert!(note.starts_with("2 registered graphs have no ids"), "{note}");
+        for part in ["CUDA 13.0 does not tell them", "CUDA 13.1", "`kernels`", "--by order", "`warpline doctor`"] {
+            assert!(note.contains(part), "{part}: {note}");
+        }
+        drop(kept);
+        // It was said, and no graph was registered since.
+        let (session, _records) = start(|builder| builder);
+        assert_eq!(about_ids(&session.finish()).len(), 0);
+        // A session that times replays by stamps needs no ids.
+        let (session, _records) = start(|builder| builder.graph_timing(warpline::GraphTiming::Stamps));
+        let _timed = capture();
+        assert_eq!(about_ids(&session.finish()).len(), 0);
+        driver.stub_tells_ids(true);
+        let (session, _records) = start(|builder| builder);
+        let _told = capture();
+        assert_eq!(about_ids(&session.finish()).len(), 0, "the driver tells them");
+    });
+}
+
 #[test]
 fn a_collective_keeps_its_number_and_a_batch_counts_its_entries() {
     on_stub(this_test!(), |driver| {

@@ -196,7 +196,7 @@ impl Ticks {
     pub fn start() -> Ticks {
         // A lock that a fork has taken along stays locked.
         let Ok(mut compared) = COMPARED.try_lock() else { return Ticks { is_used: false } };
-        let is_used = !IS_UNSTEADY.load(Ordering::Relaxed) && is_kernels_clock();
+        let is_used = !IS_UNSTEADY.load(Ordering::Relaxed) && super::kernels_clock_is_counter();
         compared.users += u32::from(is_used);
         Ticks { is_used }
     }
@@ -251,13 +251,6 @@ impl Drop for Ticks {
             PUBLISHED.withdraw();
         }
     }
-}
-
-/// Whether the kernel takes the counter for its clock. It does so only if the counter has one rate on all cores in all states, and watches
-/// it.
-fn is_kernels_clock() -> bool {
-    let name = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    name.is_ok_and(|name| name.trim_end() == "tsc")
 }
 
 #[cfg(test)]

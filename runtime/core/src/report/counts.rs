@@ -162,6 +162,45 @@ impl GraphTimingCounts {
     }
 }
 
+/// The events with which timelines signal on CUDA streams. They are separate from the events of zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventPoolCounts {
+    /// The events that exist at the end, in use or free.
+    pub held: u64,
+    /// The events that were created.
+    pub created: u64,
+    /// The number of times that a signal found no free event, and its thread created some.
+    pub exhausted: u64,
+}
+
+impl EventPoolCounts {
+    /// Creates the counts.
+    #[doc(hidden)]
+    pub fn new(held: u64, created: u64, exhausted: u64) -> EventPoolCounts {
+        EventPoolCounts { held, created, exhausted }
+    }
+
+    /// Returns what happened since these counts.
+    #[doc(hidden)]
+    pub fn since(self, before: EventPoolCounts) -> EventPoolCounts {
+        EventPoolCounts {
+            held: self.held,
+            created: self.created.saturating_sub(before.created),
+            exhausted: self.exhausted.saturating_sub(before.exhausted),
+        }
+    }
+
+    /// Returns the counts for traces: names with values; empty if there are no events.
+    #[doc(hidden)]
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
+        if *self == EventPoolCounts::default() {
+            return Vec::new();
+        }
+        vec![("held", self.held), ("created", self.created), ("exhausted", self.exhausted)]
+    }
+}
+
 /// Counts of the waits of one session. `recorded + dropped.total() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitCounts {

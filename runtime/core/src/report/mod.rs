@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
+pub use counts::{EventPoolCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
 pub use figures::{
     ClockFigures, CollectiveStats, KernelStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor,
     WindowFigures,
@@ -55,6 +55,8 @@ pub struct Report {
     pub graph_timing: GraphTimingCounts,
     /// Counts of the waits of timelines; all zero without feature `timeline`.
     pub waits: WaitCounts,
+    /// Counts of the events of timelines on CUDA streams.
+    pub event_pool: EventPoolCounts,
     /// The busy, waiting and idle time of each stream; empty without feature `timeline`.
     pub streams: Vec<StreamStats>,
     /// The semaphores that were waited for, the longest waits first.

@@ -7,8 +7,9 @@ use std::fmt;
 
 use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, GraphTimingCounts, KernelCounts, KernelStats, KernelTimingCounts, LeftOut,
-    RangeStats, Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
+    ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, KernelCounts, KernelStats,
+    KernelTimingCounts, LeftOut, RangeStats, Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts,
+    WindowFigures,
 };
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
@@ -68,6 +69,7 @@ impl fmt::Display for Report {
         zones(f, self)?;
         spans(f, self.spans)?;
         waits(f, self.waits)?;
+        event_pool(f, self.event_pool)?;
         kernels(f, self.kernels)?;
         kernel_timing(f, self.kernel_timing)?;
         replays(f, &self.graph_timing)?;
@@ -384,6 +386,15 @@ fn waits(f: &mut fmt::Formatter<'_>, waits: WaitCounts) -> fmt::Result {
     if depths_dropped > 0 {
         let dropped = counted_are(depths_dropped, "queue depth");
         write!(f, "\n{dropped} not recorded: more came than were collected")?;
+    }
+    Ok(())
+}
+
+fn event_pool(f: &mut fmt::Formatter<'_>, pool: EventPoolCounts) -> fmt::Result {
+    let EventPoolCounts { held, created, exhausted } = pool;
+    if created > 0 {
+        let (held, times) = (counted(held, "event"), counted_as(exhausted, "time", "times"));
+        write!(f, "\ntimelines hold {held}, {created} created: {times} a signal found none free")?;
     }
     Ok(())
 }

@@ -93,6 +93,8 @@ fn missing(name: &str, symbol: &[u8]) -> String {
 pub(super) struct Cupti {
     pub(super) symbols: Symbols,
     pub(super) version: u32,
+    /// The name or path under which it was found.
+    pub(super) name: String,
 }
 
 impl Cupti {
@@ -116,7 +118,7 @@ impl Cupti {
                  or name its library in {PATH}"
             ));
         }
-        Ok(Cupti { symbols, version })
+        Ok(Cupti { symbols, version, name })
     }
 
     /// Returns an error with the call's name and its code if the call failed.

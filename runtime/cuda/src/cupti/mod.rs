@@ -427,6 +427,14 @@ fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Returns the name and the version of this host's library, and whether it provides the ids of graph nodes. It does not initialise CUPTI.
+pub(crate) fn found() -> Result<(String, u32, bool), String> {
+    let cupti = Cupti::get()?;
+    let symbols = &cupti.symbols;
+    let tells_ids = symbols.graph_node_id.is_some() && symbols.graph_id.is_some() && symbols.graph_exec_id.is_some();
+    Ok((cupti.name.clone(), cupti.version, tells_ids))
+}
+
 /// Returns the name of the device with this ordinal.
 pub fn device_name(ordinal: u32) -> Option<String> {
     Driver::get().ok()?.device_name(ordinal.cast_signed()).ok()

@@ -54,7 +54,9 @@ pub use registry::plan_of_stamp;
 /// `docs/graph.schema.json`.
 pub const JSON_FORMAT: &str = "warpline-graph/1";
 
-/// Returns the report's notes on discarded captures and executable graphs, with remedies.
-pub fn note() -> impl Iterator<Item = String> {
-    captures::note().into_iter().chain(registry::note())
+/// Returns the report's notes on discarded captures and executable graphs, and on graphs whose nodes have no known ids, with remedies. A
+/// session that times replays itself needs no ids.
+pub fn note(needs_ids: bool) -> impl Iterator<Item = String> {
+    let of_ids = registry::note_of_ids().filter(|_| needs_ids);
+    captures::note().into_iter().chain(registry::note()).chain(of_ids)
 }

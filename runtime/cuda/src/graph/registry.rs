@@ -13,6 +13,7 @@ use super::plan::Plan;
 use super::registered::{Exec, Read, Registered};
 use crate::driver::{CudaError, Driver};
 use crate::graphs::Handle;
+use warpline_core::suggest::counted_as;
 
 /// The maximum number of graphs that are no longer held, and of their nodes.
 const MOST_RETIRED: usize = 256;
@@ -23,6 +24,8 @@ static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 #[derive(Default)]
 struct Registry {
     last_number: u32,
+    /// The last graph that [`note_of_ids`] has looked at.
+    last_noted: u32,
     /// Oldest first.
     live: Vec<(Arc<Registered>, Weak<Held>)>,
     retired: VecDeque<Arc<Registered>>,
@@ -159,6 +162,21 @@ pub(super) fn note() -> Option<String> {
              `warpline::graph::GraphZones::for_graph` again, and drop the `GraphZones` of graphs that no longer exist"
         )
     })
+}
+
+/// For the report of a session: that nobody tells the ids of the nodes of graphs that were registered since the last call, with the remedy.
+pub(super) fn note_of_ids() -> Option<String> {
+    let looked = with(|registry| std::mem::replace(&mut registry.last_noted, registry.last_number));
+    let without = all().iter().filter(|graph| graph.number > looked && graph.lacks_ids()).count() as u64;
+    let driver = Driver::get().ok().filter(|_| without > 0)?;
+    let version = driver.version().unwrap_or_default();
+    let (major, minor) = (version / 1000, version % 1000 / 10);
+    let graphs = counted_as(without, "registered graph has", "registered graphs have");
+    Some(format!(
+        "{graphs} no ids of their nodes, because the driver for CUDA {major}.{minor} does not tell them: a profiler's kernels find their zones \
+         by order alone (`warpline annotate --by order`); install a driver for CUDA 13.1 or newer, or record `kernels` while graphs are \
+         registered, where CUPTI tells them; `warpline doctor` says what this host has"
+    ))
 }
 
 fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {

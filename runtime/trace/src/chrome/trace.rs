@@ -116,6 +116,7 @@ impl Trace {
             ("kernel_timing", object(report.kernel_timing.to_args())),
             ("replays", object(report.graph_timing.to_args())),
             ("waits", object(report.waits.to_args())),
+            ("event_pool", object(report.event_pool.to_args())),
         ];
         for (name, counts) in accounts {
             if let Some(counts) = counts {

@@ -141,6 +141,9 @@ impl SessionFacts {
             for (name, count) in &left_out {
                 uint(event, name, *count);
             }
+            for (name, count) in report.event_pool.to_args() {
+                uint(event, &format!("event_pool.{name}"), count);
+            }
             for (name, count) in &spans {
                 uint(event, &format!("spans.{name}"), *count);
             }

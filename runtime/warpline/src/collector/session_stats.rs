@@ -48,12 +48,25 @@ pub(crate) struct SessionStats {
     pub(crate) left_out: Mutex<LeavesOut>,
     #[cfg(feature = "timeline")]
     pub(super) timelines: Mutex<super::timelines::Timelines>,
+    #[cfg(all(feature = "timeline", feature = "cuda"))]
+    events_before: EventsBefore,
     /// The sink that the collector is calling now.
     pub(super) inside: Mutex<Option<String>>,
     /// The deadline of the collector's drain, once the session is over.
     pub(crate) deadline: Mutex<Option<Instant>>,
     /// Whether nothing waits for the collector any more.
     pub(crate) abandoned: AtomicBool,
+}
+
+/// The events of timelines when the session began.
+#[cfg(all(feature = "timeline", feature = "cuda"))]
+struct EventsBefore(warpline_core::report::counts::EventPoolCounts);
+
+#[cfg(all(feature = "timeline", feature = "cuda"))]
+impl Default for EventsBefore {
+    fn default() -> EventsBefore {
+        EventsBefore(warpline_cuda::event_pool())
+    }
 }
 
 /// The maximum number of changes that wait for the sinks.
@@ -173,6 +186,10 @@ impl SessionStats {
         }
         #[cfg(feature = "timeline")]
         lock(&self.timelines).add_to(&mut report);
+        #[cfg(all(feature = "timeline", feature = "cuda"))]
+        {
+            report.event_pool = warpline_cuda::event_pool().since(self.events_before.0);
+        }
         report
     }
 }

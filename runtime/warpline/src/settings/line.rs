@@ -68,7 +68,7 @@ impl Config {
 }
 
 /// Returns the settings of a line: the text, the key and the value of each.
-fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
+pub(super) fn settings(line: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
     let settings = line.split(',').map(str::trim).filter(|setting| !setting.is_empty());
     settings.map(|setting| match setting.split_once('=') {
         Some((key, value)) => (setting, key.trim(), Some(value.trim())),
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, ends, timing, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
+             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, event_pool_capacity, ends, timing, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");

@@ -4,7 +4,8 @@
 //! its method of [`SessionBuilder`]. `setting` contains the type of an entry and the macro that reads the table. `config` handles the
 //! values as a whole, `builder` collects them from the program, `line` parses `WARPLINE=…`, `values` parses and checks single values,
 //! `filter` is a pattern over names, `unmatched` finds filters that match nothing, `files` checks that traces have different files,
-//! `suggest` finds the setting that a misspelt one means, and `environment` holds the settings of the variable.
+//! `inspect` lists what a line requests, `suggest` finds the setting that a misspelt one means, and `environment` holds the settings of the
+//! variable.
 //!
 //! The session, the NVTX mirror and the control server read settings, and nothing here depends on a session. Settings are parsed and
 //! checked in every build, with and without the feature `enable`, and no text makes the parser panic.
@@ -14,6 +15,7 @@ mod config;
 mod environment;
 mod files;
 mod filter;
+pub(crate) mod inspect;
 mod line;
 #[macro_use]
 mod setting;

@@ -171,6 +171,35 @@ settings! {
         }
     }
 
+    Setting::value(
+        "event_pool_capacity",
+        "event_pool_capacity=256",
+        "the most free events that timelines keep in one GPU context",
+        "256",
+        |config, text| parse_event_pool(text).map(|events| config.event_pool_capacity = Some(events)),
+    )
+    .only_if(cfg!(feature = "timeline"), NO_TIMELINE)
+    .row(
+        "`.event_pool_capacity(n)`",
+        "no limit",
+        "the most free events that [timelines](timelines.md#the-rules) keep in one GPU context, beside up to 32 of each thread; for the whole \
+         process, also after the session; needs feature `timeline`",
+    );
+    own { event_pool_capacity: Option<usize> = None }
+    methods {
+        /// The most free events that timelines keep in the pool of one GPU context, beside up to 32 that each thread keeps; no limit by
+        /// default. Surplus events are destroyed by threads that signal on streams. It holds for the whole process from the session's
+        /// start, also after its end; `warpline::timeline::set_event_pool_capacity` sets it without a session. The events of
+        /// zones have [`event_budget`](Self::event_budget). It needs feature `timeline`. `WARPLINE=event_pool_capacity=256`.
+        pub fn event_pool_capacity(mut self, events: usize) -> Self {
+            let setting = format!("event_pool_capacity({events})");
+            if let Some(events) = self.checked(setting, check_event_pool(events)) {
+                return self.line(&format!("event_pool_capacity={events}"));
+            }
+            self
+        }
+    }
+
     Setting::value("ends", "ends=auto", "how ends of zones are found: auto, eager, lazy", "lazy", |config, text| {
         parse_ends(text).map(|ends| config.ends = ends)
     })

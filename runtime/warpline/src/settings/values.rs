@@ -25,6 +25,14 @@ pub(super) const NO_TRACY: &str = "this program was built without warpline's fea
 /// The error of `graph_timing` in a build without its feature.
 const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
 
+/// The error of `event_pool_capacity` in a build without its feature.
+pub(super) const NO_TIMELINE: &str = "this program was built without warpline's feature `timeline`; build it with that";
+
+/// Whether the fault of a setting is only that this build lacks a feature.
+pub(super) fn missing_feature(problem: &str) -> bool {
+    [NO_TRACING, NO_CUPTI, NO_TRACY, NO_CUDA, NO_TIMELINE].contains(&problem)
+}
+
 /// The descriptions of these settings in errors.
 const BUDGET: &str = "a budget is a share of the launching thread's time";
 const SAMPLE: &str = "a sample is a share of each range's zones";
@@ -84,6 +92,16 @@ pub(super) fn check_events(events: usize) -> Result<usize, String> {
 
 pub(super) fn parse_events(text: &str) -> Result<usize, String> {
     check_events(text.parse().unwrap_or(0))
+}
+
+pub(super) fn check_event_pool(events: usize) -> Result<usize, String> {
+    let most = MOST_ZONES;
+    let events = Some(events).filter(|events| *events <= most);
+    events.ok_or_else(|| format!("a pool keeps 0 to {most} free events, as in `event_pool_capacity=256`"))
+}
+
+pub(super) fn parse_event_pool(text: &str) -> Result<usize, String> {
+    check_event_pool(text.parse().unwrap_or(usize::MAX))
 }
 
 pub(super) fn parse_ends(text: &str) -> Result<EndMode, String> {

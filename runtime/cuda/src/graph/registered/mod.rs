@@ -155,6 +155,12 @@ impl Registered {
         state.nodes[..state.own].iter().any(|node| node.stamp == Some(stamp))
     }
 
+    /// Whether it has labels, and nobody has told the ids of its nodes.
+    pub(super) fn lacks_ids(&self) -> bool {
+        let state = self.lock();
+        state.own > 0 && !state.zones.is_empty() && state.ids == NodeIdSource::None
+    }
+
     pub(super) fn node_count(&self) -> usize {
         self.lock().nodes.len()
     }

@@ -185,7 +185,11 @@ impl Engine {
         let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
-        lock(&self.tally.notes).extend(warpline_cuda::graph::note().chain(warpline_cuda::calibrate::finish()));
+        {
+            let needs_ids = lock(&self.config).graph_timing == warpline_core::timing::GraphTiming::Off;
+            let notes = warpline_cuda::graph::note(needs_ids).chain(warpline_cuda::calibrate::finish());
+            lock(&self.tally.notes).extend(notes);
+        }
         lock(&self.tally.notes).extend(inside::note());
         let report = self.tally.report(&self.recorder, duration);
         warpline_core::stream::current::remove(self.epoch());

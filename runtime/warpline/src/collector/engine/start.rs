@@ -114,6 +114,10 @@ impl EngineBuilder {
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
+        #[cfg(feature = "timeline")]
+        if let Some(events) = config.event_pool_capacity {
+            warpline_timeline::set_event_pool_capacity(events);
+        }
         if config.calibrate {
             lock(&tally.notes).extend(start_calibration());
         }

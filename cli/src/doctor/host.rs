@@ -1,0 +1,133 @@
+//! Findings about the settings, the places of files and sockets, and the clock.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Finding, State, Wanted};
+use warpline_core::clock::{kernels_clock, kernels_clock_is_counter};
+
+/// Whether the settings are valid, and which features the program needs for them.
+pub(super) fn settings(wanted: &Wanted) -> Finding {
+    let Wanted { line, origin, is_unreadable, asks } = wanted;
+    if *is_unreadable {
+        return Finding::new("settings", State::Broken, "WARPLINE is not UTF-8")
+            .asked_for(true)
+            .remedy("write its paths and names in UTF-8");
+    }
+    let Some(line) = line else {
+        return Finding::new("settings", State::Off, "WARPLINE is not set: the program's own settings apply");
+    };
+    if let Some(problem) = &asks.problem {
+        return Finding::new(
+            "settings",
+            State::Broken,
+            format!("{origin} has a setting that cannot be used: {problem}"),
+        )
+        .asked_for(true)
+        .remedy("run a program with `WARPLINE=help`, which lists all settings");
+    }
+    if asks.is_off {
+        return Finding::new("settings", State::Off, format!("{origin}=`{line}` records nothing")).asked_for(true);
+    }
+    let features: Vec<_> = ["enable"].into_iter().chain(asks.features.iter().copied()).collect();
+    let features = features.iter().map(|feature| format!("`{feature}`")).collect::<Vec<_>>().join(", ");
+    let plural = if asks.features.is_empty() { "feature" } else { "features" };
+    let what = format!("{origin}=`{line}` is valid; the program needs warpline's {plural} {features}");
+    Finding::new("settings", State::Works, what).asked_for(true)
+}
+
+/// Whether the files of the settings can be written, or without any, files in this folder.
+pub(super) fn files(wanted: &Wanted) -> Vec<Finding> {
+    let named = &wanted.asks.files;
+    if named.is_empty() {
+        let found = match in_folder(Path::new(".")) {
+            Ok(()) => Finding::new("trace files", State::Works, "this folder can be written"),
+            Err(why) => Finding::new("trace files", State::Missing, format!("this folder cannot be written: {why}"))
+                .remedy("name a file in another folder, as in `perfetto=/tmp/trace.pftrace`"),
+        };
+        return vec![found];
+    }
+    let finding = |path: &PathBuf| {
+        let name = path.display();
+        let found = match can_write(path) {
+            Ok(()) => Finding::new("trace files", State::Works, format!("`{name}` can be written")),
+            Err(why) => Finding::new("trace files", State::Missing, format!("`{name}` cannot be written: {why}"))
+                .remedy("create the folder, or name a file in another one"),
+        };
+        found.asked_for(true)
+    };
+    named.iter().map(finding).collect()
+}
+
+/// Nothing is left behind, and no file that exists is changed.
+fn can_write(path: &Path) -> Result<(), String> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err("it is a folder".to_owned()),
+        // A pipe or a device could block, or act.
+        Ok(there) if !there.is_file() => Ok(()),
+        Ok(_) => fs::OpenOptions::new().write(true).open(path).map(drop).map_err(|error| error.to_string()),
+        Err(_) => in_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))),
+    }
+}
+
+fn in_folder(folder: &Path) -> Result<(), String> {
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| error.to_string())
+}
+
+/// Whether programs with `control` can make their sockets.
+#[cfg(target_os = "linux")]
+pub(super) fn control(wanted: &Wanted) -> Option<Finding> {
+    use crate::runtime::place;
+
+    /// The longest path of a socket, and of a socket's name with its temporary ending.
+    const LONGEST_PATH: usize = 107;
+    const LONGEST_NAME: usize = ".4194304-18446744073709551615-4294967295.sock.new".len();
+
+    let user = rustix::process::geteuid().as_raw();
+    let folder = place::directory(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
+    let name = folder.display();
+    let fault = match fs::symlink_metadata(&folder) {
+        Ok(there) => place::fault(&there, user).map_or_else(|| in_folder(&folder), Err),
+        Err(_) => in_folder(folder.parent().unwrap_or(Path::new("/"))),
+    };
+    let is_long = folder.as_os_str().len() + 1 + LONGEST_NAME > LONGEST_PATH;
+    let fault = if is_long { Err("its path is too long for a socket".to_owned()) } else { fault };
+    let found = match fault {
+        Ok(()) => Finding::new("control", State::Works, format!("`{name}` takes the sockets of programs")),
+        Err(why) => Finding::new("control", State::Missing, format!("`{name}` cannot take sockets: {why}"))
+            .remedy("set XDG_RUNTIME_DIR to a directory of yours with a short name and mode 0700"),
+    };
+    Some(found.asked_for(wanted.asks.control))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn control(_: &Wanted) -> Option<Finding> {
+    None
+}
+
+/// Whether hardware counters are for administrators only, where NVIDIA's kernel module says.
+pub(super) fn counters() -> Option<Finding> {
+    let text = fs::read_to_string("/proc/driver/nvidia/params").ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
+    let what = match value.trim() {
+        "0" => "hardware counters are for every user; warpline needs none",
+        _ => "hardware counters are for administrators only; warpline needs none, Nsight Compute does",
+    };
+    Some(Finding::new("permissions", State::Works, what))
+}
+
+/// The host's clock.
+pub(super) fn clock() -> Finding {
+    let clock = kernels_clock();
+    match clock {
+        _ if kernels_clock_is_counter() => {
+            Finding::new("clock", State::Works, "the time stamp counter, which the kernel takes for its clock")
+        }
+        Some(name) => {
+            let what = format!("the system's clock, because the kernel's clock source is `{name}` and not `tsc`");
+            Finding::new("clock", State::Limited, what)
+                .remedy("each zone takes a little longer on its thread; nothing else changes")
+        }
+        None => Finding::new("clock", State::Works, "the system's clock"),
+    }
+}

@@ -1,0 +1,137 @@
+//! `warpline doctor`: what works on this host, what does not, and what to do about it.
+//!
+//! `probe` asks the driver and CUPTI in a process of its own, because a driver can crash or hang. `gpu`, `tools` and `host` turn facts into
+//! findings, `show` prints them. Nothing is changed on the host: no tool is started, no context is created, and CUPTI is not initialised.
+
+mod gpu;
+mod host;
+mod probe;
+mod show;
+mod tools;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use probe::{CuptiFacts, DriverFacts, Probed};
+use warpline::__doctor::{InspectedSettings, inspect};
+
+pub(crate) use probe::{Part, answer};
+
+/// The value of `format` in the JSON.
+const FORMAT: &str = "warpline-doctor/1";
+
+/// How one part of the host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Works,
+    /// It works with a limit.
+    Limited,
+    /// It is not in use, and nothing asks for it.
+    Off,
+    /// It is not there.
+    Missing,
+    /// It is there and does not work.
+    Broken,
+}
+
+/// What was found about one part.
+#[derive(Debug, Serialize)]
+struct Finding {
+    part: &'static str,
+    state: State,
+    /// A setting or a variable asks for this part.
+    asked_for: bool,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(part: &'static str, state: State, what: impl Into<String>) -> Finding {
+        Finding { part, state, asked_for: false, what: what.into(), remedy: None }
+    }
+
+    fn asked_for(self, asked_for: bool) -> Finding {
+        Finding { asked_for, ..self }
+    }
+
+    fn remedy(self, remedy: impl Into<String>) -> Finding {
+        Finding { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// Whether the command's status is 1 because of it.
+    fn is_problem(&self) -> bool {
+        match self.state {
+            State::Broken => true,
+            State::Missing => self.asked_for,
+            State::Works | State::Limited | State::Off => false,
+        }
+    }
+}
+
+/// The settings that are checked.
+struct Wanted {
+    /// As they are written; none if there are none.
+    line: Option<String>,
+    /// Where they come from, for the texts.
+    origin: &'static str,
+    /// The variable is not UTF-8.
+    is_unreadable: bool,
+    asks: InspectedSettings,
+}
+
+impl Wanted {
+    /// The settings of the option, or else of the variable.
+    fn new(option: Option<String>) -> Wanted {
+        let (line, origin, is_unreadable) = match (option, std::env::var("WARPLINE")) {
+            (Some(line), _) => (Some(line), "--settings", false),
+            (None, Ok(line)) => (Some(line), "WARPLINE", false),
+            (None, Err(std::env::VarError::NotPresent)) => (None, "WARPLINE", false),
+            (None, Err(std::env::VarError::NotUnicode(_))) => (None, "WARPLINE", true),
+        };
+        let mut asks = line.as_deref().map(inspect).unwrap_or_default();
+        // What turns the recording off needs nothing else.
+        if asks.is_off {
+            let InspectedSettings { problem, is_off, nvtx, .. } = asks;
+            asks = InspectedSettings::default();
+            (asks.problem, asks.is_off, asks.nvtx) = (problem, is_off, nvtx.filter(|wanted| !wanted));
+        }
+        Wanted { line, origin, is_unreadable, asks }
+    }
+}
+
+/// The result of the examination.
+#[derive(Serialize)]
+struct Examination {
+    format: &'static str,
+    /// Everything that the settings ask for works, and nothing is broken.
+    works: bool,
+    settings: Option<String>,
+    findings: Vec<Finding>,
+    driver: Probed<DriverFacts>,
+    cupti: Probed<CuptiFacts>,
+}
+
+/// Examines the host. The driver and CUPTI have this long to answer. Returns the text to print, and whether everything
+/// that is asked for works.
+pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) -> (String, bool) {
+    let wanted = Wanted::new(settings);
+    let driver = probe::ask::<DriverFacts>(Part::Driver, within);
+    let cupti = probe::ask::<CuptiFacts>(Part::Cupti, within);
+    let mut findings = vec![host::settings(&wanted)];
+    findings.extend(gpu::driver(&driver, &wanted));
+    findings.extend(gpu::graph_ids(&driver, &cupti));
+    findings.push(gpu::cupti(&cupti, &wanted));
+    findings.push(tools::nvtx(&wanted));
+    findings.push(tools::tracy(&wanted));
+    findings.extend(host::files(&wanted));
+    findings.extend(host::control(&wanted));
+    findings.extend(host::counters());
+    findings.push(host::clock());
+    let works = !findings.iter().any(Finding::is_problem);
+    let examination = Examination { format: FORMAT, works, settings: wanted.line, findings, driver, cupti };
+    let text = if is_json { crate::output::json(&examination) } else { show::text(&examination.findings) };
+    (text, works)
+}

@@ -1,0 +1,41 @@
+//! Prints findings for people: a line for each, and its remedy below it.
+
+use super::{Finding, State};
+use crate::output::{counted, printable};
+
+/// The findings, and what they mean together.
+pub(super) fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        text += &format!("{:<8} {:<13} {}\n", word(finding), finding.part, printable(&finding.what));
+        // What works needs nothing.
+        if let Some(remedy) = finding.remedy.as_ref().filter(|_| finding.state != State::Works) {
+            text += &format!("{:22} -> {}\n", "", printable(remedy));
+        }
+    }
+    let problems = findings.iter().filter(|finding| finding.is_problem()).count() as u64;
+    let limits =
+        findings.iter().filter(|finding| matches!(finding.state, State::Limited | State::Missing)).count() as u64;
+    text.push('\n');
+    text += &match (problems, limits) {
+        (0, 0) => "everything works\n".to_owned(),
+        (0, _) => format!("everything that is asked for works; {} limited or missing\n", parts(limits)),
+        (_, _) => format!("{}: do what the lines marked `!` say\n", counted(problems, "problem")),
+    };
+    text
+}
+
+fn parts(count: u64) -> String {
+    format!("{} {}", counted(count, "part"), crate::output::is_or_are(count))
+}
+
+fn word(finding: &Finding) -> String {
+    let word = match finding.state {
+        State::Works => "works",
+        State::Limited => "limited",
+        State::Off => "off",
+        State::Missing => "missing",
+        State::Broken => "broken",
+    };
+    if finding.is_problem() { format!("{word}!") } else { word.to_owned() }
+}

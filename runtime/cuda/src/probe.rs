@@ -1,0 +1,175 @@
+//! What a host has for warpline: the driver with its symbols and devices, and CUPTI.
+//!
+//! `warpline doctor` calls it, in a process of its own, because a driver can crash or hang. It opens the libraries that a session opens,
+//! under the same names. It creates no context, subscribes to nothing, and initialises nothing of CUPTI: it reads the version.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use crate::driver::{Code, LIBRARY, OLDEST, REQUIRED, SUCCESS};
+
+/// The driver of this host.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct DriverProbe {
+    /// The name under which the loader was asked for the library.
+    pub library: &'static str,
+    /// The loader's message, where it finds no library. The other fields are empty then.
+    pub not_loaded: Option<String>,
+    /// The CUDA version of the driver, as 1000 × major + 10 × minor.
+    pub version: Option<i32>,
+    /// The symbols that a session needs and the driver lacks.
+    pub missing: Vec<String>,
+    /// The optional symbols that warpline uses, and whether the driver has them.
+    pub optional: Vec<(&'static str, bool)>,
+    /// The driver's word for the error, where it does not initialise. There are no devices then.
+    pub not_initialised: Option<String>,
+    /// The names of the devices, in the driver's order.
+    pub devices: Vec<String>,
+}
+
+impl DriverProbe {
+    /// The oldest driver that a session uses, as 1000 × major + 10 × minor.
+    pub const OLDEST: i32 = OLDEST;
+
+    /// The oldest driver that tells the ids of graph nodes.
+    pub const TELLS_IDS: i32 = 13_010;
+
+    /// Whether the driver has an optional symbol.
+    pub fn has(&self, symbol: &str) -> bool {
+        self.optional.iter().any(|(name, is_there)| *name == symbol && *is_there)
+    }
+
+    /// Whether the driver itself tells the ids of graph nodes that profilers' records carry.
+    pub fn tells_ids(&self) -> bool {
+        self.version.is_some_and(|version| version >= DriverProbe::TELLS_IDS)
+            && TELL_IDS.iter().all(|name| self.has(name))
+    }
+}
+
+/// What tells ids of graph nodes.
+const TELL_IDS: [&str; 3] = ["cuGraphNodeGetToolsId", "cuGraphGetId", "cuGraphExecGetId"];
+
+/// The optional symbols, in the order in which they are shown.
+const OPTIONAL: [&CStr; 9] = [
+    c"cuEventElapsedTime_v2",
+    c"cuStreamGetCaptureInfo_v2",
+    c"cuStreamGetCaptureInfo_v3",
+    c"cuStreamUpdateCaptureDependencies_v2",
+    c"cuFuncGetName",
+    c"cuKernelGetName",
+    c"cuGraphNodeGetToolsId",
+    c"cuGraphGetId",
+    c"cuGraphExecGetId",
+];
+
+/// The symbols that the probe calls. No session needs all of them, so each may be missing.
+type Init = unsafe extern "C" fn(c_uint) -> Code;
+type GetInt = unsafe extern "C" fn(*mut c_int) -> Code;
+type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code;
+type GetErrorName = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+
+/// Asks the driver. It initialises the driver (`cuInit`), which makes no context.
+pub fn driver() -> DriverProbe {
+    let mut found = DriverProbe { library: LIBRARY, ..DriverProbe::default() };
+    // SAFETY: opening the driver runs its initialisers, as every CUDA program does.
+    let library = match unsafe { libloading::Library::new(LIBRARY) } {
+        // Never closed: the driver runs code at process exit.
+        Ok(library) => &*Box::leak(Box::new(library)),
+        Err(error) => {
+            // The loader's own message says which file is missing.
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            found.not_loaded = Some(cause);
+            return found;
+        }
+    };
+    let has = |name: &[u8]| {
+        // SAFETY: the address is only compared with null.
+        unsafe { library.get::<*const ()>(name) }.is_ok()
+    };
+    found.missing = REQUIRED.iter().filter(|name| !has(name)).map(|name| readable(name)).collect();
+    if !has(b"cuEventElapsedTime\0") && !has(b"cuEventElapsedTime_v2\0") {
+        found.missing.push("cuEventElapsedTime".to_owned());
+    }
+    found.optional =
+        OPTIONAL.iter().filter_map(|name| Some((name.to_str().ok()?, has(name.to_bytes_with_nul())))).collect();
+    // SAFETY: the types are those that CUDA's headers declare for these symbols.
+    let (version, init, count, name) = unsafe {
+        (
+            library.get::<GetInt>(b"cuDriverGetVersion\0").ok(),
+            library.get::<Init>(b"cuInit\0").ok(),
+            library.get::<GetInt>(b"cuDeviceGetCount\0").ok(),
+            library.get::<GetName>(b"cuDeviceGetName\0").ok(),
+        )
+    };
+    let describe = |code| describe(library, code);
+    let number = |get: &GetInt| {
+        let mut number = 0;
+        // SAFETY: a valid out-pointer.
+        let code = unsafe { get(&raw mut number) };
+        if code == SUCCESS { Ok(number) } else { Err(describe(code)) }
+    };
+    found.version = version.and_then(|get| number(&get).ok());
+    let (Some(init), Some(count)) = (init, count) else { return found };
+    // SAFETY: it takes flags, of which there are none.
+    let code = unsafe { init(0) };
+    if code != SUCCESS {
+        found.not_initialised = Some(format!("`cuInit` gave {}", describe(code)));
+        return found;
+    }
+    match number(&count) {
+        Ok(count) => found.devices = (0..count).map(|device| device_name(name.as_deref(), device)).collect(),
+        Err(error) => found.not_initialised = Some(format!("`cuDeviceGetCount` gave {error}")),
+    }
+    found
+}
+
+/// The name of a device, or its number if the driver does not tell the name.
+fn device_name(get: Option<&GetName>, device: c_int) -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the buffer is as long as it is said to be.
+    let code = get.map(|get| unsafe { get(name.as_mut_ptr().cast(), 255, device) });
+    let text = CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned());
+    match (code, text) {
+        (Some(SUCCESS), Ok(text)) if !text.is_empty() => text,
+        _ => format!("device {device}"),
+    }
+}
+
+/// The driver's word for an error.
+fn describe(library: &libloading::Library, code: Code) -> String {
+    let mut name: *const c_char = std::ptr::null();
+    // SAFETY: the type is the one of CUDA's headers; a valid out-pointer.
+    let found = unsafe { library.get::<GetErrorName>(b"cuGetErrorName\0").map(|get| get(code, &raw mut name)) };
+    if matches!(found, Ok(SUCCESS)) && !name.is_null() {
+        // SAFETY: not null, NUL-terminated and static, says the driver.
+        return unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    }
+    format!("error {code}")
+}
+
+fn readable(symbol: &[u8]) -> String {
+    String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned()
+}
+
+/// CUPTI of this host.
+#[cfg(feature = "cupti")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CuptiProbe {
+    /// The name or path under which it was found.
+    pub library: String,
+    /// CUPTI's own version number.
+    pub version: u32,
+    /// Whether it tells the ids of graph nodes.
+    pub tells_ids: bool,
+}
+
+/// Opens CUPTI where a session with `kernels` looks for it, and reads its version.
+///
+/// # Errors
+/// Why it cannot be used, with the remedy.
+#[cfg(feature = "cupti")]
+pub fn cupti() -> Result<CuptiProbe, String> {
+    crate::cupti::found().map(|(library, version, tells_ids)| CuptiProbe { library, version, tells_ids })
+}
