@@ -184,8 +184,11 @@ impl Slot {
         let Some(range) = self.range else { return };
         let Launch { is_of_session, stream, .. } = launch;
         let (nests, sequence, is_host) = (self.nests, self.sequence, self.points.is_none());
-        let (fields, before) = (self.fields(), self.extras().and_then(|extras| extras.parent));
-        let mut zone = ZoneLaunch { range, fields, nests, is_of_session, is_host, stream, sequence, parent: before };
+        let (fields, extras) = (self.fields(), self.extras());
+        let (before, message) =
+            (extras.and_then(|extras| extras.parent), extras.and_then(|extras| extras.message.as_ref()));
+        let mut zone =
+            ZoneLaunch { range, fields, message, nests, is_of_session, is_host, stream, sequence, parent: before };
         let token = observer::zone_begins(position, &mut zone);
         let parent = zone.parent;
         if parent != before {
