@@ -70,8 +70,10 @@ pub struct ZoneEnd<'a> {
     pub range: &'static RangeSpec,
     /// Like [`ZoneLaunch::nests`].
     pub nests: bool,
-    /// The zone's label; none also if the zone has already been handed to the collector.
-    pub label: Option<&'a str>,
+    /// The zone's fields and label; empty if the zone has already been handed to the collector.
+    pub fields: &'a Fields,
+    /// The data that a collective moves; none also if the zone has already been handed to the collector.
+    pub message: Option<&'a Message>,
 }
 
 /// A call of a host thread that waits for a semaphore or signals one.

@@ -7,6 +7,7 @@ use std::thread::panicking;
 
 use crate::backend::{Call, Ended, EventPair};
 use crate::clock::now_ns;
+use crate::fields::Fields;
 use crate::inside::Inside;
 use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
@@ -67,7 +68,7 @@ pub(super) fn end(mut claim: SlotGuard) {
         claim.give_back()
     }
     if let (Some(token), Some(range)) = (mirror, range) {
-        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, label: None });
+        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, fields: &Fields::NONE, message: None });
     }
     // This comes last, because it may destroy the stream.
     if let Some(owner) = owner {
@@ -203,7 +204,8 @@ impl Slot {
     #[inline]
     fn notify_end(&mut self, position: Position) {
         if let (Some(token), Some(range)) = (self.waiting.take(position, &self.tokens), self.range) {
-            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields().label() });
+            let message = self.extras().and_then(|extras| extras.message.as_ref());
+            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, fields: self.fields(), message });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Shows zones on GPU contexts of Tracy: one a stream, and further ones for what overlaps.
+//! Shows zones on GPU contexts of Tracy: one a stream, one for each kind of work beside it (`rows`), and further ones for what overlaps.
 //!
 //! Tracy has 256 contexts a process, and none is ever given back. [`Ids`] counts them over all sessions; a context that a
 //! session has finished with serves the next stream of the same name. On each context times only go forwards.
@@ -15,6 +15,12 @@ use warpline_core::lock::lock;
 
 /// Contexts are taken from the last one down to this one: `tracy-client` numbers the application's own from 0.
 const FIRST: u8 = 64;
+
+/// So many contexts that were never used are left to the zones of streams.
+const OF_ZONES: u8 = 64;
+
+/// The most contexts of a timeline that is not the zones of a stream.
+const FEW: usize = 4;
 
 /// A context's clock is tied to Tracy's anew after so long: they drift apart, by a µs a second or so. That moves what comes
 /// by the drift, so it is done where the stream rested for longer, or, on one that never rests, seldom.
@@ -56,12 +62,12 @@ impl Ids {
     }
 
     /// A context of this name.
-    fn take(&self, name: &str, calls: &mut dyn Calls) -> Option<Context> {
+    fn take(&self, name: &str, is_of_zones: bool, calls: &mut dyn Calls) -> Option<Context> {
         let mut made = lock(&self.0);
         if let Some(context) = made.free.get_mut(name).and_then(Vec::pop) {
             return Some(context);
         }
-        let id = made.next?;
+        let id = made.next.filter(|id| is_of_zones || *id >= FIRST + OF_ZONES)?;
         made.next = (id > FIRST).then(|| id - 1);
         drop(made);
         calls.new_context(id, name);
@@ -79,11 +85,12 @@ impl Ids {
     }
 }
 
-/// The contexts of one stream.
+/// The contexts of one stream, or of what is shown beside it.
 pub(super) struct Stage {
     name: String,
     ids: &'static Ids,
     rows: Vec<Row>,
+    is_of_zones: bool,
 }
 
 /// A stream's own row, or one for the ranges of one lane.
@@ -93,10 +100,10 @@ struct Row {
     contexts: Vec<Stack>,
 }
 
-/// A context, and when the zones end that are open on it, the innermost last.
+/// A context, and when the zones end that are open on it, the innermost last, and which of them are records.
 struct Stack {
     context: Context,
-    open: Vec<i64>,
+    open: Vec<(i64, bool)>,
 }
 
 /// Who listened has gone.
@@ -107,13 +114,18 @@ struct Talk<'a> {
     calls: &'a mut dyn Calls,
     listener: u64,
     now: Instant,
-    /// Zones that were said to the end.
+    /// Records that were said to the end.
     shown: u64,
 }
 
 impl Stage {
     pub(super) fn new(name: String, ids: &'static Ids) -> Stage {
-        Stage { name, ids, rows: Vec::new() }
+        Stage { name, ids, rows: Vec::new(), is_of_zones: true }
+    }
+
+    /// For what is shown beside the zones of a stream: it takes few contexts, and none of those that zones may need.
+    pub(super) fn beside(name: String, ids: &'static Ids) -> Stage {
+        Stage { name, ids, rows: Vec::new(), is_of_zones: false }
     }
 
     /// Shows zones around which nothing is missing, and empties the list.
@@ -130,7 +142,7 @@ impl Stage {
             let outcome = zones
                 .iter()
                 .try_for_each(|zone| {
-                    without_context += u64::from(!self.begin(zone, &mut talk)?);
+                    without_context += u64::from(!self.begin(zone, &mut talk)? && zone.is_record);
                     Ok(())
                 })
                 .and_then(|()| self.stacks().try_for_each(|stack| stack.end_until(i64::MAX, &mut talk)));
@@ -140,7 +152,8 @@ impl Stage {
             }
         }
         lost.no_context += without_context;
-        lost.no_viewer += zones.len() as u64 - shown - without_context;
+        let records = zones.iter().filter(|zone| zone.is_record).count() as u64;
+        lost.no_viewer += records - shown - without_context;
         zones.clear();
     }
 
@@ -161,8 +174,11 @@ impl Stage {
             }
         }
         loop {
+            if !self.is_of_zones && row.contexts.len() >= FEW {
+                return Ok(false);
+            }
             let name = row.name_of(row.contexts.len());
-            let Some(context) = self.ids.take(&name, talk.check()?) else { return Ok(false) };
+            let Some(context) = self.ids.take(&name, self.is_of_zones, talk.check()?) else { return Ok(false) };
             row.contexts.push(Stack { context, open: Vec::new() });
             // One that a stream of this name had before may have later times on it.
             if let Some(stack) = row.contexts.last_mut().filter(|stack| stack.can_hold(zone)) {
@@ -205,7 +221,7 @@ impl Stack {
     /// Whether a zone nests here, that begins after all others.
     fn can_hold(&self, zone: &Zone) -> bool {
         match self.open.last() {
-            Some(around) => zone.span.end_ns <= *around,
+            Some((around, _)) => zone.span.end_ns <= *around,
             None => zone.span.begin_ns >= self.context.end_ns,
         }
     }
@@ -216,7 +232,7 @@ impl Stack {
             context.sync(zone.span.begin_ns, talk)?;
         }
         let query = context.query();
-        self.open.push(zone.span.end_ns);
+        self.open.push((zone.span.end_ns, zone.is_record));
         talk.check()?.begin(context.id, query, zone.location);
         talk.check()?.time(context.id, query, zone.span.begin_ns);
         Ok(())
@@ -224,12 +240,12 @@ impl Stack {
 
     /// Ends the zones that have ended by then.
     fn end_until(&mut self, ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
-        while let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= ns) {
+        while let Some((end_ns, is_record)) = self.open.pop_if(|(end_ns, _)| *end_ns <= ns) {
             let query = self.context.query();
             talk.check()?.end(self.context.id, query);
             talk.check()?.time(self.context.id, query, end_ns);
             self.context.end_ns = end_ns;
-            talk.shown += 1;
+            talk.shown += u64::from(is_record);
         }
         Ok(())
     }
