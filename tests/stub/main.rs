@@ -49,6 +49,8 @@ mod cupti_trace;
 mod growth;
 #[cfg(feature = "enable")]
 mod nvtx;
+#[cfg(all(feature = "enable", feature = "timeline"))]
+mod nvtx_payloads;
 #[cfg(feature = "enable")]
 mod nvtx_tools;
 #[cfg(feature = "enable")]

@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use linkme::distributed_slice;
 
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::SpanRef;
 use crate::switch;
+use crate::wait::WaitOutcome;
 
 /// Follows zones on the threads that launch them. Its methods are called on the hot path, on any thread, and must not block.
 pub trait LaunchObserver: Sync {
@@ -25,6 +27,17 @@ pub trait LaunchObserver: Sync {
     /// Called when a zone ends for which the observer returned a token: on the thread that began the zone if it nests, otherwise
     /// on any thread.
     fn zone_ends(&self, _token: Token, _zone: &ZoneEnd<'_>) {}
+
+    /// Called when a batch of collectives, for which the observer returned a token, gets an entry. The batch is open on this thread.
+    fn entry_added(&self, _range: &'static RangeSpec, _message: &Message) {}
+
+    /// Called when this thread begins to wait for a semaphore, or to signal one. The token is passed to the call's end.
+    fn sync_begins(&self, _call: &SyncCall<'_>) -> Option<Token> {
+        None
+    }
+
+    /// Called on the same thread when the call ends for which the observer returned a token.
+    fn sync_ends(&self, _token: Token, _outcome: WaitOutcome) {}
 
     /// Called for a zone that is not observed because too many zones of its thread are open.
     fn zone_lost(&self, _open: usize) {}
@@ -37,6 +50,8 @@ pub trait LaunchObserver: Sync {
 pub struct ZoneLaunch<'a> {
     pub range: &'static RangeSpec,
     pub fields: &'a Fields,
+    /// The data that a collective moves.
+    pub message: Option<&'a Message>,
     /// Whether the zone nests on its thread, and ends there.
     pub nests: bool,
     /// Whether a session records the zone.
@@ -55,8 +70,38 @@ pub struct ZoneEnd<'a> {
     pub range: &'static RangeSpec,
     /// Like [`ZoneLaunch::nests`].
     pub nests: bool,
-    /// The zone's label; none also if the zone has already been handed to the collector.
-    pub label: Option<&'a str>,
+    /// The zone's fields and label; empty if the zone has already been handed to the collector.
+    pub fields: &'a Fields,
+    /// The data that a collective moves; none also if the zone has already been handed to the collector.
+    pub message: Option<&'a Message>,
+}
+
+/// A call of a host thread that waits for a semaphore or signals one.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncCall<'a> {
+    pub kind: SyncKind,
+    /// The semaphore; of several that a thread waits for, the first.
+    pub semaphore: &'a str,
+    pub value: u64,
+    /// The number of values that the call waits for or signals.
+    pub values: usize,
+}
+
+/// The kind of a [`SyncCall`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncKind {
+    Wait,
+    Signal,
+}
+
+impl SyncKind {
+    /// Returns the name in traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SyncKind::Wait => "wait",
+            SyncKind::Signal => "signal",
+        }
+    }
 }
 
 /// The position at which an observer is called. Each position has one observer.
@@ -191,6 +236,59 @@ pub(crate) fn zone_begins(position: Position, zone: &mut ZoneLaunch<'_>) -> Opti
 pub(crate) fn zone_ends(position: Position, token: Token, zone: &ZoneEnd<'_>) {
     if let Some(observer) = position.observer() {
         observer.zone_ends(token, zone);
+    }
+}
+
+/// Notifies the observer of a position that a batch of collectives gets an entry.
+#[cold]
+pub(crate) fn entry_added(position: Position, range: &'static RangeSpec, message: &Message) {
+    if let Some(observer) = position.observer() {
+        observer.entry_added(range, message);
+    }
+}
+
+/// The observers that follow the calls of semaphores.
+const SYNC_POSITIONS: [Position; 2] = [Position::Mirror, Position::Launch];
+
+/// A call of a semaphore that observers follow. Dropping it ends the call as failed.
+pub struct ObservedSync {
+    tokens: [Option<Token>; SYNC_POSITIONS.len()],
+    outcome: WaitOutcome,
+}
+
+impl ObservedSync {
+    /// Begins a call on this thread, unless nobody observes it. `call` is then not called.
+    #[inline]
+    pub fn begin<'a>(call: impl FnOnce() -> SyncCall<'a>) -> Option<ObservedSync> {
+        let active = if cfg!(feature = "enable") { active() } else { return None };
+        if SYNC_POSITIONS.iter().any(|position| active.has(*position)) {
+            ObservedSync::notify(active, &call())
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn notify(active: Active, call: &SyncCall<'_>) -> Option<ObservedSync> {
+        let begin = |position: Position| position.observer().filter(|_| active.has(position))?.sync_begins(call);
+        let tokens = SYNC_POSITIONS.map(begin);
+        tokens.iter().any(Option::is_some).then_some(ObservedSync { tokens, outcome: WaitOutcome::Failed })
+    }
+
+    /// Ends the call with this outcome.
+    pub fn end(mut self, outcome: WaitOutcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for ObservedSync {
+    fn drop(&mut self) {
+        // The reverse of the begins.
+        for (position, token) in SYNC_POSITIONS.iter().zip(self.tokens).rev() {
+            if let (Some(token), Some(observer)) = (token, position.observer()) {
+                observer.sync_ends(token, self.outcome);
+            }
+        }
     }
 }
 

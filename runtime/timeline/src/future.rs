@@ -38,7 +38,7 @@ impl Future for Reached {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let traced = this.traced.take().unwrap_or_else(|| HostWait::begin(1, Duration::MAX));
+        let traced = this.traced.take().unwrap_or_else(|| HostWait::of_future(1, Duration::MAX));
         match this.semaphore.poll(this.value, &mut this.place, &Waiter::Waker(context.waker().clone()), |_| false) {
             Poll::Pending => {
                 this.traced = Some(traced);

@@ -19,6 +19,7 @@ use crate::state::Core;
 use warpline_core::backend::{AsStream, Source, StreamRef};
 use warpline_core::clock::now_ns;
 use warpline_core::inside::Inside;
+use warpline_core::observer::{ObservedSync, SyncCall, SyncKind};
 use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
 use warpline_core::stream::slot::Lost;
 use warpline_core::stream::waited::{GivenSignal, Waited};
@@ -52,13 +53,37 @@ pub(crate) fn signalling(
     queue: Option<&Arc<str>>,
     signal: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    match switch::epoch().and_then(|epoch| note(epoch, Some(value), stream, queue)) {
+    // A signal on a stream happens later, and not on this thread.
+    let observed = if stream.is_none() { observed(SyncKind::Signal, core, value, 1) } else { None };
+    let signalled = match switch::epoch().and_then(|epoch| note(epoch, Some(value), stream, queue)) {
         None => signal(),
         Some(note) => {
             // The signal is stored first, because it can wake a waiter that looks it up at once.
             core.history.note(Arc::clone(&note), core.values().map_or(u64::MAX, |(_, submitted)| submitted));
             signal().inspect_err(|_| core.history.forget(&note))
         }
+    };
+    end_observed(observed, signalled.as_ref().err());
+    signalled
+}
+
+/// Shows a call of this thread to the observers, if there are any.
+#[inline]
+fn observed(kind: SyncKind, core: &Core<Timepoint>, value: u64, values: usize) -> Option<ObservedSync> {
+    ObservedSync::begin(|| SyncCall { kind, semaphore: core.name(), value, values })
+}
+
+fn end_observed(observed: Option<ObservedSync>, failed: Option<&Error>) {
+    if let Some(observed) = observed {
+        observed.end(outcome(failed));
+    }
+}
+
+fn outcome(failed: Option<&Error>) -> WaitOutcome {
+    match failed {
+        None => WaitOutcome::Reached,
+        Some(Error::Timeout { .. }) => WaitOutcome::TimedOut,
+        Some(_) => WaitOutcome::Failed,
     }
 }
 
@@ -255,7 +280,10 @@ impl Drop for OpenWait {
 }
 
 /// A thread's wait. Dropping it means that the thread gave the wait up, and removes it from the count.
-pub(crate) struct HostWait(Option<HostOpen>);
+pub(crate) struct HostWait {
+    open: Option<HostOpen>,
+    observed: Option<ObservedSync>,
+}
 
 struct HostOpen {
     epoch: NonZeroU32,
@@ -266,11 +294,21 @@ struct HostOpen {
 }
 
 impl HostWait {
-    /// Begins a wait for this number of values. With a timeout of zero it is a query, which counts as a wait only if the values
-    /// are reached.
+    /// Begins a wait for this number of values, the first of which is `first`. With a timeout of zero it is a query, which counts as
+    /// a wait only if the values are reached. Observers do not see queries.
     #[inline]
-    pub(crate) fn begin(edges: usize, timeout: Duration) -> HostWait {
-        HostWait(switch::epoch().and_then(|epoch| HostOpen::begin(epoch, edges, timeout)))
+    pub(crate) fn begin(first: (&Core<Timepoint>, u64), edges: usize, timeout: Duration) -> HostWait {
+        let (core, value) = first;
+        let observed = if timeout.is_zero() { None } else { observed(SyncKind::Wait, core, value, edges) };
+        let mut wait = HostWait::of_future(edges, timeout);
+        wait.observed = observed;
+        wait
+    }
+
+    /// Begins a wait that may move between threads. Observers follow threads and do not see it.
+    #[inline]
+    pub(crate) fn of_future(edges: usize, timeout: Duration) -> HostWait {
+        HostWait { open: switch::epoch().and_then(|epoch| HostOpen::begin(epoch, edges, timeout)), observed: None }
     }
 
     /// Ends the wait for all of these values.
@@ -280,7 +318,8 @@ impl HostWait {
         list: impl Iterator<Item = (&'a Core<Timepoint>, u64)> + Clone,
         failed: Option<&Error>,
     ) {
-        if let Some(open) = self.0.take() {
+        end_observed(self.observed.take(), failed);
+        if let Some(open) = self.open.take() {
             open.end(list, failed);
         }
     }
@@ -300,13 +339,11 @@ impl HostOpen {
         let HostOpen { epoch, context, begin_ns, edges } = self;
         let waited_for = list.filter(|(core, value)| !core.history.is_initial(*value));
         let waits = waited_for.clone().count();
-        let outcome = match failed {
-            None => WaitOutcome::Reached,
-            // This was only a query.
-            Some(_) if edges == 0 => return,
-            Some(Error::Timeout { .. }) => WaitOutcome::TimedOut,
-            Some(_) => WaitOutcome::Failed,
-        };
+        // This was only a query.
+        if failed.is_some() && edges == 0 {
+            return;
+        }
+        let outcome = outcome(failed);
         let end_ns = now_ns();
         context.waits().begin((waits as u64).saturating_sub(edges));
         context.waits().take_back(edges.saturating_sub(waits as u64));
@@ -325,7 +362,7 @@ impl HostOpen {
 
 impl Drop for HostWait {
     fn drop(&mut self) {
-        if let Some(open) = self.0.take() {
+        if let Some(open) = self.open.take() {
             open.context.waits().take_back(open.edges);
         }
     }
@@ -333,6 +370,6 @@ impl Drop for HostWait {
 
 impl fmt::Debug for HostWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HostWait").field(&self.0.is_some()).finish()
+        f.debug_tuple("HostWait").field(&self.open.is_some()).finish()
     }
 }

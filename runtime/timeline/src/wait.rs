@@ -60,9 +60,9 @@ enum Mode {
 }
 
 fn wait_for(list: &[(&Semaphore, u64)], timeout: Duration, mode: Mode) -> Result<Option<usize>, Error> {
-    let Some(first) = list.get(..1) else { return Ok(None) };
-    let one = if mode == Mode::Any { first } else { list };
-    let traced = HostWait::begin(one.len(), timeout);
+    let Some((first, value)) = list.first() else { return Ok(None) };
+    let one = if mode == Mode::Any { &list[..1] } else { list };
+    let traced = HostWait::begin((&first.core, *value), one.len(), timeout);
     let waited = wait_until(list, timeout, mode);
     let ended = waited.as_ref().ok().copied().flatten().and_then(|at| list.get(at..=at)).unwrap_or(one);
     traced.end(ended.iter().map(|(semaphore, value)| (&*semaphore.core, *value)), waited.as_ref().err());

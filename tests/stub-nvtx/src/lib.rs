@@ -144,6 +144,7 @@ unsafe fn fill(callbacks: &Callbacks) {
     }
     put(CORE, 14, nvtxNameOsThreadA as *const c_void);
     put(CUDA, 5, nvtxNameCuStreamA as *const c_void);
+    put(CORE2, 1, nvtxDomainMarkEx as *const c_void);
     put(CORE2, 2, nvtxDomainRangeStartEx as *const c_void);
     put(CORE2, 3, nvtxDomainRangeEnd as *const c_void);
     put(CORE2, 8, nvtxDomainNameCategoryA as *const c_void);
@@ -209,6 +210,13 @@ pub unsafe extern "C" fn nvtxNameCuStreamA(stream: *const c_void, word: *const c
     call_back();
     // SAFETY: the client gives a string.
     line("stream", &[stream.addr().to_string(), unsafe { text(word) }]);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvtxDomainMarkEx(domain: *const c_void, event: *const EventAttributes) {
+    call_back();
+    // SAFETY: the client gives an event.
+    line("mark", &unsafe { describe(domain, event) });
 }
 
 #[unsafe(no_mangle)]

@@ -95,8 +95,14 @@ pub unsafe extern "C" fn nvtxPayloadSchemaRegister(domain: *const c_void, schema
         (text(entry.name), entry.kind, entry.offset as usize, entry.len as usize)
     });
     let known: Vec<Known> = known.collect();
+    let described = entries.iter().filter(|entry| !entry.description.is_null());
     // SAFETY: as above.
-    line("schema", &[name(domain), unsafe { text(schema.name) }, format!("{known:?}"), schema.bytes.to_string()]);
+    let described: Vec<_> =
+        described.map(|entry| unsafe { format!("{}: {}", text(entry.name), text(entry.description)) }).collect();
+    // SAFETY: as above.
+    let schema_name = unsafe { text(schema.name) };
+    let all = [name(domain), schema_name, format!("{known:?}"), schema.bytes.to_string(), described.join(" | ")];
+    line("schema", &all);
     if is("mute") {
         return 0;
     }
@@ -105,14 +111,20 @@ pub unsafe extern "C" fn nvtxPayloadSchemaRegister(domain: *const c_void, schema
     FIRST + schemas.len() as u64 - 1
 }
 
-/// The payload as `name=type:value`, joined by spaces.
+/// The payloads as `name=type:value`, joined by spaces.
 ///
 /// # Safety
 /// There are `count` of them.
 pub unsafe fn read(data: *const Data, count: i32) -> String {
-    assert_eq!(count, 1);
-    // SAFETY: the caller says so, and the client that there are as many bytes.
-    let (data, bytes) = unsafe { (&*data, std::slice::from_raw_parts((*data).bytes, (*data).size)) };
+    assert!(count >= 1);
+    // SAFETY: the caller says so.
+    let all = unsafe { std::slice::from_raw_parts(data, count as usize) };
+    all.iter().map(read_one).collect::<Vec<_>>().join(" ")
+}
+
+fn read_one(data: &Data) -> String {
+    // SAFETY: the client says that there are as many bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(data.bytes, data.size) };
     let known = SCHEMAS.lock().unwrap()[(data.schema - FIRST) as usize].clone();
     let values = known.into_iter().map(|(name, kind, offset, len)| {
         let number = || bytes[offset..offset + 8].try_into().map(u64::from_ne_bytes).unwrap();

@@ -83,7 +83,12 @@ pub fn all_sorts_of_one_thread() {
 fn told(name: &str) -> (String, String, String) {
     let range = catalog().find(name).unwrap_or_else(|| panic!("{name} is not in the catalog"));
     let color = range.color().map_or("-".to_owned(), |rgb| format!("ff{rgb:06x}"));
-    let category = if range.kind() == Kind::Gpu { "1" } else { "2" };
+    let category = match range.kind() {
+        Kind::Gpu => "1",
+        Kind::Host => "2",
+        Kind::Collective => "3",
+        other => panic!("a new kind: {other:?}"),
+    };
     (range.namespace().to_owned(), category.to_owned(), color)
 }
 

@@ -6,14 +6,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::observer;
 use crate::record::StreamInfo;
+use crate::switch;
 use crate::wait::WaitOutcome;
 
 static SEMAPHORES_EXIST: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a semaphore exists. From now on the collector keeps the ends of zones, because they date signals.
+///
+/// The first use of warpline looks for tools, and a program may have semaphores and no zones.
 pub fn semaphore_is_made() {
     SEMAPHORES_EXIST.store(true, Ordering::Release);
+    if cfg!(feature = "enable") && switch::is_unknown() {
+        observer::first_zone();
+    }
 }
 
 /// Returns whether a semaphore was ever created.

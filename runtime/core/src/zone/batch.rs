@@ -62,11 +62,11 @@ impl CollectiveBatch {
         self.zone.is_active()
     }
 
-    /// Adds an entry of this range, unless the session excludes the range. `message` is called only if the batch is recorded. Entries
-    /// beyond 65,536 are dropped and counted as `ring_full`.
+    /// Adds an entry of this range, unless the session excludes the range. `message` is called only if the batch is recorded, or if
+    /// an NVTX tool sees it. Entries beyond 65,536 are dropped and counted as `ring_full`.
     #[inline]
     pub fn add(&mut self, range: &'static RangeSpec, message: impl FnOnce() -> Message) {
-        if self.zone.guard.is_recorded() {
+        if self.zone.guard.is_active() {
             self.zone.guard.add_entry(range, message());
         }
     }

@@ -10,6 +10,7 @@ use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::inside::Inside;
+use crate::observer::{self, Position};
 use crate::record::Status;
 use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
 
@@ -49,7 +50,8 @@ impl Guard {
 
     #[cfg_attr(not(feature = "enable"), inline(always))]
     pub(super) fn set_message(&mut self, mut message: Message) {
-        if let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) {
+        // A zone that only a tool sees has a message too.
+        if let Some(claim) = self.0.as_mut() {
             let _inside = Inside::enter();
             // A process group counts only the collectives that sessions record.
             if claim.is_of_session() {
@@ -63,11 +65,14 @@ impl Guard {
 
     #[cfg_attr(not(feature = "enable"), inline(always))]
     pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
-        if let Some(claim) = self.0.as_mut().filter(|claim| claim.is_recorded()) {
+        if let Some(claim) = self.0.as_mut() {
             let _inside = Inside::enter();
-            let is_of_session = claim.is_of_session();
-            let Some(slot) = claim.slot().filter(|slot| matches!(slot.start, Start::Begun)) else { return };
-            if !range.chance().take() {
+            let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
+            let Some(slot) = claim.slot() else { return };
+            if slot.waiting.has(Position::Mirror) {
+                observer::entry_added(Position::Mirror, range, &message);
+            }
+            if !is_recorded || !matches!(slot.start, Start::Begun) || !range.chance().take() {
                 return;
             }
             let entries = &mut slot.extras_to_fill().entries;

@@ -7,6 +7,7 @@ use std::thread::panicking;
 
 use crate::backend::{Call, Ended, EventPair};
 use crate::clock::now_ns;
+use crate::fields::Fields;
 use crate::inside::Inside;
 use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
@@ -67,7 +68,7 @@ pub(super) fn end(mut claim: SlotGuard) {
         claim.give_back()
     }
     if let (Some(token), Some(range)) = (mirror, range) {
-        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, label: None });
+        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, fields: &Fields::NONE, message: None });
     }
     // This comes last, because it may destroy the stream.
     if let Some(owner) = owner {
@@ -184,8 +185,11 @@ impl Slot {
         let Some(range) = self.range else { return };
         let Launch { is_of_session, stream, .. } = launch;
         let (nests, sequence, is_host) = (self.nests, self.sequence, self.points.is_none());
-        let (fields, before) = (self.fields(), self.extras().and_then(|extras| extras.parent));
-        let mut zone = ZoneLaunch { range, fields, nests, is_of_session, is_host, stream, sequence, parent: before };
+        let (fields, extras) = (self.fields(), self.extras());
+        let (before, message) =
+            (extras.and_then(|extras| extras.parent), extras.and_then(|extras| extras.message.as_ref()));
+        let mut zone =
+            ZoneLaunch { range, fields, message, nests, is_of_session, is_host, stream, sequence, parent: before };
         let token = observer::zone_begins(position, &mut zone);
         let parent = zone.parent;
         if parent != before {
@@ -200,7 +204,8 @@ impl Slot {
     #[inline]
     fn notify_end(&mut self, position: Position) {
         if let (Some(token), Some(range)) = (self.waiting.take(position, &self.tokens), self.range) {
-            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, label: self.fields().label() });
+            let message = self.extras().and_then(|extras| extras.message.as_ref());
+            observer::zone_ends(position, token, &ZoneEnd { range, nests: self.nests, fields: self.fields(), message });
         }
     }
 }

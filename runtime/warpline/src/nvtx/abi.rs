@@ -48,6 +48,7 @@ pub const NVTX_CBID_CUDA_NameCuStreamA: usize = 5;
 pub const NVTX_CBID_CUDA_SIZE: usize = 9;
 pub const NVTX_CBID_OPENCL_SIZE: usize = 15;
 pub const NVTX_CBID_CUDART_SIZE: usize = 7;
+pub const NVTX_CBID_CORE2_DomainMarkEx: usize = 1;
 pub const NVTX_CBID_CORE2_DomainRangeStartEx: usize = 2;
 pub const NVTX_CBID_CORE2_DomainRangeEnd: usize = 3;
 pub const NVTX_CBID_CORE2_DomainRangePushEx: usize = 4;

@@ -119,9 +119,10 @@ fn in_driver() -> Option<Tool> {
 
 /// Stores the functions of `libnvToolsExt`, if it exists, where a tool would store its own.
 pub(super) fn legacy() -> bool {
-    const FUNCTIONS: [(usize, usize, &[u8]); 9] = [
+    const FUNCTIONS: [(usize, usize, &[u8]); 10] = [
         (NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, b"nvtxNameOsThreadA\0"),
         (NVTX_CB_MODULE_CUDA, NVTX_CBID_CUDA_NameCuStreamA, b"nvtxNameCuStreamA\0"),
+        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainMarkEx, b"nvtxDomainMarkEx\0"),
         (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangeStartEx, b"nvtxDomainRangeStartEx\0"),
         (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangeEnd, b"nvtxDomainRangeEnd\0"),
         (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePushEx, b"nvtxDomainRangePushEx\0"),

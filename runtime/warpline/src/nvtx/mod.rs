@@ -3,13 +3,16 @@
 //!
 //! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch says whether zones
 //! are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust: `abi` contains the header's types, `find` finds
-//! the tool, `table` holds its functions, `range` passes the catalog's data to it, and `payload` the fields of zones. Without a tool, none
-//! of this runs. With one, a mirrored zone takes no lock and does not allocate.
+//! the tool, `table` holds its functions, `range` passes the catalog's data to it, `payload` the fields of zones, `message` the data of
+//! collectives, and `sync` the calls of semaphores. Without a tool, none of this runs. With one, a mirrored zone takes no lock and does not
+//! allocate.
 
 mod abi;
 mod find;
+mod message;
 mod payload;
 mod range;
+mod sync;
 mod table;
 
 use std::cell::Cell;
@@ -20,13 +23,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::settings;
 use find::{NoTool, Tool};
 use range::NvtxRange;
+use warpline_core::catalog::RangeSpec;
+use warpline_core::collective::Message;
 use warpline_core::fork::PerProcess;
 use warpline_core::observer;
-use warpline_core::observer::{FIRST_ZONE, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
+use warpline_core::observer::{FIRST_ZONE, LaunchObserver, Position, SyncCall, Token, ZoneEnd, ZoneLaunch};
 use warpline_core::stderr;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
+use warpline_core::wait::WaitOutcome;
 
 /// The result of the search for a tool.
 struct State {
@@ -58,7 +64,11 @@ pub(crate) fn look(setting: Option<bool>) {
         }
         let is_asked = wishes.contains(&Some(true));
         if !state.has_looked || (is_asked && !state.has_looked_for_old) {
+            let was_attached = state.is_attached;
             state.attach(is_asked);
+            if state.is_attached && !was_attached {
+                range::register_all();
+            }
         }
         if is_asked && state.is_child {
             let problem = "no zone reaches NVTX: this process was forked, and a tool follows only processes that are executed anew";
@@ -157,10 +167,12 @@ impl LaunchObserver for NvtxTool {
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         table::enter(|| {
             let range = NvtxRange::registered(zone.range);
-            if !IS_NAMED.replace(true) {
-                thread::with(name_thread);
+            name_this_thread();
+            if zone.nests {
+                range.push(zone.fields, zone.message).then_some(PUSHED)
+            } else {
+                Some(Token(range.start(zone.fields, zone.message)))
             }
-            if zone.nests { range.push(zone.fields).then_some(PUSHED) } else { Some(Token(range.start(zone.fields))) }
         })
         .flatten()
     }
@@ -170,6 +182,22 @@ impl LaunchObserver for NvtxTool {
             let range = NvtxRange::registered(zone.range);
             if zone.nests { range.pop() } else { range.end(token.0) }
         });
+    }
+
+    fn entry_added(&self, range: &'static RangeSpec, message: &Message) {
+        table::enter(|| NvtxRange::registered(range).mark(message));
+    }
+
+    fn sync_begins(&self, call: &SyncCall<'_>) -> Option<Token> {
+        table::enter(|| {
+            name_this_thread();
+            sync::push(call);
+            PUSHED
+        })
+    }
+
+    fn sync_ends(&self, _: Token, _: WaitOutcome) {
+        table::enter(sync::pop);
     }
 
     #[cold]
@@ -186,6 +214,14 @@ impl LaunchObserver for NvtxTool {
         if let Ok(name) = CString::new(name) {
             table::enter(|| table::name_stream(stream, &name));
         }
+    }
+}
+
+/// Passes the thread's name to the tool, once.
+#[inline]
+fn name_this_thread() {
+    if !IS_NAMED.replace(true) {
+        thread::with(name_thread);
     }
 }
 

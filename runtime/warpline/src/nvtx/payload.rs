@@ -1,9 +1,11 @@
-//! A zone's fields as a typed payload: one schema for each range and set of fields, registered when the set is first used.
+//! Typed payloads: how values become the entries of a schema, and the payload of a zone's fields. Fields have one schema for each range
+//! and set of fields, registered when the set is first used.
 //!
-//! Numbers take 8 bytes, and text and the label 64, in the order of the mark. All data of a zone is on the stack.
+//! Numbers take 8 bytes, and text and the label 64, in the order of the mark. All data of a zone is on the stack. `message` and `sync`
+//! have the payloads of collectives and of semaphores.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 use super::abi::*;
@@ -22,7 +24,7 @@ const MOST_SCHEMAS: usize = 16;
 
 /// The type of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Entry {
+pub(super) enum Entry {
     U64,
     I64,
     F64,
@@ -100,46 +102,54 @@ impl Schema {
         // A name that contains a NUL becomes empty. Marks never contain one.
         let names: Vec<CString> =
             known.iter().chain(&label).map(|(name, _)| CString::new(*name).unwrap_or_default()).collect();
-        let mut offset = 0;
-        let entries: Vec<_> = known
-            .iter()
-            .chain(&label)
-            .zip(&names)
-            .map(|((_, entry), name)| {
-                let at = offset;
-                offset += entry.bytes();
-                describe(*entry, name.as_ptr(), at)
-            })
-            .collect();
-        let attributes = nvtxPayloadSchemaAttr_t {
-            fieldMask: NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME
-                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE
-                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES
-                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES
-                | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE,
-            name: range.as_ptr(),
-            r#type: NVTX_PAYLOAD_SCHEMA_TYPE_STATIC,
-            flags: 0,
-            entries: entries.as_ptr(),
-            numEntries: entries.len(),
-            payloadStaticSize: offset,
-            packAlign: 0,
-            schemaId: 0,
-            extension: std::ptr::null_mut(),
-        };
-        // SAFETY: the attributes, and the data that they point to, outlive the call, and the tool copies what it keeps.
-        let id =
-            table::payload_schema_register().map_or(0, |register| unsafe { register(domain, &raw const attributes) });
+        let entries = known.iter().chain(&label).zip(&names);
+        let id = register_schema(domain, range, entries.map(|((_, entry), name)| (&**name, *entry, c"")));
         Schema { fields: known, has_label: label.is_some(), id, next: Schemas::default() }
     }
 }
 
-fn describe(entry: Entry, name: *const c_char, offset: usize) -> nvtxPayloadSchemaEntry_t {
+/// Registers a schema with these entries: name, type and description, which may be empty. Returns the tool's number, or 0 if the tool
+/// accepts no schemas.
+#[cold]
+pub(super) fn register_schema<'a>(
+    domain: nvtxDomainHandle_t,
+    name: &CStr,
+    entries: impl Iterator<Item = (&'a CStr, Entry, &'a CStr)>,
+) -> u64 {
+    let mut bytes = 0;
+    let entries: Vec<_> = entries
+        .map(|(name, entry, description)| {
+            let offset = bytes;
+            bytes += entry.bytes();
+            describe(entry, name, description, offset)
+        })
+        .collect();
+    let attributes = nvtxPayloadSchemaAttr_t {
+        fieldMask: NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME
+            | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE
+            | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES
+            | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES
+            | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE,
+        name: name.as_ptr(),
+        r#type: NVTX_PAYLOAD_SCHEMA_TYPE_STATIC,
+        flags: 0,
+        entries: entries.as_ptr(),
+        numEntries: entries.len(),
+        payloadStaticSize: bytes,
+        packAlign: 0,
+        schemaId: 0,
+        extension: std::ptr::null_mut(),
+    };
+    // SAFETY: the attributes, and what they point to, outlive the call; the tool copies what it keeps.
+    table::payload_schema_register().map_or(0, |register| unsafe { register(domain, &raw const attributes) })
+}
+
+fn describe(entry: Entry, name: &CStr, description: &CStr, offset: usize) -> nvtxPayloadSchemaEntry_t {
     nvtxPayloadSchemaEntry_t {
         flags: 0,
         r#type: entry.type_id(),
-        name,
-        description: std::ptr::null(),
+        name: name.as_ptr(),
+        description: if description.is_empty() { std::ptr::null() } else { description.as_ptr() },
         arrayOrUnionDetail: if entry == Entry::Text { TEXT as u64 } else { 0 },
         offset: offset as u64,
         semantics: std::ptr::null(),
@@ -147,44 +157,58 @@ fn describe(entry: Entry, name: *const c_char, offset: usize) -> nvtxPayloadSche
     }
 }
 
-/// The values of one zone, in the layout of its schema.
+/// The values of one payload, in the layout of its schema, with room for `N` texts.
 #[repr(C, align(8))]
-pub(super) struct Bytes {
-    bytes: [u8; (MAX_FIELDS + 1) * TEXT],
+pub(super) struct Bytes<const N: usize> {
+    bytes: [[u8; TEXT]; N],
     len: usize,
 }
 
-impl Bytes {
-    pub(super) fn encode(fields: &Fields) -> Bytes {
-        let mut all = Bytes { bytes: [0; (MAX_FIELDS + 1) * TEXT], len: 0 };
-        for (_, value) in fields.iter() {
-            match value {
-                Value::U64(number) => all.push(&number.to_ne_bytes(), NUMBER),
-                Value::I64(number) => all.push(&number.to_ne_bytes(), NUMBER),
-                Value::F64(number) => all.push(&number.to_ne_bytes(), NUMBER),
-                Value::Bool(truth) => all.push(&[u8::from(*truth)], NUMBER),
-                Value::Str(text) => all.push(cut(text), TEXT),
-                Value::Text(text) => all.push(cut(text), TEXT),
-                other => all.push(cut(&other.to_string()), TEXT),
-            }
-        }
-        if let Some(label) = fields.label() {
-            all.push(cut(label), TEXT);
-        }
-        all
+/// The values of a zone's fields and its label.
+pub(super) type FieldBytes = Bytes<{ MAX_FIELDS + 1 }>;
+
+impl<const N: usize> Bytes<N> {
+    pub(super) const fn new() -> Bytes<N> {
+        Bytes { bytes: [[0; TEXT]; N], len: 0 }
+    }
+
+    pub(super) fn number(&mut self, number: u64) {
+        self.push(&number.to_ne_bytes(), NUMBER);
+    }
+
+    /// Adds a text, as far as it fits before a NUL.
+    pub(super) fn text(&mut self, text: &str) {
+        self.push(fields::cut(text, TEXT - 1).as_bytes(), TEXT);
     }
 
     fn push(&mut self, value: &[u8], room: usize) {
-        self.bytes[self.len..self.len + value.len()].copy_from_slice(value);
+        self.bytes.as_flattened_mut()[self.len..self.len + value.len()].copy_from_slice(value);
         self.len += room;
     }
 
-    pub(super) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// Returns the payload of a schema.
+    pub(super) fn of_schema(&self, id: u64) -> nvtxPayloadData_t {
+        nvtxPayloadData_t { schemaId: id, size: self.len, payload: self.bytes.as_ptr().cast() }
     }
 }
 
-/// Returns the part of the text that fits before a NUL.
-fn cut(text: &str) -> &[u8] {
-    fields::cut(text, TEXT - 1).as_bytes()
+impl FieldBytes {
+    pub(super) fn encode(fields: &Fields) -> FieldBytes {
+        let mut all = FieldBytes::new();
+        for (_, value) in fields.iter() {
+            match value {
+                Value::U64(number) => all.number(*number),
+                Value::I64(number) => all.number(number.cast_unsigned()),
+                Value::F64(number) => all.number(number.to_bits()),
+                Value::Bool(truth) => all.push(&[u8::from(*truth)], NUMBER),
+                Value::Str(text) => all.text(text),
+                Value::Text(text) => all.text(text),
+                other => all.text(&other.to_string()),
+            }
+        }
+        if let Some(label) = fields.label() {
+            all.text(label);
+        }
+        all
+    }
 }

@@ -1,5 +1,5 @@
-//! The data of a range that a tool gets: its domain, its name as a registered string, its category and its color. The tool gets it once,
-//! when the first zone of the range begins.
+//! The data of a range that a tool gets: its domain, its name as a registered string, its category and its color. The tool gets it once:
+//! [`register_all`] passes the catalog when the tool is attached, and a range outside the catalog follows with its first zone.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
-use super::payload::{Bytes, Schemas};
+use super::message::MessageSchemas;
+use super::payload::{Entry, FieldBytes, Schemas, register_schema};
 use super::table;
-use warpline_core::catalog::{Kind, RangeSpec};
+use warpline_core::catalog::{Kind, RangeSpec, catalog};
+use warpline_core::collective::Message;
 use warpline_core::fields::Fields;
 use warpline_core::inside::outside;
 use warpline_core::lock::lock;
@@ -27,6 +29,7 @@ pub(super) struct NvtxRange {
     category: u32,
     color: Option<u32>,
     schemas: Schemas,
+    messages: MessageSchemas,
 }
 
 // SAFETY: the handles are the tool's and valid on every thread; the rest is `Send` and `Sync`.
@@ -52,14 +55,22 @@ impl NvtxRange {
         let message = table::domain_register_string()
             .map_or(std::ptr::null_mut(), |register| unsafe { register(domain, range.label().as_ptr()) });
         let color = range.color().map(|rgb| 0xff00_0000 | rgb);
-        NvtxRange { domain, label: range.label(), message, category, color, schemas: Schemas::default() }
+        NvtxRange {
+            domain,
+            label: range.label(),
+            message,
+            category,
+            color,
+            schemas: Schemas::default(),
+            messages: MessageSchemas::default(),
+        }
     }
 
     /// Begins the range on this thread. Returns whether the tool has begun it; a refused range must not be popped, because that
     /// would end the range around it.
     #[inline]
-    pub(super) fn push(&self, fields: &Fields) -> bool {
-        self.with_attributes(fields, |attributes| {
+    pub(super) fn push(&self, fields: &Fields, message: Option<&Message>) -> bool {
+        self.with_attributes(fields, message, |attributes| {
             let Some(push) = table::domain_range_push_ex() else { return false };
             // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
             let level = outside(|| unsafe { push(self.domain, attributes) });
@@ -78,8 +89,8 @@ impl NvtxRange {
 
     /// Begins a range that any thread can end.
     #[inline]
-    pub(super) fn start(&self, fields: &Fields) -> nvtxRangeId_t {
-        self.with_attributes(fields, |attributes| {
+    pub(super) fn start(&self, fields: &Fields, message: Option<&Message>) -> nvtxRangeId_t {
+        self.with_attributes(fields, message, |attributes| {
             // SAFETY: as in `push`.
             table::domain_range_start_ex().map_or(0, |start| outside(|| unsafe { start(self.domain, attributes) }))
         })
@@ -93,40 +104,118 @@ impl NvtxRange {
         }
     }
 
-    /// Calls `call` with the attributes of a zone. They have no payload if the zone has no fields or the tool accepts no payloads.
+    /// Marks an entry of the batch that is open on this thread.
+    #[cold]
+    pub(super) fn mark(&self, message: &Message) {
+        self.with_attributes(&Fields::default(), Some(message), |attributes| {
+            if let Some(mark) = table::domain_mark_ex() {
+                // SAFETY: as in `push`.
+                outside(|| unsafe { mark(self.domain, attributes) });
+            }
+        });
+    }
+
+    /// Calls `call` with the attributes of a zone. They have no payload if the zone has nothing for one or the tool accepts no payloads.
     #[inline]
-    fn with_attributes<T>(&self, fields: &Fields, call: impl FnOnce(*const nvtxEventAttributes_t) -> T) -> T {
+    fn with_attributes<T>(
+        &self,
+        fields: &Fields,
+        message: Option<&Message>,
+        call: impl FnOnce(*const nvtxEventAttributes_t) -> T,
+    ) -> T {
         let mut attributes = self.attributes();
         let is_empty = fields.is_empty() && fields.label().is_none();
         let schema = if is_empty { None } else { self.schemas.id(self.domain, self.label, fields) };
-        let Some(schema) = schema else { return call(&raw const attributes) };
-        let bytes = Bytes::encode(fields);
-        let payload = bytes.as_slice();
-        let payload = nvtxPayloadData_t { schemaId: schema, size: payload.len(), payload: payload.as_ptr().cast() };
-        attributes.payloadType = NVTX_PAYLOAD_TYPE_EXT;
-        attributes.reserved0 = 1;
-        attributes.payload = &raw const payload;
-        call(&raw const attributes)
+        match (schema, message) {
+            (None, None) => call(&raw const attributes),
+            (Some(schema), None) => {
+                let bytes = FieldBytes::encode(fields);
+                call(attributes.with_payloads(&[bytes.of_schema(schema)]))
+            }
+            (schema, Some(message)) => self.with_message(attributes, fields, schema, message, call),
+        }
+    }
+
+    /// A collective's message comes before its fields.
+    #[inline(never)]
+    fn with_message<T>(
+        &self,
+        mut attributes: nvtxEventAttributes_t,
+        fields: &Fields,
+        schema: Option<u64>,
+        message: &Message,
+        call: impl FnOnce(*const nvtxEventAttributes_t) -> T,
+    ) -> T {
+        let (message, bytes) = (self.messages.encode(self.domain, message), FieldBytes::encode(fields));
+        let message = message.as_ref().map(|(schema, bytes)| bytes.of_schema(*schema));
+        match (message, schema.map(|schema| bytes.of_schema(schema))) {
+            (Some(message), Some(fields)) => call(attributes.with_payloads(&[message, fields])),
+            (Some(payload), None) | (None, Some(payload)) => call(attributes.with_payloads(&[payload])),
+            (None, None) => call(&raw const attributes),
+        }
     }
 
     fn attributes(&self) -> nvtxEventAttributes_t {
-        let (message_type, message) = if self.message.is_null() {
+        let message = if self.message.is_null() {
             (NVTX_MESSAGE_TYPE_ASCII, self.label.as_ptr().cast::<c_void>())
         } else {
             (NVTX_MESSAGE_TYPE_REGISTERED, self.message.cast_const())
         };
+        nvtxEventAttributes_t::new(message, self.category, self.color)
+    }
+}
+
+impl nvtxEventAttributes_t {
+    /// Returns attributes without a payload. The message is its type and a pointer.
+    #[inline]
+    pub(super) fn new(
+        (message_type, message): (i32, *const c_void),
+        category: u32,
+        color: Option<u32>,
+    ) -> nvtxEventAttributes_t {
         nvtxEventAttributes_t {
             version: NVTX_VERSION,
             size: size_of::<nvtxEventAttributes_t>() as u16,
-            category: self.category,
-            colorType: if self.color.is_some() { NVTX_COLOR_ARGB } else { NVTX_COLOR_UNKNOWN },
-            color: self.color.unwrap_or(0),
+            category,
+            colorType: if color.is_some() { NVTX_COLOR_ARGB } else { NVTX_COLOR_UNKNOWN },
+            color: color.unwrap_or(0),
             payloadType: NVTX_PAYLOAD_UNKNOWN,
             reserved0: 0,
             payload: std::ptr::null(),
             messageType: message_type,
             message,
         }
+    }
+
+    /// Adds payloads, which must live until the tool has the attributes.
+    #[inline]
+    pub(super) fn with_payloads(&mut self, payloads: &[nvtxPayloadData_t]) -> *const nvtxEventAttributes_t {
+        self.payloadType = NVTX_PAYLOAD_TYPE_EXT;
+        self.reserved0 = payloads.len() as i32;
+        self.payload = payloads.as_ptr();
+        &raw const *self
+    }
+}
+
+/// Passes all ranges of the catalog to the tool, and their descriptions.
+///
+/// NVTX has no place for the description of a range, but a schema has one for that of an entry: each domain gets one schema that has the
+/// domain's ranges as its entries. No payload uses it.
+#[cold]
+pub(super) fn register_all() {
+    let mut domains: Vec<(&str, nvtxDomainHandle_t, Vec<&RangeSpec>)> = Vec::new();
+    for range in catalog() {
+        let handle = NvtxRange::registered(range).domain;
+        match domains.iter_mut().find(|(namespace, ..)| *namespace == range.namespace()) {
+            Some((.., ranges)) => ranges.push(range),
+            None => domains.push((range.namespace(), handle, vec![range])),
+        }
+    }
+    for (_, domain, ranges) in domains {
+        let text = |range: &&RangeSpec| CString::new(range.description()).unwrap_or_default();
+        let descriptions: Vec<_> = ranges.iter().map(text).collect();
+        let entries = ranges.iter().zip(&descriptions);
+        register_schema(domain, c"warpline.catalog", entries.map(|(range, text)| (range.label(), Entry::U64, &**text)));
     }
 }
 
@@ -169,18 +258,13 @@ impl Domain {
         if !domain.kinds.contains(&range.kind()) {
             domain.kinds.push(range.kind());
             let name = CString::new(range.kind().as_str()).unwrap_or_default();
-            if let Some(name_category) = table::domain_name_category() {
-                // SAFETY: the name outlives the call; the handle is the tool's own.
-                unsafe { name_category(domain.handle, category, name.as_ptr()) };
-            }
+            table::name_category(domain.handle, category, &name);
         }
         (domain.handle, category)
     }
 
     fn create(namespace: &'static str) -> Domain {
         let name = CString::new(namespace).unwrap_or_default();
-        // SAFETY: the name outlives the call. A null handle is the default domain, as with NVIDIA's client.
-        let handle = table::domain_create().map_or(std::ptr::null_mut(), |create| unsafe { create(name.as_ptr()) });
-        Domain { namespace, handle, kinds: Vec::new() }
+        Domain { namespace, handle: table::create_domain(&name), kinds: Vec::new() }
     }
 }

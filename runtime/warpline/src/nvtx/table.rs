@@ -163,6 +163,8 @@ macro_rules! functions {
 functions! {
     name_os_thread: NVTX_CB_MODULE_CORE[NVTX_CBID_CORE_NameOsThreadA] fn(u32, *const c_char);
     name_cu_stream: NVTX_CB_MODULE_CUDA[NVTX_CBID_CUDA_NameCuStreamA] fn(*mut c_void, *const c_char);
+    domain_mark_ex: NVTX_CB_MODULE_CORE2[NVTX_CBID_CORE2_DomainMarkEx]
+        fn(nvtxDomainHandle_t, *const nvtxEventAttributes_t);
     domain_range_start_ex: NVTX_CB_MODULE_CORE2[NVTX_CBID_CORE2_DomainRangeStartEx]
         fn(nvtxDomainHandle_t, *const nvtxEventAttributes_t) -> nvtxRangeId_t;
     domain_range_end: NVTX_CB_MODULE_CORE2[NVTX_CBID_CORE2_DomainRangeEnd] fn(nvtxDomainHandle_t, nvtxRangeId_t);
@@ -182,6 +184,20 @@ pub(super) fn payload_schema_register()
     let function = PAYLOAD[NVTX3EXT_CBID_nvtxPayloadSchemaRegister].load(Ordering::Relaxed);
     // SAFETY: values that are not addresses are excluded. The tool has written any other value as the headers declare the slot.
     (function.addr() > NVTX_EXTENSION_DISABLED).then(|| unsafe { std::mem::transmute(function) })
+}
+
+/// Creates a domain. A null handle is the default domain, as with NVIDIA's client.
+pub(super) fn create_domain(name: &CStr) -> nvtxDomainHandle_t {
+    // SAFETY: the name outlives the call.
+    domain_create().map_or(std::ptr::null_mut(), |create| unsafe { create(name.as_ptr()) })
+}
+
+/// Names a category of a domain. The handle is the tool's own.
+pub(super) fn name_category(domain: nvtxDomainHandle_t, category: u32, name: &CStr) {
+    if let Some(call) = domain_name_category() {
+        // SAFETY: the name outlives the call; the handle is the tool's own.
+        unsafe { call(domain, category, name.as_ptr()) };
+    }
 }
 
 /// Names a thread of the operating system.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use tracy_client::sys;
 
 use super::launch::{self, State};
-use super::{Location, location};
+use super::names::{self, Name};
+use super::{Location, TEXT_BYTES, location};
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::clock::now_ns;
 use warpline_core::fields;
@@ -45,9 +46,6 @@ const MOST_WAITING: u64 = 1 << 23;
 const CLOSE_NS: i64 = 1_000;
 const TRIES: usize = 16;
 
-/// The maximum size of a text in bytes. Older viewers misread longer ones.
-const TEXT: usize = 32 << 10;
-
 /// A count of a session that is plotted over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plot {
@@ -70,6 +68,9 @@ impl Plot {
 pub(crate) trait Calls: Send {
     /// Returns the source location of a range, or none if Tracy can hold no more.
     fn location(&self, range: &'static RangeSpec) -> Option<Location>;
+
+    /// Returns the source location of a name that is no range's, or none if Tracy can hold no more.
+    fn named(&mut self, name: &Name<'_>) -> Option<Location>;
 
     /// Returns the number of the connection that receives the calls from now on, or none without a viewer.
     fn listener(&mut self) -> Option<u64>;
@@ -159,6 +160,10 @@ impl Drop for Live {
 impl Calls for Live {
     fn location(&self, range: &'static RangeSpec) -> Option<Location> {
         location(range)
+    }
+
+    fn named(&mut self, name: &Name<'_>) -> Option<Location> {
+        names::location(name)
     }
 
     fn listener(&mut self) -> Option<u64> {
@@ -286,7 +291,7 @@ fn catalog_texts() -> Vec<String> {
         let line = format!("{} ({}): {}\n", range.name(), range.kind().as_str(), range.description());
         let line = cut(&line);
         match texts.last_mut() {
-            Some(text) if text.len() + line.len() <= TEXT => text.push_str(line),
+            Some(text) if text.len() + line.len() <= TEXT_BYTES => text.push_str(line),
             _ => texts.push(line.to_owned()),
         }
     }
@@ -295,5 +300,5 @@ fn catalog_texts() -> Vec<String> {
 
 /// Cuts a text to the length that Tracy accepts.
 fn cut(text: &str) -> &str {
-    fields::cut(text, TEXT)
+    fields::cut(text, TEXT_BYTES)
 }

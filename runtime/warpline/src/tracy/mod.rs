@@ -1,8 +1,9 @@
 //! The calls of Tracy's client that warpline makes. No other module uses its C interface.
 //!
-//! `launch` shows launches and host zones live on their own threads. `gpu` has the calls of the sink (`sink/`) for zones
+//! `launch` shows launches, host zones and threads' waits live on their own threads. `gpu` has the calls of the sink (`sink/`) for zones
 //! on streams, on the collector's thread. Both get the source location of a range from here. Each range has one, which is created once,
-//! because Tracy keeps the pointer for the lifetime of the process and accepts at most 32,767 of them.
+//! because Tracy keeps the pointer for the lifetime of the process and accepts at most 32,767 of them. `names` creates those of what is no
+//! range: kernels, waits, and collectives by their operation. `text` writes fields and messages as text.
 //!
 //! The application chooses the other behaviour of Tracy's client (when it starts, where it listens, `ondemand`, sampling) by
 //! the features of its own dependency on `tracy-client`. Nothing here depends on that choice, except that a build with
@@ -10,7 +11,9 @@
 
 pub(crate) mod gpu;
 pub(crate) mod launch;
+mod names;
 pub(crate) mod sink;
+mod text;
 
 use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
@@ -18,9 +21,13 @@ use std::sync::OnceLock;
 use tracy_client::{Client, sys};
 
 use warpline_core::catalog::{RangeSpec, catalog};
+use warpline_core::ranges::RangeTable;
 
 /// The number of ranges that get a source location: half of Tracy's limit. The other half is for the application.
 const MOST_LOCATIONS: usize = 16_384;
+
+/// The largest number of bytes of one text; older viewers misread longer ones.
+const TEXT_BYTES: usize = 32 << 10;
 
 /// The source location of a range in Tracy's form: an address that is valid for the lifetime of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +41,18 @@ pub(crate) fn start() {
 
 /// Returns the source location of a range; none before [`start`], and for ranges beyond Tracy's limit.
 pub(crate) fn location(range: &'static RangeSpec) -> Option<Location> {
-    let place = PLACES.get()?.get(range.id()?.index())?;
+    let of_catalog = PLACES.get()?;
+    let place = match range.id() {
+        Some(id) => of_catalog.get(id.index())?,
+        // Its number is after those of the catalog.
+        None if range.number() as usize >= MOST_LOCATIONS => return None,
+        None => NAMED.get(range).get_or_init(|| SourceLocation::new(range)),
+    };
     Some(Location(std::ptr::from_ref(&place.0) as u64))
 }
+
+/// The source locations of ranges that were named at run time.
+static NAMED: RangeTable<OnceLock<SourceLocation>> = RangeTable::new();
 
 static PLACES: OnceLock<Box<[SourceLocation]>> = OnceLock::new();
 
@@ -55,9 +71,14 @@ fn places() -> &'static [SourceLocation] {
 
 impl SourceLocation {
     fn new(range: &'static RangeSpec) -> SourceLocation {
+        SourceLocation::named(range.label().as_ptr(), forever(range.module()), range)
+    }
+
+    /// A location in the source and a color of a range, under a name. Both pointers are valid for the lifetime of the process.
+    fn named(name: *const c_char, function: *const c_char, range: &RangeSpec) -> SourceLocation {
         SourceLocation(sys::___tracy_source_location_data {
-            name: range.label().as_ptr(),
-            function: forever(range.module()),
+            name,
+            function,
             file: forever(range.file()),
             line: range.line(),
             // In Tracy, black stands for no color.

@@ -1,4 +1,5 @@
-//! Shows zones on GPU contexts of Tracy: one for each stream, and further ones for overlapping zones.
+//! Shows zones on GPU contexts of Tracy: one for each stream, one for each kind of work beside it (`rows`), and further ones for
+//! overlapping zones.
 //!
 //! Tracy has 256 contexts in a process and never releases one. [`Ids`] counts them over all sessions, and a context that a session no
 //! longer uses serves the next stream of the same name. Times on a context never go backwards.
@@ -16,6 +17,12 @@ use warpline_core::lock::lock;
 /// The lowest context that is used. Contexts are taken from the last one downwards, because `tracy-client` numbers the application's own
 /// from 0.
 const FIRST: u8 = 64;
+
+/// The number of unused contexts that are reserved for the zones of streams.
+const OF_ZONES: u8 = 64;
+
+/// The maximum number of contexts of a timeline that is not a stream's.
+const FEW: usize = 4;
 
 /// The interval after which a context's clock is paired with Tracy's again, because the two drift apart by about 1 µs a second. Pairing
 /// moves later zones by the drift, so it is done after a longer rest of the stream, or rarely if the stream never rests.
@@ -56,13 +63,13 @@ impl Ids {
         &IDS
     }
 
-    /// Returns a context of this name; none if all are in use.
-    fn take(&self, name: &str, calls: &mut dyn Calls) -> Option<Context> {
+    /// Returns a context of this name; none if all that it may take are in use.
+    fn take(&self, name: &str, is_of_zones: bool, calls: &mut dyn Calls) -> Option<Context> {
         let mut made = lock(&self.0);
         if let Some(context) = made.free.get_mut(name).and_then(Vec::pop) {
             return Some(context);
         }
-        let id = made.next?;
+        let id = made.next.filter(|id| is_of_zones || *id >= FIRST + OF_ZONES)?;
         made.next = (id > FIRST).then(|| id - 1);
         drop(made);
         calls.new_context(id, name);
@@ -80,11 +87,12 @@ impl Ids {
     }
 }
 
-/// The contexts of one stream.
+/// The contexts of one stream, or of what is shown beside it.
 pub(super) struct Stage {
     name: String,
     ids: &'static Ids,
     rows: Vec<Row>,
+    is_of_zones: bool,
 }
 
 /// A stream's own row, or one for the ranges of one lane.
@@ -94,10 +102,10 @@ struct Row {
     contexts: Vec<Stack>,
 }
 
-/// A context, and the ends of the zones that are open on it, the innermost last.
+/// A context, and the ends of the zones that are open on it, the innermost last, with whether each is a record.
 struct Stack {
     context: Context,
-    open: Vec<i64>,
+    open: Vec<(i64, bool)>,
 }
 
 /// The error that the listener has disconnected.
@@ -108,13 +116,18 @@ struct Talk<'a> {
     calls: &'a mut dyn Calls,
     listener: u64,
     now: Instant,
-    /// The number of zones that were shown completely.
+    /// The number of records that were shown completely.
     shown: u64,
 }
 
 impl Stage {
     pub(super) fn new(name: String, ids: &'static Ids) -> Stage {
-        Stage { name, ids, rows: Vec::new() }
+        Stage { name, ids, rows: Vec::new(), is_of_zones: true }
+    }
+
+    /// For what is shown beside the zones of a stream: it takes few contexts, and none of those that zones may need.
+    pub(super) fn beside(name: String, ids: &'static Ids) -> Stage {
+        Stage { name, ids, rows: Vec::new(), is_of_zones: false }
     }
 
     /// Shows zones whose enclosing zones are known, and empties the list.
@@ -131,7 +144,7 @@ impl Stage {
             let outcome = zones
                 .iter()
                 .try_for_each(|zone| {
-                    without_context += u64::from(!self.begin(zone, &mut talk)?);
+                    without_context += u64::from(!self.begin(zone, &mut talk)? && zone.is_record);
                     Ok(())
                 })
                 .and_then(|()| self.stacks().try_for_each(|stack| stack.end_until(i64::MAX, &mut talk)));
@@ -141,7 +154,8 @@ impl Stage {
             }
         }
         lost.no_context += without_context;
-        lost.no_viewer += zones.len() as u64 - shown - without_context;
+        let records = zones.iter().filter(|zone| zone.is_record).count() as u64;
+        lost.no_viewer += records - shown - without_context;
         zones.clear();
     }
 
@@ -162,8 +176,11 @@ impl Stage {
             }
         }
         loop {
+            if !self.is_of_zones && row.contexts.len() >= FEW {
+                return Ok(false);
+            }
             let name = row.name_of(row.contexts.len());
-            let Some(context) = self.ids.take(&name, talk.check()?) else { return Ok(false) };
+            let Some(context) = self.ids.take(&name, self.is_of_zones, talk.check()?) else { return Ok(false) };
             row.contexts.push(Stack { context, open: Vec::new() });
             // A context that another stream of this name has used may have later times on it.
             if let Some(stack) = row.contexts.last_mut().filter(|stack| stack.can_hold(zone)) {
@@ -206,7 +223,7 @@ impl Stack {
     /// Returns whether a zone that begins after all others nests here.
     fn can_hold(&self, zone: &Zone) -> bool {
         match self.open.last() {
-            Some(around) => zone.span.end_ns <= *around,
+            Some((around, _)) => zone.span.end_ns <= *around,
             None => zone.span.begin_ns >= self.context.end_ns,
         }
     }
@@ -217,7 +234,7 @@ impl Stack {
             context.sync(zone.span.begin_ns, talk)?;
         }
         let query = context.query();
-        self.open.push(zone.span.end_ns);
+        self.open.push((zone.span.end_ns, zone.is_record));
         talk.check()?.begin(context.id, query, zone.location);
         talk.check()?.time(context.id, query, zone.span.begin_ns);
         Ok(())
@@ -225,12 +242,12 @@ impl Stack {
 
     /// Ends the zones that end at this time or before it.
     fn end_until(&mut self, ns: i64, talk: &mut Talk<'_>) -> Result<(), Gone> {
-        while let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= ns) {
+        while let Some((end_ns, is_record)) = self.open.pop_if(|(end_ns, _)| *end_ns <= ns) {
             let query = self.context.query();
             talk.check()?.end(self.context.id, query);
             talk.check()?.time(self.context.id, query, end_ns);
             self.context.end_ns = end_ns;
-            talk.shown += 1;
+            talk.shown += u64::from(is_record);
         }
         Ok(())
     }

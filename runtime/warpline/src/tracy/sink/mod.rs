@@ -1,4 +1,5 @@
-//! The sink for Tracy (<https://github.com/wolfpld/tracy>): zones of streams, live, while the program runs.
+//! The sink for Tracy (<https://github.com/wolfpld/tracy>): zones of streams, live, while the program runs, and beside them collectives,
+//! kernels, replays and waits (`rows`).
 //!
 //! `order` holds a zone back until its enclosing zones are known, and `contexts` shows zones on GPU contexts of Tracy. `crate::tracy`
 //! contains the calls, and shows launches and host zones on their own threads, without this sink.
@@ -9,6 +10,7 @@
 
 mod contexts;
 mod order;
+mod rows;
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +28,14 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use contexts::{Ids, Stage};
 use order::{Order, Zone};
+use rows::Rows;
 
 /// A sink that shows zones live in Tracy.
 ///
 /// Connect Tracy's viewer or its `tracy-capture`, 0.14 or another version with the same protocol, to this process. Each stream has a
-/// timeline, and launches and host zones are zones of their threads. Fields are not shown, because Tracy's GPU zones cannot have any.
+/// timeline. Launches, host zones and the waits of threads for semaphores are zones of their threads, with label and fields as their text. Collectives, kernels, replays of CUDA graphs and the waits of a stream have timelines of their own beside the stream's.
 ///
-/// The process keeps at most 192 of Tracy's GPU contexts, and leaves the others to the application. A stream takes one, and
+/// The process keeps at most 192 of Tracy's GPU contexts, and leaves the others to the application. A timeline takes one, and
 /// one more for each zone that overlaps another. Zones that cannot be shown are counted, and the
 /// [`Report`](warpline_core::report::Report) says how many and why.
 ///
@@ -48,6 +51,8 @@ struct Show {
     ids: &'static Ids,
     /// The number of batches.
     batches: u64,
+    /// The timelines beside those of streams.
+    rows: Rows,
     /// Zones in the order in which they may be shown. The list is kept to reuse its memory.
     ready: Vec<Zone>,
     lost: Lost,
@@ -112,15 +117,14 @@ impl Sink for TracySink {
     }
 
     fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        let Batch::Zones(zones) = batch else { return Ok(()) };
         let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
-        self.show.records(calls, zones, Instant::now());
+        self.show.write(calls, batch, Instant::now());
         Ok(())
     }
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
-        self.show.release(calls, |order, ready| order.give_up_waiting(Instant::now(), ready));
+        self.show.progress(calls, Instant::now());
         if calls.listener().is_some() {
             calls.plot(Plot::Ring, (progress.fullest_ring * 100.0).round() as i64);
             calls.plot(Plot::Dropped, progress.dropped as i64);
@@ -130,11 +134,12 @@ impl Sink for TracySink {
 
     fn finish(&mut self, _: &Report) -> io::Result<()> {
         let Some(calls) = self.calls.as_deref_mut() else { return Err(not_started()) };
-        self.show.release(calls, Order::finish);
+        self.show.finish(calls);
         self.show.lost.host += launch::take_not_shown();
         // Threads stop showing their zones, and the contexts are free for the next session.
         self.calls = None;
         self.show.streams.clear();
+        self.show.rows.clear();
         self.show.lost.error()
     }
 
@@ -145,7 +150,34 @@ impl Sink for TracySink {
 
 impl Show {
     fn new(ids: &'static Ids) -> Show {
-        Show { streams: HashMap::new(), ids, batches: 0, ready: Vec::new(), lost: Lost::default() }
+        let rows = Rows::new(ids);
+        Show { streams: HashMap::new(), ids, batches: 0, rows, ready: Vec::new(), lost: Lost::default() }
+    }
+
+    fn write(&mut self, calls: &mut dyn Calls, batch: Batch<'_>, now: Instant) {
+        let Show { rows, lost, .. } = self;
+        match batch {
+            Batch::Zones(zones) => {
+                rows.collectives(calls, zones, now);
+                self.records(calls, zones, now);
+            }
+            Batch::Kernels(kernels) => rows.kernels(calls, kernels, now, lost),
+            Batch::Replays(replays) => rows.replays(calls, replays, now, lost),
+            Batch::Waits(waits) => rows.waits(calls, waits, now, lost),
+            _ => {}
+        }
+    }
+
+    /// Shows what has waited for long enough.
+    fn progress(&mut self, calls: &mut dyn Calls, now: Instant) {
+        self.release(calls, |order, ready| order.give_up_waiting(now, ready));
+        self.rows.release(calls, Some(now), &mut self.lost);
+    }
+
+    /// Shows everything.
+    fn finish(&mut self, calls: &mut dyn Calls) {
+        self.release(calls, Order::finish);
+        self.rows.release(calls, None, &mut self.lost);
     }
 
     fn records(&mut self, calls: &mut dyn Calls, batch: &[ZoneRecord], now: Instant) {
@@ -156,7 +188,7 @@ impl Show {
         let new = || Stream { order: Order::default(), stage: Stage::new(display_name(info), self.ids), used: 0 };
         let stream = self.streams.entry(info.id).or_insert_with(new);
         stream.used = self.batches;
-        // The entries of a batch have no time of their own; the batch is shown.
+        // The entries of a batch have no time of their own; the batch is shown, and its entries among the collectives.
         for record in batch.iter().filter(|record| record.entry.is_none()) {
             let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
                 // The zone still has its place in the sequence.
@@ -164,7 +196,8 @@ impl Show {
                 self.lost.no_location += 1;
                 continue;
             };
-            let zone = Zone { location, span, sequence: record.sequence, lane: record.range.lane() };
+            let lane = record.range.lane();
+            let zone = Zone { location, span, sequence: record.sequence, lane, is_record: true };
             stream.order.add(zone, now, &mut self.ready);
         }
         stream.order.give_up_waiting(now, &mut self.ready);
@@ -189,6 +222,7 @@ impl Show {
             for stream in self.streams.values_mut().filter(|stream| stream.order.is_empty()) {
                 stream.stage.give_back();
             }
+            self.rows.give_back();
         }
     }
 

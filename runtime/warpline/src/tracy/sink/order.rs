@@ -28,6 +28,8 @@ pub(super) struct Zone {
     pub(super) span: Span,
     pub(super) sequence: u64,
     pub(super) lane: Option<&'static str>,
+    /// Whether a record counts as lost without it: parts and second views of records do not.
+    pub(super) is_record: bool,
 }
 
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 //! [`Viewer`] handles each call as Tracy's server does (`server/TracyWorker.cpp`, `ProcessGpu…`), and fails where that would crash or show
 //! something else.
 
+mod rows;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use super::order::{MOST, Order, PATIENCE};
 use super::{Lost, Show, TracySink};
 use crate::tracy::Location;
 use crate::tracy::gpu::{Calls, Plot};
+use crate::tracy::names::Name;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
@@ -92,7 +95,10 @@ impl Viewer {
     }
 }
 
-/// A test double of Tracy's client, which logs the calls and has a viewer or none.
+/// The first number of a name that is no range's.
+const FIRST_NAME: u64 = 1_000;
+
+/// The double of Tracy's client: it notes the calls, and has a viewer or none.
 struct Double {
     log: Vec<String>,
     made: Vec<u8>,
@@ -104,6 +110,10 @@ struct Double {
     changes: Vec<usize>,
     /// Whether the viewer was checked since the last event.
     is_checked: bool,
+    /// The names that are no range's: name, text and line. Their numbers come after those of ranges.
+    names: Vec<(String, String, u32)>,
+    /// The most of these.
+    most_names: usize,
 }
 
 impl Double {
@@ -116,6 +126,8 @@ impl Double {
             connection: 0,
             changes: Vec::new(),
             is_checked: false,
+            names: Vec::new(),
+            most_names: usize::MAX,
         }
     }
 
@@ -151,6 +163,16 @@ impl Double {
 impl Calls for Double {
     fn location(&self, range: &'static RangeSpec) -> Option<Location> {
         (!std::ptr::eq(range, &raw const LOAD)).then(|| Location::new(u64::from(range.line())))
+    }
+
+    fn named(&mut self, name: &Name<'_>) -> Option<Location> {
+        let line = name.range.map_or(0, RangeSpec::line);
+        let name = (name.name.to_owned(), name.text.to_owned(), line);
+        let known = self.names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        });
+        (known < self.most_names).then(|| Location::new(FIRST_NAME + known as u64))
     }
 
     fn listener(&mut self) -> Option<u64> {
@@ -263,7 +285,8 @@ fn a_zone_that_stays_open_holds_nothing_up_for_long() {
 #[test]
 fn a_stream_that_was_met_anew_counts_anew() {
     let (mut order, now, mut ready) = (Order::default(), Instant::now(), Vec::new());
-    let zone = |sequence| super::Zone { location: Location::new(1), span: span(0, 1), sequence, lane: None };
+    let zone =
+        |sequence| super::Zone { location: Location::new(1), span: span(0, 1), sequence, lane: None, is_record: true };
     for sequence in [0, 1, 3, 0, 2, 1] {
         order.add(zone(sequence), now, &mut ready);
     }
