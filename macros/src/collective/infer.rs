@@ -6,8 +6,9 @@
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
+use super::dtype::variant_of;
 use super::kinds::{Operation, Payload};
-use super::message::variant_of;
+
 use crate::key::{Key, MESSAGE};
 use crate::parameter::Parameter;
 use crate::tokens::{is_path_sep, is_punct, mentions, visible};

@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::LitStr;
 use syn::parse::{Error, Parser, Result};
 
+use super::dtype::{TYPES, variant_of};
 use super::infer::{self, Inferred, Written};
 use super::kinds::{self, Operation};
 use crate::key::Key;
@@ -18,22 +19,6 @@ pub struct Message {
     values: Vec<(Key, TokenStream)>,
     inferred: Option<Inferred>,
 }
-
-/// Element types as the user writes them, and the runtime's `DataType::…`.
-const TYPES: [(&str, &str); 12] = [
-    ("i8", "I8"),
-    ("u8", "U8"),
-    ("i32", "I32"),
-    ("u32", "U32"),
-    ("i64", "I64"),
-    ("u64", "U64"),
-    ("f16", "F16"),
-    ("f32", "F32"),
-    ("f64", "F64"),
-    ("bf16", "Bf16"),
-    ("f8e4m3", "F8E4M3"),
-    ("f8e5m2", "F8E5M2"),
-];
 
 /// Types that NCCL does not transfer.
 const FOREIGN: [&str; 10] = ["bool", "char", "str", "i16", "u16", "i128", "u128", "isize", "usize", "f128"];
@@ -100,11 +85,6 @@ impl Message {
             }
         })
     }
-}
-
-/// The runtime's `DataType::…` of a word.
-pub fn variant_of(word: &str) -> Option<&'static str> {
-    TYPES.iter().find(|(name, _)| *name == word).map(|(_, variant)| *variant)
 }
 
 /// A literal, the name of a primitive type, `<T>`, or an expression.

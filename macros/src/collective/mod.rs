@@ -1,8 +1,9 @@
 //! The message of a `#[collective]` or `block::collective!` zone: what it transfers between ranks.
 //!
-//! `kinds` lists the options of each operation; `message` parses them and builds the message; `infer` reads what is left out from
-//! a function's parameters.
+//! `dtype` lists the element types, and `kinds` the options of each operation; `message` parses them and builds the message;
+//! `infer` reads what is left out from a function's parameters.
 
+mod dtype;
 mod infer;
 mod kinds;
 mod message;
