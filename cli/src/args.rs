@@ -331,6 +331,10 @@ pub(crate) enum Format {
     Ncu,
     /// A command file for Nsight Systems: `nsys profile --command-file=FILE ./app`
     Nsys,
+    /// One page that loads nothing and searches the ranges, for a browser
+    Html,
+    /// A configuration of Perfetto's tracing service: `perfetto --txt -c FILE -o system.pftrace`
+    Perfetto,
 }
 
 /// The command that Cargo runs: `cargo warpline …` runs `cargo-warpline warpline …`.

@@ -162,6 +162,8 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
         Format::Csv => records.to_csv(),
         Format::Ncu => records.to_ncu(),
         Format::Nsys => records.to_nsys(),
+        Format::Html => records.to_html(),
+        Format::Perfetto => records.to_perfetto(),
     };
     write(&text, show.output.as_deref())?;
     Ok(DONE)
