@@ -85,12 +85,14 @@ fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show the ranges in a binary
+    /// Show the ranges in a binary, or in a trace
     ///
     /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) in the formats ELF, Mach-O and PE, for any machine,
-    /// including stripped ones.
+    /// including stripped ones; and traces that a session wrote for Perfetto or Chrome, optionally compressed with gzip, which list all
+    /// ranges of their program.
     Catalog {
-        /// The binary
+        /// The binary or the trace
+        #[arg(value_name = "FILE")]
         binary: PathBuf,
         #[command(flatten)]
         show: Show,

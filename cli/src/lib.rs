@@ -1,4 +1,4 @@
-//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it; finds late ranks in traces
+//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it, or of a trace; finds late ranks in traces
 //! of several ranks; joins the annotations of CUDA graphs with traces of other tools; turns the files of flight recorders into
 //! traces; and inspects and records programs that run.
 //!
@@ -15,11 +15,13 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod control;
 mod output;
+mod packets;
 mod place;
 mod recover;
 mod runtime;
 mod source;
 pub mod stragglers;
+mod trace_catalog;
 
 pub use commands::{cargo_warpline, warpline};
 #[doc(hidden)]

@@ -12,6 +12,8 @@ mod timelines;
 // The catalog is the same with every feature off.
 mod catalog_crates;
 mod catalog_exports;
+#[cfg(feature = "enable")]
+mod catalog_in_traces;
 mod catalog_names;
 #[cfg(feature = "enable")]
 mod catalog_versions;
