@@ -87,12 +87,14 @@ fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show the ranges in a binary
+    /// Show the ranges in a binary, or in a trace
     ///
     /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) in the formats ELF, Mach-O and PE, for any machine,
-    /// including stripped ones.
+    /// including stripped ones; and traces that a session wrote for Perfetto or Chrome, optionally compressed with gzip, which list all
+    /// ranges of their program.
     Catalog {
-        /// The binary
+        /// The binary or the trace
+        #[arg(value_name = "FILE")]
         binary: PathBuf,
         #[command(flatten)]
         show: Show,
@@ -364,6 +366,10 @@ pub(crate) enum Format {
     Ncu,
     /// A command file for Nsight Systems: `nsys profile --command-file=FILE ./app`
     Nsys,
+    /// One page that loads nothing and searches the ranges, for a browser
+    Html,
+    /// A configuration of Perfetto's tracing service: `perfetto --txt -c FILE -o system.pftrace`
+    Perfetto,
 }
 
 /// The command that Cargo runs: `cargo warpline …` runs `cargo-warpline warpline …`.

@@ -23,6 +23,7 @@ use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
 use crate::stragglers::{Calls, Skipped, TraceError};
+use crate::trace_catalog::{self, CatalogError};
 
 const DONE: u8 = 0;
 const FAULTS: u8 = 1;
@@ -38,6 +39,8 @@ enum CommandError {
     /// These messages already name the path.
     #[error(transparent)]
     File(BinaryError),
+    #[error("{}: {error}", path.display())]
+    TraceCatalog { path: PathBuf, error: CatalogError },
     #[error("{}: {error}{}", path.display(), trace_remedy(error))]
     Trace { path: PathBuf, error: TraceError },
     #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
@@ -165,7 +168,7 @@ fn build_one(build: &crate::args::Build) -> Result<PathBuf, CommandError> {
 }
 
 fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
-    let records = open(binary)?;
+    let records = if trace_catalog::is_trace(binary) { of_trace(binary)? } else { open(binary)? };
     let text = match show.format {
         Format::Table => output::table(&records, show.output.is_none() && output::stdout_is_terminal()),
         Format::Json => records.to_json(),
@@ -173,9 +176,27 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
         Format::Csv => records.to_csv(),
         Format::Ncu => records.to_ncu(),
         Format::Nsys => records.to_nsys(),
+        Format::Html => records.to_html(),
+        Format::Perfetto => records.to_perfetto(),
     };
     write(&text, show.output.as_deref())?;
     Ok(DONE)
+}
+
+/// Reads the catalog of a trace, and warns if it is not complete.
+fn of_trace(path: &Path) -> Result<Records, CommandError> {
+    let (records, missing) =
+        trace_catalog::open(path).map_err(|error| CommandError::TraceCatalog { path: path.to_owned(), error })?;
+    if missing > 0 {
+        output::complain(format_args!(
+            "warning: {}: {} of the catalog {} not in the trace, which is truncated or had no room for them; name the \
+             program's binary for the whole catalog",
+            path.display(),
+            output::counted_as(missing, "range or namespace", "ranges and namespaces"),
+            output::is_or_are(missing)
+        ));
+    }
+    Ok(records)
 }
 
 /// Writes to the file, whose placeholders are expanded, or to standard output.

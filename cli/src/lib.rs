@@ -1,4 +1,4 @@
-//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it; finds late ranks in traces
+//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it, or of a trace; finds late ranks in traces
 //! of several ranks; joins the annotations of CUDA graphs with traces of other tools; turns the files of flight recorders into
 //! traces; inspects and records programs that run; and says what works on a host.
 //!
@@ -16,11 +16,13 @@ mod commands;
 mod control;
 mod doctor;
 mod output;
+mod packets;
 mod place;
 mod recover;
 mod runtime;
 mod source;
 pub mod stragglers;
+mod trace_catalog;
 
 pub use commands::{cargo_warpline, warpline};
 #[doc(hidden)]

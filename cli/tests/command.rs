@@ -67,6 +67,8 @@ fn every_format_is_what_the_program_itself_would_write() {
         ("csv", records.to_csv()),
         ("ncu", records.to_ncu()),
         ("nsys", records.to_nsys()),
+        ("html", records.to_html()),
+        ("perfetto", records.to_perfetto()),
     ] {
         let output = warpline(&["catalog", path(&program), "--format", format]);
         assert_eq!((status(&output), stdout(&output), stderr(&output)), (0, &*expected, ""), "{format}");

@@ -21,9 +21,14 @@ use warpline_trace::control::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
 
-/// The names that a trace holds.
+/// Whether a trace has a slice or an instant with this name. The catalog has all names, as arguments.
 fn holds(trace: &[u8], text: &str) -> bool {
-    trace.windows(text.len()).any(|window| window == text.as_bytes())
+    let len = text.len() as u8;
+    // A defined name, and the name of an event.
+    [&[0x12, len][..], &[0xBA, 0x01, len]].into_iter().any(|head| {
+        let name = [head, text.as_bytes()].concat();
+        trace.windows(name.len()).any(|window| window == name)
+    })
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -199,7 +204,8 @@ fn what_is_open_when_a_recording_ends_is_in_it_or_counted_beside_a_session_of_th
             }
             let output = recording.wait_with_output().expect("it ends");
             let text = String::from_utf8(output.stdout).expect("UTF-8");
-            let is_in = holds(&fs::read(&trace).expect("a trace"), HELD);
+            // A label, which is the value of an argument.
+            let is_in = fs::read(&trace).expect("a trace").windows(HELD.len()).any(|window| window == HELD.as_bytes());
             let is_counted = text.contains("(unfinished ");
             if ends {
                 // A machine that has no time for it for a second counts it.

@@ -44,7 +44,7 @@ fn the_recorder_of_a_program_that_is_stopped_is_named_and_recovered() {
         recorder.display()
     );
     assert_eq!(stopped, wanted);
-    assert!(run_remedy(dir.path(), &stopped).windows(11).any(|bytes| bytes == b"target.step"));
+    assert!(run_remedy(dir.path(), &stopped).windows(13).any(|bytes| bytes == b"\x12\x0Btarget.step"));
     // Where its name is another file's, or nobody's, the process itself has it.
     fs::rename(&recorder, dir.path().join("moved.flight")).expect("a file");
     fs::write(&recorder, "another").expect("a file");
@@ -53,7 +53,7 @@ fn the_recorder_of_a_program_that_is_stopped_is_named_and_recovered() {
     fs::remove_file(dir.path().join("moved.flight")).expect("a file");
     let gone = complaint(dir.path(), &["dump", &pid]);
     assert!(gone.contains(&format!("`warpline recover /proc/{pid}/fd/")), "{gone}");
-    assert!(run_remedy(dir.path(), &gone).windows(11).any(|bytes| bytes == b"target.step"));
+    assert!(run_remedy(dir.path(), &gone).windows(13).any(|bytes| bytes == b"\x12\x0Btarget.step"));
     signal(&target, Signal::CONT);
     target.end();
 }

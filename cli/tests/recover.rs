@@ -53,7 +53,7 @@ fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
     assert!(text.contains("open it at https://ui.perfetto.dev"), "{text}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
     let trace = fs::read(&trace).unwrap();
-    assert!(trace.len() > 100_000 && trace.windows(12).any(|window| window == b"recover.load"));
+    assert!(trace.len() > 100_000 && trace.windows(14).any(|window| window == b"\x12\x0Crecover.load"));
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }

@@ -166,3 +166,34 @@ fn the_nsight_tools_get_their_filters() {
     assert_eq!(hostile().to_ncu(), "--nvtx\n");
     assert_eq!(hostile().to_nsys(), "--trace=cuda,nvtx\n");
 }
+
+#[test]
+fn perfetto_gets_the_namespaces_as_categories() {
+    let config = sound().to_perfetto();
+    let (system, events) = config.split_once("    name: \"track_event\"\n").expect("it records track events");
+    assert!(
+        system.contains("name: \"linux.ftrace\"") && system.contains("primary_trace_clock: BUILTIN_CLOCK_BOOTTIME")
+    );
+    let expected = "    track_event_config {\n      disabled_categories: \"*\"\n      enabled_categories: \"api\"\n      \
+                    enabled_categories: \"api.*\"\n    }\n  }\n}\n";
+    assert_eq!(events, expected);
+    let depth = |config: &str| config.matches('{').count() - config.matches('}').count();
+    // A name that breaks the rules could end its text and be read as another field.
+    let hostile = hostile().to_perfetto();
+    assert_eq!((depth(&config), depth(&hostile), hostile.contains("track_event")), (0, 0, false));
+}
+
+#[test]
+fn the_page_has_one_row_a_range_and_all_texts_are_escaped() {
+    let sound = sound();
+    let page = sound.to_html();
+    assert!(
+        page.contains("<h2>api</h2>") && page.contains("api.forms.add<td>gpu<td>coarse<td>copies<td>n, m"),
+        "{page}"
+    );
+    assert_eq!(page.matches("<tr><td>").count(), sound.ranges.len());
+    let hostile = hostile();
+    let page = hostile.to_html();
+    assert_eq!((page.matches("<tr><td>").count(), page.matches("<script>").count()), (hostile.ranges.len(), 1));
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'));
+}

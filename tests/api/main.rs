@@ -13,6 +13,8 @@ mod timelines;
 mod catalog_crates;
 mod catalog_exclusive;
 mod catalog_exports;
+#[cfg(feature = "enable")]
+mod catalog_in_traces;
 mod catalog_names;
 #[cfg(feature = "enable")]
 mod catalog_versions;

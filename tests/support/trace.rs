@@ -112,6 +112,10 @@ fn value(argument: &[(u64, Wire<'_>)], sequence: &Sequence) -> String {
             (5, Wire::Fixed(bits)) => f64::from_bits(*bits).to_string(),
             (6, Wire::Bytes(value)) => text(value),
             (17, Wire::Int(id)) => sequence.strings[id].clone(),
+            (12, Wire::Bytes(_)) => {
+                let elements = all(argument, 12).map(|element| value(&message(element), sequence));
+                elements.collect::<Vec<_>>().join(" ")
+            }
             _ => continue,
         };
     }

@@ -28,5 +28,8 @@ pub fn catalog(bytes: &[u8]) {
         assert!(records.to_csv().lines().count() > records.ranges.len());
         assert!(records.to_ncu().lines().count() <= 1 + records.ranges.len());
         assert!(records.to_nsys().lines().count() <= 2);
+        assert!(records.to_perfetto().lines().all(|line| !line.contains('\u{1b}')));
+        let page = records.to_html();
+        assert_eq!((page.matches("<tr><td>").count(), page.matches("<script>").count()), (records.ranges.len(), 1));
     }
 }

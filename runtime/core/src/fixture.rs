@@ -41,6 +41,9 @@ pub static ATTENTION: RangeSpec = range("demo.attention\0", Kind::Gpu, None, 20)
 pub static COPY: RangeSpec = range("demo.copy\0", Kind::Gpu, Some("copies"), 30);
 pub static LOAD: RangeSpec = range("demo.load\0", Kind::Host, None, 40);
 
+/// The catalog of the tests' sessions.
+pub static RANGES: [&RangeSpec; 4] = [&STEP, &ATTENTION, &COPY, &LOAD];
+
 /// The begin of the tests' sessions.
 pub const BEGIN_NS: i64 = 5_000_000_000_000;
 
@@ -54,6 +57,7 @@ pub fn session() -> SessionInfo {
         host: "host7".to_owned(),
         boot_id: Some("db8385a1".to_owned()),
         hash: Some(0x0123_4567_89ab_cdef),
+        ranges: Some(&RANGES),
         kernels: false,
     }
 }

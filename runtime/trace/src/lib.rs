@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "it serves warpline's other crates, which have the same version")]
 
+mod catalog;
 pub mod chrome;
 pub mod control;
 pub mod create;

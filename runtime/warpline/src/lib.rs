@@ -71,7 +71,7 @@
 //! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | crates that use them |
 //! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
 //! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |
-//! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV or filters of profilers. `enable` includes it | tools |
+//! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV, HTML, or filters and configurations of profilers. `enable` includes it | tools |
 //!
 //! # Testing your marks
 //!

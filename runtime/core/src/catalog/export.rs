@@ -1,8 +1,12 @@
-//! A catalog in the forms that other programs read: JSON, Markdown, CSV, and filters for the Nsight tools.
+//! A catalog in the forms that other programs read: JSON, Markdown, CSV, HTML, filters for the Nsight tools, and a configuration of
+//! Perfetto.
 //!
 //! Programs that print their own catalog and the `warpline` command call this module. Each format has one writer, so a program and
 //! its binary export the same bytes. The output does not depend on crate features that another dependency may enable, or on the
 //! linker's order.
+
+mod html;
+mod perfetto;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

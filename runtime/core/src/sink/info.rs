@@ -3,6 +3,7 @@
 //! The code that starts a collector passes it to the sinks. The environment and the clocks are read once, at the start.
 
 use super::SessionInfo;
+use crate::catalog::{NamespaceSpec, RangeSpec, catalog};
 use crate::{clock, process};
 
 impl SessionInfo {
@@ -19,7 +20,20 @@ impl SessionInfo {
             boot_id: process::boot_id(),
             kernels: false,
             hash: None,
+            ranges: None,
         }
+    }
+
+    /// Returns the ranges of the catalog by name, and its namespaces by name.
+    #[doc(hidden)]
+    pub fn catalog(&self) -> (Vec<&'static RangeSpec>, Vec<&'static NamespaceSpec>) {
+        let (mut ranges, mut namespaces): (Vec<_>, Vec<_>) = match self.ranges {
+            Some(ranges) => (ranges.to_vec(), Vec::new()),
+            None => (catalog().iter().collect(), catalog().namespaces().collect()),
+        };
+        ranges.sort_unstable_by_key(|range| (range.name(), range.version(), range.module(), range.line()));
+        namespaces.sort_unstable_by_key(|space| (space.name, space.version, space.module, space.line));
+        (ranges, namespaces)
     }
 
     /// Returns the process's name in traces: with a rank, `rank 3 · host7 · train`.

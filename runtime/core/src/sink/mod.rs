@@ -14,7 +14,7 @@ use std::io;
 pub use batch::Batch;
 pub use memory::MemorySink;
 
-use crate::catalog::{Level, catalog};
+use crate::catalog::{Level, RangeSpec, catalog};
 use crate::record::ThreadInfo;
 use crate::report::{Report, Retention};
 
@@ -119,6 +119,9 @@ pub struct SessionInfo {
     /// For tests: a hash that replaces that of the catalog.
     #[doc(hidden)]
     pub hash: Option<u64>,
+    /// For tests: ranges that replace those of the catalog. The catalog then has no namespaces.
+    #[doc(hidden)]
+    pub ranges: Option<&'static [&'static RangeSpec]>,
     /// Whether kernels are recorded too.
     pub kernels: bool,
 }

@@ -1,9 +1,10 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
 //! `trace` turns records into events; `kernels`, `replays` and `waits` do so for kernels, graphs and timelines. `rows` finds the
-//! row of each slice, `json` writes values, and `document` is the file. Launches, host zones and spans are below the process, and
+//! row of each slice, `colors` its color, `json` writes values, and `document` is the file. Launches, host zones and spans are below the process, and
 //! zones are below their device, as in the traces of PyTorch's profiler. This module never changes a time and never omits a zone.
 
+mod colors;
 mod document;
 mod json;
 mod kernels;
@@ -36,7 +37,8 @@ const LARGE: usize = 256 << 10;
 /// Until the session is finished, the file is a JSON array without its closing bracket, and only grows, about ten times a second. A
 /// killed process leaves such a file, with every zone that had been flushed; Perfetto and `chrome://tracing` read it, and
 /// `warpline recover` makes a JSON document from it. A finished file is a document, an object with `traceEvents`. A pipe gets an
-/// array of events and nothing else. The file does not contain a range's color and description: the format has no place for them.
+/// array of events and nothing else. A slice has the reserved
+/// color of the format that is nearest to its range's color. The catalog, with all descriptions, is in `otherData` of a document.
 ///
 /// `Send`, not `Sync`: a session's collector owns it.
 pub struct ChromeSink {

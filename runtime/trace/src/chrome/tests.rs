@@ -1,10 +1,14 @@
 //! Tests that read traces back as JSON.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use super::ChromeSink;
 use super::json::Micros;
 use super::rows::FIRST_ROW;
+use warpline_core::catalog::spec::RangeMeta;
+use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::fixture;
 use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
@@ -277,4 +281,66 @@ mod pipes {
         );
         assert_eq!((&events[0]["name"], &events[1]["name"]), (&"process_name".into(), &"warpline_session".into()));
     }
+}
+
+#[test]
+fn a_finished_document_has_the_catalog() {
+    let file = Scratch::new("catalog");
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &records()).expect("room");
+    let said = &file.read()["otherData"];
+    assert_eq!((&said["catalog_hash"], &said["begun"]), (&"0x0123456789abcdef".into(), &12.into()));
+    let catalog = &said["catalog"];
+    assert_eq!(catalog["format"], "warpline-catalog/1");
+    let ranges = catalog["ranges"].as_array().expect("ranges");
+    let names: Vec<_> = ranges.iter().map(|range| range["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["demo.attention", "demo.copy", "demo.load", "demo.step"]);
+    let copy = &ranges[1];
+    assert_eq!((&copy["kind"], &copy["lane"], &copy["line"]), (&"gpu".into(), &"copies".into(), &30.into()));
+    assert_eq!((&copy["description"], &copy["file"]), (&"What the gate looks at.".into(), &"demo/src/model.rs".into()));
+}
+
+#[test]
+fn slices_of_a_range_with_a_color_have_the_nearest_reserved_one() {
+    let meta = |label, kind, color| RangeMeta {
+        namespace: "demo",
+        label,
+        description: "Has a color.",
+        kind,
+        level: Level::Coarse,
+        lane: None,
+        color,
+        fields: &[],
+        undescribed: &[],
+        module: "demo",
+        version: "",
+        file: "",
+        line: 1,
+    };
+    static RANGES: OnceLock<[RangeSpec; 2]> = OnceLock::new();
+    let [green, sum] = RANGES.get_or_init(|| {
+        [
+            RangeSpec::new(meta("demo.green\0", Kind::Gpu, Some(0x0076_b900))),
+            RangeSpec::new(meta("demo.sum\0", Kind::Collective, Some(0x00ff_8c00))),
+        ]
+    });
+    let (stream, thread) = (stream(1, "compute"), thread(1, None));
+    let zones = [green, sum, &STEP].map(|range| zone(range, Some(&stream), &thread, span(0, 1), Some(span(2, 3))));
+    let load = zone(green, None, &thread, span(5, 6), None);
+    let file = Scratch::new("colors");
+    run(&mut ChromeSink::create(&file.0).expect("a file"), &[zones.to_vec(), vec![load]]).expect("room");
+    let document = file.read();
+    let mut said: Vec<_> =
+        slices(&document).into_iter().map(|slice| (slice["name"].as_str().expect("a name"), &slice["cname"])).collect();
+    said.sort_by_key(|(name, _)| *name);
+    let (green, orange, none) = ("cq_build_attempt_passed".into(), "thread_state_iowait".into(), Value::Null);
+    let expected = [
+        ("demo.green", &green),
+        ("demo.green", &green),
+        ("demo.green", &green),
+        ("demo.step", &none),
+        ("demo.step", &none),
+        ("demo.sum", &orange),
+        ("ncclDevKernel_Group demo.sum", &orange),
+    ];
+    assert_eq!(said, expected);
 }

@@ -7,9 +7,11 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::colors::reserved_name;
 use super::document::Events;
 use super::json::{Args, Micros, metadata};
 use super::rows::{Owner, Rows, TrackId, Whose};
+use crate::catalog::{Catalog, MOST};
 use crate::lanes::OwnLane;
 use crate::names::{change_args, change_name};
 use crate::order::Record;
@@ -31,6 +33,7 @@ pub(super) struct Trace {
     pub(super) process_id: u32,
     rank: u32,
     facts: Value,
+    info: SessionInfo,
     /// The number of dropped zones that the trace last reported.
     dropped: u64,
     /// The number of launches. It ties each launch to its zone.
@@ -63,6 +66,7 @@ impl Trace {
             process_id: info.process_id,
             rank: info.rank.unwrap_or(0),
             facts,
+            info: info.clone(),
             dropped: 0,
             launches: 0,
             arrows: 0,
@@ -131,10 +135,19 @@ impl Trace {
         facts["clocks"] = clocks.into();
         facts["notes"] = report.notes.clone().into();
         let Trace { rank, base_unix_ns, .. } = self;
+        let catalog = Catalog::of(&self.info, MOST);
+        if catalog.left_out() > 0 {
+            facts["catalog_left_out"] = catalog.left_out().into();
+        }
+        let facts = facts.to_string();
+        // The catalog is the text that `Records::to_json` returns, so it does not go through a `Value`.
+        let facts = facts.strip_suffix('}').unwrap_or(&facts);
+        let catalog = catalog.records.to_json();
         // HolisticTraceAnalysis looks in each line for `"rank": ` with the space.
         format!(
             "\"schemaVersion\":1,\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{base_unix_ns},\n\
-             \"distributedInfo\":{{\"rank\": {rank}}},\n\"otherData\":{facts}"
+             \"distributedInfo\":{{\"rank\": {rank}}},\n\"otherData\":{facts},\n\"catalog\":{}}}",
+            catalog.trim_end()
         )
     }
 
@@ -253,6 +266,7 @@ impl Trace {
             Some(operation) => {
                 let name = format!("ncclDevKernel_{operation} {}", record.range.name());
                 self.named_slice("kernel", &name, gpu, place, out)?;
+                color(record, out)?;
             }
         }
         if !is_entry {
@@ -279,7 +293,8 @@ impl Trace {
         place: TrackId,
         out: &mut Events,
     ) -> io::Result<()> {
-        self.named_slice(category, record.range.name(), span, place, out)
+        self.named_slice(category, record.range.name(), span, place, out)?;
+        color(record, out)
     }
 
     /// Like [`slice`](Self::slice), with a different name, which may be any text.
@@ -297,6 +312,11 @@ impl Trace {
         serde_json::to_writer(&mut *out, name)?;
         write!(out, r#","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
+}
+
+/// Writes the color of the zone's range into the begin of a slice's event.
+fn color(record: &ZoneRecord, out: &mut Events) -> io::Result<()> {
+    record.range.color().map_or(Ok(()), |color| write!(out, r#","cname":"{}""#, reserved_name(color)))
 }
 
 /// Returns the counts as an object, or none if there are none.

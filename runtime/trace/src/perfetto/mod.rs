@@ -3,7 +3,7 @@
 //! `file` passes packets to the operating system. `trace` is a trace while it is written, and `tables` has the state that all kinds
 //! of records share in it; `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices with `annotations`.
 //! `category` has the categories of slices, `rows` finds their tracks, `track` keeps lanes, `session_facts` writes the facts about
-//! the session, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
+//! the session, `catalog` its ranges, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
 //! slice open or omits a zone.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! ├─ thread                    launches, host zones, spans, waits and signals; a flow leads from each launch to its zone,
 //! │                            and from each signal to the wait that it ended
 //! ├─ queues                    the depth of each queue
-//! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures
+//! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures; the catalog
 //! ```
 //!
 //! A zone's slice has its fields as typed annotations, its label, error and status, and its range's `description`. A launch has the
@@ -25,6 +25,7 @@
 //! only other sinks can show a range's color.
 
 mod annotations;
+mod catalog;
 mod category;
 mod file;
 mod intern;
@@ -51,6 +52,7 @@ mod tests;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::catalog::MOST;
 use crate::create::create;
 use crate::files::own::OwnFile;
 use crate::order::Order;
@@ -76,6 +78,8 @@ pub struct PerfettoSink {
     output: Output,
     trace: Option<Trace>,
     order: Order,
+    /// Whether the catalog is not written yet. The thread that starts the session does not wait for it.
+    is_catalog_due: bool,
 }
 
 impl PerfettoSink {
@@ -97,7 +101,15 @@ impl PerfettoSink {
     }
 
     fn with(name: String, output: Output) -> PerfettoSink {
-        PerfettoSink { name, output, trace: None, order: Order::default() }
+        PerfettoSink { name, output, trace: None, order: Order::default(), is_catalog_due: true }
+    }
+
+    /// Writes the catalog, unless it is written. Returns whether it was.
+    fn write_catalog(&mut self) -> bool {
+        let Some(trace) = self.trace.as_ref().filter(|_| self.is_catalog_due) else { return false };
+        trace.catalog(MOST, &mut self.output.buffer);
+        self.is_catalog_due = false;
+        true
     }
 
     /// Creates a sink that writes to `out`, in chunks of about 64 KiB and at every flush. `out` needs no buffering.
@@ -133,6 +145,8 @@ impl Sink for PerfettoSink {
             }
             Ok(())
         })?;
+        // Comes after the first records: if the disk has little room, they are worth more.
+        self.write_catalog();
         self.output.write_when_large();
         Ok(())
     }
@@ -142,13 +156,15 @@ impl Sink for PerfettoSink {
     }
 
     fn finish(&mut self, report: &Report) -> io::Result<()> {
+        self.write_catalog();
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         trace.end(report, &mut self.output.buffer);
         self.output.finish()
     }
 
     fn progress(&mut self, _: &Progress) -> io::Result<()> {
-        self.output.look()
+        self.output.look()?;
+        if self.write_catalog() { self.output.flush() } else { Ok(()) }
     }
 
     /// Returns the number of records that a full disk did not take or that were removed.

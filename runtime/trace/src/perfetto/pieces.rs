@@ -11,6 +11,7 @@ use std::io;
 use super::proto::Buffer;
 use super::session_facts::Piece;
 use super::trace::Trace;
+use crate::catalog::MOST;
 use crate::order::{Order, Record};
 use crate::written::Marks;
 use warpline_core::clock::now_ns;
@@ -22,6 +23,9 @@ const LARGE: usize = 64 << 10;
 
 /// The buffer size at which no more records are accepted.
 const FULL: usize = 8 << 20;
+
+/// The share of a piece that the catalog may take: one part of so many.
+const SHARE: usize = 8;
 
 /// The maximum size of the account at the end of a piece.
 const ACCOUNT: usize = 1 << 10;
@@ -103,6 +107,8 @@ pub(super) struct Pieces<M> {
     standing: Progress,
     /// Whether the account of the piece is written and the next piece has not begun.
     is_over: bool,
+    /// Whether the piece does not contain the catalog yet.
+    is_catalog_due: bool,
     /// The medium's first error since the last flush.
     refused: Option<io::Error>,
     /// Whether a record since the last flush was too large for any piece.
@@ -125,6 +131,7 @@ impl<M: Medium> Pieces<M> {
             records: 0,
             standing: Progress::default(),
             is_over: false,
+            is_catalog_due: true,
             refused: None,
             is_too_large: false,
             lost: 0,
@@ -153,6 +160,7 @@ impl<M: Medium> Pieces<M> {
 
     pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.standing = *progress;
+        self.write_catalog();
         let found = self.medium.look();
         if found.is_err() {
             self.replace_piece();
@@ -182,6 +190,7 @@ impl<M: Medium> Pieces<M> {
             dropped: report.dropped.total(),
             ..self.standing
         };
+        self.write_catalog();
         // The last account is longer than the account of a piece.
         let begin = self.buffer.len();
         if !self.is_over {
@@ -216,6 +225,9 @@ impl<M: Medium> Pieces<M> {
     /// Writes one record into this piece or the next one.
     #[inline]
     fn put(&mut self, record: Record<'_>) {
+        if self.is_catalog_due {
+            self.write_catalog();
+        }
         let Some(trace) =
             self.trace.as_mut().filter(|_| !self.is_over && self.refused.is_none() && self.buffer.len() < FULL)
         else {
@@ -229,6 +241,21 @@ impl<M: Medium> Pieces<M> {
         }
         self.buffer.truncate(begin);
         self.put_into_next(record);
+    }
+
+    /// Writes as much of the catalog as may be in a piece, if it is not there yet and the piece takes it.
+    #[cold]
+    fn write_catalog(&mut self) {
+        if !self.is_catalog_due || self.is_over || self.refused.is_some() {
+            return;
+        }
+        let Some(trace) = &self.trace else { return };
+        let begin = self.buffer.len();
+        trace.catalog(MOST.min(self.medium.size() / SHARE), &mut self.buffer);
+        if self.buffer.len() + ACCOUNT > self.medium.room() {
+            self.buffer.truncate(begin);
+        }
+        self.is_catalog_due = false;
     }
 
     #[cold]
@@ -286,6 +313,7 @@ impl<M: Medium> Pieces<M> {
         self.write()?;
         self.medium.next(self.before + self.zones)?;
         self.is_over = false;
+        self.is_catalog_due = true;
         self.before += self.zones;
         self.zones = 0;
         self.records = 0;

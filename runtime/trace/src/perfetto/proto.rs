@@ -103,6 +103,7 @@ pub mod event {
     pub const DOUBLE_COUNTER_VALUE: u32 = 44;
     pub const FLOW_IDS: u32 = 47;
     pub const TERMINATING_FLOW_IDS: u32 = 48;
+    pub const CORRELATION_ID_STR_IID: u32 = 54;
 
     /// `Type`.
     pub const SLICE_BEGIN: u64 = 1;
@@ -177,6 +178,7 @@ pub mod interned {
     pub const GRAPHICS_CONTEXTS: u32 = 23;
     pub const GPU_SPECIFICATIONS: u32 = 24;
     pub const ANNOTATION_STRINGS: u32 = 29;
+    pub const CORRELATION_IDS: u32 = 43;
 
     pub const IID: u32 = 1;
     /// A field of an event's name, an annotation's name and a string.

@@ -6,6 +6,7 @@
 use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
 use crate::names::{change_args, change_name};
+use warpline_core::clock::now_ns;
 use warpline_core::report::Report;
 use warpline_core::sink::{Progress, SessionChange, SessionInfo};
 
@@ -19,12 +20,29 @@ pub(super) struct SessionFacts {
     sequence: u64,
     process: u64,
     /// The group `warpline`, the last of the process's rows.
-    group: u64,
+    pub(super) group: u64,
     /// The row `session` in the group.
     row: u64,
+    /// The row `catalog` in the group.
+    pub(super) catalog: u64,
 }
 
 impl SessionFacts {
+    /// Returns the session.
+    pub(super) fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    /// Returns the catalog's hash in the form in which tools print it.
+    pub(super) fn catalog_hash(&self) -> String {
+        format!("{:#018x}", self.info.catalog_hash())
+    }
+
+    /// Returns the time at which this piece of the trace may say something about the whole session.
+    pub(super) fn piece_begin_ns(&self) -> i64 {
+        if self.is_later { now_ns().max(self.begin_ns) } else { self.begin_ns }
+    }
+
     /// Writes the facts that are known when the session begins.
     pub(super) fn begin(info: &SessionInfo, ids: &mut Ids, buffer: &mut Buffer) -> SessionFacts {
         let facts = SessionFacts {
@@ -36,10 +54,11 @@ impl SessionFacts {
             process: process_track(info.process_id),
             group: ids.next(),
             row: ids.next(),
+            catalog: ids.next(),
         };
         facts.rows(buffer);
         facts.instant("session begins", info.begin_ns, buffer, |event| {
-            text(event, "catalog_hash", &catalog_hash(info));
+            text(event, "catalog_hash", &facts.catalog_hash());
             text(event, "warpline_version", env!("CARGO_PKG_VERSION"));
             text(event, "host", &info.host);
             if let Some(boot_id) = &info.boot_id {
@@ -81,7 +100,7 @@ impl SessionFacts {
     /// progress of the session.
     pub(super) fn piece(&self, what: &str, ns: i64, piece: &Piece, buffer: &mut Buffer) {
         self.instant(&format!("piece {} {what}", piece.number), ns.max(self.begin_ns), buffer, |event| {
-            text(event, "catalog_hash", &catalog_hash(&self.info));
+            text(event, "catalog_hash", &self.catalog_hash());
             int(event, "session_began_ns", self.begin_ns);
             uint(event, "zones.before", piece.before);
             if let Some(zones) = piece.zones {
@@ -215,7 +234,7 @@ impl SessionFacts {
             packet.uint(packet::SEQUENCE_ID, self.sequence);
             packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
                 let facts = [
-                    ("warpline.catalog_hash", Some(catalog_hash(info))),
+                    ("warpline.catalog_hash", Some(self.catalog_hash())),
                     ("warpline.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
                     ("warpline.process_name", Some(info.process_name.clone())),
                     ("warpline.host", Some(info.host.clone())),
@@ -233,7 +252,7 @@ impl SessionFacts {
         });
     }
 
-    fn describe(&self, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+    pub(super) fn describe(&self, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
         buffer.packet(|packet| {
             packet.uint(packet::SEQUENCE_ID, self.sequence);
             packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
@@ -274,7 +293,8 @@ impl SessionFacts {
         self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
     }
 
-    fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
+    /// Writes an event on a track, which `fill` completes.
+    pub(super) fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
         buffer.packet(|packet| {
             packet.int(packet::TIMESTAMP, ns);
             packet.uint(packet::SEQUENCE_ID, self.sequence);
@@ -298,11 +318,6 @@ pub(super) struct Piece {
     pub(super) standing: Progress,
 }
 
-/// Returns the catalog's hash in the form in which tools print it.
-pub(super) fn catalog_hash(info: &SessionInfo) -> String {
-    format!("{:#018x}", info.catalog_hash())
-}
-
 pub(super) fn text(event: &mut Buffer, name: &str, value: &str) {
     annotate(event, name, |annotation| annotation.text(annotation::STRING, value));
 }
@@ -315,7 +330,7 @@ pub(super) fn int(event: &mut Buffer, name: &str, value: i64) {
     annotate(event, name, |annotation| annotation.int(annotation::INT, value));
 }
 
-fn annotate(event: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
+pub(super) fn annotate(event: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
     event.message(event::ANNOTATIONS, |annotation| {
         annotation.text(annotation::NAME, name);
         value(annotation);

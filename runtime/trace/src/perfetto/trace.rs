@@ -31,6 +31,12 @@ impl Trace {
         }
     }
 
+    /// Writes as much of the catalog as fits into `most` bytes.
+    pub(super) fn catalog(&self, most: usize, buffer: &mut Buffer) {
+        let facts = &self.tables.facts;
+        facts.catalog(most, facts.piece_begin_ns(), buffer);
+    }
+
     /// Ends the trace with the report.
     pub(super) fn end(&mut self, report: &Report, buffer: &mut Buffer) {
         let Tables { facts, session, end_ns, .. } = &mut self.tables;

@@ -338,6 +338,7 @@ impl Sequence {
     fn write_range(&self, id: u32, range: &RangeSpec, buffer: &mut Buffer) {
         self.define(buffer, |data| {
             entry(data, interned::EVENT_NAMES, range_iid(id), range.name());
+            entry(data, interned::CORRELATION_IDS, range_iid(id), range.name());
             entry(data, interned::ANNOTATION_STRINGS, description_iid(u64::from(id)), range.description());
             data.message(interned::SOURCE_LOCATIONS, |location| {
                 location.uint(interned::IID, range_iid(id));
@@ -421,9 +422,16 @@ pub(super) fn kernel_iid(kernel: u32) -> u64 {
     u64::from(kernel) + (1 << 20)
 }
 
-/// Returns the id of a range's name and source. Ranges and the sites of spans share one id space: ranges have the even ids.
+/// Returns the id of a range's name, source and correlation. Ranges and the sites of spans share one id space: ranges have the even ids.
 pub(super) fn range_iid(range: u32) -> u64 {
     u64::from(range) * 2
+}
+
+/// Writes the range's name into an event, and that the event belongs together with all others of the range.
+#[inline]
+pub(super) fn write_range(range: u32, event: &mut Buffer) {
+    event.uint(event::NAME_IID, range_iid(range));
+    event.uint(event::CORRELATION_ID_STR_IID, range_iid(range));
 }
 
 /// See [`range_iid`].

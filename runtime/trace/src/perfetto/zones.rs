@@ -8,7 +8,7 @@ use super::category::Category;
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
-use super::track::{Sequence, description_iid, range_iid, text_iid};
+use super::track::{Sequence, description_iid, range_iid, text_iid, write_range};
 use crate::names::{ALGBW, BUSBW, arg_name};
 use warpline_core::collective::arguments::ArgumentValue;
 use warpline_core::fields::{MAX_FIELDS, Value};
@@ -45,7 +45,7 @@ impl Tables {
             lane.define_range(range, record.range, buffer);
             lane.define_category(Category::Launch, buffer);
             lane.slice(record.host, buffer, |event| {
-                event.uint(event::NAME_IID, range_iid(range));
+                write_range(range, event);
                 Category::Launch.write(event);
                 event.uint(event::SOURCE_LOCATION_IID, range_iid(range));
                 event.fixed(of_launch, flow);
@@ -130,7 +130,7 @@ pub(super) fn write_zone(
         }
     }
     lane.slice(span, buffer, |event| {
-        event.uint(event::NAME_IID, range_iid(range));
+        write_range(range, event);
         category.write(event);
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
             annotate(event, *name_id, arg_name(record, name), |annotation| write_value(annotation, value, *value_id));

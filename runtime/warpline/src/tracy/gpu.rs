@@ -278,16 +278,16 @@ fn introduce() {
         // SAFETY: the client is started, and the name is valid as long as the process.
         unsafe { sys::___tracy_emit_plot_config(plot.name(), format as i32, 1, 1, 0) }
     }
-    for text in catalog_texts() {
+    for text in catalog_texts(catalog().hash(), catalog()) {
         // SAFETY: the client is started, and the text is copied and shorter than 64 KiB.
         unsafe { sys::___tracy_emit_message_appinfo(text.as_ptr().cast(), text.len()) }
     }
 }
 
 /// Returns the catalog as text, with a line for each range.
-fn catalog_texts() -> Vec<String> {
-    let mut texts = vec![format!("warpline's catalog ({:#018x})\n", catalog().hash())];
-    for range in catalog() {
+fn catalog_texts(hash: u64, ranges: impl IntoIterator<Item = &'static RangeSpec>) -> Vec<String> {
+    let mut texts = vec![format!("warpline's catalog ({hash:#018x})\n")];
+    for range in ranges {
         let line = format!("{} ({}): {}\n", range.name(), range.kind().as_str(), range.description());
         let line = cut(&line);
         match texts.last_mut() {
@@ -301,4 +301,60 @@ fn catalog_texts() -> Vec<String> {
 /// Cuts a text to the length that Tracy accepts.
 fn cut(text: &str) -> &str {
     fields::cut(text, TEXT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_core::catalog::Kind;
+    use warpline_core::catalog::spec::RangeMeta;
+    use warpline_core::fixture::{LOAD, RANGES, STEP, range};
+
+    #[test]
+    fn the_introduction_has_a_line_for_each_range() {
+        let texts = catalog_texts(0x12, RANGES);
+        let lines: Vec<_> = texts.concat().lines().map(str::to_owned).collect();
+        let line = |range: &RangeSpec, kind| format!("{} ({kind}): What the gate looks at.", range.name());
+        assert_eq!((texts.len(), lines.len()), (1, 1 + RANGES.len()));
+        assert_eq!(lines[0], "warpline's catalog (0x0000000000000012)");
+        assert_eq!((&lines[1], &lines[4]), (&line(&STEP, "gpu"), &line(&LOAD, "host")));
+    }
+
+    #[test]
+    fn a_large_catalog_is_introduced_in_texts_that_tracy_accepts() {
+        let ranges: Vec<&'static RangeSpec> = (0..2_000)
+            .map(|n| &*Box::leak(Box::new(range(format!("demo.{n}\0").leak(), Kind::Gpu, None, n))))
+            .collect();
+        let texts = catalog_texts(0, ranges.iter().copied());
+        assert!(texts.len() > 1 && texts.iter().all(|text| text.len() <= TEXT_BYTES));
+        let all = texts.concat();
+        let names: Vec<_> = all.lines().skip(1).map(|line| line.split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(names, ranges.iter().map(|range| range.name()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_long_description_is_cut_between_two_characters() {
+        let facts = RangeMeta {
+            namespace: "demo",
+            label: "demo.long\0",
+            description: "ß".repeat(TEXT_BYTES).leak(),
+            kind: Kind::Host,
+            level: warpline_core::catalog::Level::Fine,
+            lane: None,
+            color: None,
+            fields: &[],
+            undescribed: &[],
+            module: "demo",
+            version: "",
+            file: "",
+            line: 1,
+        };
+        let texts = catalog_texts(0, [&*Box::leak(Box::new(RangeSpec::new(facts)))]);
+        assert_eq!(texts.len(), 2);
+        assert!(
+            (TEXT_BYTES - 1..=TEXT_BYTES).contains(&texts[1].len()) && texts[1].ends_with('ß'),
+            "{} bytes",
+            texts[1].len()
+        );
+    }
 }

@@ -91,3 +91,44 @@ impl SourceLocation {
 fn forever(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+    use warpline_core::catalog::spec::RangeMeta;
+    use warpline_core::catalog::{Kind, Level};
+    use warpline_core::fixture::STEP;
+
+    #[allow(unsafe_code)]
+    fn text(pointer: *const c_char) -> &'static str {
+        // SAFETY: the texts of a location are NUL-terminated and live as long as the process.
+        unsafe { CStr::from_ptr(pointer) }.to_str().expect("UTF-8")
+    }
+
+    #[test]
+    fn a_location_has_the_place_and_the_color_of_its_range() {
+        let place = SourceLocation::new(&STEP).0;
+        assert_eq!(
+            (text(place.name), text(place.function), text(place.file)),
+            ("demo.step", "demo::model", "demo/src/model.rs")
+        );
+        assert_eq!((place.line, place.color), (10, 0));
+        static COLORED: RangeSpec = RangeSpec::new(RangeMeta {
+            namespace: "demo",
+            label: "demo.colored\0",
+            description: "",
+            kind: Kind::Gpu,
+            level: Level::Coarse,
+            lane: None,
+            color: Some(0x0020_60c0),
+            fields: &[],
+            undescribed: &[],
+            module: "demo",
+            version: "",
+            file: "a.rs",
+            line: 3,
+        });
+        assert_eq!(SourceLocation::new(&COLORED).0.color, 0x0020_60c0);
+    }
+}

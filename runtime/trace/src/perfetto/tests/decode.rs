@@ -99,6 +99,7 @@ pub(super) struct Slice {
     pub(super) track_uuid: u64,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) flows: Vec<u64>,
+    pub(super) correlation: Option<String>,
 }
 
 #[derive(Default)]
@@ -109,6 +110,7 @@ struct Sequence {
     names: HashMap<u64, String>,
     annotation_names: HashMap<u64, String>,
     strings: HashMap<u64, String>,
+    correlations: HashMap<u64, String>,
 }
 
 /// Reads all slices, and panics if a reader would lose data. An incomplete last packet is left out.
@@ -160,6 +162,7 @@ pub(super) fn slices_of_killed(mut trace: &[u8]) -> (Vec<Slice>, usize) {
                 (interned::EVENT_NAMES, &mut sequence.names),
                 (interned::ANNOTATION_NAMES, &mut sequence.annotation_names),
                 (interned::ANNOTATION_STRINGS, &mut sequence.strings),
+                (interned::CORRELATION_IDS, &mut sequence.correlations),
             ] {
                 for entry in data.messages(field) {
                     let old = table
@@ -213,6 +216,7 @@ fn read_slice(said: &Message, sequence: &Sequence, time: i64, uuid: u64, tracks:
         track: tracks[&uuid].clone(),
         track_uuid: uuid,
         annotations: annotations.collect(),
+        correlation: said.int(event::CORRELATION_ID_STR_IID).map(|iid| sequence.correlations[&iid].clone()),
         flows: said.all(event::FLOW_IDS).chain(said.all(event::TERMINATING_FLOW_IDS)).filter_map(flow).collect(),
     }
 }
@@ -239,7 +243,7 @@ fn pair(mut events: Vec<(i64, u64, Option<Slice>)>) -> (Vec<Slice>, usize) {
     (slices, open.values().map(Vec::len).sum())
 }
 
-fn next_packet<'a>(trace: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn next_packet<'a>(trace: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = *trace;
     if rest.is_empty() {
         return None;

@@ -1,5 +1,6 @@
 //! Tests that read the encoder's output back with a decoder that knows only the wire format.
 
+mod catalog;
 mod decode;
 mod killed;
 
@@ -489,4 +490,19 @@ fn a_span_that_comes_before_the_one_around_it_is_drawn_inside_it_in_a_trace_of_p
         (slice.track.as_str(), slice.depth)
     });
     assert_eq!(drawn, [("thread 7", 0), ("thread 7", 1)]);
+}
+
+#[test]
+fn all_slices_of_a_range_have_its_correlation() {
+    let zones: Vec<Slice> = slices(&trace(&records()));
+    for range in [&STEP, &ATTENTION, &COPY, &LOAD] {
+        let of_range: Vec<_> = zones.iter().filter(|slice| slice.name == range.name()).collect();
+        assert!(
+            !of_range.is_empty() && of_range.iter().all(|slice| slice.correlation.as_deref() == Some(range.name()))
+        );
+    }
+    assert!(
+        zones.iter().any(|slice| slice.track.starts_with("thread "))
+            && zones.iter().any(|slice| slice.track == "compute")
+    );
 }

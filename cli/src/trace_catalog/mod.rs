@@ -1,0 +1,144 @@
+//! Reads the catalog back from a trace that a session wrote, for users who have the trace and not the program.
+//!
+//! The command `catalog` calls it. `perfetto` and `chrome` read the two formats, also compressed with gzip, and `facts` checks what
+//! they find. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, the limits of a binary's catalog
+//! ([`record`](warpline_core::catalog::record)) apply, all texts together are bounded by [`MAX_TEXTS`], and nothing here panics.
+
+mod chrome;
+mod facts;
+mod perfetto;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use warpline_core::catalog::record::MAX_RANGES;
+use warpline_core::catalog::{NamespaceRecord, RangeRecord, Records};
+
+/// The maximum memory of the catalog of one trace, in bytes.
+pub(crate) const MAX_TEXTS: usize = 64 << 20;
+
+/// The maximum size of a decompressed trace, in bytes.
+const MAX_UNPACKED: u64 = 64 << 30;
+
+const CHUNK: usize = 256 << 10;
+
+/// The first bytes of a file in gzip's format.
+const GZIP: [u8; 2] = [0x1F, 0x8B];
+
+/// Why no catalog could be read from a trace.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CatalogError {
+    /// The operating system or the decompression reported an error.
+    #[error("{0}; name a binary, or a trace that a session wrote")]
+    Io(#[from] io::Error),
+    /// The file begins like a trace and is none.
+    #[error("neither a binary nor a trace: {0}; name a binary, or a trace that a session wrote")]
+    NotATrace(String),
+    /// A Perfetto trace without a catalog.
+    #[error(
+        "no catalog in the trace; sessions of warpline 0.1 or newer write one unless their program has no ranges; name the program's binary"
+    )]
+    NotInPerfetto,
+    /// A Chrome trace without a catalog.
+    #[error(
+        "no catalog in the trace; only a finished session writes it into a Chrome trace; name the program's binary"
+    )]
+    NotInChrome,
+    /// A fact is malformed, or a limit is exceeded.
+    #[error("the catalog in the trace is damaged: {0}; name the program's binary")]
+    Damaged(&'static str),
+}
+
+/// Whether the file begins like a trace, and so not like a binary.
+pub(crate) fn is_trace(path: &Path) -> bool {
+    // Opening a pipe would block. The reader of binaries refuses it.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
+    read.is_ok() && (begin.starts_with(&GZIP) || begin.first() == Some(&perfetto::FIRST) || is_json(&begin))
+}
+
+fn is_json(begin: &[u8]) -> bool {
+    matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Reads the catalog of the trace at `path`. Also returns how many ranges and namespaces the session had that are not in the trace.
+///
+/// # Errors
+/// The reason, with the remedy.
+pub(crate) fn open(path: &Path) -> Result<(Records, u64), CatalogError> {
+    let mut file = BufReader::with_capacity(CHUNK, File::open(path)?);
+    if file.fill_buf()?.starts_with(&GZIP) {
+        let unpacked = MultiGzDecoder::new(file).take(MAX_UNPACKED);
+        return read(BufReader::with_capacity(CHUNK, unpacked));
+    }
+    read(file)
+}
+
+fn read(mut trace: impl BufRead) -> Result<(Records, u64), CatalogError> {
+    let mut found = Found::default();
+    let is_json = is_json(trace.fill_buf()?);
+    if is_json {
+        chrome::read(trace, &mut found)?;
+    } else {
+        perfetto::read(trace, &mut found)?;
+    }
+    if found.ranges.is_empty() && found.namespaces.is_empty() {
+        return Err(if is_json { CatalogError::NotInChrome } else { CatalogError::NotInPerfetto });
+    }
+    let held = (found.ranges.len() + found.namespaces.len()) as u64;
+    let missing = found.declared.saturating_sub(held);
+    let records = Records {
+        ranges: found.ranges.into_iter().collect(),
+        namespaces: found.namespaces.into_iter().collect(),
+        unreadable: 0,
+    };
+    Ok((records, missing))
+}
+
+/// What was found in a trace. Pieces and processes repeat entries, and equal entries are one.
+#[derive(Default)]
+struct Found {
+    ranges: BTreeSet<RangeRecord>,
+    namespaces: BTreeSet<NamespaceRecord>,
+    /// The number of ranges and namespaces in the largest catalog of the trace.
+    declared: u64,
+    /// The memory of the entries.
+    memory: usize,
+}
+
+impl Found {
+    fn range(&mut self, range: RangeRecord) -> Result<(), CatalogError> {
+        let texts = [&range.name, &range.version, &range.module, &range.file, &range.namespace, &range.description];
+        let lists = range.fields.iter().chain(&range.undescribed).map(|name| name.len() + size_of::<String>());
+        let memory = texts.map(String::len).iter().sum::<usize>() + lists.sum::<usize>() + size_of::<RangeRecord>();
+        if self.ranges.insert(range) {
+            self.spend(memory)?;
+        }
+        if self.ranges.len() > MAX_RANGES { Err(TOO_MANY) } else { Ok(()) }
+    }
+
+    fn namespace(&mut self, space: NamespaceRecord) -> Result<(), CatalogError> {
+        let texts = [&space.name, &space.version, &space.module, &space.file, &space.about, &space.package];
+        let memory = texts.map(String::len).iter().sum::<usize>() + size_of::<NamespaceRecord>();
+        if self.namespaces.insert(space) {
+            self.spend(memory)?;
+        }
+        if self.namespaces.len() > MAX_RANGES { Err(TOO_MANY) } else { Ok(()) }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), CatalogError> {
+        self.memory = self.memory.saturating_add(bytes);
+        if self.memory > MAX_TEXTS { Err(CatalogError::Damaged("more than 64 MiB of texts")) } else { Ok(()) }
+    }
+}
+
+const TOO_MANY: CatalogError = CatalogError::Damaged("more than 65,536 ranges or namespaces");
+
+#[cfg(test)]
+mod tests;
