@@ -4,6 +4,7 @@
 //! A name is interned: each becomes a [`RangeSpec`] that lives as long as the process, outside of the catalog's slice. Zones, records and
 //! sinks do not distinguish them. The collector's engine sets which of them a session records, also for those that are named later.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -110,8 +111,12 @@ pub fn range(name: &str, file: &str, line: u32, function: &str) -> &'static Rang
     if !cfg!(feature = "enable") {
         return &REST;
     }
-    let clean = name.replace('\0', "␀");
-    let key = Key::new(if clean.is_empty() { "(unnamed)" } else { &clean }, file, line, function);
+    let clean = match name {
+        "" => Cow::Borrowed("(unnamed)"),
+        name if name.contains('\0') => Cow::Owned(name.replace('\0', "␀")),
+        name => Cow::Borrowed(name),
+    };
+    let key = Key::new(&clean, file, line, function);
     // Under the lock, an allocator that the program has marked begins no zone.
     let _inside = Inside::enter();
     let table = read();

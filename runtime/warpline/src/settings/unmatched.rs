@@ -7,15 +7,15 @@ use std::collections::HashSet;
 
 use super::filter::Filter;
 use warpline_core::catalog::{RangeSpec, catalog};
+use warpline_core::dynamic;
 use warpline_core::suggest;
 
 /// The maximum number of filters that are reported. A control request may have thousands.
 const MOST: usize = 16;
 
-/// Returns a message for each filter that matches no range of the catalog, with a suggestion. The catalog does not change while the
-/// program runs.
+/// Returns a message for each filter that matches no range of the catalog and none that was named at run time so far, with a suggestion.
 pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
-    let fits = |filter: &&Filter| catalog().into_iter().any(|range| filter.matches(range.name()));
+    let fits = |filter: &&Filter| dynamic::all_ranges().any(|range| filter.matches(range.name()));
     let text = |filter: &Filter| {
         let remedy = match nearest(filter.pattern()) {
             Some(near) => format!("did you mean `{}{near}`?", if filter.leaves_out() { "!" } else { "" }),
