@@ -117,14 +117,14 @@ fn a_host_without_a_gpu_is_no_problem_before_a_setting_asks_for_one() {
     // How many parts are limited depends on the machine's clock and ports.
     let last = text.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("everything that is asked for works; ") && last.ends_with(" are limited or missing"),
+        last.starts_with("everything that the settings request works; ") && last.ends_with(" are limited or missing"),
         "{text}"
     );
 
     let (status, text) = Host::new().env("WARPLINE", "perfetto=t.pftrace,graph_timing=stamps").text(&[]);
     assert_eq!(status, 1, "{text}");
     assert!(
-        text.contains("missing! driver") && text.ends_with("1 problem: do what the lines marked `!` say\n"),
+        text.contains("missing! driver") && text.ends_with("1 problem: see the remedies of the lines marked `!`\n"),
         "{text}"
     );
 }
@@ -162,12 +162,12 @@ fn whether_ids_of_graph_nodes_can_be_told_depends_on_the_driver_and_on_cupti() {
     let found = Host::with_driver("version=13000", &[]).with_cupti().json(&[]);
     let (state, what, remedy) = found.part("graph ids");
     assert!(
-        state == "limited" && what.contains("CUDA 13.0 tells no ids") && remedy.contains("`kernels`"),
+        state == "limited" && what.contains("CUDA 13.0 does not report the ids") && remedy.contains("`kernels`"),
         "{what} {remedy}"
     );
     let found = Host::with_driver("", &[]).json(&[]);
     let (state, what, remedy) = found.part("graph ids");
-    assert!(state == "missing" && what.starts_with("nobody tells"), "{what}");
+    assert!(state == "missing" && what.starts_with("the ids of graph nodes are unknown"), "{what}");
     assert!(remedy.contains("--by order") && remedy.contains("13.1"), "{remedy}");
     assert!(found.works(), "no setting asks for ids");
 }
@@ -200,12 +200,12 @@ fn a_driver_without_a_device_says_where_to_look() {
 fn a_driver_that_crashes_or_hangs_is_reported_and_the_rest_is_examined() {
     let found = Host::with_driver("crash=cuInit", &[]).json(&[]);
     let (state, what, remedy) = found.part("driver");
-    assert!(state == "broken" && what.contains("it ended the process that asked it (signal 6)"), "{what}");
+    assert!(state == "broken" && what.contains("it ended the child process that called it (signal 6)"), "{what}");
     assert!(remedy.contains("nvidia-smi"), "{remedy}");
     assert!(!found.works() && !found.part("clock").1.is_empty() && found.part("CUPTI").0 == "missing");
     let began = std::time::Instant::now();
     let found = Host::with_driver("hang=cuInit", &[]).json(&["--within", "500ms"]);
-    assert!(found.part("driver").1.contains("it did not answer within 0.5 s"), "{:#}", found.0);
+    assert!(found.part("driver").1.contains("it did not return within 0.5 s"), "{:#}", found.0);
     assert!(began.elapsed().as_secs() < 20, "the command does not wait for the driver");
 }
 
@@ -231,7 +231,7 @@ fn files_and_sockets_need_folders_that_can_be_written() {
     let findings = found.0["findings"].as_array().expect("findings");
     let files: Vec<_> = findings.iter().filter(|finding| finding["part"] == "trace files").collect();
     assert_eq!((&files[0]["state"], &files[1]["state"]), (&"works".into(), &"missing".into()));
-    assert!(files[1]["what"].as_str().expect("a text").starts_with("`nowhere/t.json` cannot be written"), "{files:?}");
+    assert!(files[1]["what"].as_str().expect("a text").starts_with("`nowhere/t.json` is not writable"), "{files:?}");
     assert!(!found.works());
 
     let host = Host::new();

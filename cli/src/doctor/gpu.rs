@@ -13,8 +13,8 @@ pub(super) fn driver(probed: &Probed<DriverFacts>, wanted: &Wanted) -> Vec<Findi
     let facts = match probed {
         Probed::Found(facts) => facts,
         Probed::Failed(how) => {
-            let what = format!("the CUDA driver cannot be asked: {how}");
-            let remedy = "run `nvidia-smi` and `dmesg`: a driver that fails there needs to be installed again";
+            let what = format!("the CUDA driver does not respond: {how}");
+            let remedy = "run `nvidia-smi` and `dmesg`: if it fails there too, install the driver again";
             return vec![Finding::new("driver", State::Broken, what).asked_for(asked).remedy(remedy)];
         }
     };
@@ -44,8 +44,8 @@ pub(super) fn driver(probed: &Probed<DriverFacts>, wanted: &Wanted) -> Vec<Findi
 fn version(facts: &DriverFacts) -> Finding {
     let library = facts.path.as_deref().unwrap_or(&facts.library);
     let Some(version) = facts.version else {
-        let what = format!("{library} does not tell its version");
-        return Finding::new("driver", State::Broken, what).remedy(format!("it is no CUDA driver: {INSTALL}"));
+        let what = format!("{library} does not report its version");
+        return Finding::new("driver", State::Broken, what).remedy(format!("it is not a CUDA driver: {INSTALL}"));
     };
     let cuda = readable(version);
     if version < DriverProbe::OLDEST {
@@ -67,7 +67,7 @@ fn devices(facts: &DriverFacts) -> Finding {
     match &facts.not_initialised {
         Some(why) if why.contains("CUDA_ERROR_NO_DEVICE") => {
             let remedy = format!("{visible}`nvidia-smi -L` lists those of the host; pass them to the container");
-            Finding::new("devices", State::Missing, format!("the driver has no device: {why}")).remedy(remedy)
+            Finding::new("devices", State::Missing, format!("the driver finds no device: {why}")).remedy(remedy)
         }
         Some(why) => {
             let remedy = match () {
@@ -81,7 +81,7 @@ fn devices(facts: &DriverFacts) -> Finding {
             };
             Finding::new("devices", State::Broken, format!("the driver does not start: {why}")).remedy(remedy)
         }
-        None if facts.devices.is_empty() => Finding::new("devices", State::Missing, "the driver has no device")
+        None if facts.devices.is_empty() => Finding::new("devices", State::Missing, "the driver finds no device")
             .remedy(format!("{visible}`nvidia-smi -L` lists those of the host")),
         None => {
             let count = counted(facts.devices.len() as u64, "device");
@@ -115,7 +115,7 @@ fn event_times(facts: &DriverFacts) -> Finding {
 fn captures(facts: &DriverFacts) -> Finding {
     match (facts.has("cuStreamGetCaptureInfo_v3"), facts.has("cuStreamGetCaptureInfo_v2")) {
         (false, false) => {
-            let what = "the driver does not tell where a stream is in its capture: captured zones are dropped";
+            let what = "the driver does not report the position of a stream in its capture: captured zones are dropped";
             Finding::new("captures", State::Missing, what).remedy("install a driver for CUDA 12.0 or newer")
         }
         (false, true) => {
@@ -136,8 +136,8 @@ fn kernel_names(facts: &DriverFacts) -> Finding {
     if facts.has("cuFuncGetName") && facts.has("cuKernelGetName") {
         return Finding::new("kernel names", State::Works, "nodes of graphs have the names of their kernels");
     }
-    let what = "the driver does not tell the names of kernels in graphs";
-    Finding::new("kernel names", State::Limited, what).remedy("a driver for CUDA 12.3 or newer tells them")
+    let what = "the driver does not report the names of kernels in graphs";
+    Finding::new("kernel names", State::Limited, what).remedy("a driver for CUDA 12.3 or newer reports them")
 }
 
 /// Whether somebody tells the ids by which profilers know the nodes of graphs.
@@ -146,7 +146,7 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
         return None;
     };
     if *tells_ids {
-        let what = "the driver tells the ids of graph nodes: labels join with any profiler's kernels";
+        let what = "the driver reports the ids of graph nodes: labels join with the kernels of any profiler";
         return Some(Finding::new("graph ids", State::Works, what));
     }
     let cuda = readable(*version);
@@ -155,14 +155,16 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
         true => (
             State::Limited,
             format!(
-                "the driver for CUDA {cuda} tells no ids of graph nodes; CUPTI tells them in a session with `kernels`"
+                "the driver for CUDA {cuda} does not report the ids of graph nodes; CUPTI reports them in a session with `kernels`"
             ),
             "use `kernels` where graphs are registered, join with `warpline annotate --by order`, or install a driver for CUDA \
              13.1 or newer",
         ),
         false => (
             State::Missing,
-            format!("nobody tells the ids of graph nodes: the driver is for CUDA {cuda}, and there is no usable CUPTI"),
+            format!(
+                "the ids of graph nodes are unknown: the driver for CUDA {cuda} does not report them, and there is no usable CUPTI"
+            ),
             "join with `warpline annotate --by order`, install CUPTI, or install a driver for CUDA 13.1 or newer",
         ),
     };
@@ -173,7 +175,7 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
 pub(super) fn cupti(probed: &Probed<CuptiFacts>, wanted: &Wanted) -> Finding {
     let asked = wanted.asks.kernels;
     let found = match probed {
-        Probed::Failed(how) => Finding::new("CUPTI", State::Broken, format!("CUPTI cannot be asked: {how}"))
+        Probed::Failed(how) => Finding::new("CUPTI", State::Broken, format!("CUPTI does not respond: {how}"))
             .remedy("install the CUPTI of the driver's CUDA version, or name another library in WARPLINE_CUPTI"),
         Probed::Found(CuptiFacts { unusable: Some(why), .. }) => match why.split_once(": ") {
             Some((what, remedy)) => Finding::new("CUPTI", State::Missing, what).remedy(remedy),

@@ -41,8 +41,8 @@ pub(super) fn files(wanted: &Wanted) -> Vec<Finding> {
     let named = &wanted.asks.files;
     if named.is_empty() {
         let found = match in_folder(Path::new(".")) {
-            Ok(()) => Finding::new("trace files", State::Works, "this folder can be written"),
-            Err(why) => Finding::new("trace files", State::Missing, format!("this folder cannot be written: {why}"))
+            Ok(()) => Finding::new("trace files", State::Works, "this folder is writable"),
+            Err(why) => Finding::new("trace files", State::Missing, format!("this folder is not writable: {why}"))
                 .remedy("name a file in another folder, as in `perfetto=/tmp/trace.pftrace`"),
         };
         return vec![found];
@@ -50,8 +50,8 @@ pub(super) fn files(wanted: &Wanted) -> Vec<Finding> {
     let finding = |path: &PathBuf| {
         let name = path.display();
         let found = match can_write(path) {
-            Ok(()) => Finding::new("trace files", State::Works, format!("`{name}` can be written")),
-            Err(why) => Finding::new("trace files", State::Missing, format!("`{name}` cannot be written: {why}"))
+            Ok(()) => Finding::new("trace files", State::Works, format!("`{name}` is writable")),
+            Err(why) => Finding::new("trace files", State::Missing, format!("`{name}` is not writable: {why}"))
                 .remedy("create the folder, or name a file in another one"),
         };
         found.asked_for(true)
@@ -93,9 +93,11 @@ pub(super) fn control(wanted: &Wanted) -> Option<Finding> {
     let is_long = folder.as_os_str().len() + 1 + LONGEST_NAME > LONGEST_PATH;
     let fault = if is_long { Err("its path is too long for a socket".to_owned()) } else { fault };
     let found = match fault {
-        Ok(()) => Finding::new("control", State::Works, format!("`{name}` takes the sockets of programs")),
-        Err(why) => Finding::new("control", State::Missing, format!("`{name}` cannot take sockets: {why}"))
-            .remedy("set XDG_RUNTIME_DIR to a directory of yours with a short name and mode 0700"),
+        Ok(()) => Finding::new("control", State::Works, format!("programs can create their sockets in `{name}`")),
+        Err(why) => {
+            Finding::new("control", State::Missing, format!("programs cannot create sockets in `{name}`: {why}"))
+                .remedy("set XDG_RUNTIME_DIR to a directory of yours with a short name and mode 0700")
+        }
     };
     Some(found.asked_for(wanted.asks.control))
 }
@@ -110,8 +112,8 @@ pub(super) fn counters() -> Option<Finding> {
     let text = fs::read_to_string("/proc/driver/nvidia/params").ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
     let what = match value.trim() {
-        "0" => "hardware counters are for every user; warpline needs none",
-        _ => "hardware counters are for administrators only; warpline needs none, Nsight Compute does",
+        "0" => "all users may read hardware counters; warpline does not need them",
+        _ => "only administrators may read hardware counters; Nsight Compute needs them, warpline does not",
     };
     Some(Finding::new("permissions", State::Works, what))
 }
@@ -121,7 +123,7 @@ pub(super) fn clock() -> Finding {
     let clock = kernels_clock();
     match clock {
         _ if kernels_clock_is_counter() => {
-            Finding::new("clock", State::Works, "the time stamp counter, which the kernel takes for its clock")
+            Finding::new("clock", State::Works, "the time stamp counter, which is also the kernel's clock source")
         }
         Some(name) => {
             let what = format!("the system's clock, because the kernel's clock source is `{name}` and not `tsc`");

@@ -132,14 +132,16 @@ pub(super) enum Probed<T> {
 /// Asks in a process of its own.
 pub(super) fn ask<T: DeserializeOwned>(part: Part, within: Duration) -> Probed<T> {
     match answer_of(part, within) {
-        Ok(text) => serde_json::from_str(&text)
-            .map_or_else(|_| Probed::Failed("the process that asked it gave no answer".to_owned()), Probed::Found),
+        Ok(text) => serde_json::from_str(&text).map_or_else(
+            |_| Probed::Failed("the child process that called it returned no result".to_owned()),
+            Probed::Found,
+        ),
         Err(why) => Probed::Failed(why),
     }
 }
 
 fn answer_of(part: Part, within: Duration) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("no process could be started to ask it: {error}");
+    let cannot = |error: std::io::Error| format!("the child process to call it could not be started: {error}");
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
     let name = part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     command.args(["doctor", "--probe", &name]);
@@ -160,11 +162,11 @@ fn answer_of(part: Part, within: Duration) -> Result<String, String> {
     let Ok(text) = said.recv_timeout(within) else {
         let _ = child.kill();
         ended(&mut child, ENDS_WITHIN);
-        return Err(format!("it did not answer within {} s", within.as_secs_f32()));
+        return Err(format!("it did not return within {} s", within.as_secs_f32()));
     };
     match ended(&mut child, within) {
         Some(status) if status.success() => Ok(text),
-        Some(status) => Err(format!("it ended the process that asked it ({})", how(status))),
+        Some(status) => Err(format!("it ended the child process that called it ({})", how(status))),
         // The answer is complete; a library keeps the process from ending.
         None => {
             let _ = child.kill();

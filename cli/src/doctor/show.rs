@@ -19,8 +19,8 @@ pub(super) fn text(findings: &[Finding]) -> String {
     text.push('\n');
     text += &match (problems, limits) {
         (0, 0) => "everything works\n".to_owned(),
-        (0, _) => format!("everything that is asked for works; {} limited or missing\n", parts(limits)),
-        (_, _) => format!("{}: do what the lines marked `!` say\n", counted(problems, "problem")),
+        (0, _) => format!("everything that the settings request works; {} limited or missing\n", parts(limits)),
+        (_, _) => format!("{}: see the remedies of the lines marked `!`\n", counted(problems, "problem")),
     };
     text
 }

@@ -37,10 +37,10 @@ pub(super) fn nvtx(wanted: &Wanted) -> Finding {
         Some(path) => injected(Path::new(&path)).asked_for(true),
         None if advertised() => Finding::new("NVTX", State::Works, "a tool comes with the CUDA driver"),
         None if asked == Some(true) => {
-            let what = "no NVTX tool is attached to this shell";
+            let what = "no NVTX tool is set up in this environment";
             Finding::new("NVTX", State::Limited, what).asked_for(true).remedy(attach)
         }
-        None => Finding::new("NVTX", State::Off, "no NVTX tool is attached to this shell").remedy(attach),
+        None => Finding::new("NVTX", State::Off, "no NVTX tool is set up in this environment").remedy(attach),
     }
 }
 
@@ -54,19 +54,18 @@ fn injected(path: &Path) -> Finding {
     }
     let length = match fs::metadata(path) {
         Ok(file) if file.is_file() => file.len(),
-        Ok(_) => return Finding::new("NVTX", State::Missing, format!("`{name}` is no file")).remedy(correct),
+        Ok(_) => return Finding::new("NVTX", State::Missing, format!("`{name}` is not a file")).remedy(correct),
         Err(error) => return Finding::new("NVTX", State::Missing, format!("`{name}`: {error}")).remedy(correct),
     };
     let data = if length <= LIBRARY_BYTES { fs::read(path).ok() } else { None };
     let file = data.as_deref().and_then(|data| object::File::parse(data).ok());
     let Some(file) = file else {
-        return Finding::new("NVTX", State::Missing, format!("`{name}` is no library that can be read"))
-            .remedy(correct);
+        return Finding::new("NVTX", State::Missing, format!("`{name}` is not a readable library")).remedy(correct);
     };
     let has_entry =
         file.exports().is_ok_and(|exports| exports.flatten().any(|export| export.name() == NameOrOrdinal::Name(ENTRY)));
     if !has_entry {
-        let what = format!("`{name}` has no InitializeInjectionNvtx2: it is no NVTX tool");
+        let what = format!("`{name}` has no InitializeInjectionNvtx2: it is not an NVTX tool");
         return Finding::new("NVTX", State::Missing, what).remedy(correct);
     }
     Finding::new("NVTX", State::Works, format!("the tool `{name}` receives zones"))
