@@ -111,6 +111,8 @@ pub(super) struct Pieces<M> {
     is_catalog_due: bool,
     /// The medium's first error since the last flush.
     refused: Option<io::Error>,
+    /// The error of a piece that became unreadable and was replaced since the last flush.
+    lost_piece: Option<io::Error>,
     /// Whether a record since the last flush was too large for any piece.
     is_too_large: bool,
     lost: u64,
@@ -133,6 +135,7 @@ impl<M: Medium> Pieces<M> {
             is_over: false,
             is_catalog_due: true,
             refused: None,
+            lost_piece: None,
             is_too_large: false,
             lost: 0,
         }
@@ -170,7 +173,7 @@ impl<M: Medium> Pieces<M> {
 
     /// Writes the buffer, including bytes that the medium refused before.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        let refused = self.refused.take();
+        let refused = self.refused.take().or(self.lost_piece.take());
         let written = if self.is_over { self.turn() } else { self.write() };
         if written.is_err() && self.medium.has_lost_piece() {
             self.replace_piece();
@@ -182,7 +185,7 @@ impl<M: Medium> Pieces<M> {
 
     pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
         // The records lost by the refusal are reported even if there is room again.
-        let refused = self.refused.take();
+        let refused = self.refused.take().or(self.lost_piece.take());
         self.standing = Progress {
             begun: report.begun,
             recorded: report.recorded,
@@ -361,8 +364,16 @@ impl<M: Medium> Pieces<M> {
     }
 
     fn write_when_large(&mut self) {
-        if self.buffer.len() >= LARGE && self.refused.is_none() {
-            self.refused = self.write().err();
+        if self.buffer.len() < LARGE || self.refused.is_some() {
+            return;
+        }
+        let error = self.write().err();
+        if error.is_some() && self.medium.has_lost_piece() {
+            // The records that follow go into the next piece, and the next flush reports the error.
+            self.lost_piece = self.lost_piece.take().or(error);
+            self.replace_piece();
+        } else {
+            self.refused = error;
         }
     }
 
