@@ -1,22 +1,21 @@
 //! Ranges that are named at run time: those of kernels that a compiler generates, of an interpreter's source lines, of callers in another
 //! language.
 //!
-//! A name is interned: each becomes a [`RangeSpec`] that lives as long as the process, outside of the catalog's slice. Zones, records and
-//! sinks do not distinguish them. The collector's engine sets which of them a session records, also for those that are named later.
+//! A name is interned: each becomes a [`RangeSpec`] that lives as long as the process, outside of the catalog's slice. `zone/named.rs` begins
+//! their zones. Records and sinks do not distinguish them from ranges of the catalog. The collector's engine sets which of them a session
+//! records, also for those that are named later.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::backend::AsStream;
 use crate::catalog::spec::{RangeMeta, RangeSpec};
 use crate::catalog::{Kind, Level, RangeId, catalog};
 use crate::fork::PerProcess;
 use crate::inside::Inside;
 use crate::ranges::RangeTable;
 use crate::sample::Wanted;
-use crate::zone::Zone;
 
 /// The most ranges that are named at run time. Zones of further names belong to one range, [`MORE`].
 pub const MOST_RANGES: usize = 65_536;
@@ -127,18 +126,6 @@ pub fn range(name: &str, file: &str, line: u32, function: &str) -> &'static Rang
     drop(table);
     let mut table = write();
     table.find(hash, &key).unwrap_or_else(|| table.add(hash, &key))
-}
-
-/// Begins a zone of a range that is named here. Without a session, a request or a tool, the name is not looked up.
-#[track_caller]
-pub fn zone(stream: &(impl AsStream + ?Sized), name: &str, file: &str, line: u32, function: &str) -> Zone {
-    if crate::zone::is_off() { Zone::none() } else { range(name, file, line, function).zone(stream) }
-}
-
-/// Begins a zone of a range that is named here, on this thread, without a stream.
-#[track_caller]
-pub fn host(name: &str, file: &str, line: u32, function: &str) -> Zone {
-    if crate::zone::is_off() { Zone::none() } else { range(name, file, line, function).host() }
 }
 
 /// Returns the ranges that were named so far, oldest first.

@@ -193,7 +193,8 @@ pub mod collective {
 ///
 /// Such ranges are not in [`catalog()`](crate::catalog()), which lists what the binary declares; [`ranges`](dynamic::ranges) lists them.
 pub mod dynamic {
-    pub use warpline_core::dynamic::{host, range, ranges, zone};
+    pub use warpline_core::dynamic::{range, ranges};
+    pub use warpline_core::zone::named::{host, zone};
 }
 
 /// The fields of zones, and the types of their values.

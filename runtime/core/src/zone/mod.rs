@@ -1,7 +1,7 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
 //! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, `guard.rs` adds values to the
-//! slot, and `launch.rs` begins and ends the zone. Without the feature `enable` the same functions do nothing.
+//! slot, and `launch.rs` begins and ends the zone. `named.rs` begins zones of ranges that are named at run time. Without the feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -18,6 +18,7 @@ mod builder;
 mod guard;
 #[cfg_attr(not(feature = "enable"), path = "no_launch.rs")]
 mod launch;
+pub mod named;
 mod request;
 #[cfg_attr(not(feature = "enable"), path = "no_slots.rs")]
 mod slots;
@@ -50,7 +51,7 @@ pub struct AsyncZone {
 // These calls pass on the location of the caller. A closure or a function path in their place would lose it.
 /// Returns whether no zone begins: there is no session, request or tool.
 #[inline]
-pub(crate) fn is_off() -> bool {
+fn is_off() -> bool {
     crate::switch::word().is_none()
 }
 
