@@ -116,7 +116,7 @@ fn a_graphed_run_has_the_figures_of_the_eager_run() {
         let gpu = device();
         let (compute, comm) = (gpu.stream().expect("a stream"), gpu.stream().expect("a stream"));
         let group = ProcessGroup::new("tp0", [0, 1], 0);
-        let step = || overlapped(&gpu, &compute, &comm, &group);
+        let step = || overlapped(gpu, &compute, &comm, &group);
         let (session, _sink) = start(Session::builder().ends(EndMode::Eager));
         (0..STEPS).for_each(|_| step().expect("launched"));
         compute.synchronize().expect("no error");
