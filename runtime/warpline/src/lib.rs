@@ -187,7 +187,7 @@ pub mod collective {
 /// ```
 ///
 /// A name with its place is a range, which traces, reports, `filter=` and tools treat like one of the catalog. It is created on first use, which
-/// allocates and takes a lock, and lives as long as the process. Keep the [`RangeSpec`](crate::RangeSpec) that [`range`](dynamic::range) returns where
+/// allocates and takes a lock, and lives as long as the process. Keep the [`RangeSpec`] that [`range`](dynamic::range) returns where
 /// the same name is used often: a zone of it costs as much as one of a mark. Names, files and functions are cut to 255 bytes. After 65,536
 /// names, zones of further names count under `(more)`.
 ///
