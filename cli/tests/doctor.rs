@@ -238,7 +238,10 @@ fn files_and_sockets_need_folders_that_can_be_written() {
     let runtime = host.file("not-a-folder", b"");
     let found = host.env("XDG_RUNTIME_DIR", &runtime).json(&["--settings", "control"]);
     let (state, what, remedy) = found.part("control");
-    assert!(state == "missing" && what.contains("cannot take sockets") && remedy.contains("XDG_RUNTIME_DIR"), "{what}");
+    assert!(
+        state == "missing" && what.contains("cannot create sockets") && remedy.contains("XDG_RUNTIME_DIR"),
+        "{what}"
+    );
     assert!(!found.works());
 
     let mut host = Host::new();
