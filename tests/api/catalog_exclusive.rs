@@ -21,8 +21,8 @@ pub mod deep {
 /// It calls nothing of the libraries: naming them links their ranges. Its own namespace is exclusive, too.
 const PROGRAM: &str = r#"use owner as _;
 use other as _;
-#[cfg(feature = "rival")]
-use rival as _;
+#[cfg(feature = "claimant")]
+use claimant as _;
 
 warpline::namespace!("exclusive.app", "a program", exclusive);
 
@@ -52,19 +52,19 @@ fn manifest(name: &str, rest: &str) -> String {
 fn workspace() -> PathBuf {
     let folder = target().join("exclusive");
     for (name, namespace) in
-        [("owner", "exclusive.shared"), ("rival", "exclusive.shared"), ("other", "exclusive.other")]
+        [("owner", "exclusive.shared"), ("claimant", "exclusive.shared"), ("other", "exclusive.other")]
     {
         write(&folder.join(name).join("Cargo.toml"), &manifest(name, ""));
         let source = LIBRARY.replace("NAMESPACE", namespace).replace("CRATE", name);
         write(&folder.join(name).join("src/lib.rs"), &source);
     }
-    let dependencies = "owner = { path = \"../owner\" }\nother = { path = \"../other\" }\nrival = { path = \"../rival\", optional = true }\n";
-    let app = manifest("exclusive", "[features]\nrival = [\"dep:rival\"]") + dependencies;
+    let dependencies = "owner = { path = \"../owner\" }\nother = { path = \"../other\" }\nclaimant = { path = \"../claimant\", optional = true }\n";
+    let app = manifest("exclusive", "[features]\nclaimant = [\"dep:claimant\"]") + dependencies;
     write(&folder.join("app/Cargo.toml"), &app);
     write(&folder.join("app/src/main.rs"), PROGRAM);
     write(
         &folder.join("Cargo.toml"),
-        "[workspace]\nresolver = \"3\"\nmembers = [\"app\", \"owner\", \"rival\", \"other\"]\n[profile.dev]\ndebug = false\n",
+        "[workspace]\nresolver = \"3\"\nmembers = [\"app\", \"owner\", \"claimant\", \"other\"]\n[profile.dev]\ndebug = false\n",
     );
     // The same versions as everything else, so that nothing has to be fetched.
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).expect("the target folder is writable");
@@ -92,12 +92,12 @@ fn two_crates_with_one_exclusive_namespace_do_not_link() {
     names.sort_unstable();
     assert_eq!(names, ["exclusive.other.other", "exclusive.shared.owner"]);
 
-    let both = build(&["--features", "rival"]);
+    let both = build(&["--features", "claimant"]);
     let said = String::from_utf8_lossy(&both.stderr);
     assert!(!both.status.success(), "two crates share an exclusive namespace");
     assert!(said.contains("linking with"), "{said}");
     let symbol = "warpline_namespace_exclusive.shared_is_exclusive__give_each_crate_its_own";
-    for part in [symbol, "libowner-", "librival-"] {
+    for part in [symbol, "libowner-", "libclaimant-"] {
         assert!(said.contains(part), "no `{part}` in\n{said}");
     }
     assert!(!said.contains("exclusive.other_is_exclusive"), "{said}");
