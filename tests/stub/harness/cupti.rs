@@ -13,7 +13,7 @@ use warpline_tests::{build_stub, is_child, stub_library};
 #[path = "../../stub-cupti/src/launch.rs"]
 mod launch;
 
-pub use launch::Launch;
+pub use launch::{Launch, Sync};
 
 use crate::harness::driver::{Handle, Stub, on_stub};
 
@@ -47,6 +47,25 @@ pub fn kernel(name: &'static CStr) -> Launch {
     }
 }
 
+/// What does not apply to a synchronisation.
+pub const NOT_APPLICABLE: u32 = u32::MAX;
+
+/// cuStreamSynchronize on a stream, for so many µs from now on.
+pub fn stream_sync(stream: u32, us: u64) -> Sync {
+    let begin_ns = crate::harness::zones::boot_ns().cast_unsigned();
+    Sync {
+        sync_type: 3,
+        call: 126,
+        is_of_runtime: 0,
+        context: 1,
+        stream,
+        event: NOT_APPLICABLE,
+        is_incomplete: 0,
+        begin_ns,
+        end_ns: begin_ns + us * 1_000,
+    }
+}
+
 /// Runs `body` in a process with the stub driver and the stub CUPTI. `test` is the name of the calling test.
 pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
     let path = library();
@@ -76,6 +95,8 @@ warpline_tests::exports! {
     Cupti:
 
     fn stub_cupti_launch(launch: *const Launch) -> u32;
+    fn stub_cupti_sync(sync: *const Sync) -> u32;
+    fn stub_cupti_name(context: u32, stream: u32, name: *const c_char) -> ();
     fn stub_cupti_complete() -> ();
     fn stub_cupti_runtime(runtime: u32) -> ();
     fn stub_cupti_drop(records: u64) -> ();
@@ -101,6 +122,15 @@ impl Cupti {
     /// This thread launches; gives the launch's correlation.
     pub fn launch(&self, launch: Launch) -> u32 {
         self.stub_cupti_launch(&raw const launch)
+    }
+
+    /// This thread synchronises; gives the call's correlation. Returns when the call has ended, so that a zone around it lasts longer.
+    pub fn sync(&self, sync: Sync) -> u32 {
+        let correlation = self.stub_cupti_sync(&raw const sync);
+        while crate::harness::zones::boot_ns().cast_unsigned() < sync.end_ns {
+            std::hint::spin_loop();
+        }
+        correlation
     }
 
     /// This thread launches a graph of so many kernels, which begin 10 µs apart; `exec` is CUPTI's number of the executable one.
