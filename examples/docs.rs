@@ -10,10 +10,20 @@ pub struct Readme;
 #[doc = include_str!("../docs/marks.md")]
 pub struct Marks;
 
+/// The page on backends.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/backends.md")]
+pub struct Backends;
+
 /// The page on CUDA streams.
 #[cfg(all(doctest, feature = "cuda"))]
 #[doc = include_str!("../docs/cuda.md")]
 pub struct Cuda;
+
+/// The page on HIP streams.
+#[cfg(all(doctest, feature = "hip"))]
+#[doc = include_str!("../docs/hip.md")]
+pub struct Hip;
 
 /// The page on graphs.
 #[cfg(all(doctest, feature = "cuda"))]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
-use crate::document::{MAX_VALUE, Position};
+use crate::document::{MAX_VALUE, Position, Refused};
 use crate::runtime::counted_as;
 
 /// Why there is no output.
@@ -178,6 +178,7 @@ fn read_error(error: &io::Error) -> String {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             format!("the gzip data is damaged: {error}; copy or export it again")
         }
+        _ if error.get_ref().is_some_and(|inner| inner.is::<Refused>()) => error.to_string(),
         _ => format!("{error}; name what `warpline::graph::save` or the profiler has written"),
     }
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 /// The members, in the order of the file.
 #[derive(Debug)]
-pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 #[derive(Deserialize, Serialize)]
 #[serde(transparent)]
@@ -44,35 +44,35 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 
 impl<'a> Members<'a> {
     /// The last member of this name, which is the one that most readers use.
-    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 }
 
 /// An event.
 #[derive(Debug, Default)]
-pub(super) struct Event<'a> {
-    pub(super) phase: Cow<'a, str>,
-    pub(super) name: Cow<'a, str>,
-    pub(super) category: Cow<'a, str>,
+pub struct Event<'a> {
+    pub phase: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+    pub category: Cow<'a, str>,
     /// In ns; none if it is missing or malformed.
-    pub(super) ts: Option<i64>,
-    pub(super) dur: Option<i64>,
-    pub(super) pid: Cow<'a, str>,
-    pub(super) tid: Cow<'a, str>,
-    pub(super) id: Option<Cow<'a, str>>,
-    pub(super) bind_id: Option<Cow<'a, str>>,
-    pub(super) flow_in: bool,
-    pub(super) flow_out: bool,
+    pub ts: Option<i64>,
+    pub dur: Option<i64>,
+    pub pid: Cow<'a, str>,
+    pub tid: Cow<'a, str>,
+    pub id: Option<Cow<'a, str>>,
+    pub bind_id: Option<Cow<'a, str>>,
+    pub flow_in: bool,
+    pub flow_out: bool,
     /// An arrow ends at the enclosing slice, and not at the next one.
-    pub(super) binds_enclosing: bool,
-    pub(super) args: Option<&'a RawValue>,
+    pub binds_enclosing: bool,
+    pub args: Option<&'a RawValue>,
     /// All other members.
-    pub(super) rest: Vec<(Cow<'a, str>, &'a RawValue)>,
+    pub rest: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> serde_json::Result<Event<'a>> {
+    pub fn read(bytes: &'a [u8]) -> serde_json::Result<Event<'a>> {
         let mut event = Event::default();
         for (key, value) in serde_json::from_slice::<Members<'a>>(bytes)?.0 {
             match &*key {
@@ -111,17 +111,17 @@ impl<'a> Event<'a> {
     }
 
     /// Whether it is the launch of a graph: `cudaGraphLaunch`, `cuGraphLaunch_ptsz`, …
-    pub(super) fn is_graph_launch(&self) -> bool {
+    pub fn is_graph_launch(&self) -> bool {
         self.name.contains("GraphLaunch") && self.phase == "X"
     }
 
-    pub(super) fn members_of_args(&self) -> Option<Members<'a>> {
+    pub fn members_of_args(&self) -> Option<Members<'a>> {
         self.args.and_then(|args| serde_json::from_str(args.get()).ok())
     }
 }
 
 /// A text without its quotes; any other value as written.
-pub(super) fn scalar(value: &RawValue) -> Cow<'_, str> {
+pub fn scalar(value: &RawValue) -> Cow<'_, str> {
     let text = value.get();
     if text.starts_with('"')
         && let Ok(Text(text)) = serde_json::from_str(text)
@@ -132,12 +132,12 @@ pub(super) fn scalar(value: &RawValue) -> Cow<'_, str> {
 }
 
 /// An integer, written as a number or as a text.
-pub(super) fn whole(value: &RawValue) -> Option<u64> {
+pub fn whole(value: &RawValue) -> Option<u64> {
     scalar(value).parse().ok()
 }
 
 /// Decimal microseconds as ns, rounded to a whole ns.
-pub(super) fn ns(value: &RawValue) -> Option<i64> {
+pub fn ns(value: &RawValue) -> Option<i64> {
     let text = scalar(value);
     exact_ns(&text).or_else(|| {
         let ns = text.parse::<f64>().ok()? * 1e3;

@@ -7,7 +7,8 @@
 //! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
 //! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
 //! file,
-//! `input` decompresses and bounds, `document` splits a trace into events, and `event` parses an event.
+//! `input` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
+//! event.
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
 //! plus the largest event. The output appears under its name when it is complete. This crate prints nothing.
@@ -17,11 +18,13 @@ mod annotations;
 #[doc(hidden)]
 pub mod document;
 mod error;
-mod event;
+#[doc(hidden)]
+pub mod event;
 mod find;
 mod index;
 mod input;
 mod join;
+mod native;
 mod output;
 mod reading;
 mod runtime;
@@ -62,7 +65,7 @@ pub enum By {
 pub struct Options {
     /// The annotations that `warpline::graph::save` or PyTorch saved.
     pub annotations: PathBuf,
-    /// The trace: Chrome JSON, which may be compressed with gzip.
+    /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler. Either may be compressed with gzip.
     pub trace: PathBuf,
     /// The output, whose name ends with `.pftrace`, `.json` or `.json.gz`.
     pub output: PathBuf,

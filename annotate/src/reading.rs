@@ -1,7 +1,10 @@
 //! The two readings of the trace: the first fills the index and joins, the second writes.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::io::BufRead;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use serde_json::value::RawValue;
 
@@ -11,6 +14,7 @@ use crate::event::{Event, scalar};
 use crate::index::{Index, Indexer, TooMany};
 use crate::input;
 use crate::join::{Join, Outcome};
+use crate::native::{self, Layout, Translated};
 use crate::output::Output;
 use crate::write::{FirstReading, Format, ReadEvent};
 use crate::{AnnotateError, Observer, Options, Phase};
@@ -26,11 +30,13 @@ pub(crate) struct Reading<'a> {
     pub(crate) seed: u64,
     /// Where the trace is truncated.
     pub(crate) cut: Option<Position>,
+    /// The layout of a Perfetto trace, from the first reading on.
+    layout: OnceCell<Rc<Layout>>,
 }
 
 impl<'a> Reading<'a> {
     pub(crate) fn new(options: &'a Options, observer: &'a dyn Observer) -> Reading<'a> {
-        Reading { options, observer, base_ns: None, seed: 0, cut: None }
+        Reading { options, observer, base_ns: None, seed: 0, cut: None, layout: OnceCell::new() }
     }
 
     fn document(&self, phase: Phase) -> Result<Document<input::Bytes<'a>>, AnnotateError> {
@@ -39,7 +45,25 @@ impl<'a> Reading<'a> {
             read += bytes;
             observer.progress(phase, read);
         };
-        Ok(Document::new(input::open(&self.options.trace, self.options.limit, on_bytes)?))
+        let failed = |error| AnnotateError::Read { path: self.path(), error };
+        let mut bytes = input::open(&self.options.trace, self.options.limit, on_bytes)?;
+        if !native::is_perfetto(bytes.fill_buf().map_err(failed)?) {
+            return Ok(Document::new(bytes));
+        }
+        let (layout, bytes) = match self.layout.get() {
+            Some(layout) => (Rc::clone(layout), bytes),
+            None => {
+                let layout = Rc::new(Layout::read(bytes, self.most()).map_err(failed)?);
+                let layout = Rc::clone(self.layout.get_or_init(|| layout));
+                (layout, input::open(&self.options.trace, self.options.limit, |_| ())?)
+            }
+        };
+        Ok(Document::new(Box::new(Translated::new(bytes, layout))))
+    }
+
+    /// The largest number of events.
+    fn most(&self) -> usize {
+        usize::try_from(self.options.limit / BYTES_PER_EVENT).unwrap_or(usize::MAX).min(u32::MAX as usize / 2)
     }
 
     fn path(&self) -> PathBuf {
@@ -50,8 +74,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn first(&mut self, annotations: &Annotations) -> Result<(Index, Outcome), AnnotateError> {
         let mut document = self.document(Phase::Reading)?;
         let mut indexer = Indexer::new(Join::new(annotations, self.options.by));
-        let most =
-            usize::try_from(self.options.limit / BYTES_PER_EVENT).unwrap_or(usize::MAX).min(u32::MAX as usize / 2);
+        let most = self.most();
         let mut has_events = false;
         loop {
             // The position is that of the piece, which borrows the document.

@@ -48,10 +48,12 @@ use proc_macro::{Literal, TokenStream, TokenTree};
 /// | `fields(name = expression, …)` | at most 8 values: integers, floats, `bool`, text, or `warpline::display(&value)` | none |
 /// | `label = expression` | the instance's own label: anything with a `Display`, cut to 62 bytes | none |
 /// | `level = coarse`, `level = fine` | how much detail the range is | `coarse` |
-/// | `lane = "…"` | the lane of a trace that shows the range | none |
+/// | `lane = "…"` or `lane = <expression>` | the lane of a trace that shows the range; with any other expression than a literal, the call | none |
 /// | `color = 0xRRGGBB` | the range's color in a trace | none |
 /// | `err` | records the `Err` of the function, which has a `Display` | not looked at |
 /// | `begin = stream`, `begin = launch` | where the zone begins; `launch` is for one launch at the function's end | `stream` |
+/// | `step`, `step = expression` | each zone is one step of the program, with the next number or this one | no step |
+/// | `bytes = expression`, `flops = expression` | bytes that the work reads and writes, and its floating-point operations | none |
 /// | `crate = path` | where `warpline` is | `::warpline` |
 ///
 /// `fields`, `label` and `stream` are evaluated only while the zone is recorded.
@@ -98,9 +100,10 @@ pub fn gpu_zone(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `fields(name = expression, …)` | at most 8 values: integers, floats, `bool`, text, or `warpline::display(&value)` | none |
 /// | `label = expression` | the instance's own label: anything with a `Display`, cut to 62 bytes | none |
 /// | `level = coarse`, `level = fine` | how much detail the range is | `coarse` |
-/// | `lane = "…"` | the lane of a trace that shows the range | none |
+/// | `lane = "…"` or `lane = <expression>` | the lane of a trace that shows the range; with any other expression than a literal, the call | none |
 /// | `color = 0xRRGGBB` | the range's color in a trace | none |
 /// | `err` | records the `Err` of the function, which has a `Display` | not looked at |
+/// | `bytes = expression`, `flops = expression` | bytes that the work reads and writes, and its floating-point operations | none |
 /// | `crate = path` | where `warpline` is | `::warpline` |
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Error, ParseStream, Result};
-use syn::{LitInt, LitStr, Token, parenthesized};
+use syn::{Lit, LitInt, LitStr, Token, parenthesized};
 
 use crate::collective::{Message, Operation};
 use crate::key::{Key, MESSAGE, nearest};
@@ -20,7 +20,7 @@ pub struct Grammar {
     /// The macro's name in errors.
     pub name: &'static str,
     pub keys: &'static [Key],
-    /// Whether `fields(…)` names fields only, or gives their values too.
+    /// Whether `fields(…)` names fields only, or gives their values too. Only a zone that has values has a lane of its own at run time.
     pub field_values: bool,
     /// Whether it says what is moved between ranks; `kind` then is the operation.
     pub is_collective: bool,
@@ -84,10 +84,17 @@ pub struct Options {
     pub fields: Vec<Field>,
     pub is_fine: bool,
     pub lane: Option<LitStr>,
+    /// A lane that is evaluated when a zone begins.
+    pub lane_value: Option<TokenStream>,
     pub color: Option<u32>,
     pub label: Option<TokenStream>,
     /// Where the stream waits for the launch, the zone begins with it.
     pub at_launch: bool,
+    /// Whether the zone is a step of the program, and the expression of its number if that is given.
+    pub step: Option<Option<TokenStream>>,
+    /// The bytes and the floating-point operations of the zone's work.
+    pub bytes: Option<TokenStream>,
+    pub flops: Option<TokenStream>,
     pub kind: Kind,
     /// What a collective moves.
     pub message: Message,
@@ -128,6 +135,14 @@ impl Options {
         self.seen.push((key, word.span()));
         match key {
             Key::Err => no_value(input),
+            Key::Step if !input.peek(Token![=]) => {
+                self.step = Some(None);
+                if input.is_empty() || input.peek(Token![,]) {
+                    Ok(())
+                } else {
+                    Err(input.error(format!("expected nothing or a number; write `{}`", key.usage())))
+                }
+            }
             Key::Fields => self.parse_fields(grammar, &word, input),
             _ if !input.peek(Token![=]) => {
                 Err(Error::new(word.span(), format!("`{}` needs a value; write `{}`", key.name(), key.usage())))
@@ -140,11 +155,12 @@ impl Options {
     }
 
     fn parse_value(&mut self, grammar: &Grammar, key: Key, word: &Ident, input: ParseStream) -> Result<()> {
-        let wrong =
-            |span| Error::new(span, format!("`{}` does not accept this value; write `{}`", key.name(), key.usage()));
+        // A range has no lane that is evaluated for each zone.
+        let usage = if key == Key::Lane { "lane = \"…\"" } else { key.usage() };
+        let wrong = |span| Error::new(span, format!("`{}` does not accept this value; write `{usage}`", key.name()));
         let text = || match input.parse::<LitStr>() {
             Ok(text) if text.value().trim().is_empty() => {
-                Err(Error::new(text.span(), format!("`{}` is empty; write `{}`", key.name(), key.usage())))
+                Err(Error::new(text.span(), format!("`{}` is empty; write `{usage}`", key.name())))
             }
             Ok(text) => Ok(text),
             Err(error) => Err(wrong(error.span())),
@@ -153,7 +169,7 @@ impl Options {
             Key::Stream => self.stream = Some(expression(key, word, input)?),
             Key::Label => {
                 let label = expression(key, word, input)?;
-                unformatted(&label)?;
+                unformatted(key, &label)?;
                 self.label = Some(label);
             }
             Key::Crate => {
@@ -164,7 +180,8 @@ impl Options {
                 );
             }
             Key::Description => self.description = Some(text()?),
-            Key::Lane => self.lane = Some(text()?),
+            Key::Lane if !grammar.field_values => self.lane = Some(text()?),
+            Key::Lane => self.parse_lane(word, input)?,
             Key::Level => self.is_fine = one_of(input, [("coarse", false), ("fine", true)]).map_err(wrong)?,
             Key::Infer => self.infers_nothing = one_of(input, [("none", true)]).map_err(wrong)?,
             Key::Begin => self.at_launch = one_of(input, [("stream", false), ("launch", true)]).map_err(wrong)?,
@@ -180,10 +197,37 @@ impl Options {
                     Error::new(color.span(), "a color has three bytes, red, green and blue; write `color = 0xRRGGBB`")
                 })?);
             }
+            Key::Step => self.step = Some(Some(expression(key, word, input)?)),
+            Key::Bytes => self.bytes = Some(expression(key, word, input)?),
+            Key::Flops => self.flops = Some(expression(key, word, input)?),
             Key::Err | Key::Fields => {}
             _ => self.message.set(key, expression(key, word, input)?),
         }
         Ok(())
+    }
+
+    /// A string literal is the lane of the range; any other expression is that of each zone.
+    fn parse_lane(&mut self, word: &Ident, input: ParseStream) -> Result<()> {
+        let key = Key::Lane;
+        let lane = expression(key, word, input)?;
+        match syn::parse2::<Lit>(lane.clone()) {
+            Ok(Lit::Str(name)) if name.value().trim().is_empty() => {
+                Err(Error::new(name.span(), format!("`{}` is empty; write `{}`", key.name(), key.usage())))
+            }
+            Ok(Lit::Str(name)) => {
+                unformatted(key, &lane)?;
+                self.lane = Some(name);
+                Ok(())
+            }
+            Ok(other) => {
+                let text = format!("`{}` does not accept this value; write `{}`", key.name(), key.usage());
+                Err(Error::new(other.span(), text))
+            }
+            Err(_) => {
+                self.lane_value = Some(lane);
+                Ok(())
+            }
+        }
     }
 
     fn parse_fields(&mut self, grammar: &Grammar, word: &Ident, input: ParseStream) -> Result<()> {
@@ -281,9 +325,9 @@ fn of_tracing(span: Span, sigil: char, name: &str, value: &str) -> Error {
     Error::new(span, format!("`{sigil}` is not allowed before a field; write `{name} = {value}`"))
 }
 
-/// Refuses a label that somebody takes for a format string.
-fn unformatted(label: &TokenStream) -> Result<()> {
-    let Ok(literal) = syn::parse2::<LitStr>(label.clone()) else { return Ok(()) };
+/// Refuses a label or a lane that somebody takes for a format string.
+fn unformatted(key: Key, value: &TokenStream) -> Result<()> {
+    let Ok(literal) = syn::parse2::<LitStr>(value.clone()) else { return Ok(()) };
     let text = literal.value();
     let has_variable = text.split('{').skip(1).any(|rest| {
         rest.split_once('}').is_some_and(|(inside, _)| {
@@ -292,7 +336,8 @@ fn unformatted(label: &TokenStream) -> Result<()> {
         })
     });
     if has_variable {
-        let text = format!("a label is not a format string; write `label = format_args!({:?})`", literal.value());
+        let name = key.name();
+        let text = format!("a {name} is not a format string; write `{name} = format_args!({:?})`", literal.value());
         return Err(Error::new(literal.span(), text));
     }
     Ok(())

@@ -48,7 +48,9 @@ impl Range {
             return Ok(());
         }
         for key in [Key::Description, Key::Level, Key::Lane, Key::Color] {
-            if let Some(span) = options.span_of(key) {
+            // A lane that each zone has for itself is the mark's.
+            let is_of_range = key != Key::Lane || options.lane.is_some();
+            if let Some(span) = options.span_of(key).filter(|_| is_of_range) {
                 let text = format!("`{}` belongs to the declared range; move it into its `range!`", key.name());
                 return Err(Error::new(span, text));
             }
@@ -93,9 +95,18 @@ impl Range {
         let fill = fill(options, message, &runtime, mixed);
         let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
         let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
+        // Before the zone, so that the zone ends inside its step. Its number is computed only where steps are taken.
+        let step = options.step.as_ref().map(|number| {
+            let begin = match number {
+                Some(number) => quote_spanned!(at(start_of(number))=> numbered(|| #number)),
+                None => quote_spanned!(mixed=> next()),
+            };
+            quote_spanned!(mixed=> let __warpline_step = #runtime::__private::StepGuard::#begin;)
+        });
         // A pattern with the name of a constant matches that constant, so these names are ones that no constant has.
         Ok(quote_spanned! {mixed=>
             #declaration
+            #step
             let #mutable __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
                 && let ::core::option::Option::Some(__warpline_opening) = #on
             {
@@ -137,11 +148,15 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     }
 }
 
-/// The calls that set the instance's fields and label. Expressions that run code are in a closure, so that a panic can be caught,
+/// The calls that set the instance's fields, label, lane and work. Expressions that run code are in a closure, so that a panic can be caught,
 /// and each is a statement of its own, so that none holds a lock that the next one takes.
 fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, mixed: Span) -> TokenStream {
-    let is_quiet =
-        options.label.is_none() && message.is_none() && options.fields.iter().all(|field| is_place(&field.value));
+    let is_quiet = options.label.is_none()
+        && options.lane_value.is_none()
+        && options.bytes.is_none()
+        && options.flops.is_none()
+        && message.is_none()
+        && options.fields.iter().all(|field| is_place(&field.value));
     let fields = options.fields.iter().map(|field| {
         let (name, value) = (without_raw(&field.name), value(&field.value, runtime));
         quote_spanned!(mixed=> .field(#name, #value))
@@ -153,8 +168,19 @@ fn fill(options: &Options, message: Option<TokenStream>, runtime: &TokenStream, 
         let label = reference(label);
         quote_spanned!(mixed=> .label(#label))
     });
-    let calls =
-        fields.chain(label).map(|call| quote_spanned!(mixed=> let __warpline_opening = __warpline_opening #call;));
+    let lane = options.lane_value.iter().map(|lane| {
+        let lane = reference(lane);
+        quote_spanned!(mixed=> .lane(#lane))
+    });
+    // By value, with the expression's own place: a type error points there.
+    let bytes = options.bytes.iter().map(|bytes| quote_spanned!(at(start_of(bytes))=> .bytes(#bytes)));
+    let flops = options.flops.iter().map(|flops| quote_spanned!(at(start_of(flops))=> .flops(#flops)));
+    let calls = fields
+        .chain(label)
+        .chain(lane)
+        .chain(bytes)
+        .chain(flops)
+        .map(|call| quote_spanned!(mixed=> let __warpline_opening = __warpline_opening #call;));
     let message =
         message.map(|message| quote_spanned!(mixed=> let __warpline_opening = __warpline_opening.message(#message);));
     quote_spanned! {mixed=>

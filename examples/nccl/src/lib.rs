@@ -94,6 +94,18 @@ impl Comm {
         self.library.check("a collective", failed)
     }
 
+    /// `ncclCommAbort`: ends what runs and waits for other ranks, and gives the communicator back. The data of its collectives is lost.
+    ///
+    /// # Errors
+    /// This NCCL has no such call, and the communicator is given back as by dropping it; or NCCL's own.
+    pub fn abort(self) -> Result<(), Error> {
+        let Some(abort) = self.library.comm_abort else { return Err(Error::Lacks("ncclCommAbort")) };
+        let comm = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the handle is ours, and it is not used any more.
+        let code = unsafe { abort(comm.handle) };
+        comm.library.check("ncclCommAbort", code)
+    }
+
     /// `ncclAllReduce`: `to` gets the sum of all ranks' `from`; they may be the same.
     ///
     /// # Safety

@@ -11,7 +11,19 @@ use crate::options::Grammar;
 /// `block::gpu_zone!`.
 pub const GPU: Grammar = Grammar {
     name: "block::gpu_zone",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Begin, Key::Crate],
+    keys: &[
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Label,
+        Key::Begin,
+        Key::Step,
+        Key::Bytes,
+        Key::Flops,
+        Key::Crate,
+    ],
     field_values: true,
     is_collective: false,
     refuse: |key| match key {
@@ -24,7 +36,18 @@ pub const GPU: Grammar = Grammar {
 /// `block::host_zone!`.
 pub const HOST: Grammar = Grammar {
     name: "block::host_zone",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Crate],
+    keys: &[
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Label,
+        Key::Step,
+        Key::Bytes,
+        Key::Flops,
+        Key::Crate,
+    ],
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; remove `stream`, or write `block::gpu_zone!`",
         Key::Begin => "a host zone begins on its thread; remove `begin`, or write `block::gpu_zone!`",
@@ -37,8 +60,14 @@ pub const HOST: Grammar = Grammar {
 /// `block::collective!`: the options of `block::gpu_zone!`, and those of the message.
 pub const COLLECTIVE: Grammar = Grammar {
     name: "block::collective",
+    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Begin, Key::Crate],
     is_collective: true,
     refuse: |key| match key {
+        Key::Step => "a collective is a part of a step; remove `step`, or give it to the mark around the step",
+        Key::Bytes => "the size of a collective follows from `count` and `dtype`; remove `bytes`",
+        Key::Flops => {
+            "a collective declares what it moves; remove `flops`, or write `block::gpu_zone!` around the computation"
+        }
         Key::Stream => {
             "in a block, the stream comes after the name; write `collective!(\"demo.sync\", <stream>, …, { … })`"
         }

@@ -23,6 +23,9 @@ pub const GPU: Grammar = Grammar {
         Key::Err,
         Key::Label,
         Key::Begin,
+        Key::Step,
+        Key::Bytes,
+        Key::Flops,
         Key::Crate,
     ],
     field_values: true,
@@ -33,7 +36,19 @@ pub const GPU: Grammar = Grammar {
 /// `#[host_zone]`.
 pub const HOST: Grammar = Grammar {
     name: "host_zone",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Err, Key::Label, Key::Crate],
+    keys: &[
+        Key::Description,
+        Key::Fields,
+        Key::Level,
+        Key::Lane,
+        Key::Color,
+        Key::Err,
+        Key::Label,
+        Key::Step,
+        Key::Bytes,
+        Key::Flops,
+        Key::Crate,
+    ],
     field_values: true,
     is_collective: false,
     refuse: |key| match key {
@@ -60,6 +75,12 @@ pub const COLLECTIVE: Grammar = Grammar {
         Key::Crate,
     ],
     is_collective: true,
+    refuse: |key| match key {
+        Key::Step => "a collective is a part of a step; remove `step`, or give it to the mark around the step",
+        Key::Bytes => "the size of a collective follows from `count` and `dtype`; remove `bytes`",
+        Key::Flops => "a collective declares what it moves; remove `flops`, or mark the computation with `#[gpu_zone]`",
+        key => (GPU.refuse)(key),
+    },
     ..GPU
 };
 

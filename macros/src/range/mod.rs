@@ -18,6 +18,8 @@ const GRAMMAR: Grammar = Grammar {
         Key::Stream => "a mark says on which stream; remove `stream`",
         Key::Label => "an instance has a label, a range has none; move `label` to the mark",
         Key::Begin => "`begin` says how a marked place launches; move it to the mark",
+        Key::Bytes | Key::Flops => "a mark declares the work of its zone; move `bytes` and `flops` to the mark",
+        Key::Step => "a mark says that its zone is a step; move `step` to the mark",
         _ => "`err` belongs to a marked function; move it to the mark",
     },
 };

@@ -144,6 +144,11 @@ pub fn by_number(number: u32) -> Option<&'static RangeSpec> {
     catalog().get(RangeId(number)).or_else(named)
 }
 
+/// Returns whether a range was named at run time, with its file.
+pub(crate) fn has_place(range: &RangeSpec) -> bool {
+    range.namespace() == NAMESPACE && !range.file().is_empty()
+}
+
 /// Sets what a session records of the ranges that were named so far and of those that will be. `is_new` says whether it is a new session.
 pub fn choose(is_new: bool, policy: impl Fn(&'static RangeSpec) -> Wanted + Send + Sync + 'static) {
     let mut table = write();

@@ -1,218 +1,48 @@
-//! The fields and the label of a zone. The first fields are stored inline. Further fields and the label are stored in memory that
-//! a slot keeps for its next zones. Numbers, `bool` and string literals need no allocation of their own.
+//! The fields, the label, the lane and the declared work of a zone. The first fields are stored inline. Further fields, the label and the lane are stored in
+//! memory that a slot keeps for its next zones. Numbers, `bool` and string literals need no allocation of their own; a text, a list and a
+//! map need one each.
+//!
+//! `value` has the values, `list` and `map` those with several items, `into` the types that become values, and `lane` the lanes that are
+//! named at run time.
 
-use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
+
+use crate::work::{IntoWork, Work};
+
+mod into;
+mod item;
+mod label;
+mod lane;
+mod list;
+mod map;
+mod text;
+mod value;
+
+pub use into::{Displayed, Element, EntryValue, IntoValue, display};
+pub use item::Item;
+use label::Label;
+pub use label::MAX_LABEL_BYTES;
+pub use lane::{MORE_LANES, MOST_LANES};
+pub use list::{List, MAX_LIST_ITEMS};
+pub use map::{MAX_MAP_ENTRIES, Map};
+pub use text::{MAX_TEXT_BYTES, cut};
+pub use value::Value;
 
 /// The maximum number of fields of one zone; a mark with more does not compile.
 pub const MAX_FIELDS: usize = 8;
-
-/// The maximum length of a zone's label, in bytes; a longer one is cut at a character boundary and ends in `…`.
-pub const MAX_LABEL_BYTES: usize = 62;
-
-/// The maximum length of a field's text, in bytes; a longer one is cut at a character boundary and ends in `…`.
-pub const MAX_TEXT_BYTES: usize = 1024;
-
-/// The value of a field. Two texts are equal if their characters are, whether [`Str`](Self::Str) or [`Text`](Self::Text).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Value {
-    /// An unsigned integer.
-    U64(u64),
-    /// A signed integer.
-    I64(i64),
-    /// A floating-point number.
-    F64(f64),
-    /// A boolean.
-    Bool(bool),
-    /// Text that lives as long as the program.
-    Str(&'static str),
-    /// Text that was copied or created for this zone, of at most [`MAX_TEXT_BYTES`].
-    Text(Box<str>),
-}
-
-/// Not derived, because a test of a mark must not depend on whether the text was copied.
-impl PartialEq for Value {
-    fn eq(&self, other: &Value) -> bool {
-        match (self, other) {
-            (Value::U64(one), Value::U64(two)) => one == two,
-            (Value::I64(one), Value::I64(two)) => one == two,
-            (Value::F64(one), Value::F64(two)) => one == two,
-            (Value::Bool(one), Value::Bool(two)) => one == two,
-            _ => self.text().is_some_and(|text| other.text() == Some(text)),
-        }
-    }
-}
-
-impl Value {
-    fn text(&self) -> Option<&str> {
-        match self {
-            Value::Str(text) => Some(text),
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::U64(value) => value.fmt(f),
-            Value::I64(value) => value.fmt(f),
-            Value::F64(value) => value.fmt(f),
-            Value::Bool(value) => value.fmt(f),
-            Value::Str(value) => value.fmt(f),
-            Value::Text(value) => value.fmt(f),
-        }
-    }
-}
-
-/// Types that can be the value of a field: integers up to 64 bits, floats, `bool`, text, and references to them. For any other
-/// type with a [`Display`](fmt::Display), use [`display`].
-///
-/// Text is copied when the zone records, which allocates. Text of more than [`MAX_TEXT_BYTES`] bytes is cut at a character
-/// boundary and ends in `…`. A string literal in a mark is not copied, nor is [`Value::Str`] or `Cow::Borrowed` of a `&'static
-/// str`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the value of a zone's field",
-    label = "not a number, a `bool` or text",
-    note = "write `warpline::display(&value)` to record its `Display`, with `format_args!` inside for its `Debug`"
-)]
-pub trait IntoValue {
-    /// Returns the value to record.
-    fn into_value(self) -> Value;
-}
-
-/// Formats anything that has a [`Display`](fmt::Display) as the value of a field. It allocates when the zone records, and is cut
-/// to [`MAX_TEXT_BYTES`] bytes.
-pub fn display<T: fmt::Display>(value: T) -> Displayed<T> {
-    Displayed(value)
-}
-
-/// See [`display`].
-#[derive(Clone, Copy, Debug)]
-pub struct Displayed<T>(T);
-
-impl<T: fmt::Display> IntoValue for Displayed<T> {
-    fn into_value(self) -> Value {
-        let mut text = BoundedText(String::new());
-        // If the `Display` fails, the text that it wrote before stays.
-        let _ = write!(text, "{}", self.0);
-        Value::Text(text.0.into())
-    }
-}
-
-macro_rules! into_value {
-    ($($variant:ident as $wide:ty: $($narrow:ty)*;)*) => {
-        $($(
-            impl IntoValue for $narrow {
-                #[inline]
-                fn into_value(self) -> Value {
-                    Value::$variant(self as $wide)
-                }
-            }
-            impl IntoValue for &$narrow {
-                #[inline]
-                fn into_value(self) -> Value {
-                    Value::$variant(*self as $wide)
-                }
-            }
-        )*)*
-    };
-}
-
-into_value! {
-    U64 as u64: u8 u16 u32 u64 usize;
-    I64 as i64: i8 i16 i32 i64 isize;
-    F64 as f64: f32 f64;
-    Bool as bool: bool;
-}
-
-impl IntoValue for Value {
-    #[inline]
-    fn into_value(self) -> Value {
-        match self {
-            Value::Text(text) if text.len() > MAX_TEXT_BYTES => copied(&text),
-            value => value,
-        }
-    }
-}
-
-impl IntoValue for &str {
-    fn into_value(self) -> Value {
-        copied(self)
-    }
-}
-
-impl IntoValue for &&str {
-    fn into_value(self) -> Value {
-        copied(self)
-    }
-}
-
-impl IntoValue for String {
-    fn into_value(self) -> Value {
-        Value::Text(self.into()).into_value()
-    }
-}
-
-impl IntoValue for &String {
-    fn into_value(self) -> Value {
-        copied(self)
-    }
-}
-
-impl IntoValue for Box<str> {
-    fn into_value(self) -> Value {
-        Value::Text(self).into_value()
-    }
-}
-
-impl IntoValue for Cow<'static, str> {
-    fn into_value(self) -> Value {
-        match self {
-            Cow::Borrowed(text) => Value::Str(text),
-            Cow::Owned(text) => text.into_value(),
-        }
-    }
-}
-
-/// Returns a copy of the text, truncated if it is too long.
-fn copied(text: &str) -> Value {
-    let mut copy = BoundedText(String::new());
-    // The write fails when it truncates.
-    let _ = copy.write_str(text);
-    Value::Text(copy.0.into())
-}
-
-/// A text of at most [`MAX_TEXT_BYTES`].
-struct BoundedText(String);
-
-impl Write for BoundedText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() <= MAX_TEXT_BYTES {
-            self.0.push_str(text);
-            return Ok(());
-        }
-        // The ellipsis needs room, also after text that was written before.
-        let kept = cut(&self.0, MAX_TEXT_BYTES - CUT.len()).len();
-        self.0.truncate(kept);
-        self.0.push_str(cut(text, MAX_TEXT_BYTES - CUT.len() - kept));
-        self.0.push_str(CUT);
-        Err(fmt::Error)
-    }
-}
 
 /// The number of fields that are stored inline. Most zones have no more fields, and no label.
 const INLINE: usize = 2;
 
 type Field = Option<(&'static str, Value)>;
 
-/// The fields and the label of one zone.
+/// The fields of one zone, its label, and its lane if it has one of its own.
 #[derive(Clone, Default)]
 pub struct Fields {
     first: [Field; INLINE],
     len: u8,
+    /// Fields that found no room.
+    left_out: u8,
     more: Option<Box<More>>,
 }
 
@@ -221,13 +51,17 @@ pub struct Fields {
 struct More {
     values: [Field; MAX_FIELDS - INLINE],
     label: Label,
+    lane: Option<&'static str>,
+    /// Whether the lane stands for names that found no room.
+    is_lane_left_out: bool,
+    work: Work,
 }
 
 impl Fields {
-    /// No field and no label.
-    pub(crate) const NONE: Fields = Fields { first: [const { None }; INLINE], len: 0, more: None };
+    /// No field, no label and no lane.
+    pub(crate) const NONE: Fields = Fields { first: [const { None }; INLINE], len: 0, left_out: 0, more: None };
 
-    /// Adds a field. The macros never add more than [`MAX_FIELDS`]; further ones are dropped.
+    /// Adds a field. The macros never add more than [`MAX_FIELDS`]; further ones are left out, and the session's report counts them.
     #[inline]
     pub fn push(&mut self, name: &'static str, value: impl IntoValue) {
         let at = usize::from(self.len);
@@ -235,7 +69,10 @@ impl Fields {
             Some(free) => free,
             None => match self.more().values.get_mut(at - INLINE) {
                 Some(free) => free,
-                None => return,
+                None => {
+                    self.left_out = self.left_out.saturating_add(1);
+                    return;
+                }
             },
         };
         *free = Some((name, value.into_value()));
@@ -250,6 +87,36 @@ impl Fields {
     #[inline]
     pub fn set_label(&mut self, label: impl fmt::Display) {
         self.more().label.set(label);
+    }
+
+    /// Sets the lane on which traces show the zone, in place of its range's. An empty text sets none. The text is cut as a label is.
+    ///
+    /// A lane is looked up in a table under a lock, and stays there as long as the process.
+    #[inline]
+    pub fn set_lane(&mut self, lane: impl fmt::Display) {
+        let found = lane::interned(&lane);
+        if found.name.is_some() || self.more.is_some() {
+            let more = self.more();
+            (more.lane, more.is_lane_left_out) = (found.name, found.is_left_out);
+        }
+    }
+
+    /// Sets a lane that another zone has had.
+    #[doc(hidden)]
+    pub fn set_known_lane(&mut self, lane: &'static str) {
+        self.more().lane = Some(lane);
+    }
+
+    /// Sets the bytes that the zone's work reads and writes.
+    #[inline]
+    pub fn set_bytes(&mut self, bytes: impl IntoWork) {
+        self.more().work.bytes = Some(bytes.into_work());
+    }
+
+    /// Sets the floating-point operations of the zone's work.
+    #[inline]
+    pub fn set_flops(&mut self, flops: impl IntoWork) {
+        self.more().work.flops = Some(flops.into_work());
     }
 
     /// Returns the fields in the order in which the mark names them.
@@ -281,6 +148,32 @@ impl Fields {
         self.more.as_ref()?.label.as_str()
     }
 
+    /// Returns the lane that the zone was given at run time.
+    #[inline]
+    pub fn lane(&self) -> Option<&'static str> {
+        self.more.as_ref()?.lane
+    }
+
+    /// Returns the work that the mark declares.
+    #[inline]
+    pub fn work(&self) -> Work {
+        self.more.as_ref().map_or_else(Work::default, |more| more.work)
+    }
+
+    /// Returns whether the zone is on the lane [`MORE_LANES`] because there are more lanes than [`MOST_LANES`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn is_lane_left_out(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.is_lane_left_out)
+    }
+
+    /// Returns the number of fields that found no room, of at most 255.
+    #[doc(hidden)]
+    #[inline]
+    pub fn left_out(&self) -> u64 {
+        self.left_out.into()
+    }
+
     /// Clears everything, so that the slot can be reused for the next zone.
     pub(crate) fn clear(&mut self) {
         self.first = [const { None }; INLINE];
@@ -289,17 +182,21 @@ impl Fields {
                 *value = None;
             }
             more.label.len = Label::NONE;
+            (more.lane, more.is_lane_left_out) = (None, false);
+            more.work = Work::default();
         }
-        self.len = 0;
+        (self.len, self.left_out) = (0, 0);
     }
 
     /// Moves the contents out, for the collector. The memory stays, so that a launching thread allocates it only once per slot.
     #[doc(hidden)]
     pub fn take(&mut self) -> Fields {
-        let is_small = usize::from(self.len) <= INLINE && self.label().is_none();
+        let is_small =
+            usize::from(self.len) <= INLINE && self.label().is_none() && self.lane().is_none() && self.work().is_none();
         Fields {
             first: std::mem::take(&mut self.first),
             len: std::mem::take(&mut self.len),
+            left_out: std::mem::take(&mut self.left_out),
             more: self.more.as_deref_mut().filter(|_| !is_small).map(|more| Box::new(std::mem::take(more))),
         }
     }
@@ -311,71 +208,20 @@ impl fmt::Debug for Fields {
         if let Some(label) = self.label() {
             map.entry(&"label", &label);
         }
+        if let Some(lane) = self.lane() {
+            map.entry(&"lane", &lane);
+        }
+        if !self.work().is_none() {
+            map.entry(&"work", &self.work());
+        }
         map.entries(self.iter()).finish()
     }
 }
 
-/// A short text, inline.
-#[derive(Clone, Copy)]
-struct Label {
-    len: u8,
-    bytes: [u8; MAX_LABEL_BYTES],
-}
-
-impl Label {
-    const NONE: u8 = u8::MAX;
-
-    fn set(&mut self, text: impl fmt::Display) {
-        self.len = 0;
-        // If the `Display` fails, the text that it wrote before stays.
-        let _ = write!(self, "{text}");
-    }
-
-    fn as_str(&self) -> Option<&str> {
-        let bytes = self.bytes.get(..usize::from(self.len))?;
-        std::str::from_utf8(bytes).ok()
-    }
-}
-
-impl Default for Label {
-    fn default() -> Self {
-        Label { len: Label::NONE, bytes: [0; MAX_LABEL_BYTES] }
-    }
-}
-
-impl Write for Label {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let used = usize::from(self.len);
-        // There is always room for the ellipsis.
-        let room = MAX_LABEL_BYTES - CUT.len() - used;
-        if text.len() <= room {
-            self.bytes[used..used + text.len()].copy_from_slice(text.as_bytes());
-            self.len += text.len() as u8;
-            return Ok(());
-        }
-        let kept = cut(text, room);
-        let end = used + kept.len();
-        self.bytes[used..end].copy_from_slice(kept.as_bytes());
-        self.bytes[end..end + CUT.len()].copy_from_slice(CUT.as_bytes());
-        self.len = (end + CUT.len()) as u8;
-        Err(fmt::Error)
-    }
-}
-
-/// Returns the start of a text, cut at a character boundary to at most this many bytes.
-pub fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-/// The end of a truncated text or label.
-const CUT: &str = "…";
-
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
     #[test]
@@ -450,8 +296,51 @@ mod tests {
         for n in 0..9_u32 {
             fields.push("n", n);
         }
-        assert_eq!(fields.len(), MAX_FIELDS);
+        assert_eq!((fields.len(), fields.left_out()), (MAX_FIELDS, 1));
+        assert_eq!((fields.clone().take().left_out(), fields.left_out()), (1, 1));
         fields.clear();
-        assert!(fields.is_empty() && fields.get("n").is_none());
+        assert!(fields.is_empty() && fields.get("n").is_none() && fields.left_out() == 0);
+    }
+
+    #[test]
+    fn a_lane_stays_with_its_zone_and_is_one_text_for_all() {
+        let mut fields = Fields::default();
+        fields.set_lane("");
+        assert!(fields.lane().is_none() && fields.more.is_none(), "an empty lane takes no memory");
+        fields.set_lane(format_args!("loader {}", 3));
+        let taken = fields.take();
+        assert_eq!((taken.lane(), fields.lane()), (Some("loader 3"), None));
+        fields.set_lane("loader 3".to_owned());
+        assert!(std::ptr::eq(fields.lane().unwrap_or_default(), taken.lane().unwrap_or_default()));
+        fields.set_lane("ß".repeat(40) + "\0");
+        assert!(fields.lane().is_some_and(|lane| lane.ends_with("ß…") && lane.len() <= MAX_LABEL_BYTES));
+        fields.set_lane("a\0b");
+        assert_eq!(fields.lane(), Some("a␀b"));
+        fields.clear();
+        assert_eq!(fields.lane(), None);
+    }
+
+    #[test]
+    fn declared_work_goes_with_its_zone() {
+        let mut fields = Fields::default();
+        assert!(fields.work().is_none());
+        fields.set_bytes(12_u32);
+        fields.set_flops(2e3);
+        let taken = fields.take();
+        assert_eq!((taken.work().bytes, taken.work().flops), (Some(12), Some(2_000)));
+        assert!(fields.work().is_none() && taken.is_empty());
+        fields.set_bytes(0);
+        assert_eq!(fields.work().bytes, Some(0), "none is not the same as nothing");
+        fields.clear();
+        assert!(fields.work().is_none());
+    }
+
+    #[test]
+    fn a_text_that_was_written_in_parts_is_its_own_beginning() {
+        let text = format!("{}ß", "x".repeat(MAX_TEXT_BYTES - 4));
+        let Value::Text(cut) = display(format_args!("{text}{text}")).into_value() else { panic!("it is a text") };
+        assert!(text.starts_with(cut.trim_end_matches('…')) && cut.len() >= MAX_TEXT_BYTES - 4, "{cut}");
+        assert!(Value::Text(cut).is_cut() && !Value::from("x…").is_cut());
+        assert!(!Value::Text("x".repeat(MAX_TEXT_BYTES).into()).is_cut());
     }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use crate::catalog::spec::RangeMeta;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::fields::{Fields, Value};
+use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
 use crate::record::{
     DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
-use crate::report::counts::{SpanCounts, WaitCounts};
+use crate::report::counts::{FieldCounts, SpanCounts, WaitCounts};
 use crate::report::figures::{ClockFigures, SemaphoreStats};
 use crate::report::{Dropped, Report};
 use crate::sink::{Batch, SessionInfo, Sink};
@@ -111,7 +112,7 @@ pub fn zone(
 }
 
 /// Returns a zone of every shape that a trace must hold: nesting, overlap, a separate lane, ties, zero length, each type of
-/// field, a label, an error, a panic, host zones, and a zone that the clocks put before its launch.
+/// field, lists, also one without items, a map that was cut, a label, an error, a panic, host zones, and a zone that the clocks put before its launch.
 pub fn records() -> Vec<Vec<ZoneRecord>> {
     let (main, worker) = (main_thread(), thread(4243, None));
     let (compute, side) = (stream(1, "compute"), stream(2, "side"));
@@ -132,7 +133,13 @@ pub fn records() -> Vec<Vec<ZoneRecord>> {
     // This zone begins in the middle of `step` and outlives it.
     let overlapping = zone(&ATTENTION, Some(&compute), &worker, span(1_600, 1_700), Some(span(5_500, 7_000)));
     let empty = zone(&ATTENTION, Some(&compute), &main, span(1_800, 1_900), Some(span(7_000, 7_000)));
-    let copy = zone(&COPY, Some(&compute), &main, span(1_950, 1_960), Some(span(7_000, 8_000)));
+    let mut copy = zone(&COPY, Some(&compute), &main, span(1_950, 1_960), Some(span(7_000, 8_000)));
+    copy.fields.push("shape", [4_usize, 128, 64]);
+    copy.fields.push("scales", [-0.5_f32, 2.0]);
+    copy.fields.push("none", [0_u8; 0]);
+    // The second entry of one name is cut.
+    let text = Value::from("größe \"a\"");
+    copy.fields.push("options", [("tile", Value::from(64_u32)), ("mode.fast", text), ("tile", Value::from(0_u32))]);
 
     let mut early = zone(&STEP, Some(&side), &worker, span(9_000, 9_100), Some(span(8_990, 9_500)));
     early.status = Status::Panicked;
@@ -271,11 +278,36 @@ pub fn depths() -> Vec<QueueDepth> {
     vec![depth(1_600, 1), depth(1_700, 2), depth(9_600, 0)]
 }
 
+pub fn memory() -> Vec<MemoryRecord> {
+    let (compute, main) = (stream(1, "compute"), thread(4242, Some("main")));
+    let record =
+        |change, at, (range, name): (Option<&'static RangeSpec>, Option<&str>), bytes, sums: (u64, u64)| MemoryRecord {
+            change,
+            stream: Arc::clone(&compute),
+            thread: Arc::clone(&main),
+            queue: Some("steps".into()),
+            range,
+            name: name.map(Into::into),
+            bytes,
+            address: 0x7000_0000,
+            at_ns: BEGIN_NS + at,
+            timing: MemoryTiming::Call,
+            device_bytes: sums.0,
+            owner_bytes: sums.1,
+        };
+    vec![
+        record(MemoryChange::Allocated, 1_000, (Some(&STEP), None), 4096, (4096, 4096)),
+        record(MemoryChange::Allocated, 1_500, (None, Some("kv \"cache\"")), 1024, (5120, 1024)),
+        record(MemoryChange::Freed, 9_000, (Some(&STEP), None), 4096, (1024, 0)),
+    ]
+}
+
 pub fn report() -> Report {
     Report {
         begun: 12,
         recorded: 9,
         dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
+        fields: FieldCounts { cut: 1, ..FieldCounts::default() },
         spans: SpanCounts { begun: 9, recorded: 7, buffer_full: 2, unfinished: 0 },
         waits: WaitCounts {
             begun: 6,

@@ -16,6 +16,11 @@ impl Intervals {
         if span.end_ns <= span.begin_ns {
             return;
         }
+        // Most spans begin after all others.
+        if self.0.back().is_none_or(|last| last.end_ns < span.begin_ns) {
+            self.0.push_back(span);
+            return;
+        }
         let is_last = self.0.back().is_none_or(|last| last.begin_ns <= span.end_ns);
         let to = if is_last { self.0.len() } else { self.0.partition_point(|known| known.begin_ns <= span.end_ns) };
         let (mut from, mut joined) = (to, span);
@@ -82,6 +87,40 @@ impl Intervals {
     }
 }
 
+/// The number of pieces in which time is known; older ones become sums.
+const PIECES: usize = 1 << 14;
+
+/// The time that spans cover together. Only the latest pieces are kept separate.
+#[derive(Debug, Default)]
+pub struct Covered {
+    pieces: Intervals,
+    /// The time that older pieces covered, and its end.
+    older_ns: i64,
+    older_until_ns: Option<i64>,
+}
+
+impl Covered {
+    pub fn add(&mut self, span: Span) {
+        let begin_ns = self.older_until_ns.map_or(span.begin_ns, |until_ns| span.begin_ns.max(until_ns));
+        self.pieces.add(Span { begin_ns, ..span });
+        if self.pieces.len() > PIECES
+            && let Some(piece) = self.pieces.pop_first()
+        {
+            self.older_ns += piece.duration_ns();
+            self.older_until_ns = Some(piece.end_ns);
+        }
+    }
+
+    /// Returns the end of the last piece.
+    pub fn until_ns(&self) -> i64 {
+        self.pieces.until_ns()
+    }
+
+    pub fn length_ns(&self) -> i64 {
+        self.older_ns + self.pieces.length_ns()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -112,5 +151,15 @@ mod tests {
             let apart: Vec<_> = intervals.iter().collect();
             prop_assert!(apart.windows(2).all(|pair| pair[0].end_ns < pair[1].begin_ns));
         }
+    }
+
+    #[test]
+    fn what_is_long_ago_stays_counted_and_takes_no_room() {
+        let mut covered = Covered::default();
+        for at in 0..100_000 {
+            covered.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
+        }
+        assert!(covered.pieces.len() <= PIECES);
+        assert_eq!(covered.length_ns(), 400_000);
     }
 }

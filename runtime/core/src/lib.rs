@@ -23,10 +23,12 @@ pub mod file_name;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 pub mod fork;
+pub mod hashing;
 pub mod inside;
 pub mod intervals;
 pub mod kernel;
 pub mod lock;
+pub mod memory;
 pub mod observer;
 pub mod path;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
@@ -43,15 +45,19 @@ pub mod sample;
 pub mod signals;
 pub mod sink;
 pub mod stderr;
+pub mod step;
+pub mod steps;
 pub mod stream;
 pub mod suggest;
 pub mod switch;
 #[cfg_attr(loom, path = "sync_loom.rs")]
 pub mod sync;
+pub mod synchronization;
 pub mod text;
 pub mod timing;
 pub mod wait;
 pub mod windows;
+pub mod work;
 pub mod zone;
 
 #[doc(hidden)]

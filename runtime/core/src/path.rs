@@ -61,15 +61,16 @@ pub struct PathPart {
 /// Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
 /// window count for that part.
 pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
-    let mut log = PathLog::new(usize::MAX);
+    let mut log: PathLog = PathLog::new(usize::MAX);
     zones.iter().for_each(|zone| log.zone(zone));
     waits.iter().for_each(|wait| log.wait(wait));
     log.path(window)
 }
 
 /// A stream or a thread.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Track {
+pub enum Track {
     Stream(u32),
     Thread(u64),
 }
@@ -83,10 +84,10 @@ impl fmt::Display for Track {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Passed {
+#[derive(Clone)]
+struct Passed<N> {
     on: Track,
-    name: &'static str,
+    name: N,
     span: Span,
     /// The thread that launched it, and the time span of the launch.
     launch: Option<(Track, Span)>,
@@ -101,9 +102,9 @@ struct Arrow {
     at_ns: i64,
 }
 
-/// The records in which a path is found: the last zones and waits, in order of arrival.
-pub struct PathLog {
-    zones: VecDeque<Passed>,
+/// The records in which a path is found: the last zones and waits, in order of arrival. `N` is the name of a zone.
+pub struct PathLog<N = &'static str> {
+    zones: VecDeque<Passed<N>>,
     arrows: VecDeque<Arrow>,
     names: HashMap<Track, String>,
     /// The stream and the thread of the last record, whose names are known.
@@ -117,27 +118,54 @@ pub struct PathLog {
 /// was discarded shows its number.
 const NAMES: usize = 1 << 13;
 
-impl PathLog {
+impl<N: Clone + AsRef<str>> PathLog<N> {
     /// Creates a log that keeps at most this many of the last zones, and as many of the last arrows.
-    pub fn new(most: usize) -> PathLog {
+    pub fn new(most: usize) -> PathLog<N> {
         let (zones, arrows) = (VecDeque::new(), VecDeque::new());
         PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
     }
 
-    pub fn zone(&mut self, zone: &ZoneRecord) {
-        // The entries of a batch repeat the batch.
-        if zone.entry.is_some() {
+    /// Adds a zone on a stream or a thread, and its launch.
+    pub fn passed(&mut self, (on, on_name): (Track, &str), name: N, span: Span, launch: Option<(Track, &str, Span)>) {
+        self.forget_names();
+        self.know(on, on_name);
+        if let Some((from, from_name, _)) = launch {
+            self.know(from, from_name);
+        }
+        self.push_zone(Passed { on, name, span, launch: launch.map(|(from, _, host)| (from, host)) });
+    }
+
+    /// Adds a wait that ended at `end_ns` because of a signal at `at_ns`.
+    pub fn waited(&mut self, (on, on_name): (Track, &str), span: Span, (from, from_name): (Track, &str), at_ns: i64) {
+        if at_ns <= span.begin_ns {
             return;
         }
         self.forget_names();
-        let on = self.place(zone.stream.as_ref(), &zone.thread);
-        let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
+        self.know(on, on_name);
+        self.know(from, from_name);
+        self.push_arrow(Arrow { on, end_ns: span.end_ns, from, at_ns: at_ns.min(span.end_ns) });
+    }
+
+    fn know(&mut self, place: Track, name: &str) {
+        self.names.entry(place).or_insert_with(|| name.to_owned());
+    }
+
+    fn push_zone(&mut self, zone: Passed<N>) {
         if self.zones.len() >= self.most
             && let Some(oldest) = self.zones.pop_front()
         {
             self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.span.end_ns);
         }
-        self.zones.push_back(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
+        self.zones.push_back(zone);
+    }
+
+    fn push_arrow(&mut self, arrow: Arrow) {
+        if self.arrows.len() >= self.most
+            && let Some(oldest) = self.arrows.pop_front()
+        {
+            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.end_ns);
+        }
+        self.arrows.push_back(arrow);
     }
 
     /// Discards names if there are too many: a program may create ever more streams and threads. The most recently used ones keep
@@ -155,43 +183,14 @@ impl PathLog {
         self.last = [None; 2];
     }
 
-    pub fn wait(&mut self, wait: &WaitRecord) {
-        let Some(SignalInfo { stream, thread, at_ns, .. }) = &wait.signal else { return };
-        let span = wait.span();
-        if *at_ns <= span.begin_ns {
-            return;
-        }
-        self.forget_names();
-        let on = self.place(wait.stream.as_ref(), &wait.thread);
-        let from = self.place(stream.as_ref(), thread);
-        if self.arrows.len() >= self.most
-            && let Some(oldest) = self.arrows.pop_front()
-        {
-            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.end_ns);
-        }
-        self.arrows.push_back(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
-    }
-
-    fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
-        let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
-        let last = &mut self.last[usize::from(stream.is_none())];
-        if last.replace(place) != Some(place) {
-            self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
-                (Some(stream), _) => stream.name.clone(),
-                (None, Some(name)) => name.clone(),
-                (None, None) => place.to_string(),
-            });
-        }
-        place
-    }
-
     /// Returns the path through all known records of the window.
     pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
-        let inside = |zone: &&Passed| {
+        let inside = |zone: &&Passed<N>| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
         };
         let last = self.zones.iter().filter(inside).max_by_key(|zone| zone.span.end_ns)?;
-        let begin_ns = |zone: &Passed| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
+        let begin_ns =
+            |zone: &Passed<N>| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
         let first_ns = || self.zones.iter().map(begin_ns).min().unwrap_or(last.span.begin_ns);
         let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
         let to_ns = last.span.end_ns;
@@ -209,19 +208,22 @@ impl PathLog {
 
     /// Returns the last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it
     /// ended within that zone, and no later wait of the thread is known. No record shows that a thread synchronised a stream.
-    fn waited_for<'a>(&self, last: &Passed, zones: impl Iterator<Item = &'a Passed>) -> Option<&'a Passed> {
+    fn waited_for<'a>(&self, last: &Passed<N>, zones: impl Iterator<Item = &'a Passed<N>>) -> Option<&'a Passed<N>>
+    where
+        N: 'a,
+    {
         if last.launch.is_some() {
             return None;
         }
         let waits = self.arrows.iter().filter(|arrow| arrow.on == last.on && arrow.end_ns <= last.span.end_ns);
         let from_ns = waits.map(|arrow| arrow.end_ns).max().unwrap_or(i64::MIN).max(last.span.begin_ns);
-        let is_of_thread = |zone: &&Passed| zone.launch.is_some_and(|(from, _)| from == last.on);
+        let is_of_thread = |zone: &&Passed<N>| zone.launch.is_some_and(|(from, _)| from == last.on);
         zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
     }
 
     /// Returns the launches to streams that were idle at that time.
     fn launches(&self) -> Vec<Arrow> {
-        let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
+        let mut order: Vec<&Passed<N>> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
         order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
         let mut waits: HashMap<Track, Vec<i64>> = HashMap::new();
         for arrow in &self.arrows {
@@ -242,6 +244,44 @@ impl PathLog {
             *done = (*done).max(zone.span.end_ns);
         }
         launches
+    }
+}
+
+impl PathLog {
+    pub fn zone(&mut self, zone: &ZoneRecord) {
+        // The entries of a batch repeat the batch.
+        if zone.entry.is_some() {
+            return;
+        }
+        self.forget_names();
+        let on = self.place(zone.stream.as_ref(), &zone.thread);
+        let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
+        self.push_zone(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
+    }
+
+    pub fn wait(&mut self, wait: &WaitRecord) {
+        let Some(SignalInfo { stream, thread, at_ns, .. }) = &wait.signal else { return };
+        let span = wait.span();
+        if *at_ns <= span.begin_ns {
+            return;
+        }
+        self.forget_names();
+        let on = self.place(wait.stream.as_ref(), &wait.thread);
+        let from = self.place(stream.as_ref(), thread);
+        self.push_arrow(Arrow { on, end_ns: span.end_ns, from, at_ns: (*at_ns).min(span.end_ns) });
+    }
+
+    fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
+        let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
+        let last = &mut self.last[usize::from(stream.is_none())];
+        if last.replace(place) != Some(place) {
+            self.names.entry(place).or_insert_with(|| match (stream, &thread.name) {
+                (Some(stream), _) => stream.name.clone(),
+                (None, Some(name)) => name.clone(),
+                (None, None) => place.to_string(),
+            });
+        }
+        place
     }
 }
 
@@ -285,7 +325,7 @@ impl<'a> Walk<'a> {
         self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
     }
 
-    fn finish(mut self, log: &PathLog, to_ns: i64) -> CriticalPath {
+    fn finish<N: Clone + AsRef<str>>(mut self, log: &PathLog<N>, to_ns: i64) -> CriticalPath {
         let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
         let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
         for (on, ns) in &self.under_way {
@@ -296,12 +336,12 @@ impl<'a> Walk<'a> {
             of_place.entry(*on).or_default().push(*span);
         }
         for (on, spans) in of_place {
-            let on_it = |zone: &Passed| match zone.launch {
-                _ if zone.on == on => Some((zone.name, zone.span)),
-                Some((from, host)) if from == on => Some((zone.name, host)),
+            let on_it = log.zones.iter().filter_map(|zone| match zone.launch {
+                _ if zone.on == on => Some((zone.name.as_ref(), zone.span)),
+                Some((from, host)) if from == on => Some((zone.name.as_ref(), host)),
                 _ => None,
-            };
-            attribute(log.zones.iter().filter_map(on_it), &spans, |name, ns| {
+            });
+            attribute(on_it, &spans, |name, ns| {
                 *parts.entry((name.unwrap_or("(no recorded zone)"), on)).or_default() += ns
             });
         }
@@ -329,16 +369,16 @@ impl<'a> Walk<'a> {
 }
 
 /// Calls `add` for each piece of these non-overlapping stretches with its innermost zone: the open zone that began last.
-fn attribute(
-    zones: impl Iterator<Item = (&'static str, Span)>,
+fn attribute<'n>(
+    zones: impl Iterator<Item = (&'n str, Span)>,
     stretches: &[Span],
-    mut add: impl FnMut(Option<&'static str>, i64),
+    mut add: impl FnMut(Option<&'n str>, i64),
 ) {
     let (from, to) = (
         stretches.iter().map(|span| span.begin_ns).min().unwrap_or(0),
         stretches.iter().map(|span| span.end_ns).max().unwrap_or(0),
     );
-    let is_inside = |(_, span): &(_, Span)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
+    let is_inside = |(_, span): &(&str, Span)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
     let zones: Vec<_> = zones.filter(is_inside).collect();
     // Ends come before begins. Of zones that begin together, the outer one comes first.
     let mut edges: Vec<(i64, bool, i64, Option<usize>)> = Vec::with_capacity(2 * (zones.len() + stretches.len()));
@@ -376,7 +416,7 @@ mod tests {
     /// Returns the path through zones (stream, name, begin, end, launch time) and arrows (waiter, end of the wait, signaller,
     /// signal time).
     fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
-        let mut log = PathLog::new(usize::MAX);
+        let mut log: PathLog = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
             let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
             log.zones.push_back(Passed { on, name, span: span(begin, end), launch });

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::catalog::RangeSpec;
 use crate::collective::{Bandwidth, Message};
 use crate::fields::{Fields, Value};
+use crate::work::{Work, WorkRates};
 
 /// One finished zone.
 ///
@@ -108,6 +109,20 @@ impl Shares {
 }
 
 impl ZoneRecord {
+    /// Returns the lane of its own on which traces show the zone: the one that it was given at run time, its range's, or that of the
+    /// ranks that it communicates with.
+    pub fn lane(&self) -> Option<&str> {
+        let group = || Some(self.message.as_ref()?.group.as_ref()?.lane());
+        self.named_lane().or_else(group)
+    }
+
+    /// Returns the same without that of its ranks.
+    #[doc(hidden)]
+    #[inline]
+    pub fn named_lane(&self) -> Option<&'static str> {
+        self.fields.lane().or(self.range.lane())
+    }
+
     /// Returns the length of the zone on its stream, or on its thread if it has no stream, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.gpu.unwrap_or(self.host).duration_ns()
@@ -140,6 +155,30 @@ impl ZoneRecord {
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
         self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
+    }
+}
+
+impl ZoneRecord {
+    /// Returns the work that the mark declares for this zone.
+    #[inline]
+    pub fn work(&self) -> Work {
+        self.fields.work()
+    }
+
+    /// Returns the time of the declared work, in ns: [`gpu_ns_corrected`](Self::gpu_ns_corrected), or the time on its thread if the mark has no
+    /// stream. None if the time on the stream is not known.
+    #[doc(hidden)]
+    #[inline]
+    pub fn work_ns(&self) -> Option<i64> {
+        if self.stream.is_some() { self.gpu_ns_corrected() } else { Some(self.host.duration_ns()) }
+    }
+
+    /// Returns the rates of the declared work on the zone's stream, or on its thread if the mark has no stream. They are computed from
+    /// [`gpu_ns_corrected`](Self::gpu_ns_corrected).
+    #[inline]
+    pub fn work_rates(&self) -> WorkRates {
+        let work = self.work();
+        if work.is_none() { WorkRates::default() } else { work.rates(self.work_ns().unwrap_or(0)) }
     }
 }
 
@@ -258,12 +297,20 @@ pub struct StreamInfo {
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceInfo {
-    /// The device's ordinal; host streams are device 0 of [`DeviceKind::Host`].
+    /// The device's ordinal among those of its kind; host streams are device 0 of [`DeviceKind::Host`].
     pub ordinal: u32,
     /// The device's name.
     pub name: String,
     /// The kind of the device.
     pub kind: DeviceKind,
+}
+
+impl DeviceInfo {
+    /// Returns the name and the number, as in `NVIDIA H100 (device 0)`.
+    #[doc(hidden)]
+    pub fn label(&self) -> String {
+        format!("{} (device {})", self.name, self.ordinal)
+    }
 }
 
 /// Kinds of devices.
@@ -274,6 +321,22 @@ pub enum DeviceKind {
     Host,
     /// NVIDIA GPUs.
     Cuda,
+    /// AMD GPUs.
+    Hip,
+    /// Devices of a [backend of one's own](crate::backend::Backend), by the name of their kind, such as `"vulkan"`.
+    Other(&'static str),
+}
+
+impl DeviceKind {
+    /// Returns the kind's name: `host`, `cuda`, `hip`, or that of the backend.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Host => "host",
+            DeviceKind::Cuda => "cuda",
+            DeviceKind::Hip => "hip",
+            DeviceKind::Other(name) => name,
+        }
+    }
 }
 
 /// An interval in which a thread was in a span of `tracing`, or an event of `tracing`. A `tracing_layer` produces it.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
-use super::event_overhead::{Estimate, estimate, lengths};
 use super::stamps::{PTX, SPIN};
 use warpline_core::backend::BackendError;
+use warpline_core::backend::event_clock::{Estimate, estimate};
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 
@@ -179,6 +179,10 @@ fn measure(
         std::thread::sleep(Duration::from_micros(100));
     }
     let fixed_ns = KERNEL_NS as i64 + AROUND_NS;
-    let estimate = estimate(lengths(driver, events.chunks_exact(2))?, fixed_ns);
+    let mut lengths = Vec::new();
+    for pair in events.chunks_exact(2) {
+        lengths.extend(driver.elapsed_ns(pair[0], pair[1])?);
+    }
+    let estimate = estimate(lengths, fixed_ns);
     Ok(estimate.filter(|estimate| estimate.is_sound).map(|Estimate { ns, .. }| ns))
 }

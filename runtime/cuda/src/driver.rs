@@ -22,6 +22,7 @@ pub(super) type EventPtr = *mut c_void;
 pub(super) type Code = c_int;
 
 pub(super) const SUCCESS: Code = 0;
+const OUT_OF_MEMORY: Code = 2;
 const DEINITIALIZED: Code = 4;
 const INVALID_CONTEXT: Code = 201;
 const NOT_READY: Code = 600;
@@ -494,6 +495,11 @@ impl CudaError {
     /// Returns whether the error is about the caller and not the device: a host function of a stream may not query it.
     pub(super) fn is_of_caller(self) -> bool {
         self.code == NOT_PERMITTED
+    }
+
+    /// Returns whether the device has no memory left. The context stays usable.
+    pub(super) fn is_out_of_memory(self) -> bool {
+        self.code == OUT_OF_MEMORY
     }
 
     /// Returns whether a capture is the reason for the error.

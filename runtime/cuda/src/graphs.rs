@@ -79,6 +79,7 @@ table! {
     graph_get_id: b"cuGraphGetId\0" fn(*mut c_void, *mut c_uint);
     exec_get_id: b"cuGraphExecGetId\0" fn(*mut c_void, *mut c_uint);
     child_get_graph: b"cuGraphChildGraphNodeGetGraph\0" fn(*mut c_void, *mut *mut c_void);
+    node_get_params: b"cuGraphNodeGetParams\0" fn(*mut c_void, *mut NodeParams);
     find_in_clone: b"cuGraphNodeFindInClone\0" fn(*mut *mut c_void, *mut c_void, *mut c_void);
     kernel_get_params: b"cuGraphKernelNodeGetParams_v2\0" fn(*mut c_void, *mut KernelParams);
     func_get_name: b"cuFuncGetName\0" fn(*mut *const c_char, *mut c_void);
@@ -98,6 +99,24 @@ struct KernelParams {
 }
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<KernelParams>() == 72);
+
+/// `CUgraphNodeParams`, as it is for a conditional node.
+#[repr(C)]
+struct NodeParams {
+    kind: c_int,
+    reserved: [c_int; 3],
+    handle: u64,
+    condition: c_int,
+    size: c_uint,
+    bodies: *const *mut c_void,
+    rest: [u64; 27],
+}
+
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<NodeParams>() == 256);
+
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`, and the maximum number of bodies of one.
+const CONDITIONAL: c_int = 13;
+const MOST_BODIES: usize = 1 << 16;
 
 /// The position of a stream in the graph into which it is being captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,6 +363,22 @@ impl Driver {
         // SAFETY: as above; the driver refuses a node of another type.
         let code = unsafe { symbols(self).child_get_graph?(pointer(node), &raw mut graph) };
         (code == SUCCESS && !graph.is_null()).then_some(graph as Handle)
+    }
+
+    /// Returns the graphs of a conditional node's bodies: drivers for 13.2 and newer.
+    pub(crate) fn bodies(&self, node: Handle) -> Option<Vec<Handle>> {
+        let null = std::ptr::null();
+        let mut params =
+            NodeParams { kind: 0, reserved: [0; 3], handle: 0, condition: 0, size: 0, bodies: null, rest: [0; 27] };
+        // SAFETY: the caller vouches for the node; the driver fills a structure of this size.
+        let code = unsafe { symbols(self).node_get_params?(pointer(node), &raw mut params) };
+        let count = params.size as usize;
+        if code != SUCCESS || params.kind != CONDITIONAL || params.bodies.is_null() || count > MOST_BODIES {
+            return None;
+        }
+        // SAFETY: the array has `size` graphs, and is the driver's as long as the node exists.
+        let bodies = unsafe { std::slice::from_raw_parts(params.bodies, count) };
+        Some(bodies.iter().map(|body| *body as Handle).collect())
     }
 
     /// Returns the node in a clone that corresponds to a node of the original graph.

@@ -1,11 +1,11 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
-//! `driver` calls the CUDA driver through a table of its `symbols`, `order` contains timelines, `copy` reads the driver's memory, `pool`
+//! `driver` calls the CUDA driver through a table of its `symbols`, `order` contains timelines, `memory` and `allocator` their allocations, `copy` reads the driver's memory, `pool`
 //! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
 //! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and no other module uses it.
-//! Unsafe code is only in `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `probe` and `stamps`, apart from the implementations of `Send` and
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `probe` and `stamps`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -19,10 +19,11 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
+pub use event::RawEvent;
 use order::Lane;
 pub use order::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::device;
-use warpline_core::backend::device::{Device, DevicePoint, DeviceStream, RawParts};
+use warpline_core::backend::device::{Device, DeviceMemory, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
@@ -35,8 +36,10 @@ use warpline_core::backend::{Backend, BackendError, EventPair, Scope};
 
 #[macro_use]
 mod symbols;
+mod allocator;
 pub mod driver;
 mod elapsed;
+mod event;
 mod order;
 mod owner;
 
@@ -47,9 +50,9 @@ mod context;
 #[cfg_attr(not(target_os = "linux"), path = "no_copy.rs")]
 mod copy;
 pub mod demangle;
-mod event_overhead;
 pub mod graphs;
 mod key;
+mod memory;
 mod pool;
 pub mod probe;
 pub mod stamps;
@@ -189,6 +192,24 @@ impl Device for Cuda {
         let foreign =
             || Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
         Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or_else(foreign)?)
+    }
+
+    fn allocate(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        bytes: u64,
+    ) -> Result<DeviceMemory, Refusal> {
+        memory::allocate(Lane::new(stream), key, bytes)
+    }
+
+    fn free(
+        &self,
+        stream: &dyn DeviceStream,
+        key: Result<StreamKey, NoKey>,
+        memory: DeviceMemory,
+    ) -> Result<(), Refusal> {
+        memory::free(Lane::new(stream), key, memory)
     }
 
     fn with_context(

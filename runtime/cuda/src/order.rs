@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::allocator::Allocator;
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
@@ -29,18 +30,19 @@ const REMEMBERED: usize = 8;
 /// The handle of a stream, and its context if that is known.
 #[derive(Clone, Copy)]
 pub(super) struct Lane<'a> {
-    stream: StreamPtr,
+    pub(super) stream: StreamPtr,
     context: Option<ContextPtr>,
     /// The application's stream, whose context can be kept alive while a point of the stream is in use.
     of: &'a dyn DeviceStream,
 }
 
 /// The events of a context. It is never freed: there are few contexts, and threads keep references to them.
-struct Context {
-    driver: &'static Driver,
+pub(super) struct Context {
+    pub(super) driver: &'static Driver,
     waits: Waits,
-    ptr: ContextPtr,
+    pub(super) ptr: ContextPtr,
     id: u64,
+    allocator: OnceLock<Result<Allocator, String>>,
     free: Mutex<Vec<Event>>,
     /// More events are free than the pool is to keep.
     has_surplus: AtomicBool,
@@ -152,7 +154,7 @@ impl<'a> Lane<'a> {
             .map_err(|error| context.failed("the context of a CUDA stream", error))
     }
 
-    fn context(self, key: Result<StreamKey, NoKey>) -> Result<(u64, &'static Context), Refusal> {
+    pub(super) fn context(self, key: Result<StreamKey, NoKey>) -> Result<(u64, &'static Context), Refusal> {
         match key {
             Err(NoKey::Captured) => Err(Refusal::Captured),
             Err(NoKey::Unknown | NoKey::NoStream) => {
@@ -196,6 +198,7 @@ impl<'a> Lane<'a> {
             waits,
             ptr,
             id,
+            allocator: OnceLock::new(),
             free: Mutex::default(),
             has_surplus: AtomicBool::new(false),
         }));
@@ -321,6 +324,11 @@ impl Context {
         first.ok_or(CudaError::CONTEXT_IS_GONE)
     }
 
+    /// Returns the calls that allocate memory, or why there are none.
+    pub(super) fn allocator(&self) -> &Result<Allocator, String> {
+        self.allocator.get_or_init(|| Allocator::find(self.driver, self.ptr))
+    }
+
     fn free(&self) -> MutexGuard<'_, Vec<Event>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -334,7 +342,7 @@ impl Context {
         }
     }
 
-    fn failed(&self, what: &'static str, error: CudaError) -> Refusal {
+    pub(super) fn failed(&self, what: &'static str, error: CudaError) -> Refusal {
         if error.is_of_capture() {
             return Refusal::Captured;
         }

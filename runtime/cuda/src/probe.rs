@@ -51,7 +51,7 @@ impl DriverProbe {
 const TELL_IDS: [&str; 3] = ["cuGraphNodeGetToolsId", "cuGraphGetId", "cuGraphExecGetId"];
 
 /// The optional symbols, in the order in which they are shown.
-const OPTIONAL: [&CStr; 9] = [
+const OPTIONAL: [&CStr; 11] = [
     c"cuEventElapsedTime_v2",
     c"cuStreamGetCaptureInfo_v2",
     c"cuStreamGetCaptureInfo_v3",
@@ -61,6 +61,8 @@ const OPTIONAL: [&CStr; 9] = [
     c"cuGraphNodeGetToolsId",
     c"cuGraphGetId",
     c"cuGraphExecGetId",
+    c"cuMemAllocAsync",
+    c"cuMemFreeAsync",
 ];
 
 /// The symbols that the probe calls. No session needs all of them, so each may be missing.

@@ -70,6 +70,23 @@ pub enum Error {
         /// The error's message.
         error: Arc<str>,
     },
+    /// The device has no memory for an allocation. The context, and what was allocated before, stay usable.
+    #[error(
+        "queue `{queue}` cannot allocate {bytes} bytes: {error}; the queues of this process hold {current} bytes of the device, and held \
+         {peak} at most: free buffers and wait for them to be freed, or ask for less"
+    )]
+    OutOfMemory {
+        /// The queue's name.
+        queue: Arc<str>,
+        /// The bytes that were asked for.
+        bytes: u64,
+        /// The bytes of the device that queues of this process hold.
+        current: u64,
+        /// The most that they have held at one time.
+        peak: u64,
+        /// The error of the driver or the operating system.
+        error: Arc<str>,
+    },
     /// The queue is full.
     #[error(
         "queue `{queue}` holds {capacity} submissions that are not issued: give it more capacity, or let it wait with `WhenFull::Wait`"

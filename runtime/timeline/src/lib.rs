@@ -35,19 +35,23 @@ mod call;
 mod error;
 mod future;
 mod history;
+mod memory;
 mod point;
 mod queue;
 mod semaphore;
 mod state;
 #[cfg(all(test, loom))]
 mod state_model;
+mod storage;
 mod trace;
+mod usage;
 mod wait;
 mod watcher;
 
 pub use call::{HostCall, Signals};
 pub use error::{Error, Failure};
 pub use future::Reached;
+pub use memory::{Buffer, BufferRef};
 pub use queue::{Queue, QueueBuilder, WhenFull, WorkResult};
 pub use semaphore::Semaphore;
 pub use trace::declare_wait;

@@ -9,6 +9,10 @@ use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;
 use warpline_core::backend::{Source, StreamRef};
 
+/// The error for a stream of a backend that is not built in.
+const NO_POINTS: &str =
+    "the stream's backend has no points for timelines: wait for the stream on a host thread, and signal or wait there";
+
 /// Registers the backends of devices. Every constructor of a semaphore or a queue calls it first.
 pub(super) fn register_backends() {
     #[cfg(feature = "cuda")]
@@ -29,6 +33,7 @@ impl Timepoint {
             Source::Device(of) => {
                 backend().and_then(|backend| backend.put_point(of, stream.key)).map(Timepoint::Device)
             }
+            Source::Other(_) => return Err(device("a signal on a stream", NO_POINTS)),
             Source::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
         };
         put.map_err(|refusal| refused(refusal, name))
@@ -41,6 +46,7 @@ impl Timepoint {
             (Timepoint::Device(point), Source::Device(of)) => {
                 backend().and_then(|backend| backend.wait_for(of, stream.key, &*point))
             }
+            (_, Source::Other(_)) => return Err(device("a wait on a stream", NO_POINTS)),
             (_, Source::None) => {
                 return Err(device("a wait on a stream", "there is no stream: wait on the host"));
             }
@@ -115,7 +121,7 @@ pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl 
 }
 
 /// Returns the backend of device streams.
-fn backend() -> Result<&'static dyn Device, Refusal> {
+pub(super) fn backend() -> Result<&'static dyn Device, Refusal> {
     let error = || "the backend of the stream's device is not in this program".to_owned();
     registered().ok_or_else(|| Refusal::Failed { what: "a stream", error: error() })
 }
@@ -124,9 +130,10 @@ pub(super) fn device(what: &str, error: &str) -> Error {
     Error::Device { what: what.into(), error: error.into() }
 }
 
-fn refused(refusal: Refusal, name: &Arc<str>) -> Error {
+pub(super) fn refused(refusal: Refusal, name: &Arc<str>) -> Error {
     match refusal {
         Refusal::Captured => Error::Captured { name: Arc::clone(name) },
         Refusal::Failed { what, error } => device(what, &error),
+        Refusal::OutOfMemory { error, .. } => device("memory of a stream", &error),
     }
 }

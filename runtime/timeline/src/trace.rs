@@ -1,4 +1,4 @@
-//! Records timelines in a session: signals, waits, and the depths of queues.
+//! Records timelines in a session: signals, waits, the memory of buffers, and the depths of queues.
 //!
 //! Semaphores, host waits and queues call this when they signal and wait. Waits take slots in the rings of zones, and signals are stored in
 //! the history of their semaphore. Without a session, a call is one load of the switch; without the feature `enable`, it compiles to
@@ -17,10 +17,15 @@ use crate::error::Error;
 use crate::point::Timepoint;
 use crate::state::Core;
 use warpline_core::backend::{AsStream, Source, StreamRef};
+use warpline_core::catalog::RangeSpec;
 use warpline_core::clock::now_ns;
 use warpline_core::inside::Inside;
+use warpline_core::memory::MemoryTiming;
 use warpline_core::observer::{ObservedSync, SyncCall, SyncKind};
+use warpline_core::record::StreamInfo;
 use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
+use warpline_core::stream::memory::Allocation;
+use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::slot::Lost;
 use warpline_core::stream::waited::{GivenSignal, Waited};
 use warpline_core::stream::{current, thread};
@@ -196,6 +201,75 @@ pub fn declare_wait<T>(
 pub(crate) fn depth(queue: &Arc<str>, depth: usize) {
     if let Some(recorder) = switch::epoch().and_then(current::recorder) {
         recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
+    }
+}
+
+/// Who asked for memory.
+#[derive(Clone)]
+pub(crate) struct AskedFor {
+    thread: u64,
+    range: Option<&'static RangeSpec>,
+    name: Option<Arc<str>>,
+}
+
+impl AskedFor {
+    /// The calling thread, in its innermost zone if a session records.
+    #[inline]
+    pub(crate) fn here(name: Option<Arc<str>>) -> AskedFor {
+        let range = switch::epoch().and_then(|epoch| {
+            // This adds the thread to the session.
+            thread::with(|thread| thread.host_context(epoch).and_then(|_| thread.innermost()))
+        });
+        AskedFor { thread: thread_id(), range, name }
+    }
+}
+
+/// The session that records an allocation, and its end.
+pub(crate) struct MemoryTrace {
+    recorder: Arc<Recorder>,
+    stream: Arc<StreamInfo>,
+    freed: Option<Allocation>,
+}
+
+impl MemoryTrace {
+    /// Returns none if no session records, or if it cannot identify the stream.
+    #[inline]
+    pub(crate) fn on(stream: &StreamRef<'_>) -> Option<MemoryTrace> {
+        MemoryTrace::begin(switch::epoch()?, stream)
+    }
+
+    #[cold]
+    fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<MemoryTrace> {
+        let _inside = Inside::enter();
+        stream.key.ok()?;
+        let recorder = current::recorder(epoch)?;
+        let stream = thread::with(|thread| thread.context(epoch, stream))?.info.clone()?;
+        Some(MemoryTrace { recorder, stream, freed: None })
+    }
+
+    pub(crate) fn allocated(
+        &self,
+        queue: &Arc<str>,
+        asked: &AskedFor,
+        (bytes, address): (u64, u64),
+        timing: MemoryTiming,
+    ) {
+        let AskedFor { thread, range, name } = asked.clone();
+        let (stream, queue) = (Arc::clone(&self.stream), Some(Arc::clone(queue)));
+        let of = Allocation { stream, thread, queue, range, name, bytes, address };
+        self.recorder.memory().allocated(of, timing);
+    }
+
+    /// Records the free of the allocation.
+    pub(crate) fn freed(&mut self, address: u64, timing: MemoryTiming) {
+        self.freed = self.recorder.memory().freed(address, thread_id(), timing);
+    }
+
+    /// Takes the last free back, which the device refused.
+    pub(crate) fn not_freed(&mut self, timing: MemoryTiming) {
+        if let Some(of) = self.freed.take() {
+            self.recorder.memory().allocated(of, timing);
+        }
     }
 }
 

@@ -207,11 +207,12 @@ pub(super) fn part_of(record: &ZoneRecord) -> u32 {
     record.entry.map_or(0, |entry| entry.index / STACKED)
 }
 
-/// The key of a zone's own lane under its stream or thread: the lane that its range declares, or the lane of the ranks that it
-/// communicates with.
+/// The key of a zone's own lane under its stream or thread: the lane that it was given at run time, the one that its range
+/// declares, or that of the ranks that it communicates with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OwnLane {
-    Range(&'static str),
+    /// The one that the zone or its range names.
+    Named(&'static str),
     /// The group, and the part of a large batch.
     Group(u64, u32),
 }
@@ -221,8 +222,8 @@ impl OwnLane {
     #[inline]
     pub(super) fn for_record(record: &ZoneRecord) -> Option<(OwnLane, &str)> {
         let group = || record.message.as_ref()?.group.as_ref();
-        match record.range.lane() {
-            Some(name) => Some((OwnLane::Range(name), name)),
+        match record.named_lane() {
+            Some(name) => Some((OwnLane::Named(name), name)),
             None => group().map(|group| (OwnLane::Group(group.id(), part_of(record)), group.lane())),
         }
     }

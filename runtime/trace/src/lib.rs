@@ -14,6 +14,7 @@ pub mod files;
 pub mod flight;
 #[cfg(test)]
 mod gate_traces;
+pub mod json;
 pub mod lanes;
 pub mod names;
 mod order;

@@ -7,9 +7,19 @@ use warpline_core::sink::{Change, SessionChange};
 pub(super) const ALGBW: &str = "algbw_gb_per_s";
 pub(super) const BUSBW: &str = "busbw_gb_per_s";
 
+/// The declared work of a zone, and its rates in GB (1e9 bytes) and 1e12 operations per second.
+pub(super) const BYTES: &str = "bytes";
+pub(super) const FLOPS: &str = "flops";
+pub(super) const GB_PER_S: &str = "gb_per_s";
+pub(super) const TFLOP_PER_S: &str = "tflop_per_s";
+
 /// Returns the name under which a trace shows a field of this zone. A field with a name that a sink itself uses becomes `field.…`.
 pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str {
     match field {
+        BYTES if record.work().bytes.is_some() => "field.bytes",
+        GB_PER_S if record.work().bytes.is_some() => "field.gb_per_s",
+        FLOPS if record.work().flops.is_some() => "field.flops",
+        TFLOP_PER_S if record.work().flops.is_some() => "field.tflop_per_s",
         "dtype" if record.message.is_some() => "field.dtype",
         "op" if record.message.is_some() => "field.op",
         "Rank" if record.message.is_some() => "field.Rank",
@@ -41,6 +51,11 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
         "stream" => "field.stream",
         other => other,
     }
+}
+
+/// Returns the name under which a trace shows how many items a list or a map had that was cut. No field's own name has a dot.
+pub fn len_name(field: &str) -> String {
+    format!("{field}.len")
 }
 
 /// Returns the name of a change in traces.

@@ -4,9 +4,12 @@ use std::cmp::Reverse;
 use std::io;
 
 use warpline_core::kernel::KernelRecord;
+use warpline_core::memory::MemoryRecord;
 use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::replay::ReplayRecord;
 use warpline_core::sink::{Batch, SessionChange};
+use warpline_core::step::StepRecord;
+use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::{QueueDepth, WaitRecord};
 
 /// One entry of a batch.
@@ -16,8 +19,11 @@ pub(super) enum Record<'a> {
     Span(&'a SpanRecord),
     Kernel(&'a KernelRecord),
     Replay(&'a ReplayRecord),
+    Sync(&'a SyncRecord),
     Wait(&'a WaitRecord),
     Depth(&'a QueueDepth),
+    Step(&'a StepRecord),
+    Memory(&'a MemoryRecord),
     Change(&'a SessionChange),
 }
 
@@ -45,9 +51,12 @@ impl Order {
             Batch::Zones(zones) => self.outer_first(zones).map(Record::Zone).try_for_each(write),
             Batch::Spans(spans) => self.outer_first(spans).map(Record::Span).try_for_each(write),
             Batch::Kernels(kernels) => self.outer_first(kernels).map(Record::Kernel).try_for_each(write),
+            Batch::Synchronizations(calls) => self.outer_first(calls).map(Record::Sync).try_for_each(write),
             Batch::Replays(replays) => replays.iter().map(Record::Replay).try_for_each(write),
             Batch::Waits(waits) => self.outer_first(waits).map(Record::Wait).try_for_each(write),
             Batch::Depths(depths) => depths.iter().map(Record::Depth).try_for_each(write),
+            Batch::Steps(steps) => steps.iter().map(Record::Step).try_for_each(write),
+            Batch::Memory(memory) => memory.iter().map(Record::Memory).try_for_each(write),
             Batch::Changes(changes) => changes.iter().map(Record::Change).try_for_each(write),
             _ => Ok(()),
         }
@@ -85,6 +94,12 @@ impl Spanned for SpanRecord {
 impl Spanned for KernelRecord {
     fn place(&self) -> (Span, u64) {
         (self.gpu, u64::from(self.correlation))
+    }
+}
+
+impl Spanned for SyncRecord {
+    fn place(&self) -> (Span, u64) {
+        (self.host, u64::from(self.correlation))
     }
 }
 

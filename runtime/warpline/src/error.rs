@@ -13,6 +13,9 @@ use warpline_core::recovered::RecoverError;
 /// The source of a setting that does not come from the environment.
 pub(crate) const PROGRAM: &str = "the program";
 
+/// The kind of a file for the report, in [`Error::Create`].
+pub(crate) const REPORT: &str = "report";
+
 /// The reason why a session could not start, or could not do what the program requested. `Debug` prints the same sentence as `Display`, so
 /// that `fn main() -> Result<(), warpline::Error>` ends with it.
 #[non_exhaustive]
@@ -30,9 +33,9 @@ pub enum Error {
     AlreadyRecording,
     /// The program's catalog has faults that the compiler cannot detect. Nothing was started.
     Catalog(Vec<CatalogFault>),
-    /// A trace file could not be created. Nothing was started.
+    /// A file for a trace or for the report could not be created. Nothing was started.
     Create {
-        /// The kind of trace.
+        /// The kind of trace, or `report`.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -82,7 +85,8 @@ impl fmt::Display for Error {
             Error::Create { what, path, source } => {
                 // An error of warpline's own has its own remedy.
                 let remedy = if source.get_ref().is_some() { "" } else { "; choose another path" };
-                write!(f, "cannot write the {what} trace to `{}`: {source}{remedy}", path.display())
+                let trace = if *what == REPORT { "" } else { " trace" };
+                write!(f, "cannot write the {what}{trace} to `{}`: {source}{remedy}", path.display())
             }
             Error::Flight { path, problem } => {
                 write!(f, "cannot keep the flight recorder in `{}`: {problem}", path.display())

@@ -11,6 +11,12 @@ pub mod annotate {
     const _: &str = include_str!("../docs/annotate.md");
 }
 
+#[doc = warpline_macros::__page!("docs/backends.md")]
+pub mod backends {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/backends.md");
+}
+
 #[doc = warpline_macros::__page!("docs/catalog.md")]
 pub mod catalog {
     /// Makes Cargo rebuild the documentation when the page changes.
@@ -27,6 +33,12 @@ pub mod collectives {
 pub mod compare {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/compare.md");
+}
+
+#[doc = warpline_macros::__page!("docs/compare-traces.md")]
+pub mod compare_traces {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/compare-traces.md");
 }
 
 #[doc = warpline_macros::__page!("docs/control.md")]
@@ -59,6 +71,12 @@ pub mod graphs {
     const _: &str = include_str!("../docs/graphs.md");
 }
 
+#[doc = warpline_macros::__page!("docs/hip.md")]
+pub mod hip {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/hip.md");
+}
+
 #[doc = warpline_macros::__page!("docs/how-it-works.md")]
 pub mod how_it_works {
     /// Makes Cargo rebuild the documentation when the page changes.
@@ -75,6 +93,12 @@ pub mod kernels {
 pub mod marks {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/marks.md");
+}
+
+#[doc = warpline_macros::__page!("docs/metrics.md")]
+pub mod metrics {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/metrics.md");
 }
 
 #[doc = warpline_macros::__page!("docs/migration.md")]
@@ -99,6 +123,12 @@ pub mod profile {
 pub mod ranks {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/ranks.md");
+}
+
+#[doc = warpline_macros::__page!("docs/report.md")]
+pub mod report {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/report.md");
 }
 
 #[doc = warpline_macros::__page!("docs/sessions.md")]

@@ -41,14 +41,18 @@
 //! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
 //! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
 //! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
+//! | [Reports](guide::report), [comparing traces](guide::compare_traces) | figures from traces, and what became slower |
 //! | [CUDA streams](guide::cuda) | what is measured, and how well |
+//! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |
 //! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
 //! | [Collectives](guide::collectives), [many ranks](guide::ranks) | sizes and bandwidths, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
 //! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
+//! | [Backends](guide::backends) | streams of an API that warpline does not know |
 //! | [Testing your marks](guide::testing) | a test that checks the zones of your code |
 //! | [Single zones](guide::profile) | timing one zone without a session |
+//! | [Metrics](guide::metrics) | OpenTelemetry, Prometheus and Grafana while a program runs |
 //! | [From outside](guide::control) | recording a running program with the command `warpline` |
 //! | [The flight recorder](guide::flight) | the last zones of a program that was killed or hangs |
 //! | [The catalog](guide::catalog) | what a binary can record |
@@ -68,9 +72,13 @@
 //! | [`cudarc-0_18`](guide::cuda) | The streams of cudarc 0.18, beside those of `cuda`. Includes `cuda` | crates that mark streams of cudarc 0.18 |
 //! | [`cupti`](guide::kernels) | Exact times of kernels and copies, from NVIDIA's CUPTI, which is opened at run time. Includes `cuda` | the application |
 //! | [`cublas`](guide::cuda) | Zones on the stream of cudarc's `CudaBlas`. Includes `cuda` | crates that mark on `CudaBlas` |
+//! | [`hip`](guide::hip) | Zones on HIP streams by their raw handles, and roctx ranges. *Not run on hardware* | crates that mark HIP streams |
 //! | [`timeline`](guide::timelines) | Semaphores and queues that order streams and host threads | crates that use them |
 //! | [`tracing`](guide::tracing) | Spans of `tracing` in the trace, and zones as its events | the application |
 //! | [`tracy`](guide::tracy) | Zones live in Tracy. Compiles Tracy's client, which is C++ | the application |
+//! | [`ranks`](guide::ranks) | Parquet tables of each rank of a job, and what it is doing now | the application |
+//! | [`otlp`](guide::metrics) | Metrics for an OpenTelemetry collector while the session runs | the application |
+//! | [`prometheus`](guide::metrics) | Metrics for Prometheus while the session runs | the application |
 //! | [`export`](guide::catalog) | The catalog as JSON, Markdown, CSV, HTML, or filters and configurations of profilers. `enable` includes it | tools |
 //!
 //! # Testing your marks
@@ -103,6 +111,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod memory;
 // The module exists only in the documentation. The tests of its pages run elsewhere, with the features that they need.
 #[cfg(all(doc, not(doctest)))]
 // Incomplete examples contain `…` instead of the missing part.
@@ -117,6 +126,8 @@ mod settings;
 mod spans;
 mod stream_names;
 
+#[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
+mod buckets;
 #[cfg(feature = "enable")]
 mod collector;
 #[cfg(all(feature = "enable", target_os = "linux"))]
@@ -124,33 +135,47 @@ mod control;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
 #[cfg(all(feature = "enable", feature = "cupti"))]
+mod host_waits;
+#[cfg(all(feature = "enable", feature = "cupti"))]
 mod kernel_table;
+#[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus")))]
+// Each of the two uses parts that the other one does not.
+#[cfg_attr(not(all(feature = "otlp", feature = "prometheus")), allow(dead_code))]
+mod metrics;
+#[cfg(feature = "enable")]
+mod mirror;
 #[cfg(feature = "enable")]
 mod nvtx;
+#[cfg(all(feature = "enable", feature = "ranks"))]
+mod ranks;
+#[cfg(all(feature = "enable", feature = "hip"))]
+mod roctx;
 #[cfg(feature = "enable")]
 mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
-#[cfg(feature = "enable")]
-mod traffic;
 
 pub use error::Error;
 pub use session::Session;
 pub use settings::SessionBuilder;
 #[cfg(feature = "tracing")]
-pub use spans::{TracingLayer, tracing_layer};
+pub use spans::{OnStream, TracingLayer, on_stream, tracing_layer};
 pub use stream_names::name_stream;
 pub use warpline_core::backend::AsStream;
 pub use warpline_core::backend::host::HostStream;
 pub use warpline_core::catalog::{RangeSpec, catalog};
 pub use warpline_core::fields::{Value, display};
 pub use warpline_core::namespace;
+#[doc(inline)]
+pub use warpline_core::steps::step;
 pub use warpline_core::timing::{EndMode, GraphTiming, Timing};
 pub use warpline_core::zone::{AsyncZone, Zone};
 #[doc(hidden)]
 pub use warpline_core::{__namespace, __note, __range, __spec};
 #[cfg(feature = "cuda")]
-pub use warpline_cuda::RawStream;
+pub use warpline_cuda::{RawEvent, RawStream};
+#[cfg(feature = "hip")]
+pub use warpline_hip::HipStream;
 pub use warpline_macros::{collective, gpu_zone, host_zone, range};
 #[cfg(feature = "timeline")]
 #[doc(inline)]
@@ -164,6 +189,28 @@ pub mod catalog {
         ByteOrder, Catalog, CatalogFault, Kind, Level, NamespaceRecord, NamespaceSpec, NoteError, RangeId, RangeRecord,
         Records, name, record,
     };
+}
+
+/// Backends of one's own: the traits by which zones are timed on streams that warpline does not know.
+///
+/// CUDA streams and [`HostStream`] have built-in backends. A backend for another API (Vulkan, Level Zero, wgpu, a
+/// thread pool) is a crate that depends on `warpline` alone. [The guide](crate::guide::backends) says how to write one, and
+/// `examples/backend` in the repository is a complete one.
+///
+/// | a backend implements | for |
+/// |---|---|
+/// | [`AsStream`] and [`BackendStream`](backend::BackendStream) | its stream type, which marks take |
+/// | [`Backend`](backend::Backend) | one stream in one session |
+/// | [`Points`](backend::Points) | the begin and end of a zone |
+/// | [`Reader`](backend::Reader) | the times of a stream's zones |
+/// | [`Clock`](backend::Clock) | the device's clock, related to the host's |
+pub mod backend {
+    pub use warpline_core::backend::device::KeepAlive;
+    pub use warpline_core::backend::{
+        Backend, BackendError, BackendStream, Call, Clock, EventPair, Limits, NoKey, Points, Reader, Reading, Refused,
+        Scope, Shared, StreamKey, StreamRef, new_space, stream_dropped,
+    };
+    pub use warpline_core::clock::{Comparison, Comparisons, Correlation, EventOverhead, now_ns};
 }
 
 /// Data of collectives: kinds, element types, process groups and messages.
@@ -199,7 +246,10 @@ pub mod dynamic {
 
 /// The fields of zones, and the types of their values.
 pub mod fields {
-    pub use warpline_core::fields::{Displayed, Fields, IntoValue, MAX_FIELDS, MAX_LABEL_BYTES, MAX_TEXT_BYTES};
+    pub use warpline_core::fields::{
+        Displayed, Element, EntryValue, Fields, IntoValue, Item, List, MAX_FIELDS, MAX_LABEL_BYTES, MAX_LIST_ITEMS,
+        MAX_MAP_ENTRIES, MAX_TEXT_BYTES, MORE_LANES, MOST_LANES, Map,
+    };
 }
 
 /// Recovery of traces of killed programs.
@@ -213,8 +263,8 @@ pub mod recovery {
 #[cfg(feature = "cuda")]
 pub mod graph {
     pub use warpline_cuda::graph::{
-        AsGraph, GraphError, GraphNode, GraphRef, GraphZones, JSON_FORMAT, NodeCount, NodeIdSource, NodeKind, RawGraph,
-        Unlabelled, ZoneLabel, save,
+        AddedNodes, AsGraph, GraphError, GraphNode, GraphRef, GraphZones, JSON_FORMAT, NodeCount, NodeIdSource,
+        NodeKind, RawGraph, Unlabelled, ZoneLabel, save,
     };
 }
 
@@ -224,25 +274,31 @@ pub mod nccl {
     pub use warpline_cuda::nccl::{NcclError, process_group};
 }
 
-/// The records of a session: zones, kernels, replays, waits and spans.
+/// The records of a session: zones, kernels, replays, waits, device memory and spans.
 pub mod record {
     pub use warpline_core::kernel::{GraphNodeId, KernelLaunch, KernelRecord, KernelWork, ZoneRef};
+    pub use warpline_core::memory::{MemoryChange, MemoryRecord, MemoryTiming};
     pub use warpline_core::record::{
         BatchEntry, DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo,
         ThreadInfo, ZoneRecord,
     };
     pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+    pub use warpline_core::step::StepRecord;
+    pub use warpline_core::synchronization::{SyncKind, SyncRecord};
     pub use warpline_core::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
+    pub use warpline_core::work::{IntoWork, Work, WorkRates};
 }
 
 /// The report at a session's end: counts, sums, drops, and the critical path.
 pub mod report {
     pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
     pub use warpline_core::report::{
-        ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, KernelCounts, KernelStats,
-        KernelTimingCounts, LeftOut, RangeStats, Report, Retention, SemaphoreStats, SinkReport, SpanCounts,
-        StreamStats, TraceFile, WaitCounts, WaitedFor, WindowFigures,
+        ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, HostWaitStats, KernelCounts,
+        KernelStats, KernelTimingCounts, LeftOut, MemoryCounts, MemoryHolder, MemoryStats, RangeStats, Report,
+        Retention, SemaphoreStats, SinkReport, SpanCounts, StepStats, StreamStats, SyncCounts, TraceFile, WaitCounts,
+        WaitedFor, WindowFigures,
     };
+    pub use warpline_core::work::{Peak, WorkStats};
 }
 
 /// Destinations of records: the trait, and warpline's own sinks.
@@ -302,5 +358,6 @@ pub mod __private {
     pub use warpline_core::catalog::{Kind, RangeSpec};
     pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp, infer};
     pub use warpline_core::fields::Value;
+    pub use warpline_core::steps::StepGuard;
     pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
 }

@@ -32,11 +32,11 @@ mod on {
     use warpline_core::backend::{AsStream, names};
     use warpline_core::switch;
 
-    use crate::{nvtx, profile};
+    use crate::{mirror, profile};
 
     pub(super) fn name(stream: &(impl AsStream + ?Sized), name: &str) -> bool {
         if switch::is_unknown() {
-            nvtx::look(None);
+            mirror::look(None, None);
         }
         names::name(&profile::stream_ref(stream), name)
     }

@@ -1,22 +1,18 @@
 //! Figures per range, in constant memory, for the report's table.
 //!
 //! The collector always keeps one summary, and each recording from outside has its own; neither writes anything. Counts, sums, minima and
-//! maxima are exact, and percentiles come from a histogram with two significant digits. If only a sample of a range was recorded, each
-//! record stands for several zones (`sums`).
-
-mod clusters;
-mod sums;
+//! maxima are exact, and percentiles come from a histogram with two significant digits (`lengths` of the report).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use hdrhistogram::Histogram;
-
-use clusters::Clusters;
-use sums::Sums;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
 use warpline_core::replay::ReplayedZone;
 use warpline_core::report::figures::RangeStats;
+use warpline_core::report::lengths::{Coverage, Length, Lengths};
+use warpline_core::report::nesting::{self, Nesting};
+use warpline_core::work::WorkSum;
 
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
 #[derive(Default)]
@@ -25,6 +21,8 @@ pub(crate) struct Summary {
     is_of_part: bool,
     /// The figures of each range's zones in each place, by the range's number.
     ranges: Vec<[Option<Box<Figures>>; Place::ALL.len()]>,
+    /// The zones of each row that no zone has enclosed so far.
+    rows: HashMap<Row, Nesting>,
     /// The time from the begin of the first zone to the end of the last.
     window: Option<Span>,
     /// The first and the last of the session's windows in which something was recorded; zero without a budget.
@@ -58,38 +56,15 @@ pub(crate) enum CameBy {
 
 struct Figures {
     range: &'static RangeSpec,
-    count: u64,
-    failed: u64,
-    recorded_ns: i64,
-    min_ns: i64,
-    max_ns: i64,
-    /// The sums of all zones.
-    all: Sums,
-    /// The sums of zones that were recorded in windows.
-    clusters: Clusters,
-    /// The sums of zones that were not the first on their device.
-    later: Sums,
-    launch_ns: f64,
-    firsts: Vec<First>,
-    /// None if the histogram could not be created; then there are no percentiles.
-    lengths: Option<Histogram<u64>>,
+    lengths: Lengths,
+    work: WorkSum,
 }
 
-/// The first zone of a range on a device or, without one, on the host.
-struct First {
-    device: Option<(DeviceKind, u32)>,
-    begin_ns: i64,
-    ns: i64,
-}
+/// The largest number of rows in which zones are known to be within others; beyond it, all are forgotten.
+const ROWS: usize = 1 << 12;
 
-/// A first zone is shown separately if it took more than this many times the median of the later ones.
-const FIRST_BY: i64 = 10;
-
-/// Significant decimal digits of a percentile.
-const DIGITS: u8 = 2;
-
-/// The count of a record of one zone in a histogram, so that a record that stands for 1.3 zones does not count as one.
-const PARTS: f64 = 8.0;
+/// A row of zones that nest: a stream or a thread, and a lane of its own.
+type Row = (bool, u64, Option<&'static str>);
 
 impl Summary {
     /// Returns a summary that begins in the middle of a session.
@@ -97,17 +72,50 @@ impl Summary {
         Summary { is_of_part: true, ..Summary::default() }
     }
 
+    /// Adds zones in the order of the collector.
     pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
         batch.iter().for_each(|record| self.add_one(record));
+        self.subtract_inner(batch);
     }
 
-    pub(crate) fn add_one(&mut self, record: &ZoneRecord) {
+    /// Finds which zones of a batch are within others.
+    fn subtract_inner(&mut self, batch: &[ZoneRecord]) {
+        let mut order: Vec<_> = batch.iter().filter_map(|record| Some((row_of(record)?, record))).collect();
+        order.sort_by_key(|(row, record)| {
+            (*row, nesting::key(record.gpu.unwrap_or(record.host), u64::from(record.depth)))
+        });
+        for (row, record) in order {
+            if self.rows.len() >= ROWS && !self.rows.contains_key(&row) {
+                self.rows.clear();
+            }
+            let inner_ns = self.rows.entry(row).or_default().add(record.gpu.unwrap_or(record.host));
+            if inner_ns > 0 {
+                self.figures(if record.gpu.is_some() { Place::Streams } else { Place::Threads }, record)
+                    .lengths
+                    .subtract_inner(inner_ns);
+            }
+        }
+    }
+
+    fn add_one(&mut self, record: &ZoneRecord) {
         self.add_in(if record.gpu.is_some() { Place::Streams } else { Place::Threads }, record);
     }
 
-    /// Adds a zone of a replay of a CUDA graph.
-    pub(crate) fn add_replayed(&mut self, replayed: &ReplayedZone) {
-        self.add_in(Place::Replays, &replayed.zone);
+    /// Adds the zones of one replay of a CUDA graph.
+    pub(crate) fn add_replay(&mut self, zones: &[&ReplayedZone]) {
+        zones.iter().for_each(|replayed| self.add_in(Place::Replays, &replayed.zone));
+        // Zones that were captured on one stream nest.
+        let placed = zones.iter().filter(|replayed| replayed.zone.entry.is_none());
+        let mut order: Vec<_> = placed.filter_map(|replayed| Some((replayed, replayed.zone.gpu?))).collect();
+        let row = |replayed: &ReplayedZone| (replayed.captured_on, replayed.lane.clone());
+        order.sort_by_cached_key(|(replayed, gpu)| (row(replayed), nesting::key(*gpu, u64::from(replayed.zone.depth))));
+        for zones in order.chunk_by(|(one, _), (other, _)| row(one) == row(other)) {
+            let mut nesting = Nesting::default();
+            for (replayed, gpu) in zones {
+                let inner_ns = nesting.add(*gpu);
+                self.figures(Place::Replays, &replayed.zone).lengths.subtract_inner(inner_ns);
+            }
+        }
     }
 
     fn add_in(&mut self, place: Place, record: &ZoneRecord) {
@@ -120,12 +128,16 @@ impl Summary {
             let (first, last) = self.windows;
             self.windows = (if first == 0 { record.window } else { first.min(record.window) }, last.max(record.window));
         }
+        let is_of_part = self.is_of_part;
+        self.figures(place, record).add(record, is_of_part);
+    }
+
+    fn figures(&mut self, place: Place, record: &ZoneRecord) -> &mut Figures {
         let number = record.range.number() as usize;
         if number >= self.ranges.len() {
             self.ranges.resize_with(number + 1, Default::default);
         }
-        let figures = self.ranges[number][place as usize].get_or_insert_with(|| Box::new(Figures::new(record.range)));
-        figures.add(record, self.is_of_part);
+        self.ranges[number][place as usize].get_or_insert_with(|| Box::new(Figures::new(record.range)))
     }
 
     /// Returns the figures, with the largest total first.
@@ -156,124 +168,43 @@ impl Summary {
 
 impl Figures {
     fn new(range: &'static RangeSpec) -> Figures {
-        Figures {
-            range,
-            count: 0,
-            failed: 0,
-            recorded_ns: 0,
-            min_ns: i64::MAX,
-            max_ns: 0,
-            all: Sums::default(),
-            clusters: Clusters::default(),
-            later: Sums::default(),
-            launch_ns: 0.0,
-            firsts: Vec::new(),
-            lengths: Histogram::new(DIGITS).ok(),
-        }
+        Figures { range, lengths: Lengths::default(), work: WorkSum::default() }
     }
 
     fn add(&mut self, record: &ZoneRecord, is_of_part: bool) {
         // An entry of a batch has its share of the batch's time.
         let share = |ns: i64| record.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
-        let ns = share(record.duration_ns());
-        let weight = 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0);
-        self.count += 1;
-        self.failed += u64::from(record.status != Status::Complete);
-        self.recorded_ns += ns;
-        self.launch_ns += weight * share(record.host.duration_ns()) as f64;
-        self.min_ns = self.min_ns.min(ns);
-        self.max_ns = self.max_ns.max(ns);
-        self.all.add(ns, weight);
-        if record.window > 0 {
-            self.clusters.add(record.window, weight * ns as f64);
+        let zone = Length {
+            ns: share(record.duration_ns()),
+            launch_ns: share(record.host.duration_ns()),
+            begin_ns: record.host.begin_ns,
+            weight: 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0),
+            window: record.window,
+            device: device_of(record),
+            has_failed: record.status != Status::Complete,
+        };
+        if !record.work().is_none()
+            && let Some(ns) = record.work_ns()
+        {
+            let device = record.stream.as_ref().map_or("", |stream| &stream.device.name);
+            self.work.add(record.work(), ns, device);
         }
         // In a sampled session the first zone may not be recorded. Launching threads write the counts, so they are read last.
-        let is_sample = || self.all.sampled > 0 || self.range.chance().passed_over() > 0;
-        let may_be_first = !is_of_part && weight <= 1.0 && (self.has_first(record) || !is_sample());
-        let later = if may_be_first { self.keep_first(record, ns) } else { Some(ns) };
-        if let Some(ns) = later {
-            self.later.add(ns, weight);
-            add_length(self.lengths.as_mut(), ns, weight);
-        }
-    }
-
-    /// Returns whether a zone on the record's device is known.
-    fn has_first(&self, record: &ZoneRecord) -> bool {
-        self.firsts.iter().any(|first| first.device == device_of(record))
-    }
-
-    /// Keeps the zone if it is the first on its device so far, and returns the one that is not. Streams are read one after another, and the
-    /// first zone of a later one may have been launched before that of an earlier one.
-    fn keep_first(&mut self, record: &ZoneRecord, ns: i64) -> Option<i64> {
-        let device = device_of(record);
-        let first = First { device, begin_ns: record.host.begin_ns, ns };
-        match self.firsts.iter_mut().find(|first| first.device == device) {
-            None => {
-                self.firsts.push(first);
-                None
-            }
-            Some(known) if first.begin_ns < known.begin_ns => Some(std::mem::replace(known, first).ns),
-            Some(_) => Some(ns),
-        }
-    }
-
-    /// Returns the longest of the first zones that took more than [`FIRST_BY`] times the median of the later zones, and all first zones
-    /// that did not.
-    fn firsts_apart(&self) -> (Option<i64>, Vec<i64>) {
-        let later = self.lengths.as_ref().filter(|lengths| !lengths.is_empty());
-        let limit_ns = later.map_or(i64::MAX, |later| FIRST_BY.saturating_mul(later.value_at_quantile(0.50) as i64));
-        let (apart, usual): (Vec<i64>, Vec<i64>) =
-            self.firsts.iter().map(|first| first.ns).partition(|&ns| ns > limit_ns);
-        (apart.into_iter().max(), usual)
+        let range = self.range;
+        self.lengths.add(&zone, || is_of_part || range.chance().passed_over() > 0);
     }
 
     fn stats(&self, came_by: CameBy, window_ns: i64, windows: u32) -> RangeStats {
         let chance = self.range.chance();
         let seen = match came_by {
-            CameBy::Unknown => (self.all.weight.round() as u64).max(self.count),
+            CameBy::Unknown => None,
             // While all zones are recorded, the recorded ones are those that ran.
-            CameBy::Counted | CameBy::CountedWithOthers => chance.seen().max(self.count + chance.passed_over()),
+            CameBy::Counted | CameBy::CountedWithOthers => {
+                Some(chance.seen().max(self.lengths.count() + chance.passed_over()))
+            }
         };
-        let known = (came_by == CameBy::Counted).then_some(seen);
-        let (total, error) = self.all.total(known);
-        // Zones of a window are not chosen independently.
-        let is_in_windows = windows > 0 && self.all.sampled > 0;
-        let error = if is_in_windows { self.clusters.error(windows).unwrap_or(0.0) } else { error };
-        let is_whole = self.all.sampled == 0 && known.is_none_or(|seen| seen <= self.count);
-        let total_ns = if is_whole { self.recorded_ns } else { total.round() as i64 };
-        let (apart, usual) = self.firsts_apart();
-        let (mut typical, mut lengths) = (self.later, self.lengths.clone());
-        for ns in usual {
-            typical.add(ns, 1.0);
-            add_length(lengths.as_mut(), ns, 1.0);
-        }
-        let percentile = |p| lengths.as_ref().map_or(0, |lengths| lengths.value_at_quantile(p) as i64);
-        RangeStats {
-            name: Cow::Borrowed(self.range.name()),
-            on_stream: false,
-            in_replays: false,
-            count: self.count,
-            seen,
-            failed: self.failed,
-            total_ns,
-            total_error_ns: error.round() as i64,
-            recorded_ns: self.recorded_ns,
-            share: total_ns as f64 / window_ns as f64,
-            first_ns: apart,
-            mean_ns: typical.mean() as i64,
-            min_ns: self.min_ns,
-            p50_ns: percentile(0.50).clamp(self.min_ns, self.max_ns),
-            p99_ns: percentile(0.99).clamp(self.min_ns, self.max_ns),
-            max_ns: self.max_ns,
-            mean_launch_ns: (self.launch_ns / self.all.weight.max(1.0)) as i64,
-        }
-    }
-}
-
-fn add_length(lengths: Option<&mut Histogram<u64>>, ns: i64, weight: f64) {
-    if let Some(lengths) = lengths {
-        // The histogram grows with the range of the values, and the digits bound its size.
-        let _ = lengths.record_n(ns.max(0) as u64, (weight * PARTS).round() as u64);
+        let coverage = Coverage { seen, scales: came_by == CameBy::Counted, window_ns, windows };
+        RangeStats { work: self.work.stats(), ..self.lengths.stats(Cow::Borrowed(self.range.name()), coverage) }
     }
 }
 
@@ -281,6 +212,16 @@ fn add_length(lengths: Option<&mut Histogram<u64>>, ns: i64, weight: f64) {
 fn device_of(record: &ZoneRecord) -> Option<(DeviceKind, u32)> {
     let on_stream = record.gpu.and(record.stream.as_ref());
     on_stream.map(|stream| (stream.device.kind, stream.device.ordinal))
+}
+
+/// Returns the row of a record. The entries of a batch repeat the batch, and have none.
+fn row_of(record: &ZoneRecord) -> Option<Row> {
+    let lane = record.named_lane();
+    match (&record.stream, record.gpu, record.entry) {
+        (_, _, Some(_)) => None,
+        (Some(stream), Some(_), None) => Some((true, u64::from(stream.id), lane)),
+        _ => Some((false, record.thread.id, lane)),
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +255,7 @@ mod tests {
 
     /// Returns the number of a summary's counters, which determines its memory.
     fn counters(summary: &Summary) -> usize {
-        let lengths = summary.ranges.iter().flatten().flatten().filter_map(|figures| figures.lengths.as_ref());
-        lengths.map(Histogram::distinct_values).sum()
+        summary.ranges.iter().flatten().flatten().map(|figures| figures.lengths.counters()).sum()
     }
 
     #[test]

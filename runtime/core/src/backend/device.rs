@@ -60,10 +60,11 @@ pub trait DeviceStream {
     }
 }
 
-/// A binding's object that owns a stream or a context.
+/// An object that owns a stream or what the stream needs. A zone keeps a handle to it while it is open.
 pub trait KeepAlive: Send + Sync {
-    /// Drops this handle. The last handle destroys the object, and the calling thread's current context stays the same.
-    fn release_owner(self: Arc<Self>);
+    /// Drops this handle, on the thread that ends the zone. The last handle destroys the object. If that changes state of the
+    /// calling thread, such as its current device, this restores it.
+    fn release_owner(self: Arc<Self>) {}
 }
 
 /// The operations of a backend on its device's streams. No method waits for the device.
@@ -100,6 +101,26 @@ pub trait Device: Send + Sync {
         point: &dyn DevicePoint,
     ) -> Result<(), Refusal>;
 
+    /// Allocates memory of the stream's device, for work that is put on the stream from now on.
+    fn allocate(
+        &self,
+        _stream: &dyn DeviceStream,
+        _key: Result<StreamKey, NoKey>,
+        _bytes: u64,
+    ) -> Result<DeviceMemory, Refusal> {
+        Err(no_memory())
+    }
+
+    /// Frees memory that [`allocate`](Self::allocate) returned, behind the work that is on the stream now.
+    fn free(
+        &self,
+        _stream: &dyn DeviceStream,
+        _key: Result<StreamKey, NoKey>,
+        _memory: DeviceMemory,
+    ) -> Result<(), Refusal> {
+        Err(no_memory())
+    }
+
     /// Calls `work` with the stream's context current, and restores the current context.
     fn with_context(
         &self,
@@ -107,6 +128,19 @@ pub trait Device: Send + Sync {
         key: Result<StreamKey, NoKey>,
         work: &mut dyn FnMut(),
     ) -> Result<(), Refusal>;
+}
+
+fn no_memory() -> Refusal {
+    let error = "the backend of the stream's device does not allocate in the order of a stream".to_owned();
+    Refusal::Failed { what: "memory of a device", error }
+}
+
+/// Memory of a device that was allocated in the order of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    pub address: u64,
+    /// The device's ordinal.
+    pub device: u32,
 }
 
 /// A position on a stream, for a timeline.

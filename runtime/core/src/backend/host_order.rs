@@ -55,6 +55,24 @@ impl HostPoint {
         Ok(())
     }
 
+    /// Puts a call on the stream, after the work that is on it now. A stream that has failed drops the call.
+    ///
+    /// # Errors
+    /// The stream has failed.
+    pub fn call(queue: &Queue, call: impl FnOnce() + Send + 'static) -> Result<(), Refusal> {
+        HostPoint::check(queue)?;
+        queue.push(Op::Run(Box::new(call)));
+        Ok(())
+    }
+
+    /// Checks that the stream has not failed.
+    ///
+    /// # Errors
+    /// The stream has failed.
+    pub fn check(queue: &Queue) -> Result<(), Refusal> {
+        queue.faults.stream().map_err(|error| Refusal::Failed { what: "memory of a host stream", error })
+    }
+
     /// Calls `then` when the outcome is known, on the thread that determines it; immediately if it is already known.
     pub fn then(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         let mut state = lock(&self.state);

@@ -1,11 +1,12 @@
 //! The interface to a GPU: how a mark names a stream, and small object-safe traits that each kind of device implements once.
 //!
 //! `traits` contains the timing of zones, `scope` a backend's state for a session, `device` the connection of bindings' streams
-//! to a backend, and `host` the in-process streams. No method waits for a device.
+//! to a backend, `event_clock` the clock of devices that give times as distances of events, and `host` the in-process streams. No method waits for a device.
 
 #[cfg(any(feature = "cudarc-0_18", feature = "cudarc-0_19"))]
 mod cudarc;
 pub mod device;
+pub mod event_clock;
 pub mod fault;
 pub mod host;
 mod host_event;
@@ -17,10 +18,12 @@ mod traits;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{DeviceStream, KeepAlive, device};
 use host::Queue;
 pub use scope::*;
+use traits::CountedCapture;
 pub use traits::*;
 
 /// A queue of work: the value of `stream = …` in a mark.
@@ -75,9 +78,32 @@ pub struct StreamRef<'a> {
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Host(&'a Arc<Queue>),
+    /// A stream of CUDA, as a binding's type holds it.
     Device(&'a dyn DeviceStream),
+    /// A stream of a backend that is not built in.
+    Other(&'a dyn BackendStream),
     /// There is no stream.
     None,
+}
+
+/// A stream of a backend of your own: what a zone asks of the stream that it begins on.
+///
+/// A type that marks take implements this and [`AsStream`], which returns [`StreamRef::of_backend`].
+pub trait BackendStream {
+    /// Returns the stream's backend in the session of `scope`. It is called when the session first uses the stream, on the
+    /// launching thread, so it must not wait for the stream.
+    ///
+    /// # Errors
+    /// The zone is dropped and counts as `event_failed`; the report gives the reason once.
+    fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError>;
+
+    /// Keeps the stream alive from a zone's begin to its end, because the application may drop the stream in between. None if
+    /// nothing can destroy the stream under an open zone.
+    ///
+    /// It is called for each zone. The thread that ends the zone releases the handle.
+    fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
+        None
+    }
 }
 
 impl std::fmt::Debug for StreamRef<'_> {
@@ -92,6 +118,16 @@ impl StreamRef<'_> {
     #[inline]
     pub fn none() -> StreamRef<'static> {
         StreamRef { key: Err(NoKey::NoStream), source: Source::None }
+    }
+
+    /// Returns a stream of a backend of your own. The key distinguishes it from every other stream of the process.
+    ///
+    /// A stream without a key is given as an error: [`NoKey::Captured`] while it is captured into a graph, which counts the zone as
+    /// captured and asks nothing of the backend, and [`NoKey::Unknown`] if the device does not identify it, in which case
+    /// [`BackendStream::backend`] should give the reason.
+    #[inline]
+    pub fn of_backend(key: Result<StreamKey, NoKey>, stream: &dyn BackendStream) -> StreamRef<'_> {
+        StreamRef { key, source: Source::Other(stream) }
     }
 
     /// Returns a stream of a device, whose backend provides the key.
@@ -111,7 +147,11 @@ impl StreamRef<'_> {
     /// lifetime.
     #[inline]
     pub(crate) fn keep_alive(&self) -> Option<Arc<dyn KeepAlive>> {
-        if let Source::Device(stream) = self.source { stream.keep_alive() } else { None }
+        match self.source {
+            Source::Device(stream) => stream.keep_alive(),
+            Source::Other(stream) => stream.keep_alive(),
+            Source::Host(_) | Source::None => None,
+        }
     }
 }
 
@@ -125,6 +165,7 @@ impl StreamRef<'_> {
                 let none = || BackendError("the backend of the stream's device is not in this program".to_owned());
                 device().ok_or_else(none)?.backend(stream, scope)
             }
+            Source::Other(stream) => stream.backend(scope),
             Source::None => Err(BackendError("there is no stream".to_owned())),
         }
     }
@@ -132,7 +173,11 @@ impl StreamRef<'_> {
     /// Returns the begin and end of a zone that is captured into a graph with its stream; none for streams that are never
     /// captured.
     pub(crate) fn capture_points(&self) -> Option<EventPair> {
-        if let Source::Device(stream) = self.source { device()?.capture_points(stream) } else { None }
+        match self.source {
+            Source::Device(stream) => device()?.capture_points(stream),
+            Source::Other(_) => Some(EventPair::Captured(Box::new(CountedCapture))),
+            Source::Host(_) | Source::None => None,
+        }
     }
 }
 
@@ -140,22 +185,38 @@ impl StreamRef<'_> {
 /// the one that it replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
-    /// The backend, or one of its contexts.
+    /// The backend, or one of its contexts: an id that [`new_space`] made.
     pub space: u64,
     /// The stream within it.
     pub stream: u64,
 }
 
-/// The callbacks for dropped in-process streams.
+/// Returns an id that no other backend of this process has, for the keys of streams and for clock spaces. A backend keeps it, because
+/// each call returns another one.
+pub fn new_space() -> u64 {
+    // The ids of CUDA's contexts and of in-process streams are small numbers.
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 63);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Tells the sessions that the application has dropped a stream. Zones that have ended on it are still read, and then the session
+/// forgets the stream; without this call it keeps the stream's state until its end.
+///
+/// The key must not be used for another stream afterwards. Zones that are open on the stream end normally.
+pub fn stream_dropped(key: StreamKey) {
+    dropped(key);
+}
+
+/// The callbacks for dropped streams.
 static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
 
-/// Calls `hook` with the key of each in-process stream that the application drops from now on. Registering a hook again has no
+/// Calls `hook` with the key of each stream whose drop is noticed from now on: in-process streams, and those of backends that tell. Registering a hook again has no
 /// effect.
 pub(crate) fn on_drop(hook: fn(StreamKey)) {
     let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
 }
 
-/// Calls the callbacks for an in-process stream that the application drops.
+/// Calls the callbacks for a stream that the application drops.
 fn dropped(key: StreamKey) {
     names::forget(key);
     ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
@@ -202,11 +263,22 @@ pub enum Refusal {
     Captured,
     /// The stream or its device refused it.
     Failed { what: &'static str, error: String },
+    /// The device with this ordinal has no memory for it.
+    OutOfMemory { device: u32, error: String },
 }
 
-/// The reason why an operation on a stream failed.
+/// The reason why an operation on a stream failed, as the report shows it: what failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError(pub String);
+
+impl BackendError {
+    /// Creates an error with this text.
+    pub fn new(text: impl Into<String>) -> BackendError {
+        BackendError(text.into())
+    }
+}
+
+impl std::error::Error for BackendError {}
 
 impl std::fmt::Display for BackendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -217,13 +289,13 @@ impl std::fmt::Display for BackendError {
 /// The reason why a point was not recorded on its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The stream is being captured into a graph.
+    /// The stream is being captured into a graph: the zone counts as captured if it began there, and else as `capture_failed`.
     Captured,
     /// The stream is being captured, and the driver does not provide the zone's position in the graph.
     CaptureFailed,
-    /// All events that the session may use are in use.
+    /// All events that the session may use are in use: the zone counts as `ring_full`.
     Full,
-    /// The stream refused the point.
+    /// The stream refused the point: the zone counts as `event_failed`.
     Failed(BackendError),
 }
 

@@ -17,8 +17,11 @@ const RESTED: Duration = Duration::from_secs(3);
 /// A device's time, the host's at the same moment, and the uncertainty of the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
+    /// The device's time, in ns since any point of its own.
     pub device_ns: i64,
+    /// The host's time, in ns of [`now_ns`](super::now_ns).
     pub host_ns: i64,
+    /// The maximum error of the host's time, in ns.
     pub uncertainty_ns: i64,
 }
 
@@ -61,6 +64,7 @@ impl Comparisons {
         Comparisons { line: Correlation::new(first), compared: Instant::now(), every: FIRST_EVERY }
     }
 
+    /// Returns the line, which converts times of one clock to the other.
     pub fn line(&self) -> &Correlation {
         &self.line
     }

@@ -52,6 +52,11 @@ impl DataType {
         DataType::NCCL.get(value as usize).copied()
     }
 
+    /// Returns the number of the type in NCCL.
+    pub(super) fn index(self) -> u64 {
+        DataType::NCCL.iter().position(|dtype| *dtype == self).unwrap_or(0) as u64
+    }
+
     /// Returns the size of an element, in bytes.
     pub const fn bytes(self) -> u64 {
         match self {

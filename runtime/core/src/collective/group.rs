@@ -1,9 +1,18 @@
 //! The ranks that take part in a collective.
 
+use super::ledger::{Call, Entered, Ledger};
+use crate::fork::PerProcess;
+use crate::hashing::fnv1a64;
+use crate::lock::lock;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// The groups of the process. A child of a fork knows those that it makes: another thread of the parent may hold the lock.
+static GROUPS: PerProcess<Mutex<Vec<Weak<Inner>>>> = PerProcess::new(Mutex::default);
+
+/// The most groups that are known: later ones have no ledger.
+const MOST_GROUPS: usize = 4096;
 
 /// Ranks that communicate with one another, seen from one of them.
 ///
@@ -25,6 +34,9 @@ struct Inner {
     next: Option<AtomicU64>,
     /// The ranks as traces write them, computed on first use.
     listed: OnceLock<Box<str>>,
+    /// The name of its communicator in the tables of many ranks, computed on first use.
+    comm: OnceLock<Box<str>>,
+    ledger: Ledger,
 }
 
 impl ProcessGroup {
@@ -49,7 +61,7 @@ impl ProcessGroup {
         let (name, ranks) = (name.into(), ranks.into_iter().collect::<Box<[u32]>>());
         let lane = lane(&name, &ranks);
         let (description, comm_id) = (String::new(), None);
-        ProcessGroup(Arc::new(Inner {
+        ProcessGroup::known(Inner {
             name,
             description,
             ranks,
@@ -59,7 +71,9 @@ impl ProcessGroup {
             id: id(),
             next,
             listed: OnceLock::new(),
-        }))
+            comm: OnceLock::new(),
+            ledger: Ledger::default(),
+        })
     }
 
     /// Returns the same group with a description of its purpose. It counts its collectives from 0.
@@ -84,9 +98,63 @@ impl ProcessGroup {
             id: id(),
             next: Some(AtomicU64::new(0)),
             listed: OnceLock::new(),
+            comm: OnceLock::new(),
+            ledger: Ledger::default(),
         };
         change(&mut inner);
-        ProcessGroup(Arc::new(inner))
+        ProcessGroup::known(inner)
+    }
+
+    fn known(inner: Inner) -> ProcessGroup {
+        let inner = Arc::new(inner);
+        make_known(Arc::downgrade(&inner));
+        ProcessGroup(inner)
+    }
+
+    /// Notes a collective of the group that begins on this thread, and has its number.
+    #[inline]
+    pub(super) fn enter(&self, call: impl FnOnce() -> Option<Call>) {
+        self.0.ledger.enter(call);
+    }
+
+    /// Notes a collective of the group that has completed on the GPU.
+    #[doc(hidden)]
+    pub fn complete(&self, seq: u64) {
+        self.0.ledger.complete(seq);
+    }
+
+    /// Returns what the group has launched while a session wrote tables of many ranks; none if nothing.
+    #[doc(hidden)]
+    pub fn entered(&self) -> Option<Entered> {
+        self.0.ledger.read()
+    }
+
+    /// Returns the name of the communicator in the tables of many ranks: the group's name, and a hash of its members and of its communicator's
+    /// id, by which two groups of one name differ, and a group from the one that replaces it.
+    #[doc(hidden)]
+    pub fn comm(&self) -> &str {
+        self.0.comm.get_or_init(|| {
+            let id = self.0.comm_id.map(|id| format!(";{id:x}")).unwrap_or_default();
+            let hash = fnv1a64(format!("{}{id}", self.members()).as_bytes());
+            format!("{}#{:08x}", self.0.name, hash as u32).into()
+        })
+    }
+
+    /// Returns the group's ranks in a short form: `0-7,16`.
+    #[doc(hidden)]
+    pub fn members(&self) -> String {
+        let mut text = String::new();
+        let mut ranks = self.0.ranks.iter().copied().peekable();
+        while let Some(first) = ranks.next() {
+            let mut last = first;
+            while ranks.peek().is_some_and(|next| Some(*next) == last.checked_add(1)) {
+                last += 1;
+                ranks.next();
+            }
+            let comma = if text.is_empty() { "" } else { "," };
+            text += &if first == last { format!("{comma}{first}") } else { format!("{comma}{first}-{last}") };
+        }
+        text
     }
 
     /// Returns the group's name.
@@ -141,6 +209,24 @@ impl ProcessGroup {
     }
 }
 
+/// Returns the groups of the process that have begun a collective since a session first wanted ledgers.
+#[doc(hidden)]
+pub fn groups() -> Vec<(ProcessGroup, Entered)> {
+    let groups: Vec<_> = lock(&GROUPS).iter().filter_map(Weak::upgrade).collect();
+    groups.into_iter().map(ProcessGroup).filter_map(|group| Some((group.clone(), group.entered()?))).collect()
+}
+
+/// Makes a new group known. Creating a group is not on the hot path.
+fn make_known(group: Weak<Inner>) {
+    let mut groups = lock(&GROUPS);
+    if groups.len() >= MOST_GROUPS {
+        groups.retain(|known| known.strong_count() > 0);
+    }
+    if groups.len() < MOST_GROUPS {
+        groups.push(group);
+    }
+}
+
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, ranks, rank, comm_id, .. } = &*self.0;
@@ -185,6 +271,18 @@ mod tests {
     fn a_lane_names_the_group_and_its_ranks() {
         assert_eq!(ProcessGroup::new("tp0", [0, 1], 0).lane(), "comm: tp0 [0,1]");
         assert_eq!(ProcessGroup::new("dp", 0..1024, 3).lane(), "comm: dp [0,…,1023: 1024 ranks]");
+    }
+
+    #[test]
+    fn members_are_short_and_tell_groups_of_one_name_apart() {
+        let group = |ranks: &[u32]| ProcessGroup::new("dp", ranks.iter().copied(), 0);
+        assert_eq!(group(&[0, 1, 2, 3, 7, 9, 10]).members(), "0-3,7,9-10");
+        assert_eq!((group(&[5]).members().as_str(), group(&[]).members().as_str()), ("5", ""));
+        let (one, other) = (group(&[0, 1]), group(&[2, 3]));
+        assert!(one.comm().starts_with("dp#") && one.comm().len() == 11 && one.comm() != other.comm());
+        assert_eq!(one.comm(), group(&[0, 1]).comm());
+        let again = [7, 7, 8].map(|id| one.with_comm_id(id).comm().to_owned());
+        assert!(again[0] == again[1] && again[1] != again[2] && again[0] != one.comm(), "{again:?}");
     }
 
     #[test]

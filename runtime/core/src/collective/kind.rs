@@ -109,6 +109,13 @@ impl CollectiveKind {
         }
     }
 
+    /// Returns whether two ranks of the group take part, whose calls differ.
+    #[doc(hidden)]
+    pub fn is_between_two(self) -> bool {
+        use CollectiveKind::{PutSignal, Recv, Send, SendRecv, Signal, WaitSignal};
+        matches!(self, Send | Recv | SendRecv | PutSignal | Signal | WaitSignal)
+    }
+
     /// Returns the factor from the algorithm bandwidth to the bus bandwidth among `ranks` ranks, as NCCL's tests define it. The bus
     /// bandwidth is comparable with the hardware's speed for any number of ranks.
     pub fn bus_factor(self, ranks: usize) -> f64 {

@@ -1,5 +1,6 @@
 //! The data that one collective moves, and its bandwidth.
 
+use super::ledger::Call;
 use super::{CollectiveKind, DataType, IntoDataType, ProcessGroup, ReduceOp};
 
 /// The data that one collective, or one entry of a batch, moves. Unknown values are `None`: reports show a dash for figures that
@@ -198,11 +199,27 @@ impl Message {
         Some(Bandwidth { algorithm, bus })
     }
 
+    /// Returns the number of elements, if all ranks of the group say the same.
+    #[doc(hidden)]
+    pub fn equal_items(&self) -> Option<u64> {
+        let differs = self.in_split.is_some() || self.out_split.is_some() || self.kind == CollectiveKind::AllGatherV;
+        self.count.filter(|_| !differs && !self.kind.is_between_two())
+    }
+
     /// Begins the message and assigns its number.
     pub(crate) fn begin(&mut self) {
         if let (None, Some(group)) = (self.seq, &self.group) {
             self.seq = group.next_seq();
         }
+        if let Some(group) = &self.group {
+            group.enter(|| self.call());
+        }
+    }
+
+    /// Returns what the group's ledger keeps of the call; none without a number.
+    fn call(&self) -> Option<Call> {
+        let Message { kind, dtype, root, .. } = *self;
+        Some(Call { seq: self.seq?, kind, dtype, items: self.equal_items(), root, signature: 0 })
     }
 }
 

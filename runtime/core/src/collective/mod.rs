@@ -10,9 +10,13 @@ mod group;
 #[doc(hidden)]
 pub mod infer;
 mod kind;
+#[doc(hidden)]
+pub mod ledger;
 mod message;
 
 pub use dtype::{DataType, Element, IntoDataType};
 pub use group::ProcessGroup;
+#[doc(hidden)]
+pub use group::groups;
 pub use kind::{CollectiveKind, ReduceOp};
 pub use message::{Bandwidth, IntoCount, Message};

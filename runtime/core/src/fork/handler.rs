@@ -30,7 +30,7 @@ fn register() {
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// Other tasks that run in a child. There are two today; one beyond the capacity would not run.
+/// Other tasks that run in a child. There are three today; one beyond the capacity would not run.
 static TASKS: [AtomicPtr<()>; MOST_TASKS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_TASKS];
 const MOST_TASKS: usize = 8;
 

@@ -17,17 +17,17 @@ use crate::profile::waiting;
 use crate::record::ZoneRecord;
 
 /// The state that a handle shares with those that answer it.
-pub struct Shared {
+pub struct Shared<T = ZoneRecord> {
     /// The process that made the request.
     home: Home,
-    state: Mutex<State>,
+    state: Mutex<State<T>>,
     came: Condvar,
     /// The handle exists, and more answers are expected.
     is_open: AtomicBool,
 }
 
-pub(super) struct State {
-    pub(super) answers: VecDeque<Result<ZoneRecord, ProfileError>>,
+pub(super) struct State<T = ZoneRecord> {
+    pub(super) answers: VecDeque<Result<T, ProfileError>>,
     pub(super) to_come: u32,
     /// The number of zones that have begun and have not answered.
     under_way: u32,
@@ -35,7 +35,7 @@ pub(super) struct State {
     waker: Option<Waker>,
 }
 
-impl State {
+impl<T> State<T> {
     pub(super) fn timed_out(&self) -> ProfileError {
         ProfileError::TimedOut { has_begun: self.under_way > 0, captured: self.captured }
     }
@@ -43,31 +43,31 @@ impl State {
 
 /// Stores the waker for the next answer. The old waker is dropped without the lock, because it may own the last reference to a task, and
 /// dropping the task may make requests.
-pub(super) fn wake_later<T>(mut state: Locked<'_, State>, waker: Waker) -> Poll<T> {
+pub(super) fn wake_later<A, T>(mut state: Locked<'_, State<A>>, waker: Waker) -> Poll<T> {
     let old = state.waker.replace(waker);
     drop(state);
     drop(old);
     Poll::Pending
 }
 
-impl Shared {
-    fn new(to_come: u32, answers: VecDeque<Result<ZoneRecord, ProfileError>>) -> Arc<Shared> {
+impl<T> Shared<T> {
+    fn new(to_come: u32, answers: VecDeque<Result<T, ProfileError>>) -> Arc<Shared<T>> {
         let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
         let home = Home::here();
         Arc::new(Shared { home, state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
     }
 
     /// Creates the state of a request that cannot have a zone.
-    pub fn failed(error: ProfileError) -> Arc<Shared> {
+    pub fn failed(error: ProfileError) -> Arc<Shared<T>> {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
 
-    fn lock(&self) -> Locked<'_, State> {
+    fn lock(&self) -> Locked<'_, State<T>> {
         lock(&self.state)
     }
 
     /// Locks the state. Returns none in a process that was forked from the requesting one, where the lock may be held for ever.
-    pub(super) fn lock_here(&self) -> Option<Locked<'_, State>> {
+    pub(super) fn lock_here(&self) -> Option<Locked<'_, State<T>>> {
         self.is_here().then(|| self.lock())
     }
 
@@ -75,8 +75,8 @@ impl Shared {
     pub(super) fn wait_until(
         &self,
         timeout: Duration,
-        is_enough: impl Fn(&State) -> bool,
-    ) -> Option<Locked<'_, State>> {
+        is_enough: impl Fn(&State<T>) -> bool,
+    ) -> Option<Locked<'_, State<T>>> {
         Some(self.lock_here()?.wait_while(&self.came, timeout, |state| !is_enough(state)))
     }
 
@@ -85,13 +85,19 @@ impl Shared {
         self.home.is_here()
     }
 
+    /// Creates the state of a request for one submission, which counts as waiting.
+    pub fn one() -> Arc<Shared<T>> {
+        waiting::begin();
+        Shared::waiting(1)
+    }
+
     /// Creates the state of a request for this many zones.
-    pub(super) fn waiting(zones: u32) -> Arc<Shared> {
+    pub(super) fn waiting(zones: u32) -> Arc<Shared<T>> {
         Shared::new(zones, VecDeque::new())
     }
 
     /// Returns whether the handle still waits.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
@@ -113,7 +119,7 @@ impl Shared {
     }
 
     /// Adds the answer of a zone that has begun.
-    pub(super) fn answer(&self, answer: Result<ZoneRecord, ProfileError>) {
+    pub fn answer(&self, answer: Result<T, ProfileError>) {
         let mut state = self.lock();
         state.under_way = state.under_way.saturating_sub(1);
         self.put(state, answer);
@@ -127,7 +133,7 @@ impl Shared {
         self.put(state, Err(error.clone()));
     }
 
-    fn put(&self, mut state: Locked<'_, State>, answer: Result<ZoneRecord, ProfileError>) {
+    fn put(&self, mut state: Locked<'_, State<T>>, answer: Result<T, ProfileError>) {
         state.to_come = state.to_come.saturating_sub(1);
         state.answers.push_back(answer);
         let is_over = state.to_come == 0;

@@ -26,6 +26,13 @@ pub enum ProfileError {
     StreamGone,
     /// The requesting thread ended before it began a zone.
     ThreadEnded,
+    /// Nothing that the thread submitted on the stream has completed, as far as CUPTI has reported. The request stays until its handle is
+    /// dropped.
+    NotSubmitted,
+    /// Submissions cannot be timed. The text says why, and what to do.
+    NoKernels(String),
+    /// The caller's event was not recorded. The text says why.
+    Event(String),
     /// There is no stream: an `Option` that is `None`, or a [`StreamRef::none`](crate::backend::StreamRef::none).
     NoStream,
     /// The stream cannot be timed, or failed before the zone was complete. The text is the device's message.
@@ -73,6 +80,14 @@ impl fmt::Display for ProfileError {
             ProfileError::ThreadEnded => f.write_str(
                 "the thread that asked ended before it began a zone; ask on the thread that launches, or for a range",
             ),
+            ProfileError::NotSubmitted => f.write_str(
+                "nothing that this thread submitted on this stream has completed yet; does the thread that asked launch on this \
+                 stream, and has the stream's work finished?",
+            ),
+            ProfileError::NoKernels(why) => write!(f, "submissions cannot be timed: {why}"),
+            ProfileError::Event(why) => {
+                write!(f, "the event was not recorded behind the zone: {why}; give a live event of the stream's context")
+            }
             ProfileError::NoStream => {
                 f.write_str("there is no stream; ask for the zones of a range by `profile::range`")
             }

@@ -9,10 +9,11 @@ pub mod error;
 pub mod outside;
 pub mod pending;
 pub mod requests;
+pub mod submission;
 pub mod waiting;
 
 pub use error::ProfileError;
-pub use pending::{PendingZone, PendingZones};
+pub use pending::{PendingSubmission, PendingZone, PendingZones};
 #[cfg(feature = "enable")]
 pub(crate) use {
     outside::{context, host_context},

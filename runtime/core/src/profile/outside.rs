@@ -45,7 +45,7 @@ pub(crate) fn host_context() -> Result<Arc<StreamContext>, ProfileError> {
 }
 
 /// Returns why a stream has no key.
-pub(super) fn refusal(stream: &StreamRef<'_>) -> ProfileError {
+pub fn refusal(stream: &StreamRef<'_>) -> ProfileError {
     context(stream).map_or_else(|error| error, |_| ProfileError::Stream(UNSAID.to_owned()))
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::profile::answers::{Shared, wake_later};
+use crate::profile::answers::{Shared, State, wake_later};
 use crate::profile::error::ProfileError;
 use crate::profile::requests;
+use crate::profile::submission::SubmissionRecord;
 use crate::record::ZoneRecord;
 
 /// A requested zone. Its record is available when the stream has completed the zone.
@@ -28,22 +29,70 @@ pub struct PendingZone(Handle);
 #[must_use = "dropping it takes the request back"]
 pub struct PendingZones(Handle);
 
+/// A requested submission: the next kernel, copy, memory set, graph or barrier of a thread on a stream. Its record is available some tenths of a
+/// second after the device has completed it, when CUPTI has delivered it.
+///
+/// It is used like a [`PendingZone`]. `Send` and `Sync`.
+#[must_use = "dropping it takes the request back"]
+pub struct PendingSubmission(Handle<SubmissionRecord>);
+
 /// The owner of a request. Dropping it cancels the request.
-struct Handle(Arc<Shared>);
+struct Handle<T = ZoneRecord> {
+    shared: Arc<Shared<T>>,
+    /// Removes the request from the list.
+    take_back: fn(&Shared<T>),
+}
 
-impl Deref for Handle {
-    type Target = Shared;
+impl<T> Deref for Handle<T> {
+    type Target = Shared<T>;
 
-    fn deref(&self) -> &Shared {
-        &self.0
+    fn deref(&self) -> &Shared<T> {
+        &self.shared
     }
 }
 
-impl Drop for Handle {
+impl Handle {
+    fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared, take_back: requests::take_back }
+    }
+}
+
+/// The result of a request for one record.
+impl<T: Clone> Handle<T> {
+    fn try_first(&self) -> Option<Result<T, ProfileError>> {
+        match self.lock_here() {
+            Some(state) => state.answers.front().cloned(),
+            None => Some(Err(ProfileError::Inherited)),
+        }
+    }
+
+    /// `timed_out` is called where the timeout has expired.
+    fn wait_first(
+        &self,
+        timeout: Duration,
+        timed_out: impl FnOnce(&State<T>) -> ProfileError,
+    ) -> Result<T, ProfileError> {
+        let state = self.wait_until(timeout, |state| !state.answers.is_empty());
+        let state = state.ok_or(ProfileError::Inherited)?;
+        state.answers.front().cloned().unwrap_or_else(|| Err(timed_out(&state)))
+    }
+
+    fn poll_first(&self, context: &Context<'_>) -> Poll<Result<T, ProfileError>> {
+        // The executor's code is called without the lock.
+        let waker = context.waker().clone();
+        let Some(state) = self.lock_here() else { return Poll::Ready(Err(ProfileError::Inherited)) };
+        match state.answers.front() {
+            Some(answer) => Poll::Ready(answer.clone()),
+            None => wake_later(state, waker),
+        }
+    }
+}
+
+impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.is_here() && self.is_wanted() {
             self.close();
-            requests::take_back(&self.0);
+            (self.take_back)(&self.shared);
         }
     }
 }
@@ -51,21 +100,18 @@ impl Drop for Handle {
 impl PendingZone {
     #[doc(hidden)]
     pub fn new(shared: Arc<Shared>) -> PendingZone {
-        PendingZone(Handle(shared))
+        PendingZone(Handle::new(shared))
     }
 
     /// Creates a handle without an answer, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZone {
-        PendingZone(Handle(Shared::failed(ProfileError::NotEnabled)))
+        PendingZone::new(Shared::failed(ProfileError::NotEnabled))
     }
 
     /// Returns the record or the error; none while the zone is pending.
     pub fn try_get(&self) -> Option<Result<ZoneRecord, ProfileError>> {
-        match self.0.lock_here() {
-            Some(state) => state.answers.front().cloned(),
-            None => Some(Err(ProfileError::Inherited)),
-        }
+        self.0.try_first()
     }
 
     /// Waits for the zone.
@@ -73,22 +119,20 @@ impl PendingZone {
     /// # Errors
     /// [`ProfileError::TimedOut`] if the timeout expires; the request stays. Other errors say why there is no record.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
-        let state = self.0.wait_until(timeout, |state| !state.answers.is_empty());
-        let state = state.ok_or(ProfileError::Inherited)?;
-        state.answers.front().cloned().unwrap_or_else(|| Err(state.timed_out()))
+        self.0.wait_first(timeout, State::timed_out)
     }
 }
 
 impl PendingZones {
     #[doc(hidden)]
     pub fn new(shared: Arc<Shared>) -> PendingZones {
-        PendingZones(Handle(shared))
+        PendingZones(Handle::new(shared))
     }
 
     /// Creates a handle without answers, in a build that records nothing.
     #[doc(hidden)]
     pub fn not_enabled() -> PendingZones {
-        PendingZones(Handle(Shared::failed(ProfileError::NotEnabled)))
+        PendingZones::new(Shared::failed(ProfileError::NotEnabled))
     }
 
     /// Returns how many zones are pending, whether they have begun or not.
@@ -119,17 +163,52 @@ impl PendingZones {
     }
 }
 
+impl PendingSubmission {
+    /// Creates the handle of a request, which `take_back` removes from its list.
+    #[doc(hidden)]
+    pub fn new(shared: Arc<Shared<SubmissionRecord>>, take_back: fn(&Shared<SubmissionRecord>)) -> PendingSubmission {
+        PendingSubmission(Handle { shared, take_back })
+    }
+
+    /// Creates a handle that has only an error.
+    #[doc(hidden)]
+    pub fn failed(error: ProfileError) -> PendingSubmission {
+        PendingSubmission::new(Shared::failed(error), |_| {})
+    }
+
+    /// Returns the record or the error; none while the submission is pending.
+    pub fn try_get(&self) -> Option<Result<SubmissionRecord, ProfileError>> {
+        self.0.try_first()
+    }
+
+    /// Waits for the submission.
+    ///
+    /// # Errors
+    /// [`ProfileError::NotSubmitted`] if the timeout expires; the request stays. Other errors say why there is no record.
+    pub fn wait(&self, timeout: Duration) -> Result<SubmissionRecord, ProfileError> {
+        self.0.wait_first(timeout, |_| ProfileError::NotSubmitted)
+    }
+}
+
+impl Future for PendingSubmission {
+    type Output = Result<SubmissionRecord, ProfileError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_first(context)
+    }
+}
+
+impl fmt::Debug for PendingSubmission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingSubmission").field("is_there", &self.try_get().is_some()).finish()
+    }
+}
+
 impl Future for PendingZone {
     type Output = Result<ZoneRecord, ProfileError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The executor's code is called without the lock.
-        let waker = context.waker().clone();
-        let Some(state) = self.0.lock_here() else { return Poll::Ready(Err(ProfileError::Inherited)) };
-        match state.answers.front() {
-            Some(answer) => Poll::Ready(answer.clone()),
-            None => wake_later(state, waker),
-        }
+        self.0.poll_first(context)
     }
 }
 

@@ -30,6 +30,8 @@ struct Requests {
 
 struct Request {
     what: What,
+    /// What the launching thread puts behind the end of the zone.
+    signal: Option<Arc<dyn EndSignal>>,
     /// The number of zones that have not begun.
     left: u32,
     shared: Arc<Shared>,
@@ -59,8 +61,17 @@ impl Drop for Here {
     }
 }
 
-/// Requests the next zones of this thread on a stream.
-pub fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
+/// An event of the caller's own, which is put on the stream right behind the end of a requested zone.
+pub trait EndSignal: Send + Sync {
+    /// Puts it on the stream. The thread that ends the zone calls this once.
+    ///
+    /// # Errors
+    /// The reason why it is not on the stream.
+    fn signal(&self) -> Result<(), String>;
+}
+
+/// Requests the next zones of this thread on a stream, with a signal behind the end of the first of them.
+pub fn ask_next(stream: &StreamRef<'_>, zones: u32, signal: Option<Arc<dyn EndSignal>>) -> Arc<Shared> {
     let stream = match stream.key {
         Ok(key) => key,
         Err(NoKey::Captured) => return Shared::failed(ProfileError::Captured),
@@ -71,15 +82,15 @@ pub fn ask_next(stream: &StreamRef<'_>, zones: u32) -> Arc<Shared> {
     if HERE.try_with(|here| here.0.set(true)).is_err() {
         return Shared::failed(ProfileError::ThreadEnded);
     }
-    ask(What::Next { thread: thread_id(), stream }, zones)
+    ask(What::Next { thread: thread_id(), stream }, zones, signal)
 }
 
 /// Requests the next zones of ranges.
 pub fn ask_runs(ranges: Vec<&'static RangeSpec>, zones: u32) -> Arc<Shared> {
-    ask(What::Runs(ranges), zones)
+    ask(What::Runs(ranges), zones, None)
 }
 
-fn ask(what: What, zones: u32) -> Arc<Shared> {
+fn ask(what: What, zones: u32, signal: Option<Arc<dyn EndSignal>>) -> Arc<Shared> {
     let shared = Shared::waiting(zones);
     if zones == 0 {
         return shared;
@@ -88,7 +99,7 @@ fn ask(what: What, zones: u32) -> Arc<Shared> {
     waiting::begin();
     let mut requests = lock();
     what.count(true);
-    requests.list.push(Request { what, left: zones, shared: Arc::clone(&shared) });
+    requests.list.push(Request { what, signal, left: zones, shared: Arc::clone(&shared) });
     switch::arm(true);
     drop(requests);
     // If no session records the zone, its recorder starts before the zone begins.
@@ -103,7 +114,7 @@ pub(crate) fn ask_now() -> (PendingAnswers, Arc<Shared>) {
     let shared = Shared::waiting(1);
     waiting::begin();
     shared.begin();
-    (PendingAnswers(vec![Arc::clone(&shared)]), shared)
+    (PendingAnswers(vec![Answer { shared: Arc::clone(&shared), signal: None, failure: None }]), shared)
 }
 
 /// Returns whether a zone of this range on this thread may have been requested.
@@ -131,7 +142,8 @@ pub(crate) fn take(range: &'static RangeSpec, stream: Option<&StreamRef<'_>>) ->
         } else if is_meant {
             request.shared.begin();
             request.left -= 1;
-            ticket.push(Arc::clone(&request.shared));
+            let signal = request.signal.take();
+            ticket.push(Answer { shared: Arc::clone(&request.shared), signal, failure: None });
         }
         let stays = request.left > 0;
         if !stays {
@@ -195,7 +207,15 @@ impl What {
 }
 
 /// The answer that a zone must give to its requests. If it is dropped, it reports that the zone did not end.
-pub(crate) struct PendingAnswers(Vec<Arc<Shared>>);
+pub(crate) struct PendingAnswers(Vec<Answer>);
+
+/// The answer of a zone to one request.
+struct Answer {
+    shared: Arc<Shared>,
+    signal: Option<Arc<dyn EndSignal>>,
+    /// Why the signal was not put on the stream.
+    failure: Option<String>,
+}
 
 impl PendingAnswers {
     /// Reports that there is no zone.
@@ -204,7 +224,7 @@ impl PendingAnswers {
     }
 
     fn answer_all(&mut self, error: &ProfileError) {
-        for shared in self.0.drain(..) {
+        for Answer { shared, .. } in self.0.drain(..) {
             shared.answer(Err(error.clone()));
         }
     }
@@ -212,12 +232,21 @@ impl PendingAnswers {
 
 impl Completion for PendingAnswers {
     fn is_wanted(&self) -> bool {
-        self.0.iter().any(|shared| shared.is_wanted())
+        self.0.iter().any(|answer| answer.shared.is_wanted())
+    }
+
+    fn ended(&mut self) {
+        for Answer { shared, signal, failure } in &mut self.0 {
+            // A handle that was dropped has taken its event back.
+            if let Some(signal) = signal.take_if(|_| shared.is_wanted()) {
+                *failure = signal.signal().err();
+            }
+        }
     }
 
     fn complete(mut self: Box<Self>, record: &ZoneRecord) {
-        for shared in self.0.drain(..) {
-            shared.answer(Ok(record.clone()));
+        for Answer { shared, failure, .. } in self.0.drain(..) {
+            shared.answer(failure.map_or_else(|| Ok(record.clone()), |why| Err(ProfileError::Event(why))));
         }
     }
 

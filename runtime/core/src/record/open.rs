@@ -31,4 +31,6 @@ pub struct OpenZoneRecord {
     pub place: Option<&'static Location<'static>>,
     pub fields: Vec<(String, Value)>,
     pub label: Option<String>,
+    /// The communicator of a collective, and its number there.
+    pub collective: Option<(String, u64)>,
 }

@@ -1,9 +1,40 @@
-//! Counts of everything but zones: spans of `tracing`, kernels, replays of graphs, and waits of timelines.
+//! Counts of everything but zones: fields, spans of `tracing`, kernels, replays of graphs, device memory, and waits of timelines.
 //!
 //! The collector and the queues count while the session runs; the report and the traces show the counts. Each is complete:
 //! everything that began is either recorded or dropped for a reason that is listed here.
 
 use super::Dropped;
+use crate::fields::Fields;
+
+/// Counts of what zones carry and is not recorded whole. Zones in replays of CUDA graphs count in each replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldCounts {
+    /// Fields that were cut to their bounds: a text, a list or a map ([`Value::is_cut`](crate::fields::Value::is_cut)).
+    pub cut: u64,
+    /// Fields that were added to a zone with [`MAX_FIELDS`](crate::fields::MAX_FIELDS) and left out.
+    pub left_out: u64,
+    /// Zones on the lane `(more)`, because the process has named more than 1,024 lanes.
+    pub lanes_left_out: u64,
+}
+
+impl FieldCounts {
+    /// Adds what one zone carries.
+    #[doc(hidden)]
+    #[inline]
+    pub fn add(&mut self, fields: &Fields) {
+        self.cut += fields.iter().filter(|(_, value)| value.is_cut()).count() as u64;
+        self.left_out += fields.left_out();
+        self.lanes_left_out += u64::from(fields.is_lane_left_out());
+    }
+
+    /// Returns the counts for traces: names with values, without those that are 0.
+    #[doc(hidden)]
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
+        let counts = [("cut", self.cut), ("left_out", self.left_out), ("lanes_left_out", self.lanes_left_out)];
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
 
 /// Counts of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +121,34 @@ impl KernelCounts {
             ("buffers_refused", self.buffers_refused),
         ];
         counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+    }
+}
+
+/// Counts of synchronisations in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncCounts {
+    /// Synchronisations that were delivered to the sinks.
+    pub recorded: u64,
+    /// Records that CUPTI dropped because it had no room. In a session with `kernels`, [`KernelCounts::dropped`] counts them, because CUPTI
+    /// does not report their kind.
+    pub dropped: u64,
+    /// Synchronisations that CUPTI could not time.
+    pub untimed: u64,
+}
+
+impl SyncCounts {
+    /// Returns the number of synchronisations that were not recorded, according to CUPTI.
+    pub fn lost(&self) -> u64 {
+        self.dropped + self.untimed
+    }
+
+    /// Returns the counts for traces: names with values; empty if there was none.
+    #[doc(hidden)]
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
+        if *self == SyncCounts::default() {
+            return Vec::new();
+        }
+        vec![("recorded", self.recorded), ("dropped", self.lost())]
     }
 }
 
@@ -198,6 +257,36 @@ impl EventPoolCounts {
             return Vec::new();
         }
         vec![("held", self.held), ("created", self.created), ("exhausted", self.exhausted)]
+    }
+}
+
+/// Counts of the device memory of one session. `recorded + dropped == begun`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryCounts {
+    /// Allocations and frees.
+    pub begun: u64,
+    /// Allocations and frees that were delivered to the sinks.
+    pub recorded: u64,
+    /// Allocations and frees that were not delivered, because the buffer was full. The figures contain them.
+    pub dropped: u64,
+    /// Allocations that are in no figure: 65,536 others were known, or the device was not.
+    pub untracked: u64,
+    /// Frees that are in no figure, because the session does not know the allocation: it was made before the session, or is one of those
+    /// above.
+    pub unknown: u64,
+}
+
+impl MemoryCounts {
+    /// Returns the counts for traces: names with values; empty if the session knows of no memory.
+    #[doc(hidden)]
+    pub fn to_args(&self) -> Vec<(&'static str, u64)> {
+        if *self == MemoryCounts::default() {
+            return Vec::new();
+        }
+        let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped)];
+        let others = [("untracked", self.untracked), ("unknown", self.unknown)];
+        counts.into_iter().chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::collective::CollectiveKind;
+use crate::work::WorkStats;
 
 /// One range's figures over a session. All times are in ns.
 ///
@@ -36,6 +37,9 @@ pub struct RangeStats {
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, in ns; exact.
     pub recorded_ns: i64,
+    /// The part of `recorded_ns` that was in no other recorded zone of its row, in ns: the range's own time. A row is a stream, a lane of
+    /// a stream, or a thread.
+    pub self_ns: i64,
     /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran
     /// on several streams or threads at once.
     pub share: f64,
@@ -55,6 +59,25 @@ pub struct RangeStats {
     pub max_ns: i64,
     /// Mean time that the launching thread spent between begin and end, in ns; 0 for zones in replays.
     pub mean_launch_ns: i64,
+    /// The declared work by its time; none if no zone declares any. In a sample, of the recorded zones.
+    pub work: Option<WorkStats>,
+}
+
+/// The waits of one thread for the device by one call in the zones of one range, in a session with `synchronizations`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostWaitStats {
+    /// The thread's name, or `thread 123` by its id. Beyond 4,096 combinations of thread, call and range, the others share the name `…`.
+    pub thread: String,
+    /// The driver's call, such as `cuStreamSynchronize`.
+    pub call: Cow<'static, str>,
+    /// The range of the innermost zone that was open on the thread; none outside zones.
+    pub range: Option<Cow<'static, str>>,
+    /// The number of calls that were recorded.
+    pub count: u64,
+    /// Their total time, in ns; exact.
+    pub total_ns: i64,
+    /// The longest one, in ns; exact.
+    pub max_ns: i64,
 }
 
 /// The kernels or copies of one name that ran in the zones of one range, in a session with `kernels`.
@@ -71,6 +94,69 @@ pub struct KernelStats {
     pub total_ns: i64,
     /// The longest one, in ns; exact.
     pub max_ns: i64,
+}
+
+/// The steps of a program ([`step`](crate::steps::step)). All times are in ns, from the begin to the end of a step on its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepStats {
+    /// Steps that were recorded.
+    pub count: u64,
+    /// Steps that `wait` and `warmup` left out, or that came after the last cycle.
+    pub left_out: u64,
+    /// Steps that a stop or the end of the session cut. They are in no other figure.
+    pub cut: u64,
+    /// Steps that ended faster than they were collected. They are in no other figure.
+    pub dropped: u64,
+    /// Mean, in ns.
+    pub mean_ns: i64,
+    /// Shortest, in ns; exact.
+    pub min_ns: i64,
+    /// Median, in ns; within 1 %.
+    pub p50_ns: i64,
+    /// 99th percentile, in ns; within 1 %.
+    pub p99_ns: i64,
+    /// Longest, in ns; exact.
+    pub max_ns: i64,
+}
+
+/// What the zones of one range took in the steps of the program in which it ran. A step's zones are those that were launched in it. All times
+/// are in ns.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RangeStepStats {
+    /// The range's full name.
+    pub name: Cow<'static, str>,
+    /// Whether the times are those of streams; otherwise they are those of threads.
+    pub on_stream: bool,
+    /// The steps in which it ran.
+    pub steps: u64,
+    /// Its zones in these steps.
+    pub zones: u64,
+    /// The mean of its time in a step, in ns.
+    pub mean_ns: i64,
+    /// The median, in ns; within 1 %.
+    pub p50_ns: i64,
+    /// The 99th percentile, in ns; within 1 %.
+    pub p99_ns: i64,
+    /// The longest, in ns; exact.
+    pub max_ns: i64,
+}
+
+#[cfg(feature = "runtime")]
+impl RangeStepStats {
+    #[doc(hidden)]
+    pub fn new(name: Cow<'static, str>, on_stream: bool, sums: &super::per_step::StepSums) -> RangeStepStats {
+        RangeStepStats {
+            name,
+            on_stream,
+            steps: sums.steps,
+            zones: sums.zones,
+            mean_ns: sums.total_ns / sums.steps.max(1) as i64,
+            p50_ns: sums.percentile(0.50),
+            p99_ns: sums.percentile(0.99),
+            max_ns: sums.max_ns,
+        }
+    }
 }
 
 /// The zones that a session's settings left out. The session's figures do not cover them.
@@ -181,6 +267,42 @@ pub struct SemaphoreStats {
     pub waits: u64,
     /// The total time of these waits, in ns.
     pub waited_ns: i64,
+}
+
+/// The memory of one device in a session, as far as the session knows of it: the allocations of queues, and those that the application
+/// told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The device's name and number, as in `NVIDIA H100 (device 0)`.
+    pub device: String,
+    /// The number of allocations.
+    pub allocated: u64,
+    /// The number of frees.
+    pub freed: u64,
+    /// The bytes at the end, which were not freed.
+    pub bytes: u64,
+    /// The most bytes at one time.
+    pub peak_bytes: u64,
+    /// The first time at which there were so many, in ns.
+    pub peak_ns: i64,
+    /// Who held the bytes of the peak, the largest first.
+    pub at_peak: Vec<MemoryHolder>,
+    /// Who holds the bytes at the end, the largest first.
+    pub not_freed: Vec<MemoryHolder>,
+}
+
+/// The memory of one device that one range, or the allocations of one name, held at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryHolder {
+    /// The name of the range or of the allocations; empty for allocations outside of zones that have no name. Beyond 256 names a device, the
+    /// others share the name `…`.
+    pub name: String,
+    /// The bytes.
+    pub bytes: u64,
+    /// The number of allocations.
+    pub allocations: u64,
 }
 
 /// The windows in which a session with a budget recorded, and their cost.

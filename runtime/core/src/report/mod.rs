@@ -1,24 +1,40 @@
 //! The report of a finished session: what was recorded, what was dropped and why, and the accuracy of the clocks.
 //!
 //! The collector's tally creates a [`Report`] and passes it to the sinks and to the caller that finishes the session. It is plain
-//! data and never queries a device or waits. `counts` has the counts of everything but zones, and `figures` has the measurements.
-//! `text` formats all of it for people, with the tables of `table`.
+//! data and never queries a device or waits. `counts` has the counts of everything but zones, and `figures` has the measurements;
+//! `lengths`, `nesting` and `per_step` find those of ranges, and `traffic` those of collectives. `tables` has all of it as tables, which `export`
+//! writes as JSON, Markdown and CSV, and `page` as HTML. `text` formats all of it for people, with the tables of `table`.
 
 pub mod counts;
+#[cfg(feature = "export")]
+mod export;
 pub mod figures;
+#[cfg(feature = "runtime")]
+pub mod lengths;
+pub mod nesting;
+#[cfg(feature = "export")]
+mod page;
+#[cfg(feature = "runtime")]
+pub mod per_step;
 mod table;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+#[cfg(feature = "runtime")]
+pub mod traffic;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use counts::{EventPoolCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SpanCounts, WaitCounts};
+pub use counts::{
+    EventPoolCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, MemoryCounts, SpanCounts,
+    SyncCounts, WaitCounts,
+};
 pub use figures::{
-    ClockFigures, CollectiveStats, KernelStats, LeftOut, RangeStats, SemaphoreStats, StreamStats, WaitedFor,
-    WindowFigures,
+    ClockFigures, CollectiveStats, HostWaitStats, KernelStats, LeftOut, MemoryHolder, MemoryStats, RangeStats,
+    RangeStepStats, SemaphoreStats, StepStats, StreamStats, WaitedFor, WindowFigures,
 };
 
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
@@ -43,12 +59,19 @@ pub struct Report {
     pub captured: u64,
     /// Zones that began and were neither recorded nor captured, by reason.
     pub dropped: Dropped,
+    /// Counts of fields that were cut or left out.
+    pub fields: FieldCounts,
     /// Counts of the spans and events of `tracing`; all zero without a `tracing_layer`.
     pub spans: SpanCounts,
     /// Counts of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,
     /// One entry for each range and kernel or copy that was recorded in it, longest time first; empty in a session without `kernels`.
     pub top_kernels: Vec<KernelStats>,
+    /// Counts of synchronisations; all zero in a session without `synchronizations`.
+    pub synchronizations: SyncCounts,
+    /// One entry for each thread, call and range in which the thread waited for the device, longest time first; empty in a session
+    /// without `synchronizations`.
+    pub host_waits: Vec<HostWaitStats>,
     /// Zones that were timed by kernels; all zero without `timing=kernels`.
     pub kernel_timing: KernelTimingCounts,
     /// Counts of replays of graphs; all zero in a session without `graph_timing`.
@@ -57,12 +80,21 @@ pub struct Report {
     pub waits: WaitCounts,
     /// Counts of the events of timelines on CUDA streams.
     pub event_pool: EventPoolCounts,
+    /// Counts of the device memory that the session knows of.
+    pub memory_counts: MemoryCounts,
+    /// The device memory that the session knows of, one entry for each device.
+    pub memory: Vec<MemoryStats>,
     /// The busy, waiting and idle time of each stream; empty without feature `timeline`.
     pub streams: Vec<StreamStats>,
     /// The semaphores that were waited for, the longest waits first.
     pub semaphores: Vec<SemaphoreStats>,
     /// The critical path through at least the last 32,768 zones; none without feature `timeline`.
     pub critical_path: Option<CriticalPath>,
+    /// The steps of the program; all zero without steps.
+    pub steps: StepStats,
+    /// What each range took in a step, longest mean first; empty without steps. Ranges with times of streams and of threads have two
+    /// entries.
+    pub range_steps: Vec<RangeStepStats>,
     /// Zones that were not chosen, in a session with a `sample`. `begun` does not include them.
     pub not_sampled: u64,
     /// The windows in which a session with a budget recorded; none in other sessions. Zones outside of them are not counted.
@@ -80,14 +112,23 @@ pub struct Report {
     /// Whether the setting `summary` has already printed the report.
     #[doc(hidden)]
     pub is_printed: bool,
+    /// In a report that was made from traces: whether these are whole, so that time without a zone is idle.
+    #[doc(hidden)]
+    pub of_traces: Option<bool>,
 }
 
 impl Report {
     /// Returns whether the figures cover every marked zone of the session: none was left out, skipped by a sample, dropped, or
     /// captured into a graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
-        let Report { left_out, not_sampled, windows, captured, dropped, .. } = self;
-        windows.is_none() && left_out.is_nothing() && *not_sampled == 0 && *captured == 0 && dropped.total() == 0
+        let Report { left_out, not_sampled, windows, captured, dropped, steps, .. } = self;
+        self.of_traces != Some(false)
+            && windows.is_none()
+            && steps.left_out == 0
+            && left_out.is_nothing()
+            && *not_sampled == 0
+            && *captured == 0
+            && dropped.total() == 0
     }
 
     /// Returns the zones that are not counted as begun, for traces: names with counts; empty if there are none.
@@ -104,6 +145,7 @@ impl Report {
             ("windows_cut", windows.cut),
             ("ranges_left_out", ranges),
             ("was_stopped", u64::from(while_stopped)),
+            ("steps_left_out", self.steps.left_out),
         ];
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }

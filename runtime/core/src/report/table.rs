@@ -112,6 +112,14 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
+/// Formats a fraction of 1 as a percentage of two digits.
+pub(super) fn short_percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent >= 9.95 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
 /// Formats a size for people.
 pub(super) fn size(bytes: u64) -> String {
     scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")])
@@ -158,6 +166,7 @@ mod tests {
         assert_eq!(times.map(time), said);
         assert_eq!([0, 1_610_000_000, 12].map(size), ["0 B", "1.61 GB", "12 B"]);
         assert_eq!([0.0, 0.5123, 12.0].map(percent), ["0.0 %", "51.2 %", "1200 %"]);
+        assert_eq!([0.0, 0.0994, 0.0996, 0.5123].map(short_percent), ["0.0 %", "9.9 %", "10 %", "51 %"]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
         total_ns,
         total_error_ns: 0,
         recorded_ns: total_ns,
+        self_ns: total_ns,
         share: total_ns as f64 / 10e9,
         first_ns: None,
         mean_ns,
@@ -26,6 +27,7 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
         p99_ns: mean_ns * 2,
         max_ns: mean_ns * 3,
         mean_launch_ns: 31_400,
+        work: None,
     }
 }
 
@@ -135,6 +137,7 @@ fn each(count: u64) -> Report {
     Report {
         begun: count,
         recorded: count,
+        fields: FieldCounts { cut: count, left_out: count, lanes_left_out: count },
         spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
         waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },
         kernels: KernelCounts { recorded: count, dropped: count, untimed: count, buffers_refused: count },

@@ -3,26 +3,31 @@
 //! [`Report::print`] and other formatting of reports use it, as does the command `warpline` for the ranges of a recording.
 //! Nothing here counts anything; zero counts are left out.
 
+mod device;
+mod memory;
+mod steps;
+mod work;
+
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, percent, short_percent, shortened, size, table, time};
 use super::{
-    ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, KernelCounts, KernelStats,
-    KernelTimingCounts, LeftOut, RangeStats, Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts,
-    WindowFigures,
+    ClockFigures, CollectiveStats, Dropped, EventPoolCounts, FieldCounts, GraphTimingCounts, LeftOut, RangeStats,
+    Report, Retention, SinkReport, SpanCounts, StreamStats, WaitCounts, WindowFigures,
 };
+use crate::fields::{MAX_FIELDS, MORE_LANES, MOST_LANES};
 use crate::path::CriticalPath;
 use crate::suggest::{counted, counted_are, counted_as};
 use crate::text::printable;
+use device::{host_waits, kernel_timing, kernels, synchronizations, top_kernels};
+use memory::{memory, memory_counts};
+use work::work;
 
 /// The maximum number of ranges that are printed.
 pub const RANGES: usize = 40;
 
 /// The maximum number of collectives that are printed, by group and kind.
 const COLLECTIVES: usize = 20;
-
-/// The maximum number of kernels that are printed, by name and range.
-const KERNELS: usize = 10;
 
 /// The maximum number of streams that are printed.
 const STREAMS: usize = 16;
@@ -48,6 +53,10 @@ impl fmt::Display for Report {
             dropped: self.dropped.total(),
         }
         .fmt(f)?;
+        if !self.range_steps.is_empty() {
+            steps::range_steps(f, &self.range_steps)?;
+            writeln!(f)?;
+        }
         if !self.collectives.is_empty() {
             collectives(f, &self.collectives, is_complete)?;
             writeln!(f)?;
@@ -56,7 +65,15 @@ impl fmt::Display for Report {
             top_kernels(f, &self.top_kernels)?;
             writeln!(f)?;
         }
-        if self.waits.recorded > 0 {
+        if !self.host_waits.is_empty() {
+            host_waits(f, &self.host_waits)?;
+            writeln!(f)?;
+        }
+        if !self.memory.is_empty() {
+            memory(f, &self.memory)?;
+            writeln!(f)?;
+        }
+        if self.waits.recorded > 0 || self.of_traces.is_some() {
             if !self.streams.is_empty() {
                 streams(f, &self.streams, is_complete)?;
                 writeln!(f)?;
@@ -66,23 +83,37 @@ impl fmt::Display for Report {
                 writeln!(f)?;
             }
         }
-        zones(f, self)?;
-        spans(f, self.spans)?;
-        waits(f, self.waits)?;
-        event_pool(f, self.event_pool)?;
-        kernels(f, self.kernels)?;
-        kernel_timing(f, self.kernel_timing)?;
-        replays(f, &self.graph_timing)?;
-        if let Some(figures) = &self.windows {
+        Account(self).fmt(f)
+    }
+}
+
+/// The lines of a report after its tables.
+pub(super) struct Account<'a>(pub(super) &'a Report);
+
+impl fmt::Display for Account<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        zones(f, report)?;
+        steps::steps(f, report.steps)?;
+        fields(f, report.fields)?;
+        spans(f, report.spans)?;
+        waits(f, report.waits)?;
+        event_pool(f, report.event_pool)?;
+        memory_counts(f, report.memory_counts)?;
+        kernels(f, report.kernels)?;
+        synchronizations(f, report.synchronizations)?;
+        kernel_timing(f, report.kernel_timing)?;
+        replays(f, &report.graph_timing)?;
+        if let Some(figures) = &report.windows {
             write!(f, "\n{figures}")?;
         }
-        if self.not_sampled > 0 {
-            let more = counted_as(self.not_sampled, "more zone", "more zones");
+        if report.not_sampled > 0 {
+            let more = counted_as(report.not_sampled, "more zone", "more zones");
             write!(f, "\nonly a sample was recorded: {more} ran")?;
         }
-        self.clocks.iter().try_for_each(|figures| clock(f, figures, self.kernel_timing.timed == 0))?;
-        self.sinks.iter().try_for_each(|report| sink(f, report))?;
-        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
+        report.clocks.iter().try_for_each(|figures| clock(f, figures, report.kernel_timing.timed == 0))?;
+        report.sinks.iter().try_for_each(|report| sink(f, report))?;
+        report.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
     }
 }
 
@@ -101,7 +132,7 @@ impl MoreRanges {
     }
 }
 
-/// The tables of ranges, each followed by a blank line: of streams, and of threads. If they do not cover all zones, a line before
+/// The tables of ranges, each followed by a blank line: of streams, of threads, and of the work that marks declare. If they do not cover all zones, a line before
 /// them gives their scope.
 pub struct RangeTables<'a> {
     /// The ranges that are printed, the largest total first.
@@ -120,8 +151,13 @@ impl fmt::Display for RangeTables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
         if left_out > 0 {
-            let ranges = counted(of_ranges, "range");
-            writeln!(f, "of recorded zones only: a filter or a level left out {left_out} of {ranges}")?;
+            // A trace does not say how many there are.
+            let of = if of_ranges > 0 {
+                format!("{left_out} of {}", counted(of_ranges, "range"))
+            } else {
+                counted(left_out, "range")
+            };
+            writeln!(f, "of recorded zones only: a filter or a level left out {of}")?;
         }
         if while_stopped {
             writeln!(f, "of recorded zones only: the session was stopped for a part of its time")?;
@@ -150,6 +186,10 @@ impl fmt::Display for RangeTables<'_> {
             }
             writeln!(f)?;
         }
+        if self.ranges.iter().any(|range| range.work.is_some()) {
+            work(f, self.ranges)?;
+            writeln!(f)?;
+        }
         if self.more.count > 0 {
             let estimated = if is_sample { "≈" } else { "" };
             let share = percent(self.more.share);
@@ -163,17 +203,28 @@ impl fmt::Display for RangeTables<'_> {
 fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]) -> fmt::Result {
     // The time of a zone without a stream is already what a thread spends between begin and end, and no thread launches a zone of a replay.
     let launch = ranges.iter().any(|range| range.on_stream && !range.in_replays);
+    // The range's own time says nothing new where no range has others within it.
+    let nests = ranges.iter().any(|range| range.self_ns < range.recorded_ns);
+    let with_self = |mut row: Row, cell: &dyn Fn() -> String| {
+        if nests {
+            row.figures.insert(2, cell());
+        }
+        row
+    };
     let with_launch = |mut row: Row, cell: &dyn Fn() -> String| {
         row.figures.extend(launch.then(cell));
         row
     };
     let head = Row::new(place, ["count", "total", "share", "mean", "p50", "p99"].map(str::to_owned));
-    let head = with_launch(head, &|| format!("{BAR} launch"));
+    let head = with_launch(with_self(head, &|| "self".to_owned()), &|| format!("{BAR} launch"));
     let rows: Vec<_> = ranges
         .iter()
         .map(|r| {
-            let cells = [r.count.to_string(), time(r.total_ns), percent(r.share), time(r.mean_ns)];
-            let mut row = named(r, Row::new(&*r.name, cells));
+            // The names need the room that the further column takes.
+            let share = if nests { short_percent(r.share) } else { percent(r.share) };
+            let cells = [r.count.to_string(), time(r.total_ns), share, time(r.mean_ns)];
+            let own = || short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64);
+            let mut row = with_self(named(r, Row::new(&*r.name, cells)), &own);
             row.figures.extend([time(r.p50_ns), time(r.p99_ns)]);
             with_launch(row, &|| format!("{BAR}{:>7}", time(r.mean_launch_ns)))
         })
@@ -269,20 +320,6 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
     more(f, collectives.len(), COLLECTIVES, "more collective")
 }
 
-fn top_kernels(f: &mut fmt::Formatter<'_>, kernels: &[KernelStats]) -> fmt::Result {
-    let head = Row::new("kernel", ["count", "total", "mean", "max"].map(str::to_owned));
-    let head = Row { text: Some("in".to_owned()), ..head };
-    let row = |kernel: &KernelStats| {
-        let mean_ns = kernel.total_ns / kernel.count.max(1) as i64;
-        let cells = [kernel.count.to_string(), time(kernel.total_ns), time(mean_ns), time(kernel.max_ns)];
-        let range = kernel.range.as_deref().unwrap_or(NONE);
-        Row { text: Some(printable(range).into_owned()), ..Row::new(&kernel.name, cells) }
-    };
-    let rows: Vec<_> = kernels.iter().take(KERNELS).map(row).collect();
-    table(f, head, &rows)?;
-    more(f, kernels.len(), KERNELS, "more kernel")
-}
-
 fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: bool) -> fmt::Result {
     let rest = if is_complete { "idle" } else { "not recorded" };
     let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
@@ -351,12 +388,34 @@ fn more(f: &mut fmt::Formatter<'_>, all: usize, shown: usize, what: &str) -> fmt
 }
 
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    if report.of_traces == Some(false) {
+        let zones = counted(report.recorded, "zone");
+        write!(f, "{zones} recorded, at least ")?;
+        dropped(f, report.dropped)?;
+        return write!(f, ": not every trace ends with the account of its session");
+    }
     write!(f, "{} begun, {} recorded, ", counted(report.begun, "zone"), report.recorded)?;
     if report.captured > 0 {
         write!(f, "{} captured into graphs, ", report.captured)?;
     }
     dropped(f, report.dropped)?;
     write!(f, " in {:.3} s", report.duration.as_secs_f64())
+}
+
+fn fields(f: &mut fmt::Formatter<'_>, counts: FieldCounts) -> fmt::Result {
+    let FieldCounts { cut, left_out, lanes_left_out } = counts;
+    if cut > 0 {
+        write!(f, "\n{} cut to the size of a field", counted_as(cut, "field was", "fields were"))?;
+    }
+    if left_out > 0 {
+        let fields = counted_as(left_out, "field was", "fields were");
+        write!(f, "\n{fields} left out: a zone has at most {MAX_FIELDS}, of which each can be a list or a map")?;
+    }
+    if lanes_left_out > 0 {
+        let zones = counted_are(lanes_left_out, "zone");
+        write!(f, "\n{zones} on the lane `{MORE_LANES}`: the program named more than {MOST_LANES} lanes; name fewer")?;
+    }
+    Ok(())
 }
 
 fn dropped(f: &mut fmt::Formatter<'_>, dropped: Dropped) -> fmt::Result {
@@ -395,30 +454,6 @@ fn event_pool(f: &mut fmt::Formatter<'_>, pool: EventPoolCounts) -> fmt::Result 
     if created > 0 {
         let (held, times) = (counted(held, "event"), counted_as(exhausted, "time", "times"));
         write!(f, "\ntimelines hold {held}, {created} created: {times} a signal found none free")?;
-    }
-    Ok(())
-}
-
-fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
-    let KernelCounts { recorded, dropped, untimed, buffers_refused } = kernels;
-    if kernels != KernelCounts::default() {
-        let recorded = counted_as(recorded, "kernel or copy", "kernels and copies");
-        write!(f, "\n{recorded} recorded, {dropped} dropped by CUPTI, {untimed} without a time")?;
-    }
-    if buffers_refused > 0 {
-        write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
-    }
-    Ok(())
-}
-
-fn kernel_timing(f: &mut fmt::Formatter<'_>, counts: KernelTimingCounts) -> fmt::Result {
-    let KernelTimingCounts { timed, without_work, lost } = counts;
-    if counts != KernelTimingCounts::default() {
-        let timed = counted_are(timed, "GPU zone");
-        write!(
-            f,
-            "\n{timed} timed by kernels, {without_work} without device work, {lost} without a time because records are missing"
-        )?;
     }
     Ok(())
 }

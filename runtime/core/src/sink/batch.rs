@@ -4,8 +4,11 @@
 
 use super::SessionChange;
 use crate::kernel::KernelRecord;
+use crate::memory::MemoryRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
+use crate::step::StepRecord;
+use crate::synchronization::SyncRecord;
 use crate::wait::{QueueDepth, WaitRecord};
 
 /// Records of one kind, for [`Sink::write`](crate::sink::Sink::write). A sink ignores kinds that it does not use.
@@ -19,6 +22,8 @@ pub enum Batch<'a> {
     /// Kernels, copies and memory sets of all streams, in the order of their begins. A later batch may contain earlier ones.
     /// Kernels may arrive before or after the zones that launched them.
     Kernels(&'a [KernelRecord]),
+    /// Waits of threads for the device, and of streams for events, in the order of their begins. A later batch may contain earlier ones.
+    Synchronizations(&'a [SyncRecord]),
     /// Launches of CUDA graphs with their zones. CUPTI delivers them some time after their kernels; stamps deliver them when the
     /// launches end.
     Replays(&'a [ReplayRecord]),
@@ -26,6 +31,10 @@ pub enum Batch<'a> {
     Waits(&'a [WaitRecord]),
     /// The lengths of timeline queues, in the order of time for each queue.
     Depths(&'a [QueueDepth]),
+    /// Steps of the program, in the order in which they ended. The zones of a step may arrive before or after it.
+    Steps(&'a [StepRecord]),
+    /// Allocations and frees of device memory, in the order of time.
+    Memory(&'a [MemoryRecord]),
     /// Changes of the session while it runs, in order. No report counts them.
     Changes(&'a [SessionChange]),
 }
@@ -45,9 +54,12 @@ impl<'a> Batch<'a> {
             Batch::Zones(batch) => batch.len(),
             Batch::Spans(batch) => batch.len(),
             Batch::Kernels(batch) => batch.len(),
+            Batch::Synchronizations(batch) => batch.len(),
             Batch::Replays(batch) => batch.len(),
             Batch::Waits(batch) => batch.len(),
             Batch::Depths(batch) => batch.len(),
+            Batch::Steps(batch) => batch.len(),
+            Batch::Memory(batch) => batch.len(),
             Batch::Changes(batch) => batch.len(),
         }
     }

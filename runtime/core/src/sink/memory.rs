@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex};
 use super::{Batch, Sink};
 use crate::kernel::KernelRecord;
 use crate::lock::lock;
+use crate::memory::MemoryRecord;
 use crate::record::{SpanRecord, ZoneRecord};
 use crate::replay::ReplayRecord;
+use crate::step::StepRecord;
+use crate::synchronization::SyncRecord;
 use crate::wait::{QueueDepth, WaitRecord};
 
 /// Keeps the records of a session. A clone shares them: give one to the session and keep the other.
@@ -29,9 +32,12 @@ pub struct MemorySink {
     records: Arc<Mutex<Vec<ZoneRecord>>>,
     spans: Arc<Mutex<Vec<SpanRecord>>>,
     kernels: Arc<Mutex<Vec<KernelRecord>>>,
+    synchronizations: Arc<Mutex<Vec<SyncRecord>>>,
     replays: Arc<Mutex<Vec<ReplayRecord>>>,
     waits: Arc<Mutex<Vec<WaitRecord>>>,
     depths: Arc<Mutex<Vec<QueueDepth>>>,
+    steps: Arc<Mutex<Vec<StepRecord>>>,
+    memory: Arc<Mutex<Vec<MemoryRecord>>>,
     capacity: usize,
 }
 
@@ -43,9 +49,12 @@ impl MemorySink {
             records: Arc::default(),
             spans: Arc::default(),
             kernels: Arc::default(),
+            synchronizations: Arc::default(),
             replays: Arc::default(),
             waits: Arc::default(),
             depths: Arc::default(),
+            steps: Arc::default(),
+            memory: Arc::default(),
             capacity,
         }
     }
@@ -65,6 +74,11 @@ impl MemorySink {
         std::mem::take(&mut *lock(&self.kernels))
     }
 
+    /// Takes the synchronisations of threads and streams that were recorded so far, in order of arrival.
+    pub fn take_synchronizations(&self) -> Vec<SyncRecord> {
+        std::mem::take(&mut *lock(&self.synchronizations))
+    }
+
     /// Takes the launches of CUDA graphs that were recorded so far, in order of arrival.
     pub fn take_replays(&self) -> Vec<ReplayRecord> {
         std::mem::take(&mut *lock(&self.replays))
@@ -78,6 +92,16 @@ impl MemorySink {
     /// Takes the queue lengths that were recorded so far.
     pub fn take_depths(&self) -> Vec<QueueDepth> {
         std::mem::take(&mut *lock(&self.depths))
+    }
+
+    /// Takes the steps that were recorded so far, in order of arrival.
+    pub fn take_steps(&self) -> Vec<StepRecord> {
+        std::mem::take(&mut *lock(&self.steps))
+    }
+
+    /// Takes the allocations and frees of device memory that were recorded so far, in the order of time.
+    pub fn take_memory(&self) -> Vec<MemoryRecord> {
+        std::mem::take(&mut *lock(&self.memory))
     }
 
     fn keep<T: Clone>(&self, kept: &Mutex<Vec<T>>, batch: &[T]) -> io::Result<()> {
@@ -101,9 +125,12 @@ impl Sink for MemorySink {
             Batch::Zones(zones) => self.keep(&self.records, zones),
             Batch::Spans(spans) => self.keep(&self.spans, spans),
             Batch::Kernels(kernels) => self.keep(&self.kernels, kernels),
+            Batch::Synchronizations(calls) => self.keep(&self.synchronizations, calls),
             Batch::Replays(replays) => self.keep(&self.replays, replays),
             Batch::Waits(waits) => self.keep(&self.waits, waits),
             Batch::Depths(depths) => self.keep(&self.depths, depths),
+            Batch::Steps(steps) => self.keep(&self.steps, steps),
+            Batch::Memory(memory) => self.keep(&self.memory, memory),
             Batch::Changes(_) => Ok(()),
         }
     }

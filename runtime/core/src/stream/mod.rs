@@ -7,6 +7,8 @@ pub mod context;
 pub mod current;
 pub(crate) mod depths;
 pub mod drain_barrier;
+mod holders;
+pub mod memory;
 pub mod pauses;
 pub mod recorder;
 mod registry;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use super::context::{Account, Owner, StreamContext};
 use super::depths::Depths;
+use super::memory::MemoryLog;
 use super::pauses::Pauses;
 use super::registry::{MOST_DROPPED, StreamRegistry};
 use super::spans::SpanQueue;
@@ -35,6 +36,7 @@ pub struct Recorder {
     spans: Arc<SpanQueue>,
     /// The depths of timeline queues.
     depths: Depths,
+    memory: MemoryLog,
     pub waker: Arc<Waker>,
     /// The number of streams that the application has dropped.
     forgotten: AtomicU64,
@@ -62,6 +64,7 @@ impl Recorder {
             pauses: Pauses::default(),
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             depths: Depths::default(),
+            memory: MemoryLog::default(),
             waker,
             forgotten: AtomicU64::new(0),
             known: Mutex::default(),
@@ -174,6 +177,7 @@ impl Recorder {
         self.captures.ring().close();
         self.spans.close();
         self.depths.close();
+        self.memory.close();
     }
 
     /// Returns whether no more zones begin.
@@ -258,6 +262,11 @@ impl Recorder {
         &self.depths
     }
 
+    /// The device memory of the session.
+    pub fn memory(&self) -> &MemoryLog {
+        &self.memory
+    }
+
     /// The spans of `tracing`, on their way to the collector.
     pub fn spans(&self) -> &Arc<SpanQueue> {
         &self.spans
@@ -276,6 +285,16 @@ impl Recorder {
         // Without the lock, because this calls a driver.
         let device = device();
         self.lock().stream_of_tool(numbers, device)
+    }
+
+    /// Sets the name that another tool's call gave a stream, by CUPTI's numbers. A stream that is already known keeps its name.
+    pub fn name_stream_of_tool(&self, numbers: (u32, u32), name: String) {
+        self.lock().name_stream_of_tool(numbers, name);
+    }
+
+    /// Returns the stream with these CUPTI numbers, if it is known.
+    pub fn known_stream_of_tool(&self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
+        self.lock().of_tool.get(&numbers).map(Arc::clone)
     }
 
     /// Returns the stream that stands for the unknown streams of replayed graphs. There is one per context.

@@ -25,6 +25,8 @@ pub(super) struct StreamRegistry {
     pub(super) turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
     pub(super) of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    /// The names that the program gave streams through NVTX, by CUPTI's numbers.
+    tool_names: HashMap<(u32, u32), String>,
     /// The stream that stands for the unknown streams of replayed graphs, by context.
     of_graphs: HashMap<u64, Arc<StreamInfo>>,
     last_id: u32,
@@ -53,6 +55,9 @@ pub(super) struct EvictedStream {
 /// How many evicted streams a session remembers. Beyond that it forgets the older half; a forgotten stream that comes back gets a new
 /// number.
 pub(super) const REMEMBERED: usize = 3_000;
+
+/// The most names of streams from a tool; beyond that, all are forgotten.
+const MOST_TOOL_NAMES: usize = 16_384;
 
 /// While this many dropped streams wait for the collector, no new stream is recorded. Each takes some tens of kB until the collector
 /// has read it, and a program may make streams faster than that for as long as it runs.
@@ -92,7 +97,8 @@ impl StreamRegistry {
         self.last_id += 1;
         let id = self.last_id;
         let given = names::get(key).map(|name| name.to_string());
-        let name = given.or_else(|| backend.name()).unwrap_or_else(|| format!("stream {id}"));
+        let of_tool = || backend.tool_numbers().and_then(|numbers| self.tool_names.get(&numbers).cloned());
+        let name = given.or_else(of_tool).or_else(|| backend.name()).unwrap_or_else(|| format!("stream {id}"));
         let info = Arc::new(StreamInfo { id, name, device: backend.device() });
         if let Some(numbers) = backend.tool_numbers() {
             self.of_tool.insert(numbers, Arc::clone(&info));
@@ -105,9 +111,22 @@ impl StreamRegistry {
         self.forget_some();
         let info = self.of_tool.entry(numbers).or_insert_with(|| {
             self.last_id += 1;
-            Arc::new(StreamInfo { id: self.last_id, name: format!("CUDA stream {}", numbers.1), device })
+            let named = self.tool_names.get(&numbers).cloned();
+            let name = named.unwrap_or_else(|| format!("CUDA stream {}", numbers.1));
+            Arc::new(StreamInfo { id: self.last_id, name, device })
         });
         Arc::clone(info)
+    }
+
+    /// Sets the name of a stream that is not known yet. Those of known streams can be warpline's own, which come back from the tool.
+    pub(super) fn name_stream_of_tool(&mut self, numbers: (u32, u32), name: String) {
+        if self.of_tool.contains_key(&numbers) {
+            return;
+        }
+        if self.tool_names.len() >= MOST_TOOL_NAMES {
+            self.tool_names.clear();
+        }
+        self.tool_names.insert(numbers, name);
     }
 
     /// The stream that stands for the unknown streams of this context.

@@ -89,6 +89,9 @@ pub trait Completion: Send + Sync {
     /// Returns whether the request still waits.
     fn is_wanted(&self) -> bool;
 
+    /// Runs on the thread that ends the zone, right after the zone's end was put on its stream.
+    fn ended(&mut self);
+
     /// Reports that the zone is complete.
     fn complete(self: Box<Self>, record: &ZoneRecord);
 
@@ -171,6 +174,16 @@ impl Slot {
     #[inline]
     pub(crate) fn fields(&self) -> &Fields {
         self.extras().map_or(&Fields::NONE, |extras| &extras.fields)
+    }
+
+    /// Puts the events of requests on the stream, behind the zone's end.
+    #[inline]
+    pub(crate) fn signal_end(&mut self) {
+        if self.has_extras
+            && let Some(ticket) = &mut self.extras.ticket
+        {
+            ticket.ended();
+        }
     }
 
     /// Returns whether the slot holds a wait.
@@ -267,6 +280,13 @@ impl Extras {
 impl<'a> From<&'a Slot> for ZoneContent<'a> {
     fn from(slot: &'a Slot) -> ZoneContent<'a> {
         let Slot { range, thread, sequence, .. } = *slot;
-        ZoneContent { range, thread, begin_ns: slot.host.begin_ns, sequence, fields: slot.fields() }
+        ZoneContent {
+            range,
+            thread,
+            begin_ns: slot.host.begin_ns,
+            sequence,
+            fields: slot.fields(),
+            message: slot.extras().and_then(|extras| extras.message.as_ref()),
+        }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! A slot is accessible only to its own zone. In a session with a flight recorder, each slot therefore has a snapshot. The launching thread
 //! writes it when the zone begins, changes and ends, with plain stores and without waiting. The collector reads it, and discards a copy
-//! that was written in the meantime. The size of a snapshot is bounded: long texts are truncated.
+//! that was written in the meantime. The size of a snapshot is bounded: long texts are truncated, and of long lists and
+//! maps the first items are kept.
 
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::catalog::RangeSpec;
+use crate::collective::Message;
 use crate::dynamic;
-use crate::fields::{Fields, Value};
+use crate::fields::{Fields, List, Map, Value};
 use crate::record::open::{OpenState, OpenZoneRecord};
 
 /// The size of the fields and the label, in bytes.
@@ -21,21 +23,24 @@ const WORDS: usize = TEXT + TEXT_BYTES / 8;
 /// The maximum size of one name or text, in bytes.
 const LONGEST: usize = 96;
 
-/// A copy of an open zone.
+/// A copy of an open zone. All but the text is in its first cache line.
+#[repr(C, align(64))]
 pub struct OpenZoneSnapshot {
     /// Odd while the words are being written.
     version: AtomicU32,
+    place: AtomicLocation,
     /// In this order: state, text length and range in one word; thread; begin; sequence; end on the host; text.
     words: [AtomicU64; WORDS],
-    place: AtomicLocation,
 }
+
+const _: () = assert!(std::mem::offset_of!(OpenZoneSnapshot, words) + TEXT * 8 <= 64);
 
 impl Default for OpenZoneSnapshot {
     fn default() -> OpenZoneSnapshot {
         OpenZoneSnapshot {
             version: AtomicU32::new(0),
-            words: [const { AtomicU64::new(0) }; WORDS],
             place: AtomicLocation::default(),
+            words: [const { AtomicU64::new(0) }; WORDS],
         }
     }
 }
@@ -67,6 +72,7 @@ pub(crate) struct ZoneContent<'a> {
     pub(crate) begin_ns: i64,
     pub(crate) sequence: u64,
     pub(crate) fields: &'a Fields,
+    pub(crate) message: Option<&'a Message>,
 }
 
 const NO_RANGE: u64 = u32::MAX as u64;
@@ -83,10 +89,21 @@ impl OpenZoneSnapshot {
     }
 
     fn write_at(&self, zone: &ZoneContent<'_>, place: Option<&'static Location<'static>>) {
+        // Most zones have no text.
+        if zone.message.is_none() && zone.fields.is_empty() && zone.fields.label().is_none() {
+            return self.store(zone, place, 0, &[]);
+        }
         let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
+        text.add_message(zone.message);
         text.add_all(zone.fields);
+        self.store(zone, place, text.len, &text.bytes[..text.len.next_multiple_of(8)]);
+    }
+
+    /// Stores a zone with a text of this length, in whole words.
+    #[inline]
+    fn store(&self, zone: &ZoneContent<'_>, place: Option<&'static Location<'static>>, len: usize, text: &[u8]) {
         let range = zone.range.map_or(NO_RANGE, |range| range.number().into());
-        let head = 1 | (text.len as u64) << 8 | range << 32;
+        let head = 1 | (len as u64) << 8 | range << 32;
         self.change(|words| {
             if let Some(place) = place {
                 self.place.set(place);
@@ -95,7 +112,7 @@ impl OpenZoneSnapshot {
             for (word, number) in words.iter().zip(numbers) {
                 word.store(number, Ordering::Relaxed);
             }
-            for (word, bytes) in words[TEXT..].iter().zip(text.bytes[..text.len.next_multiple_of(8)].chunks_exact(8)) {
+            for (word, bytes) in words[TEXT..].iter().zip(text.chunks_exact(8)) {
                 let bytes = bytes.first_chunk().copied().unwrap_or_default();
                 word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
             }
@@ -149,17 +166,20 @@ impl OpenZoneSnapshot {
         };
         let len = (words[0] >> 8 & 0xff_ffff) as usize;
         let bytes: Vec<u8> = words[TEXT..].iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
-        let (fields, label) = read_text(&bytes);
+        let (fields, label, collective) = read_text(&bytes);
+        let range = dynamic::by_number((words[0] >> 32) as u32);
         Some(OpenZoneRecord {
             state,
-            range: dynamic::by_number((words[0] >> 32) as u32),
+            range,
             thread: words[1],
             begin_ns: words[2] as i64,
             launched_ns: words[4] as i64,
             sequence: words[3],
-            place,
+            // A range that is named at run time says where it is, which is not where the zone was begun for it.
+            place: place.filter(|_| !range.is_some_and(dynamic::has_place)),
             fields,
             label,
+            collective,
         })
     }
 }
@@ -171,6 +191,13 @@ struct Text {
 }
 
 impl Text {
+    /// Adds the communicator and the number of a collective, before anything that could take their room.
+    fn add_message(&mut self, message: Option<&Message>) {
+        if let Some((group, seq)) = message.and_then(|message| message.group.as_ref().zip(message.seq)) {
+            self.add(b'c', group.comm(), &seq.to_le_bytes());
+        }
+    }
+
     fn add_all(&mut self, fields: &Fields) {
         if let Some(label) = fields.label() {
             self.add(b'l', "", label.as_bytes());
@@ -183,6 +210,12 @@ impl Text {
                 Value::Bool(value) => self.add(b'b', name, &[u8::from(*value)]),
                 Value::Str(text) => self.add(b't', name, cut(text)),
                 Value::Text(text) => self.add(b't', name, cut(text)),
+                Value::List(list) => {
+                    let mut bytes = [0; LONGEST];
+                    let len = list.pack(&mut bytes);
+                    self.add(b'n', name, &bytes[..len]);
+                }
+                Value::Map(map) => self.add(b'm', name, map.pack(LONGEST)),
             }
         }
     }
@@ -208,8 +241,11 @@ fn cut(text: &str) -> &[u8] {
     &text.as_bytes()[..end]
 }
 
-fn read_text(mut bytes: &[u8]) -> (Vec<(String, Value)>, Option<String>) {
-    let (mut fields, mut label) = (Vec::new(), None);
+/// The fields, the label, and the communicator and number of a collective.
+type Said = (Vec<(String, Value)>, Option<String>, Option<(String, u64)>);
+
+fn read_text(mut bytes: &[u8]) -> Said {
+    let (mut fields, mut label, mut collective) = (Vec::new(), None, None);
     while let Some((kind, name, value)) = read_entry(&mut bytes) {
         let number = || value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let text = || String::from_utf8_lossy(value).into_owned();
@@ -218,15 +254,21 @@ fn read_text(mut bytes: &[u8]) -> (Vec<(String, Value)>, Option<String>) {
                 label = Some(text());
                 continue;
             }
+            b'c' => {
+                collective = number().map(|seq| (String::from_utf8_lossy(name).into_owned(), seq));
+                continue;
+            }
             b'u' => number().map(Value::U64),
             b'i' => number().map(|bits| Value::I64(bits as i64)),
             b'f' => number().map(|bits| Value::F64(f64::from_bits(bits))),
             b'b' => Some(Value::Bool(value != [0])),
+            b'n' => List::unpack(value).map(Value::List),
+            b'm' => Some(Value::Map(Map::unpack(value))),
             _ => Some(Value::Text(text().into())),
         };
         fields.extend(value.map(|value| (String::from_utf8_lossy(name).into_owned(), value)));
     }
-    (fields, label)
+    (fields, label, collective)
 }
 
 fn read_entry<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8], &'a [u8])> {
@@ -270,24 +312,50 @@ mod tests {
         slot.extras_to_fill().fields.push("share", 0.5);
         slot.extras_to_fill().fields.push("down", -3_i64);
         slot.extras_to_fill().fields.push("is", true);
+        slot.extras_to_fill().fields.push("sizes", (0..100_u32).collect::<Vec<_>>());
+        slot.extras_to_fill().fields.push("tile", [("rows", 4), ("columns", 8)]);
         slot.extras_to_fill().fields.set_label("layer 7");
         let place = Location::caller();
         note.begin(&slot, place);
         let open = note.read().expect("it is open");
         let said: Vec<_> = open.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(said, ["n=7", "kind=forward", "share=0.5", "down=-3", "is=true"]);
+        assert_eq!(
+            said,
+            [
+                "n=7",
+                "kind=forward",
+                "share=0.5",
+                "down=-3",
+                "is=true",
+                "sizes=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … of 100]",
+                "tile={rows: 4, columns: 8}"
+            ]
+        );
         // The range of the test is in no catalog.
         assert!(open.label.as_deref() == Some("layer 7") && open.range.is_none());
         assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (OpenState::OnThread, 7, 7, 7));
         slot.extras_to_fill().fields.push("late", 1_u64);
         note.write(&slot);
         let open = note.read().expect("it is open");
-        assert_eq!((open.place, open.fields.len()), (Some(place), 6), "what changes has begun where it began");
+        assert_eq!((open.place, open.fields.len()), (Some(place), 8), "what changes has begun where it began");
         note.launched(9);
         let open = note.read().expect("it is open");
-        assert_eq!((open.state, open.launched_ns, open.fields.len()), (OpenState::OnStream, 9, 6));
+        assert_eq!((open.state, open.launched_ns, open.fields.len()), (OpenState::OnStream, 9, 8));
         note.clear();
         assert!(note.read().is_none());
+    }
+
+    #[test]
+    #[cfg(feature = "enable")]
+    fn a_range_that_is_named_at_run_time_says_its_place() {
+        let (note, mut slot) = (OpenZoneSnapshot::default(), slot(1));
+        let open = |note: &OpenZoneSnapshot| note.read().expect("it is open");
+        slot.range = Some(dynamic::range("snapshot.open", "kernel.py", 7, "f"));
+        note.begin(&slot, Location::caller());
+        assert_eq!((open(&note).place, open(&note).range.map(RangeSpec::file)), (None, Some("kernel.py")));
+        slot.range = Some(dynamic::range("snapshot.open", "", 0, ""));
+        note.begin(&slot, Location::caller());
+        assert!(open(&note).place.is_some(), "it says none");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::current;
 use super::recorder::Recorder;
 use super::spans::SpanQueue;
 use crate::backend::{StreamKey, StreamRef};
+use crate::catalog::RangeSpec;
 use crate::clock;
 use crate::fork::Home;
 use crate::inside::Inside;
@@ -16,6 +17,9 @@ use crate::record::ThreadInfo;
 
 /// The number of streams that a thread commonly uses at once.
 const REMEMBERED: usize = 8;
+
+/// The number of open zones whose ranges a thread remembers; those of deeper ones are not known.
+const OPEN: usize = 16;
 
 thread_local! {
     static THREAD: Thread = Thread::new(false);
@@ -29,6 +33,8 @@ pub struct Thread {
     /// The thread's locals are being destroyed or are gone, so its name is not available.
     is_ending: bool,
     depth: Cell<u32>,
+    /// The ranges of the outermost open zones, by depth.
+    open: [Cell<Option<&'static RangeSpec>>; OPEN],
     memory: RefCell<Memory>,
     /// The context of zones that are only mirrored.
     mirror: OnceCell<Arc<StreamContext>>,
@@ -61,7 +67,8 @@ impl Thread {
 
     pub(super) fn with_id(id: u64, is_ending: bool) -> Thread {
         let (id, home) = (Cell::new(id), Cell::new(Home::here()));
-        Thread { id, home, is_ending, depth: Cell::new(0), memory: RefCell::default(), mirror: OnceCell::new() }
+        let (depth, open) = (Cell::new(0), [const { Cell::new(None) }; OPEN]);
+        Thread { id, home, is_ending, depth, open, memory: RefCell::default(), mirror: OnceCell::new() }
     }
 
     #[inline]
@@ -95,10 +102,19 @@ impl Thread {
 
     /// Returns how many zones are open on this thread, and counts one more.
     #[inline]
-    pub(crate) fn push(&self) -> u32 {
+    pub(crate) fn push(&self, range: Option<&'static RangeSpec>) -> u32 {
         let depth = self.depth.get();
         self.depth.set(depth + 1);
+        if let Some(place) = self.open.get(depth as usize) {
+            place.set(range);
+        }
         depth
+    }
+
+    /// Returns the range of the innermost recorded zone that is open on this thread; of more than 16, that of the sixteenth.
+    pub fn innermost(&self) -> Option<&'static RangeSpec> {
+        let depth = self.depth.get() as usize;
+        self.open.get(depth.min(OPEN).checked_sub(1)?)?.get()
     }
 
     #[inline]

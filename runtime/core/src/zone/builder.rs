@@ -13,6 +13,7 @@ use super::{AsyncZone, Outcome, Zone};
 use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
+use crate::work::IntoWork;
 
 /// A zone that has its slot and has not started. If it is dropped, the zone counts as unfinished.
 #[doc(hidden)]
@@ -43,6 +44,30 @@ impl ZoneBuilder {
     #[cfg_attr(not(feature = "enable"), inline(always))]
     pub fn label(mut self, label: impl Display) -> ZoneBuilder {
         self.0.change(|fields| fields.set_label(label));
+        self
+    }
+
+    /// Sets the lane on which traces show the zone.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn lane(mut self, lane: impl Display) -> ZoneBuilder {
+        self.0.change(|fields| fields.set_lane(lane));
+        self
+    }
+
+    /// Sets the bytes that the zone's work reads and writes.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn bytes(mut self, bytes: impl IntoWork) -> ZoneBuilder {
+        self.0.change(|fields| fields.set_bytes(bytes));
+        self
+    }
+
+    /// Sets the floating-point operations of the zone's work.
+    #[cfg_attr(feature = "enable", inline(never))]
+    #[cfg_attr(not(feature = "enable"), inline(always))]
+    pub fn flops(mut self, flops: impl IntoWork) -> ZoneBuilder {
+        self.0.change(|fields| fields.set_flops(flops));
         self
     }
 

@@ -59,6 +59,9 @@ impl Guard {
             }
             if let Some(slot) = claim.slot() {
                 slot.extras_to_fill().message = Some(message);
+                if slot.note.is_some() && matches!(slot.start, Start::Begun) {
+                    slot.write_note();
+                }
             }
         }
     }

@@ -113,7 +113,8 @@ impl Slot {
     fn begin(&mut self, launch: Launch, place: &'static Location<'static>) {
         // Only zones of a session count for the nesting depth.
         let counts = self.nests && launch.is_of_session;
-        (self.thread, self.depth) = thread::with(|thread| (thread.id(), if counts { thread.push() } else { 0 }));
+        (self.thread, self.depth) =
+            thread::with(|thread| (thread.id(), if counts { thread.push(self.range) } else { 0 }));
         self.notify(Position::Spans, launch);
         self.notify(Position::Launch, launch);
         self.host.begin_ns = now_ns();
@@ -166,7 +167,9 @@ impl Slot {
         if let Some(note) = &self.note {
             note.launched(self.host.end_ns);
         }
-        if ended? == Ended::AfterCapture {
+        let ended = ended?;
+        self.signal_end();
+        if ended == Ended::AfterCapture {
             self.add_to_past_captures();
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::IntoValue;
+use crate::work::IntoWork;
 
 #[cfg(feature = "enable")]
 mod asked;
@@ -136,6 +137,29 @@ macro_rules! guard_methods {
             #[inline]
             pub fn label(mut self, label: impl Display) -> Self {
                 self.guard.change(|fields| fields.set_label(label));
+                self
+            }
+
+            /// Sets the lane on which traces show the zone, in place of its range's, if the zone is recorded. An empty text sets none.
+            /// The first 1,024 names of a process have lanes of their own; further ones share the lane `(more)`, and the report counts
+            /// their zones.
+            #[inline]
+            pub fn lane(mut self, lane: impl Display) -> Self {
+                self.guard.change(|fields| fields.set_lane(lane));
+                self
+            }
+
+            /// Sets the bytes that the zone's work reads and writes, if the zone is recorded: reports and traces then give a rate.
+            #[inline]
+            pub fn bytes(mut self, bytes: impl IntoWork) -> Self {
+                self.guard.change(|fields| fields.set_bytes(bytes));
+                self
+            }
+
+            /// Sets the floating-point operations of the zone's work, if the zone is recorded: reports and traces then give a rate.
+            #[inline]
+            pub fn flops(mut self, flops: impl IntoWork) -> Self {
+                self.guard.change(|fields| fields.set_flops(flops));
                 self
             }
 

@@ -8,6 +8,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
+use warpline_core::synchronization::SyncKind;
+
 /// A `CUptiResult`.
 pub(super) type Code = c_int;
 
@@ -29,10 +31,19 @@ pub(super) mod kind {
     pub(in crate::cupti) const DRIVER: u32 = 4;
     pub(in crate::cupti) const RUNTIME: u32 = 5;
     pub(in crate::cupti) const CONCURRENT_KERNEL: u32 = 10;
+    /// Names that the program gives through NVTX.
+    pub(in crate::cupti) const NAME: u32 = 11;
     /// Copies from one device to another.
     pub(in crate::cupti) const MEMCPY2: u32 = 22;
+    pub(in crate::cupti) const SYNCHRONIZATION: u32 = 38;
     pub(in crate::cupti) const EXTERNAL_CORRELATION: u32 = 39;
 }
+
+/// `CUPTI_ACTIVITY_OBJECT_STREAM`.
+pub(super) const OBJECT_STREAM: u32 = 5;
+
+/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`: the record has no stream, or no event.
+pub(super) const NOT_APPLICABLE: u32 = u32::MAX;
 
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: the last of the three that are free for tools.
 pub(super) const OURS: u32 = 5;
@@ -176,6 +187,34 @@ pub(super) struct CUpti_ActivityExternalCorrelation {
     reserved: u32,
 }
 
+/// The first fields of a synchronisation's record, which are those of CUDA 12.0 (`CUpti_ActivitySynchronization`).
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivitySynchronization {
+    pub(super) kind: u32,
+    pub(super) sync_type: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) correlation: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) event: u32,
+}
+
+/// The record of a name.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityName {
+    pub(super) kind: u32,
+    pub(super) object_kind: u32,
+    /// Of a stream.
+    device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pad: u32,
+    pub(super) name: *const c_char,
+}
+
 // The layout by gcc of the headers of 12.0, 12.4, 12.9, 13.0, 13.1 and 13.5.
 const _: () = {
     assert!(offset_of!(CUpti_ActivityKernel, registers_per_thread) == 6);
@@ -199,6 +238,10 @@ const _: () = {
     assert!(offset_of!(CUpti_ActivityAPI, thread) == 28 && size_of::<CUpti_ActivityAPI>() == 40);
     assert!(offset_of!(CUpti_ActivityExternalCorrelation, external_id) == 8);
     assert!(size_of::<CUpti_ActivityExternalCorrelation>() == 24);
+    assert!(offset_of!(CUpti_ActivitySynchronization, start) == 8);
+    assert!(offset_of!(CUpti_ActivitySynchronization, correlation) == 24);
+    assert!(size_of::<CUpti_ActivitySynchronization>() == 40);
+    assert!(offset_of!(CUpti_ActivityName, context) == 12 && offset_of!(CUpti_ActivityName, name) == 24);
 };
 
 /// The driver's calls that launch, copy and set (`cupti_driver_cbid.h`). Numbers are never reused, and a library rejects those that it does
@@ -253,12 +296,33 @@ pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     554..=557,
 ];
 
+/// The driver's calls that wait, or make a stream wait: cuCtxSynchronize, cuEventSynchronize, cuStreamSynchronize, cuStreamWaitEvent.
+/// Queries of events and streams have records of synchronisations, too, but do not wait.
+pub(super) const DRIVER_SYNCS: &[std::ops::RangeInclusive<u32>] =
+    &[17..=17, 121..=121, 126..=126, 295..=295, 436..=436, 440..=440, 800..=800];
+
+/// The runtime's calls of the same kind: cudaThreadSynchronize, cudaStreamSynchronize, cudaEventSynchronize, cudaStreamWaitEvent,
+/// cudaDeviceSynchronize, cudaExecutionCtxSynchronize.
+pub(super) const RUNTIME_SYNCS: &[std::ops::RangeInclusive<u32>] =
+    &[126..=126, 131..=131, 137..=137, 147..=147, 165..=165, 239..=239, 247..=247, 534..=534];
+
 /// cuGraphLaunch and cudaGraphLaunch, each also for per-thread default streams.
 pub(super) const DRIVER_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 514..=515;
 pub(super) const RUNTIME_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 311..=312;
 
 /// A number that is higher than that of any call in any version.
 pub(super) const CALLS_END: u32 = 1024;
+
+/// Returns the call of a `CUpti_ActivitySynchronizationType`.
+pub(super) fn sync_kind(sync_type: u32) -> Option<SyncKind> {
+    match sync_type {
+        1 => Some(SyncKind::EventSynchronize),
+        2 => Some(SyncKind::StreamWaitEvent),
+        3 => Some(SyncKind::StreamSynchronize),
+        4 => Some(SyncKind::ContextSynchronize),
+        _ => None,
+    }
+}
 
 /// Returns the name of a `CUpti_ActivityMemcpyKind` in PyTorch's profiler.
 pub(super) fn copy_kind(kind: u8) -> &'static str {

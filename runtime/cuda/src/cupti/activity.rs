@@ -8,16 +8,19 @@ use std::ffi::c_int;
 use super::abi::*;
 use super::library::{Cupti, CuptiError};
 use super::records::Records;
+use super::wanted::Wanted;
 use super::{buffers, end};
 use warpline_core::clock::{Comparison, now_ns};
+use warpline_core::environment;
 use warpline_core::kernel::CUPTI_STAYS;
 
-/// The kinds of records that are enabled.
-const KINDS: [u32; 7] = [
+/// The kinds of records.
+const KINDS: [u32; 8] = [
     kind::CONCURRENT_KERNEL,
     kind::MEMCPY,
     kind::MEMSET,
     kind::MEMCPY2,
+    kind::SYNCHRONIZATION,
     kind::EXTERNAL_CORRELATION,
     // CUPTI gives a zone only with the record of a call.
     kind::DRIVER,
@@ -25,25 +28,75 @@ const KINDS: [u32; 7] = [
 ];
 
 /// Enables everything that a session needs.
-pub(super) fn start(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
+pub(super) fn start(cupti: &Cupti, wanted: Wanted) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
     // SAFETY: the callbacks are functions of the program.
     unsafe {
         let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
     }
-    enable(cupti, names_zones)
+    enable(cupti, wanted)
 }
 
 /// Enables the kinds. External ids identify the zone of each launch.
-pub(super) fn enable(cupti: &Cupti, names_zones: bool) -> Result<(), CuptiError> {
+pub(super) fn enable(cupti: &Cupti, wanted: Wanted) -> Result<(), CuptiError> {
+    if wanted.barriers() {
+        // The collector itself queries events, each time with a record unless the event has not happened yet.
+        record_all_syncs(cupti, false);
+    }
     // Calls are enabled before kernels and disabled after them, so that each traced kernel has its call.
-    for kind in KINDS.into_iter().rev().filter(|kind| names_zones || *kind != kind::EXTERNAL_CORRELATION) {
+    for kind in KINDS.into_iter().rev().filter(|kind| is_needed(*kind, wanted)) {
         // SAFETY: the call takes a number.
         cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?;
     }
-    record_other_calls(cupti, false);
+    choose_calls(cupti, None, Some(wanted));
+    if is_nvtx_tool() {
+        // Without names, streams have their default ones.
+        // SAFETY: the call takes a number.
+        let _ = unsafe { (cupti.symbols.enable)(kind::NAME) };
+    }
     Ok(())
+}
+
+/// Changes what is recorded, while CUPTI records.
+pub(super) fn change(cupti: &Cupti, from: Wanted, to: Wanted) -> Result<(), CuptiError> {
+    if from.barriers() != to.barriers() {
+        record_all_syncs(cupti, from.barriers());
+    }
+    choose_calls(cupti, Some(from), Some(to));
+    for kind in KINDS.into_iter().rev() {
+        match (is_needed(kind, from), is_needed(kind, to)) {
+            // SAFETY: the calls take a number.
+            (false, true) => cupti.check("cuptiActivityEnable", unsafe { (cupti.symbols.enable)(kind) })?,
+            // SAFETY: as above.
+            (true, false) => _ = unsafe { (cupti.symbols.disable)(kind) },
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Sets whether queries of what has not happened are recorded among synchronisations, as is CUPTI's default.
+fn record_all_syncs(cupti: &Cupti, on: bool) {
+    if let Some(choose) = cupti.symbols.enable_all_syncs {
+        // SAFETY: the call takes a number.
+        let _ = unsafe { choose(u8::from(on)) };
+    }
+}
+
+/// Returns whether CUPTI may be the tool that NVTX tells names of streams.
+fn is_nvtx_tool() -> bool {
+    environment::var_os("NVTX_INJECTION64_PATH").is_some_and(|path| !path.is_empty())
+}
+
+/// Returns whether a session needs records of this kind.
+fn is_needed(kind: u32, wanted: Wanted) -> bool {
+    match kind {
+        kind::DRIVER | kind::RUNTIME => true,
+        kind::EXTERNAL_CORRELATION => wanted.zones(),
+        kind::SYNCHRONIZATION => wanted.barriers(),
+        _ => wanted.work(),
+    }
 }
 
 /// Sets the kind of thread ids in records, and returns the previous one.
@@ -59,23 +112,41 @@ pub(super) fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
     before
 }
 
-/// Sets whether calls are recorded that neither launch, copy nor set. An old CUPTI cannot choose, and records all.
-fn record_other_calls(cupti: &Cupti, on: bool) {
-    let choices =
-        [(cupti.symbols.enable_driver_call, DRIVER_CALLS), (cupti.symbols.enable_runtime_call, RUNTIME_CALLS)];
-    for (choose, wanted) in choices {
+/// Changes which calls are recorded: those that launch, copy or set, and those that wait; all of them, as at first, if nothing is wanted. An
+/// old CUPTI cannot choose, and records all. Launches of graphs are always recorded, because they decide whether CUPTI may be ended.
+fn choose_calls(cupti: &Cupti, from: Option<Wanted>, to: Option<Wanted>) {
+    let symbols = &cupti.symbols;
+    let choices = [
+        (symbols.enable_driver_call, DRIVER_CALLS, DRIVER_SYNCS, DRIVER_GRAPH_LAUNCHES),
+        (symbols.enable_runtime_call, RUNTIME_CALLS, RUNTIME_SYNCS, RUNTIME_GRAPH_LAUNCHES),
+    ];
+    for (choose, of_work, of_syncs, of_graphs) in choices {
         let Some(choose) = choose else { continue };
-        for call in (1..CALLS_END).filter(|call| !wanted.iter().any(|wanted| wanted.contains(call))) {
-            // SAFETY: the call takes numbers, and rejects those that CUPTI does not know.
-            let _ = unsafe { choose(call, u8::from(on)) };
+        let is_in = |calls: &[std::ops::RangeInclusive<u32>], call| calls.iter().any(|calls| calls.contains(&call));
+        for call in 1..CALLS_END {
+            let is_wanted = |wanted: Option<Wanted>| match wanted {
+                None => true,
+                Some(wanted) => {
+                    wanted.work() && is_in(of_work, call)
+                        || wanted.barriers() && is_in(of_syncs, call)
+                        || of_graphs.contains(&call)
+                }
+            };
+            if is_wanted(from) != is_wanted(to) {
+                // SAFETY: the call takes numbers, and rejects those that CUPTI does not know.
+                let _ = unsafe { choose(call, u8::from(is_wanted(to))) };
+            }
         }
     }
 }
 
-pub(super) fn disable(cupti: &Cupti) {
+pub(super) fn disable(cupti: &Cupti, wanted: Wanted) {
     // This is CUPTI's default, which its next user in this process may need.
-    record_other_calls(cupti, true);
-    for kind in KINDS {
+    choose_calls(cupti, Some(wanted), None);
+    if wanted.barriers() {
+        record_all_syncs(cupti, true);
+    }
+    for kind in KINDS.into_iter().chain(is_nvtx_tool().then_some(kind::NAME)) {
         // SAFETY: the call takes a number; a kind that was never enabled stays disabled.
         let _ = unsafe { (cupti.symbols.disable)(kind) };
     }
@@ -132,18 +203,24 @@ pub(super) fn dropped(cupti: &Cupti) -> u64 {
     if code == SUCCESS { dropped as u64 } else { 0 }
 }
 
+/// Reads CUPTI's clock, on which the times of its records are.
+pub(super) fn timestamp(cupti: &Cupti) -> Result<u64, CuptiError> {
+    let mut cupti_ns = 0;
+    // SAFETY: a valid out-pointer.
+    let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut cupti_ns) };
+    cupti.check("cuptiGetTimestamp", code).map(|()| cupti_ns)
+}
+
 /// Compares CUPTI's clock with the host's, by the best of this many readings.
 ///
 /// `cuptiActivityRegisterTimestampCallback` would let CUPTI use the host's clock itself, but from CUDA 12.6 Update 2 to
 /// 13.0 it makes some kernels' times zero (NVIDIA's notes on 13.1).
 pub(super) fn compare(cupti: &Cupti, looks: usize) -> Result<Comparison, CuptiError> {
     let best = Comparison::best_of(looks, 0, || {
-        let mut cupti_ns = 0;
         let before_ns = now_ns();
-        // SAFETY: a valid out-pointer.
-        let code = unsafe { (cupti.symbols.get_timestamp)(&raw mut cupti_ns) };
+        let read = timestamp(cupti);
         let half_ns = (now_ns() - before_ns) / 2;
-        cupti.check("cuptiGetTimestamp", code)?;
+        let cupti_ns = read?;
         // Either clock may be off by a few ns more.
         let uncertainty_ns = half_ns + 20;
         Ok(Some(Comparison { device_ns: cupti_ns.cast_signed(), host_ns: before_ns + half_ns, uncertainty_ns }))

@@ -2,9 +2,11 @@
 //!
 //! `library` has the table of its symbols, `abi` the declarations of its headers, and `buffers` the memory that it fills. `activity` turns
 //! recording on and off, `clock` converts its times to the host's, `records` reads its records, `zones` connects each launch with its zone,
-//! `times` times zones, and `nodes` and `replays` do the same for graphs. `gate` controls calls of CUPTI, and `end` ends it. A session with
-//! `kernels` or `timing=kernels` starts it ([`Kernels::start`]), the collector reads it, and it stops when the session ends. With
-//! `kernels`, launching threads push the zone that they are in; with `timing=kernels` alone, they make no call.
+//! `times` times zones, and `nodes` and `replays` do the same for graphs. `syncs` holds synchronisations until their calls are known,
+//! `submissions` answers requests for single submissions, and `recorded` is what CUPTI records now of what is `wanted`. `gate` controls
+//! calls of CUPTI, and `end` ends it. A session with `kernels`, `synchronizations` or `timing=kernels` starts it ([`Kernels::start`]), the
+//! collector reads it, and it stops when the session ends. With `kernels` or `synchronizations`, launching threads push the zone that they
+//! are in; with `timing=kernels` alone, they make no call.
 //!
 //! It must never wait for a device, force a flush while it records, or keep the session from starting. At the end of the session, CUPTI is
 //! ended in the process if that is safe (`end`); otherwise a note in the report says why not and what stays.
@@ -12,23 +14,27 @@
 
 mod abi;
 mod activity;
+mod bodies;
 mod buffers;
 mod clock;
 mod end;
 mod gate;
 mod library;
 mod nodes;
+mod recorded;
 mod records;
 mod replays;
+mod submissions;
+mod syncs;
 mod times;
+mod wanted;
 mod zones;
 
-use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::DefaultStream;
 use crate::driver::Driver;
 use crate::graph::ids::Provided;
 use crate::stream;
@@ -36,16 +42,22 @@ use warpline_core::clock::now_ns;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
-use warpline_core::report::counts::KernelCounts;
-use warpline_core::suggest::counted_are;
+use warpline_core::report::counts::{KernelCounts, SyncCounts};
+use warpline_core::suggest::{counted_are, counted_as};
+use warpline_core::synchronization::SyncRecord;
 
 use abi::*;
-use activity::{compare, disable, dropped, enable, end_or_unsubscribe, number_threads, start, traced, why};
+use activity::{change, compare, disable, dropped, enable, end_or_unsubscribe, number_threads, start, traced, why};
 use clock::Clock;
 use library::Cupti;
-use records::{Raw, Records};
+use recorded::{IS_RECORDING, RECORDED, numbers, outside_captures, relax_capture_mode};
+pub use recorded::{has_requests, is_recording, next_submission};
+use records::{Launch, Raw, Records};
 pub use replays::Replays;
+use submissions::Submissions;
+use syncs::RawSync;
 pub use times::{TimedZone, ZoneWork};
+pub use wanted::Wanted;
 
 /// The time between two flushes, at which CUPTI delivers what is complete. A killed program may lose as much.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -57,16 +69,13 @@ const FIRST_LOOKS: usize = 50;
 /// Held by the thread that starts or ends CUPTI: a session can start while the collector of an abandoned one still ends it.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Whether CUPTI records for a session, so that streams get its numbers.
-static IS_RECORDING: AtomicBool = AtomicBool::new(false);
+/// Who has started CUPTI.
+static USER: Mutex<Option<User>> = Mutex::new(None);
 
-/// The data that a session requests from CUPTI.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Whether kernels, copies and sets are recorded, each with its zone.
-    pub records: bool,
-    /// Whether zones on GPU streams are timed.
-    pub times: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    Session,
+    Requests,
 }
 
 /// CUPTI, recording for one session.
@@ -85,7 +94,12 @@ pub struct Kernels {
     /// Work whose launch was not known at the last read.
     waiting: Vec<Raw>,
     counts: KernelCounts,
+    /// Synchronisations that were read and not taken.
+    syncs: Vec<SyncRecord>,
+    sync_counts: SyncCounts,
     flushed: Instant,
+    /// The number of flushes.
+    flushes: u32,
     /// Why CUPTI stays in the process after the session.
     stays: Option<String>,
     /// Whether the session is stopped for now: nothing is recorded, and CUPTI is not queried.
@@ -102,6 +116,12 @@ unsafe impl Send for Kernels {}
 pub trait Names {
     /// Returns a stream, by device, context and stream.
     fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo>;
+
+    /// Returns a stream that is known, by context and stream.
+    fn known_stream(&self, context: u32, stream: u32) -> Option<Arc<StreamInfo>>;
+
+    /// Sets the name that the program gave a stream through NVTX, by context and stream.
+    fn name_stream(&mut self, context: u32, stream: u32, name: String);
 
     /// Returns how many zones have begun on a stream of the session; 0 stands for the host.
     fn begun(&mut self, stream: u32) -> u64;
@@ -128,9 +148,20 @@ impl Kernels {
                 return Err("the previous session is still finalizing CUPTI: start this one later".to_owned());
             }
         };
+        match *lock(&USER) {
+            Some(User::Requests) => {
+                return Err("a request for a submission (`profile::next_submission`) uses CUPTI until a quarter of a second after \
+                            its answer: start the session before the request, or later"
+                    .to_owned());
+            }
+            Some(User::Session) if wanted.submissions => {
+                return Err("a session that is stopped uses CUPTI: start it again, or finish it".to_owned());
+            }
+            _ => {}
+        }
         let cupti = Cupti::get()?;
         let symbols = &cupti.symbols;
-        if wanted.times && symbols.set_thread_id.is_none() {
+        if (wanted.times || wanted.submissions) && symbols.set_thread_id.is_none() {
             return Err("this CUPTI does not record which thread launches: install a newer one".to_owned());
         }
         let mut subscriber = std::ptr::null_mut();
@@ -140,14 +171,16 @@ impl Kernels {
         gate::open();
         buffers::open();
         let thread_ids = number_threads(cupti, THREAD_ID_SYSTEM);
-        let started = start(cupti, wanted.records).and_then(|()| compare(cupti, FIRST_LOOKS));
+        let started = start(cupti, wanted).and_then(|()| compare(cupti, FIRST_LOOKS));
         match started {
             Ok(compared) => {
                 // Earlier drops do not belong to this session.
                 let _ = dropped(cupti);
                 crate::ask_tool_numbers(numbers);
+                *lock(&USER) = Some(if wanted.submissions { User::Requests } else { User::Session });
+                *lock(&RECORDED) = Some(wanted);
                 IS_RECORDING.store(true, Ordering::Release);
-                zones::turn(wanted.records);
+                zones::turn(wanted.zones());
                 stream::by_kernels::set_uncertainty(compared.uncertainty_ns);
                 Ok(Kernels {
                     cupti,
@@ -160,7 +193,10 @@ impl Kernels {
                     reads: 0,
                     waiting: Vec::new(),
                     counts: KernelCounts::default(),
+                    syncs: Vec::new(),
+                    sync_counts: SyncCounts::default(),
                     flushed: Instant::now(),
+                    flushes: 0,
                     stays: None,
                     is_paused: false,
                     failure: None,
@@ -168,7 +204,7 @@ impl Kernels {
                 })
             }
             Err(error) => {
-                disable(cupti);
+                disable(cupti, wanted);
                 number_threads(cupti, thread_ids);
                 // Kernels may have been enabled, and other threads may have launched some.
                 let stays = end_or_unsubscribe(cupti, subscriber, &traced(cupti), buffers::refused());
@@ -208,7 +244,9 @@ impl Kernels {
         // Without a collector, this is a thread of the application.
         self.stays = outside_captures(|| {
             let _turn = lock(&TURN);
-            end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost)
+            let stays = end_or_unsubscribe(self.cupti, self.subscriber, &self.records, lost);
+            *lock(&USER) = None;
+            stays
         });
         records
     }
@@ -223,13 +261,15 @@ impl Kernels {
             }
             IS_RECORDING.store(false, Ordering::Release);
             zones::turn(false);
-            disable(self.cupti);
+            self.record_nothing();
+            submissions::fail_all();
             self.flush(0);
         } else if self.failure.is_none() {
             // Zones are turned on first, so that no kernel is recorded without its zone.
-            zones::turn(self.wanted.records);
+            zones::turn(self.wanted.zones());
             IS_RECORDING.store(true, Ordering::Release);
-            self.failure = enable(self.cupti, self.wanted.records).err().map(|error| why(self.cupti, error));
+            self.failure = enable(self.cupti, self.wanted).err().map(|error| why(self.cupti, error));
+            *lock(&RECORDED) = Some(self.wanted).filter(|_| self.failure.is_none());
             if self.failure.is_some() {
                 IS_RECORDING.store(false, Ordering::Release);
                 zones::turn(false);
@@ -255,6 +295,16 @@ impl Kernels {
         self.counts
     }
 
+    /// Takes the synchronisations that were read by the last calls of `collect` and `finish`.
+    pub fn take_syncs(&mut self) -> Vec<SyncRecord> {
+        std::mem::take(&mut self.syncs)
+    }
+
+    /// Returns the counts of synchronisations so far.
+    pub fn sync_counts(&self) -> SyncCounts {
+        self.sync_counts
+    }
+
     /// Returns the notes for the user after the session.
     pub fn notes(&self) -> Vec<String> {
         let failed = self
@@ -269,7 +319,11 @@ impl Kernels {
                  not be read: update warpline, or name the library of CUDA 13.5 or older in WARPLINE_CUPTI"
             )
         });
-        let setting = if self.wanted.times { "timing=kernels" } else { "kernels" };
+        let setting = match self.wanted {
+            Wanted { times: true, .. } => "timing=kernels",
+            Wanted { records: true, .. } => "kernels",
+            _ => "synchronizations",
+        };
         let of_graphs = self.records.graph_launches();
         let cost = self.records.graph_launch_ns().map(|ns| {
             let plural = if of_graphs == 1 { "launch" } else { "launches" };
@@ -283,13 +337,25 @@ impl Kernels {
         let unsure = (self.wanted.times && lost > 0).then(|| {
             format!("GPU spans of zones may be incomplete: {} missing from CUPTI", counted_are(lost, "record"))
         });
-        [failed, newer, cost, unsure, self.stays.clone()].into_iter().flatten().collect()
+        let in_bodies = self.records.in_bodies;
+        let in_bodies = (self.wanted.times && in_bodies > 0).then(|| {
+            let kernels = counted_as(in_bodies, "kernel in a body", "kernels in bodies");
+            format!(
+                "{kernels} of conditional nodes count for no zone, because CUPTI reports no launch for them: with `timing=kernels`, a zone around \
+                 the launch of a graph that ends in such a node ends too early; `timing=events` does not"
+            )
+        });
+        [failed, newer, cost, unsure, in_bodies, self.stays.clone()].into_iter().flatten().collect()
     }
 
     fn flush(&mut self, flag: u32) {
         // SAFETY: the call takes a number.
         let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
         self.flushed = Instant::now();
+        self.flushes += 1;
+        if !self.is_stopped && !self.is_paused {
+            self.narrow();
+        }
         if let Some(times) = &mut self.records.times {
             times.flushed();
         }
@@ -309,12 +375,28 @@ impl Kernels {
         IS_RECORDING.store(false, Ordering::Release);
         zones::turn(false);
         self.node_ids = None;
-        disable(self.cupti);
+        self.record_nothing();
         number_threads(self.cupti, self.thread_ids);
         // The first flush delivers what is complete, the second everything. Work without times is still running.
         self.flush(0);
         self.flush(FLUSH_FORCED);
         self.counts.dropped += dropped(self.cupti);
+    }
+
+    fn record_nothing(&self) {
+        let recorded = lock(&RECORDED).take();
+        disable(self.cupti, recorded.unwrap_or(self.wanted));
+    }
+
+    /// Stops recording what only requests wait for, if none waits any more.
+    fn narrow(&self) {
+        let mut recorded = lock(&RECORDED);
+        if let Some(recorded) =
+            recorded.as_mut().filter(|recorded| **recorded != self.wanted && !submissions::are_pending())
+        {
+            let _ = change(self.cupti, *recorded, self.wanted);
+            *recorded = self.wanted;
+        }
     }
 
     fn read(&mut self, names: &mut dyn Names, last: bool) -> Vec<KernelRecord> {
@@ -327,6 +409,9 @@ impl Kernels {
         {
             self.clock.compare(compared);
         }
+        for ((context, stream), name) in std::mem::take(&mut self.records.stream_names) {
+            names.name_stream(context, stream, name);
+        }
         if !last {
             self.counts.dropped += dropped(self.cupti);
         }
@@ -336,21 +421,67 @@ impl Kernels {
             times.delivered(ns);
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        let raw = self.records.take(&mut waiting, last);
+        let mut raw = self.records.take(&mut waiting, last);
         self.waiting = waiting;
+        let syncs = self.take_raw_syncs();
+        let (records, clock, flush) = (&self.records, &self.clock, self.flushes);
+        let read = Submissions { records, clock, flush, delivered_ns: buffers::delivered_ns() };
+        read.offer(&raw, &syncs, last);
+        if !self.wanted.records {
+            raw.clear();
+        }
         self.counts.untimed = self.records.untimed + self.records.unsound;
         self.counts.buffers_refused = buffers::refused();
         self.counts.recorded += raw.len() as u64;
+        self.add_syncs(syncs, names);
         raw.into_iter().map(|raw| self.record(raw, names)).collect()
+    }
+
+    fn take_raw_syncs(&mut self) -> Vec<RawSync> {
+        let mut syncs = std::mem::take(&mut self.records.syncs);
+        let raw = syncs.take(|correlation| self.records.launch_of(correlation).waits());
+        self.records.syncs = syncs;
+        raw
+    }
+
+    fn add_syncs(&mut self, raw: Vec<RawSync>, names: &mut dyn Names) {
+        if !self.wanted.syncs {
+            return;
+        }
+        let read: Vec<_> = raw.into_iter().filter_map(|raw| self.sync(raw, names)).collect();
+        self.sync_counts.untimed = self.records.syncs.untimed;
+        self.sync_counts.recorded += read.len() as u64;
+        self.syncs.extend(read);
+        if !self.wanted.work() {
+            self.sync_counts.dropped += std::mem::take(&mut self.counts.dropped);
+        }
+    }
+
+    fn sync(&self, raw: RawSync, names: &mut dyn Names) -> Option<SyncRecord> {
+        let RawSync { kind, start, end, correlation, context, stream, event } = raw;
+        let launch = self.records.launch_of(correlation);
+        let (thread, ..) = launch.call?;
+        let known = |stream| match self.records.device_of(context) {
+            Some(device) => Some(names.stream(device, context, stream)),
+            None => names.known_stream(context, stream),
+        };
+        Some(SyncRecord {
+            kind,
+            stream: stream.and_then(known),
+            thread: names.thread(u64::from(thread)),
+            host: self.span(start, end),
+            cuda_stream: stream,
+            context,
+            event,
+            correlation,
+            zone: zone_of(&launch, names),
+        })
     }
 
     fn record(&self, raw: Raw, names: &mut dyn Names) -> KernelRecord {
         let Raw { name, work, start, end, device, context, stream, correlation, graph } = raw;
         let launch = self.records.launch_of(correlation);
-        let zone = launch.zone().and_then(|zone| {
-            let sequence = zone.sequence_of(names.begun(zone.stream));
-            Some(ZoneRef { range: zone.range()?, stream: (zone.stream > 0).then_some(zone.stream), sequence })
-        });
+        let zone = zone_of(&launch, names);
         KernelRecord {
             name,
             work,
@@ -382,49 +513,17 @@ impl Drop for Kernels {
             end::keep("the session ended early, and nobody read what CUPTI traced");
             let _turn = lock(&TURN);
             let _ = end_or_unsubscribe(self.cupti, self.subscriber, &self.records, 0);
+            *lock(&USER) = None;
+            submissions::fail_all();
         }
     }
 }
 
-/// Returns CUPTI's numbers of a context and of a stream, or of the context's default stream, which may be the thread's own. The stream is
-/// not being captured.
-fn numbers(context: *mut c_void, stream: Result<*mut c_void, DefaultStream>) -> Option<(u32, u32)> {
-    if !IS_RECORDING.load(Ordering::Acquire) {
-        return None;
-    }
-    let symbols = &Cupti::get().ok()?.symbols;
-    // A created stream is identified by its handle, and a default stream by its context.
-    let nothing = std::ptr::null_mut();
-    let (of, stream, per_thread) = match stream {
-        Ok(stream) => (nothing, stream, 0),
-        Err(DefaultStream::Legacy) => (context, nothing, 0),
-        Err(DefaultStream::PerThread) => (context, nothing, 1),
-    };
-    let (mut of_context, mut of_stream) = (0, 0);
-    let ask = |_| {
-        // SAFETY: the handles are of a live context and a live stream of the driver; the out-pointers are valid.
-        unsafe {
-            let found = (symbols.context_id?)(context, &raw mut of_context) == SUCCESS
-                && (symbols.stream_id?)(of, stream, per_thread, &raw mut of_stream) == SUCCESS;
-            found.then_some((of_context, of_stream))
-        }
-    };
-    gate::inside(ask).flatten()
-}
-
-/// Relaxes this thread's capture mode: its later calls do not affect the captures of other threads.
-fn relax_capture_mode() {
-    if let Ok(driver) = Driver::get() {
-        driver.relax_capture_mode();
-    }
-}
-
-/// Calls `work` so that it does not affect the captures of other threads, and restores the thread's capture mode.
-fn outside_captures<T>(work: impl FnOnce() -> T) -> T {
-    match Driver::get() {
-        Ok(driver) => driver.outside_captures(work),
-        Err(_) => work(),
-    }
+/// Returns the zone in which a call was made.
+fn zone_of(launch: &Launch, names: &mut dyn Names) -> Option<ZoneRef> {
+    let zone = launch.zone()?;
+    let sequence = zone.sequence_of(names.begun(zone.stream));
+    Some(ZoneRef { range: zone.range()?, stream: (zone.stream > 0).then_some(zone.stream), sequence })
 }
 
 /// Returns the name and the version of this host's library, and whether it provides the ids of graph nodes. It does not initialise CUPTI.

@@ -8,13 +8,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Wanted;
 use super::abi::*;
 use super::buffers::Full;
 use super::clock::Clock;
 use super::library::Cupti;
+use super::syncs::Syncs;
 use super::times::{Listed, Times, Work};
+use super::wanted::Wanted;
 use super::zones::Zone;
 use crate::demangle::readable_name;
 use crate::stamps;
@@ -32,8 +34,14 @@ const LAUNCHES: usize = 1 << 17;
 /// The number of graph launches from which a median is taken.
 const GRAPH_LAUNCHES: usize = 1 << 16;
 
+/// The maximum number of names that wait for the next read.
+const STREAM_NAMES: usize = 1 << 14;
+
 /// The number of texts that records share; a program has fewer kernels.
 const NAMES: usize = 1 << 15;
+
+/// Whether requests wait for work, so that it is kept even where it is only timed.
+pub(super) static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// The work of the device, with CUPTI's numbers and times.
 pub(super) struct Raw {
@@ -58,6 +66,8 @@ pub(super) struct Launch {
     /// Whether the call puts work on a device, and whether that work has been reported.
     wants_work: bool,
     has_work: bool,
+    /// Whether the call waits, or makes a stream wait.
+    is_sync: bool,
     /// Its work and its position in `times`, if zones are timed by it.
     work: Work,
     listed: Option<Listed>,
@@ -87,6 +97,11 @@ impl Launch {
         self.zone.and_then(Zone::from_id)
     }
 
+    /// Returns whether the call waits, or makes a stream wait; none while the call is unknown.
+    pub(super) fn waits(&self) -> Option<bool> {
+        self.call.map(|_| self.is_sync)
+    }
+
     /// Returns whether anything but its work was reported.
     fn is_known(&self) -> bool {
         self.zone.is_some() || self.call.is_some()
@@ -110,6 +125,11 @@ pub(super) struct Records {
     order: VecDeque<u32>,
     /// CUPTI's texts, and their readable forms.
     names: HashMap<Box<str>, Arc<str>>,
+    pub(super) syncs: Syncs,
+    /// Names that the program gave streams through NVTX since the last read, by context and stream.
+    pub(super) stream_names: Vec<((u32, u32), String)>,
+    /// The devices of contexts whose work was read.
+    devices: HashMap<u32, u32>,
     /// Records without times: the device had no room for them, or was still working at the end.
     pub(super) untimed: u64,
     /// Records with invalid contents.
@@ -121,6 +141,8 @@ pub(super) struct Records {
     of_graphs: HashMap<u32, (u64, u64)>,
     /// Whether the device has executed a node of a graph. Its launch may be missing if the session began or ended within the call.
     has_nodes: bool,
+    /// Work in bodies of conditional nodes.
+    pub(super) in_bodies: u64,
     /// Launches of the session's own graphs, with which it measures what stamps add.
     own_graphs: HashSet<u32>,
 }
@@ -170,6 +192,17 @@ impl Records {
                 }
                 kind::MEMSET => self.set(record.cast::<CUpti_ActivityMemset>().read_unaligned()),
                 kind::DRIVER | kind::RUNTIME => self.call(record.cast::<CUpti_ActivityAPI>().read_unaligned()),
+                kind::SYNCHRONIZATION => {
+                    self.syncs.add(record.cast::<CUpti_ActivitySynchronization>().read_unaligned());
+                }
+                kind::NAME => {
+                    let named = record.cast::<CUpti_ActivityName>().read_unaligned();
+                    let CUpti_ActivityName { object_kind, context, stream, name, .. } = named;
+                    if object_kind == OBJECT_STREAM && !name.is_null() && self.stream_names.len() < STREAM_NAMES {
+                        let name = CStr::from_ptr(name).to_string_lossy().into_owned();
+                        self.stream_names.push(((context, stream), name));
+                    }
+                }
                 kind::EXTERNAL_CORRELATION => {
                     let said = record.cast::<CUpti_ActivityExternalCorrelation>().read_unaligned();
                     if said.external_kind == OURS {
@@ -200,7 +233,7 @@ impl Records {
             return;
         };
         let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
-        if self.is_for_times {
+        if !self.keeps_work() {
             // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
             let own = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }).and_then(own_kernel);
             self.arrived(own, (start, end), &place);
@@ -212,7 +245,7 @@ impl Records {
     }
 
     fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: WorkOrigin) {
-        if self.is_for_times {
+        if !self.keeps_work() {
             self.arrived(None, times, &place);
             return;
         }
@@ -225,7 +258,7 @@ impl Records {
         let CUpti_ActivityMemset { value, bytes, start, end, memory, .. } = set;
         let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
         let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
-        if self.is_for_times {
+        if !self.keeps_work() {
             self.arrived(None, (start, end), &place);
             return;
         }
@@ -246,12 +279,16 @@ impl Records {
 
     /// Adds work to its launch. Returns whether it is the program's own and has sound times.
     fn arrived(&mut self, own: Option<&str>, (start, end): (u64, u64), place: &WorkOrigin) -> bool {
-        let &WorkOrigin { correlation, graph_node, context, stream, .. } = place;
+        let &WorkOrigin { device, correlation, graph_node, context, stream, .. } = place;
+        self.devices.insert(context, device);
         let is_timed = start != 0 && end != 0;
         let is_sound = is_timed && start <= end;
         self.has_nodes |= graph_node != 0;
-        let is_used = self.times.is_some();
-        if graph_node == 0 || is_used {
+        // The body of a conditional node runs without a launch of its own.
+        let is_in_body = graph_node != 0 && correlation == 0;
+        let is_used = self.times.is_some() && !is_in_body;
+        self.in_bodies += u64::from(is_in_body && own.is_none());
+        if !is_in_body && (graph_node == 0 || is_used || IS_ASKED.load(Ordering::Acquire)) {
             let launch = self.launch(correlation);
             launch.has_work |= is_timed && graph_node == 0;
             launch.work.has_come |= is_sound;
@@ -296,9 +333,9 @@ impl Records {
 
     fn call(&mut self, call: CUpti_ActivityAPI) {
         let CUpti_ActivityAPI { kind, callback, thread, start, end, correlation, returned, .. } = call;
-        let (calls, graphs) = match kind {
-            kind::DRIVER => (DRIVER_CALLS, DRIVER_GRAPH_LAUNCHES),
-            _ => (RUNTIME_CALLS, RUNTIME_GRAPH_LAUNCHES),
+        let (calls, graphs, syncs) = match kind {
+            kind::DRIVER => (DRIVER_CALLS, DRIVER_GRAPH_LAUNCHES, DRIVER_SYNCS),
+            _ => (RUNTIME_CALLS, RUNTIME_GRAPH_LAUNCHES, RUNTIME_SYNCS),
         };
         let is_of_graph = graphs.contains(&callback);
         if is_of_graph {
@@ -316,6 +353,7 @@ impl Records {
         }
         let puts_work = returned == 0 && calls.iter().any(|calls| calls.contains(&callback));
         let launch = self.launch(correlation);
+        launch.is_sync |= syncs.iter().any(|calls| calls.contains(&callback));
         let is_new = puts_work && !launch.is_called;
         launch.is_called |= puts_work;
         launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
@@ -345,6 +383,22 @@ impl Records {
     /// Returns the launch of this correlation, which is empty if CUPTI has not reported it.
     pub(super) fn launch_of(&self, correlation: u32) -> Launch {
         self.launches.get(&correlation).copied().unwrap_or_default()
+    }
+
+    /// Returns the calls that put work on a device that has not been reported: thread, begin and end.
+    pub(super) fn calls_at_work(&self) -> impl Iterator<Item = (u32, u64, u64)> {
+        let is_at_work = |launch: &&Launch| launch.is_called && !launch.has_work && !launch.work.has_come;
+        self.launches.values().filter(is_at_work).filter_map(|launch| launch.call)
+    }
+
+    /// Returns whether work is kept when it is read.
+    fn keeps_work(&self) -> bool {
+        !self.is_for_times || IS_ASKED.load(Ordering::Acquire)
+    }
+
+    /// Returns the device of a context; none if no work of it was read.
+    pub(super) fn device_of(&self, context: u32) -> Option<u32> {
+        self.devices.get(&context).copied()
     }
 
     /// Returns whether all work of all calls has been reported, with its times.

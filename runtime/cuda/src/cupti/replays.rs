@@ -1,13 +1,16 @@
 //! Replays, assembled from the kernels of each launch of a graph, with the zones that were captured into it.
 //!
+//! A kernel in the body of a conditional node names no launch; `bodies` finds its replay.
+//!
 //! Only the collector uses this. A replay's kernels can come in several buffers, so a replay is complete when none has come for a while, or
 //! when the session ends. A kernel that no known node executed still belongs to the replay, and is counted.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::bodies::{Bodies, BodyKernel, Iterations};
 use crate::graph::ZoneLabel;
 use crate::graph::executed::executed;
 use crate::graph::ids::NodeLabels;
@@ -30,6 +33,9 @@ const MOST: usize = 4096;
 /// The maximum number of kernels that wait for another one of their launch to identify the graph.
 const MOST_STRANGERS: usize = 1 << 14;
 
+/// The maximum number of zones that one replay keeps when bodies of conditional nodes run often.
+const MOST_ZONES: usize = if cfg!(test) { 64 } else { 1 << 12 };
+
 /// The replays whose kernels are still being delivered.
 #[derive(Default)]
 pub struct Replays {
@@ -39,6 +45,10 @@ pub struct Replays {
     looked: Option<Instant>,
     /// The sum of [`ReplayRecord::unplaced`].
     unplaced: u64,
+    /// Kernels in bodies of conditional nodes, which name no launch.
+    bodies: Bodies,
+    /// Zones of iterations that were left out.
+    cut: u64,
 }
 
 struct OpenReplay {
@@ -52,12 +62,17 @@ struct OpenReplay {
     unplaced: u32,
     zone: Option<ZoneRef>,
     launch: Option<KernelLaunch>,
-    /// The positions of zones in `zones`, by the address of their fields.
-    places: HashMap<*const (&'static str, Value), usize>,
+    /// The positions of zones in `zones`.
+    places: HashMap<ZoneKey, usize>,
     zones: Vec<Captured>,
     /// Kernels with the id of a node of the graph itself that may be of one inside, by that id.
     in_doubt: HashMap<u64, InDoubt>,
+    /// Zones of iterations that were left out.
+    cut: HashSet<ZoneKey>,
 }
+
+/// A zone of a replay: the address of its fields, and its iteration.
+type ZoneKey = (*const (&'static str, Value), u64);
 
 struct InDoubt {
     labels: Arc<NodeLabels>,
@@ -104,6 +119,9 @@ impl Replays {
 
     /// Adds a kernel to its replay. Returns whether its graph is known.
     fn take_in(&mut self, kernel: &KernelRecord) -> bool {
+        if kernel.correlation == 0 {
+            return self.take_in_body(kernel);
+        }
         let exec = self.open.get(&kernel.correlation).map(|open| open.exec);
         let Some((exec, labels)) = executed(kernel, exec) else { return false };
         if let Some(labels) = labels {
@@ -113,8 +131,37 @@ impl Replays {
         true
     }
 
-    /// Returns the report's note on kernels of replays that no known node executed.
-    pub fn note(&self) -> Option<String> {
+    /// Keeps a kernel without a launch until the replay around it is complete. Returns whether its graph is known.
+    fn take_in_body(&mut self, kernel: &KernelRecord) -> bool {
+        let Some((exec, labels)) = executed(kernel, None) else { return false };
+        if let Some(labels) = labels {
+            let now = Instant::now();
+            self.open.values_mut().filter(|open| open.exec == exec).for_each(|open| open.touched = now);
+            self.bodies.add(exec, BodyKernel { labels, gpu: kernel.gpu, stream: Arc::clone(&kernel.stream) }, now);
+        }
+        true
+    }
+
+    /// Returns the report's notes on kernels of replays that no known node executed, or that name no launch.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let (lost, cut) = (self.bodies.lost, self.cut);
+        let lost = (lost > 0).then(|| {
+            let kernels = counted_as(lost, "kernel in a body", "kernels in bodies");
+            format!(
+                "{kernels} of conditional nodes count in no replay: CUPTI reports no launch for them, and no other kernel of their graph was \
+                 launched around them, or too many waited for it; a kernel in front of the conditional node shows when its replay begins"
+            )
+        });
+        let cut = (cut > 0).then(|| {
+            let zones = counted_as(cut, "zone", "zones");
+            format!(
+                "{zones} of later iterations are not recorded: a replay keeps at most {MOST_ZONES} zones; label fewer nodes in the body of a loop"
+            )
+        });
+        [self.note_of_unplaced(), lost, cut].into_iter().flatten()
+    }
+
+    fn note_of_unplaced(&self) -> Option<String> {
         let unplaced = self.unplaced;
         (unplaced > 0).then(|| {
             let unplaced =
@@ -122,14 +169,14 @@ impl Replays {
             format!(
                 "{unplaced} executed by no known node, as kernels of child graphs and of bodies of conditional nodes are: their \
                  time counts for their replays, and for the zones that certainly contain them; name the graph inside a node \
-                 with `GraphZones::inside`"
+                 with `GraphZones::inside` or `GraphZones::bodies`"
             )
         })
     }
 
     /// Returns whether kernels of some replays may still come.
     pub fn are_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || self.bodies.are_waiting()
     }
 
     /// Returns the replays that are complete, in the order of their launches.
@@ -146,8 +193,20 @@ impl Replays {
             .map(|(_, (correlation, _))| *correlation)
             .collect();
         for correlation in done {
-            taken.extend(self.open.remove(&correlation).map(|open| open.finish(correlation)));
+            let Some(mut open) = self.open.remove(&correlation) else { continue };
+            if self.bodies.has(open.exec) {
+                // Replays of one executable graph follow one another in the order of their launches.
+                let later = self.open.values().filter(|later| later.exec == open.exec).map(|later| later.gpu.begin_ns);
+                let next = later.filter(|begin_ns| *begin_ns > open.gpu.begin_ns).min();
+                open.add_bodies(self.bodies.take(open.exec, open.gpu, next));
+            }
+            self.cut += open.cut.len() as u64;
+            taken.push(open.finish(correlation));
         }
+        let open = &self.open;
+        self.bodies.give_up(|exec, touched| {
+            (last || now.duration_since(touched) >= QUIET) && open.values().all(|open| open.exec != exec)
+        });
         self.unplaced += taken.iter().map(|replay| u64::from(replay.unplaced)).sum::<u64>();
         taken
     }
@@ -169,6 +228,7 @@ impl OpenReplay {
             places: HashMap::new(),
             zones: Vec::new(),
             in_doubt: HashMap::new(),
+            cut: HashSet::new(),
         }
     }
 
@@ -181,7 +241,7 @@ impl OpenReplay {
         self.kernels += 1;
         self.unplaced += u32::from(!labels.is_own);
         let sure = labels.in_doubt.unwrap_or(labels.zones.len());
-        self.put(labels, 0..sure, kernel.gpu, &kernel.stream);
+        self.put(labels, 0..sure, kernel.gpu, &kernel.stream, &[]);
         if let Some(node) = kernel.graph.filter(|_| labels.in_doubt.is_some()) {
             let in_doubt = self.in_doubt.entry(node.node).or_insert_with(|| InDoubt {
                 labels: Arc::clone(labels),
@@ -194,8 +254,29 @@ impl OpenReplay {
         }
     }
 
-    /// Adds a kernel to its zones of these depths.
-    fn put(&mut self, labels: &NodeLabels, depths: Range<usize>, gpu: Span, stream: &Arc<StreamInfo>) {
+    /// Adds the kernels in bodies of conditional nodes, in the order in which they ran: a zone in a body has a record for each iteration.
+    fn add_bodies(&mut self, kernels: Vec<BodyKernel>) {
+        let mut iterations = Iterations::default();
+        for BodyKernel { labels, gpu, stream } in kernels {
+            self.gpu = around(self.gpu, gpu);
+            self.kernels += 1;
+            self.unplaced += u32::from(!labels.is_own);
+            let ids = iterations.next(&labels.levels);
+            let sure = labels.in_doubt.unwrap_or(labels.zones.len());
+            self.put(&labels, 0..sure, gpu, &stream, &ids);
+        }
+    }
+
+    /// Adds a kernel to its zones of these depths. `iterations` has the bodies that contain it: the number of zones around each, and what
+    /// identifies its iteration.
+    fn put(
+        &mut self,
+        labels: &NodeLabels,
+        depths: Range<usize>,
+        gpu: Span,
+        stream: &Arc<StreamInfo>,
+        iterations: &[(usize, u64)],
+    ) {
         let mut lane = None;
         for (depth, label) in labels.zones[..depths.end].iter().enumerate() {
             lane = label.lane().or(lane);
@@ -203,7 +284,13 @@ impl OpenReplay {
                 continue;
             }
             // The clones of a label share its fields, and different labels never do.
-            let place = *self.places.entry(label.fields.as_ptr()).or_insert_with(|| {
+            let iteration = iterations.iter().rev().find(|(around, _)| *around <= depth).map_or(0, |(_, id)| *id);
+            let key = (label.fields.as_ptr(), iteration);
+            if iteration > 0 && self.zones.len() >= MOST_ZONES && !self.places.contains_key(&key) {
+                self.cut.insert(key);
+                continue;
+            }
+            let place = *self.places.entry(key).or_insert_with(|| {
                 self.zones.push(Captured {
                     label: label.clone(),
                     depth: depth as u32,
@@ -225,7 +312,7 @@ impl OpenReplay {
             let InDoubt { labels, sure, gpu, stream, kernels } = in_doubt;
             // Each node of the graph itself runs once.
             match kernels {
-                1 => self.put(&labels, sure..labels.zones.len(), gpu, &stream),
+                1 => self.put(&labels, sure..labels.zones.len(), gpu, &stream, &[]),
                 _ => self.unplaced += kernels,
             }
         }

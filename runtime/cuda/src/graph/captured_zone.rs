@@ -1,10 +1,12 @@
 //! The positions of a zone in a capture. `captures` keeps them until the graph is registered, and the graph keeps them afterwards.
 
+use std::sync::Arc;
+
 use super::label::ZoneLabel;
 use crate::capture::Mark;
 use crate::graphs::Handle;
 
-/// A zone in a capture.
+/// A zone in a capture, or a label of nodes that were not captured.
 #[derive(Clone, Debug)]
 pub(super) struct CapturedZone {
     pub(super) stream: Handle,
@@ -14,6 +16,8 @@ pub(super) struct CapturedZone {
     /// None if the zone ended after the capture.
     pub(super) end: Option<Mark>,
     pub(super) label: ZoneLabel,
+    /// The nodes of a zone that was not captured, but given to nodes as a label.
+    pub(super) nodes: Option<Arc<[Handle]>>,
 }
 
 /// The zones of one capture.

@@ -46,7 +46,11 @@ pub fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: En
     if begin.is_none() || end.is_none() {
         stamps::spans();
     }
-    lock().add(id, graph, CapturedZone { stream, begin, begin_ns: zone.begin_ns, end, label: label(stream, zone) });
+    lock().add(
+        id,
+        graph,
+        CapturedZone { stream, begin, begin_ns: zone.begin_ns, end, label: label(stream, zone), nodes: None },
+    );
     LATEST_NS.fetch_max(now_ns(), Ordering::Relaxed);
     true
 }
@@ -60,7 +64,14 @@ pub fn captured_since(ns: i64) -> bool {
 /// Adds an ended zone with times to the captures of its stream that began and ended in it.
 #[cold]
 pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
-    let zone = CapturedZone { stream, begin: None, begin_ns: zone.begin_ns, end: None, label: label(stream, zone) };
+    let zone = CapturedZone {
+        stream,
+        begin: None,
+        begin_ns: zone.begin_ns,
+        end: None,
+        label: label(stream, zone),
+        nodes: None,
+    };
     let mut captures = lock();
     let mut added = 0;
     for capture in captures.waiting.iter_mut().filter(|capture| capture.streams.are_inside(&zone)) {
@@ -127,6 +138,7 @@ fn label(stream: Handle, zone: EndedZone<'_>) -> ZoneLabel {
     ZoneLabel {
         range: zone.range,
         label: zone.fields.label().map(Arc::from),
+        lane: zone.fields.lane(),
         fields: zone.fields.iter().map(|(name, value)| (name, value.clone())).collect(),
         entries: zone.entries.to_vec().into(),
         message: zone.message.cloned().map(Arc::new),

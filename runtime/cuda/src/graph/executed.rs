@@ -2,8 +2,11 @@
 //!
 //! A node of the graph itself is identified by its id. The ids of nodes inside others, in child graphs and bodies of conditional nodes, are
 //! not documented, and may repeat those of the graph's own nodes. In a graph with such nodes, kind and name must therefore match too. If
-//! two kernels of one replay have the same id, neither is assigned to the graph's own node. A kernel whose node is unknown is in the zones
-//! that all its possible nodes have in common.
+//! two kernels of one replay have the same id, neither is assigned to the graph's own node.
+//!
+//! Drivers for CUDA 13.0 number the nodes inside after those of the graph itself (`State::number_inside`). Such a number counts if kind and
+//! name match. If they do not match once, the driver numbers otherwise, and the numbers of this graph are no longer used. A kernel whose
+//! node is unknown is in the zones that all its possible nodes have in common.
 
 use std::sync::Arc;
 
@@ -46,9 +49,12 @@ impl Registered {
             let node = state.nodes.get(*index as usize).filter(|_| (*index as usize) < state.own);
             node.is_some_and(|node| !state.has_graphs_inside() || node.is(kind, &kernel.name))
         };
-        let (key, own) = match own.filter(is_own) {
-            Some(index) => (LabelKey::Own(index), state.nodes.get(index as usize)),
-            None => (LabelKey::Other(kind, Arc::clone(&kernel.name)), None),
+        let own = own.filter(is_own);
+        let inner = if own.is_none() { low.and_then(|low| state.inner_of(low, kind, &kernel.name)) } else { None };
+        let (key, own) = match (own, inner) {
+            (Some(index), _) => (LabelKey::Own(index), state.nodes.get(index as usize)),
+            (None, Some(index)) => (LabelKey::Inner(index), state.nodes.get(index as usize)),
+            (None, None) => (LabelKey::Other(kind, Arc::clone(&kernel.name)), None),
         };
         if &*kernel.name == stamps::NAME || own.is_some_and(|own| own.stamp.is_some()) {
             return None;
@@ -56,15 +62,20 @@ impl Registered {
         if let Some(known) = state.known.get(&key) {
             return Some(Arc::clone(known));
         }
-        let mut others = state.inside(kind, &kernel.name).peekable();
         let labels = match key {
             LabelKey::Own(index) => {
+                let mut others = state.inside(kind, &kernel.name).peekable();
                 let is_alone = others.peek().is_none();
                 let sure = common(others.chain([state.path(index)])).len();
                 let in_doubt = (!is_alone).then_some(sure);
                 NodeLabels { in_doubt, ..state.labels(self.number, state.path(index), true) }
             }
-            LabelKey::Other(..) => state.labels(self.number, common(others), false),
+            LabelKey::Inner(index) => {
+                let levels = state.levels(index).into();
+                let is_first = state.is_first(index);
+                NodeLabels { levels, is_first, ..state.labels(self.number, state.path(index), true) }
+            }
+            LabelKey::Other(..) => state.labels(self.number, common(state.inside(kind, &kernel.name)), false),
         };
         let labels = Arc::new(labels);
         state.known.insert(key, Arc::clone(&labels));
@@ -73,6 +84,23 @@ impl Registered {
 }
 
 impl State {
+    /// Returns the node inside another one that has this low half of an id, if kind and name are the node's.
+    fn inner_of(&mut self, low: u32, kind: NodeKind, name: &str) -> Option<u32> {
+        let index = *self.inner_ids.get(&low)?;
+        let node = self.nodes.get(index as usize)?;
+        // A node without a name cannot show whether the number is right.
+        if node.kernel.is_none() && kind == NodeKind::Kernel {
+            return None;
+        }
+        if !node.is(kind, name) {
+            self.inner_ids.clear();
+            self.is_numbered_otherwise = true;
+            self.known.retain(|key, _| !matches!(key, LabelKey::Inner(_)));
+            return None;
+        }
+        Some(index)
+    }
+
     fn has_graphs_inside(&self) -> bool {
         self.nodes.len() > self.own || self.unlabelled().next().is_some()
     }
@@ -86,7 +114,8 @@ impl State {
 
     fn labels(&self, graph: u32, path: &[u32], is_own: bool) -> NodeLabels {
         let zones = path.iter().map(|zone| self.all_zones[*zone as usize].label.clone()).collect();
-        NodeLabels { graph, name: self.name.clone(), zones, is_own, in_doubt: None }
+        let levels = Box::default();
+        NodeLabels { graph, name: self.name.clone(), zones, is_own, in_doubt: None, levels, is_first: false }
     }
 }
 

@@ -61,6 +61,24 @@ pub(crate) struct NodeLabels {
     pub(crate) is_own: bool,
     /// If a node inside may have its id, the number of zones that remain valid when that id comes again in the same replay.
     pub(crate) in_doubt: Option<usize>,
+    /// The bodies of conditional nodes that contain it, outermost first.
+    pub(crate) levels: Box<[BodyLevel]>,
+    /// Whether no work of the graph itself comes before it.
+    pub(crate) is_first: bool,
+}
+
+/// The body of a conditional node around a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "for readers of kernel records")]
+pub(crate) struct BodyLevel {
+    /// The index of the conditional node.
+    pub(crate) conditional: u32,
+    /// The index of the node, or of the conditional node in the body that contains it.
+    pub(crate) member: u32,
+    /// The number of zones around the conditional node.
+    pub(crate) around: usize,
+    /// Whether `member` is the node itself.
+    pub(crate) is_last: bool,
 }
 
 /// The key by which labels are remembered.
@@ -68,6 +86,8 @@ pub(crate) struct NodeLabels {
 pub(super) enum LabelKey {
     /// A node of the graph itself, by its index.
     Own(u32),
+    /// A node of a graph inside, by its index.
+    Inner(u32),
     /// Another node of this kind and name, which is not of the graph itself.
     Other(NodeKind, Arc<str>),
 }

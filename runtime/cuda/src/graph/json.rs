@@ -10,7 +10,7 @@ use super::registered::{Node, Registered, State};
 use warpline_core::catalog::export::quoted;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::collective::Message;
-use warpline_core::fields::Value;
+use warpline_core::fields::{Item, Value};
 
 /// The largest number that every reader represents exactly.
 const EXACT: u64 = 1 << 53;
@@ -78,7 +78,7 @@ fn write_zone(zone: &CapturedZone) -> String {
          \"fields\": {fields}, \"collective\": {}{entries}}}",
         quoted(range.name()),
         quoted(range.kind().as_str()),
-        text(range.lane()),
+        text(label.lane.or(range.lane())),
         text(color.as_deref()),
         text(label.label.as_deref()),
         quoted(range.description()),
@@ -112,15 +112,29 @@ fn write_node(index: u32, node: &Node, state: &State, zones: &[u32]) -> String {
 }
 
 fn values<'a>(values: impl Iterator<Item = (&'a str, Value)>) -> String {
-    format!("{{{}}}", joined(values.map(|(name, field)| format!("{}: {}", quoted(name), value(&field)))))
+    let member = |(name, field): (&str, Value)| {
+        let len = field.cut_len().map(|len| format!(", {}: {len}", quoted(&format!("{name}.len"))));
+        format!("{}: {}{}", quoted(name), value(&field), len.unwrap_or_default())
+    };
+    format!("{{{}}}", joined(values.map(member)))
 }
 
 fn value(value: &Value) -> String {
     match value {
-        Value::U64(number) if *number <= EXACT => number.to_string(),
-        Value::I64(number) if number.unsigned_abs() <= EXACT => number.to_string(),
-        Value::F64(number) if number.is_finite() => serde_json::Value::from(*number).to_string(),
-        Value::Bool(value) => value.to_string(),
+        Value::List(list) => format!("[{}]", joined(list.iter().map(item))),
+        Value::Map(map) => {
+            format!("{{{}}}", joined(map.iter().map(|(name, value)| format!("{}: {}", quoted(name), item(value)))))
+        }
+        other => other.item().map_or_else(|| quoted(&other.to_string()), item),
+    }
+}
+
+fn item(item: Item<'_>) -> String {
+    match item {
+        Item::U64(number) if number <= EXACT => number.to_string(),
+        Item::I64(number) if number.unsigned_abs() <= EXACT => number.to_string(),
+        Item::F64(number) if number.is_finite() => serde_json::Value::from(number).to_string(),
+        Item::Bool(value) => value.to_string(),
         other => quoted(&other.to_string()),
     }
 }

@@ -19,6 +19,8 @@ pub struct ZoneLabel {
     pub label: Option<Arc<str>>,
     /// The fields, in the mark's order.
     pub fields: Arc<[(&'static str, Value)]>,
+    /// The lane that the zone was given at run time, in place of its range's.
+    pub lane: Option<&'static str>,
     /// The data that a collective moves.
     pub message: Option<Arc<Message>>,
     /// The entries of a batch of collectives, each with the data that it moves.

@@ -22,7 +22,8 @@
 //!
 //! `docs/graphs.md` describes which nodes belong to a zone, what cannot be known, and where ids come from.
 //!
-//! `captures` keeps the zones of captures, `walk` finds their nodes, `registered` has one graph with its nodes, `registry` has all graphs,
+//! `captures` keeps the zones of captures, `labelling` labels the nodes of graphs that are built without a capture, and `pending` keeps
+//! these labels, `walk` finds their nodes, `registered` has one graph with its nodes, `registry` has all graphs,
 //! `execs` their executable graphs, `ids` and `executed` identify replayed nodes, `plan` has the stamps of a replay, and `json` writes
 //! annotations.
 
@@ -35,6 +36,8 @@ mod execs;
 pub(crate) mod executed;
 pub(crate) mod ids;
 mod json;
+mod labelling;
+mod pending;
 pub mod plan;
 mod registered;
 mod registry;
@@ -44,6 +47,7 @@ mod zones;
 
 pub use handles::{AsGraph, GraphRef, RawGraph};
 pub use label::{GraphError, GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
+pub use labelling::AddedNodes;
 pub use zones::{GraphZones, save};
 
 pub use captures::{captured, captured_since, spanned};
@@ -58,5 +62,5 @@ pub const JSON_FORMAT: &str = "warpline-graph/1";
 /// session that times replays itself needs no ids.
 pub fn note(needs_ids: bool) -> impl Iterator<Item = String> {
     let of_ids = registry::note_of_ids().filter(|_| needs_ids);
-    captures::note().into_iter().chain(registry::note()).chain(of_ids)
+    captures::note().into_iter().chain(registry::note()).chain(pending::notes(!needs_ids)).chain(of_ids)
 }

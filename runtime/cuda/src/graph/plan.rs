@@ -47,9 +47,9 @@ impl Plan {
 }
 
 impl ZoneLabel {
-    /// Returns its own lane.
+    /// Returns its own lane: the one that it was given at run time, or that of its range or its ranks.
     pub(crate) fn lane(&self) -> Option<Arc<str>> {
-        lane_of(self.range, self.message.as_deref())
+        self.lane.map(Into::into).or_else(|| lane_of(self.range, self.message.as_deref()))
     }
 }
 

@@ -44,15 +44,22 @@ impl Drop for Held {
     }
 }
 
-/// Registers a graph that the caller holds, or finds its registration. `capture` returns the zones of its capture.
+/// The zones of a graph's nodes.
+pub(super) struct Taken {
+    pub(super) capture: Option<Capture>,
+    /// Those that were given to nodes without a capture.
+    pub(super) labels: Vec<CapturedZone>,
+}
+
+/// Registers a graph that the caller holds, or finds its registration. `take` returns the zones of its capture, and its labels.
 pub(super) fn register(
     driver: &'static Driver,
     graph: Handle,
     exec: Handle,
-    capture: impl FnOnce(&Read) -> Option<Capture>,
+    take: impl FnOnce(&Read) -> Taken,
 ) -> Result<Arc<Held>, CudaError> {
     let read = Read::graph(driver, graph)?;
-    let capture = capture(&read);
+    let Taken { capture, labels } = take(&read);
     let exec = exec_of(driver, exec);
     Ok(with(|registry| {
         // The driver reuses handles, so a graph with a new capture is not one that is known.
@@ -61,10 +68,10 @@ pub(super) fn register(
         let stamps: Vec<u32> = read.stamps().collect();
         let held = match known.and_then(|(_, held)| held.upgrade()) {
             Some(held) => {
-                held.0.renew(read, None);
+                held.0.renew(read, None, labels);
                 held
             }
-            None => registry.hold(|number| Registered::new(number, read, capture)),
+            None => registry.hold(|number| Registered::new(number, read, capture, labels)),
         };
         registry.add_stamps(stamps, &held.0);
         exec.into_iter().for_each(|exec| registry.add_exec(exec, &held.0));
@@ -77,12 +84,12 @@ pub(super) fn extend(
     driver: &'static Driver,
     known: &Arc<Registered>,
     graph: Handle,
-    capture: impl FnOnce(&Read) -> Option<Capture>,
+    take: impl FnOnce(&Read) -> Taken,
 ) -> Result<(), CudaError> {
     let read = Read::graph(driver, graph)?;
-    let capture = capture(&read);
+    let Taken { capture, labels } = take(&read);
     let stamps: Vec<u32> = read.stamps().collect();
-    known.renew(read, capture);
+    known.renew(read, capture, labels);
     with(|registry| registry.add_stamps(stamps, known));
     Ok(())
 }
@@ -146,6 +153,15 @@ pub(super) fn add(capture: u64, graph: Handle, mut zone: CapturedZone) -> Option
         zone = registered.add(capture, graph, zone)?;
     }
     Some(zone)
+}
+
+/// Adds a label to the registered graph that has all its nodes; otherwise returns it.
+pub(super) fn add_label(graph: Handle, graph_id: Option<u32>, mut label: CapturedZone) -> Option<CapturedZone> {
+    // The latest comes first, because a handle may have been another graph's before.
+    for registered in all().iter().rev() {
+        label = registered.add_label(graph, graph_id, label)?;
+    }
+    Some(label)
 }
 
 /// Adds a zone to every graph that was captured in it.

@@ -28,7 +28,7 @@ pub struct Ran {
 
 /// Returns the zone's record with all that was captured of it, followed by those of its entries, if it is a batch.
 pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone> {
-    let ZoneLabel { range, label, fields: values, message, entries, status, stream: captured_on } = label;
+    let ZoneLabel { range, label, lane, fields: values, message, entries, status, stream: captured_on } = label;
     let captured_on = captured_on as u64;
     let mut fields = Fields::default();
     for (name, value) in values.iter() {
@@ -36,6 +36,9 @@ pub fn replayed(label: ZoneLabel, ran: Ran) -> impl Iterator<Item = ReplayedZone
     }
     if let Some(label) = label {
         fields.set_label(label);
+    }
+    if let Some(lane) = lane {
+        fields.set_known_lane(lane);
     }
     let zone = ZoneRecord {
         range,

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::AsGraph;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
 use super::registered::Read;
-use super::registry::Held;
-use super::{captures, json, registry};
+use super::registry::{Held, Taken};
+use super::{captures, json, pending, registry};
 use crate::driver::{CudaError, Driver};
 use crate::graphs::Handle;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ impl GraphZones {
             {
                 let (driver, (graph, exec)) = (driver()?, handles(graph)?);
                 // Another thread may be capturing, in a mode in which other threads' calls break the capture.
-                let held = driver.outside_captures(|| {
-                    registry::register(driver, graph, exec, |read| captures::take(graph, |node| read.has(node)))
-                });
+                let held =
+                    driver.outside_captures(|| registry::register(driver, graph, exec, |read| taken(graph, read)));
                 held.map(GraphZones).map_err(|error| failed(driver, error))
             },
             Ok(GraphZones())
         )
     }
 
-    /// Adds what has since been captured into the same graph (`cuStreamBeginCaptureToGraph`).
+    /// Adds what has since been captured into the same graph (`cuStreamBeginCaptureToGraph`), or added to it and
+    /// [labelled](Self::label).
     ///
     /// # Errors
     /// Those of [`for_graph`](Self::for_graph).
@@ -54,9 +54,8 @@ impl GraphZones {
             "runtime",
             {
                 let (driver, (graph, _)) = (driver()?, handles(graph)?);
-                let extended = driver.outside_captures(|| {
-                    registry::extend(driver, &self.0.0, graph, |read| captures::take(graph, |node| read.has(node)))
-                });
+                let extended =
+                    driver.outside_captures(|| registry::extend(driver, &self.0.0, graph, |read| taken(graph, read)));
                 extended.map_err(|error| failed(driver, error))
             },
             Ok(())
@@ -108,7 +107,7 @@ impl GraphZones {
     }
 
     /// Sets the graph inside a node. For a child-graph node, it is the graph from which the child was made, and nodes are paired by their
-    /// order. For a conditional node, it is the graph of the body, whose nodes are then among [`nodes`](Self::nodes). The zones of that
+    /// order. For a conditional node, it is the graph of its only body, whose nodes are then among [`nodes`](Self::nodes). The zones of that
     /// graph are inside those of the node.
     ///
     /// # Errors
@@ -116,7 +115,28 @@ impl GraphZones {
     pub fn inside(&self, node: u32, graph: &GraphZones) -> Result<(), GraphError> {
         warpline_core::if_feature!(
             "runtime",
-            self.0.0.set_inside(graph.0.0.as_inside(node)).map_err(GraphError),
+            self.0.0.set_inside(node, vec![graph.0.0.as_inside(node, (0, 1))]).map_err(GraphError),
+            Ok(())
+        )
+    }
+
+    /// Sets the graphs of all bodies of a conditional node, in the order of the driver's array (`phGraph_out`): both of an `if` with an
+    /// `else`, or those of a `switch`. For a node with one body, [`inside`](Self::inside) does the same. If a body is missing, kernels of
+    /// nodes that the driver numbers after it are not assigned to their nodes.
+    ///
+    /// # Errors
+    /// The node is not a conditional node, there is no body, or the driver describes other bodies.
+    pub fn bodies(&self, node: u32, bodies: &[&GraphZones]) -> Result<(), GraphError> {
+        warpline_core::if_feature!(
+            "runtime",
+            {
+                let count = bodies.len() as u32;
+                if count == 0 {
+                    return Err(GraphError(format!("no body of node {node} was given: give one graph for each body")));
+                }
+                let inside = (0..).zip(bodies).map(|(branch, body)| body.0.0.as_inside(node, (branch, count)));
+                self.0.0.set_inside(node, inside.collect()).map_err(GraphError)
+            },
             Ok(())
         )
     }
@@ -199,8 +219,14 @@ pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
     })
 }
 
+/// Takes what was captured into a graph, and the labels of its nodes.
+fn taken(graph: Handle, read: &Read) -> Taken {
+    let capture = captures::take(graph, |node| read.has(node));
+    Taken { capture, labels: pending::take(graph, read.graph_id(), |node| read.has_inside(node)) }
+}
+
 /// Returns the handles of a graph and of its executable graph, which may be null.
-fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphError> {
+pub(super) fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphError> {
     let graph = graph.as_graph();
     if graph.graph.is_null() {
         return Err(GraphError(
@@ -212,11 +238,11 @@ fn handles(graph: &(impl AsGraph + ?Sized)) -> Result<(Handle, Handle), GraphErr
     Ok((graph.graph as Handle, graph.exec as Handle))
 }
 
-fn driver() -> Result<&'static Driver, GraphError> {
+pub(super) fn driver() -> Result<&'static Driver, GraphError> {
     Driver::get().map_err(|error| GraphError(error.0))
 }
 
-fn failed(driver: &Driver, error: CudaError) -> GraphError {
+pub(super) fn failed(driver: &Driver, error: CudaError) -> GraphError {
     let why = driver.describe(error).0;
     GraphError(format!(
         "the driver does not list the graph's nodes: {why}; register a graph that is alive and complete"

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::super::event_overhead::estimate;
 use super::super::graphs::CapturePosition;
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
 use super::stand_behind;
 use warpline_core::backend::BackendError;
+use warpline_core::backend::event_clock::estimate;
 use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::record::{DeviceInfo, DeviceKind};
 

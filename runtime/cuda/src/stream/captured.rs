@@ -11,7 +11,7 @@ use crate::graphs::{CapturePosition, Handle};
 use crate::owner::Keeper;
 use crate::stamps;
 use crate::stamps::ZoneEdge;
-use warpline_core::backend::{Call, CapturedPoints, EndedZone, Refused};
+use warpline_core::backend::{Call, EndedZone, Points, Refused};
 use warpline_core::clock::now_ns;
 
 /// The marks of one zone at a time.
@@ -49,7 +49,7 @@ impl CapturedEventPair {
     }
 }
 
-impl CapturedPoints for CapturedEventPair {
+impl Points for CapturedEventPair {
     fn begin(&mut self, call: Call) -> Result<(), Refused> {
         self.thread = call.thread;
         (self.begin, self.end, self.before) = (None, None, None);
@@ -71,12 +71,12 @@ impl CapturedPoints for CapturedEventPair {
         Ok(())
     }
 
-    fn end(&mut self, thread: u64) -> Refused {
-        if self.stream as usize == PER_THREAD && thread != self.thread {
+    fn end(&mut self, call: Call) -> Result<(), Refused> {
+        if self.stream as usize == PER_THREAD && call.thread != self.thread {
             // On this thread, the handle denotes another stream.
-            return Refused::CaptureFailed;
+            return Err(Refused::CaptureFailed);
         }
-        let Ok(end) = self.mark(now_ns()) else { return Refused::CaptureFailed };
+        let Ok(end) = self.mark(now_ns()) else { return Err(Refused::CaptureFailed) };
         // A zone that ends after its capture has no end in it.
         let begun_in = self.begin.as_ref().map(|begin| begin.place.capture);
         self.end = end.filter(|end| Some(end.place.capture) == begun_in);
@@ -96,7 +96,7 @@ impl CapturedPoints for CapturedEventPair {
                 stamps::leave(driver, self.stream, self.home, &before, &begin.place, id);
             }
         }
-        Refused::Captured
+        Err(Refused::Captured)
     }
 
     fn release(&mut self) {

@@ -77,13 +77,8 @@ impl CudaStream {
             PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
             _ => None,
         };
-        let stream = match ptr as usize {
-            0 | LEGACY => Err(DefaultStream::Legacy),
-            PER_THREAD => Err(DefaultStream::PerThread),
-            _ => Ok(ptr),
-        };
         // This is done here, because the stream has just been queried and is not being captured.
-        let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, stream));
+        let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, of_context(ptr)));
         CudaStream {
             context,
             ptr,
@@ -113,6 +108,15 @@ impl CudaStream {
 
     fn count(&self) -> u64 {
         self.order.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Returns the stream, or the default stream that the handle denotes in a context.
+pub(crate) fn of_context(ptr: StreamPtr) -> Result<StreamPtr, DefaultStream> {
+    match ptr as usize {
+        0 | LEGACY => Err(DefaultStream::Legacy),
+        PER_THREAD => Err(DefaultStream::PerThread),
+        _ => Ok(ptr),
     }
 }
 

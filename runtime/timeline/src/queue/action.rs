@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::WorkResult;
 use super::room::Permit;
+use super::{WorkError, WorkResult};
 use crate::call::{HostCall, Signals};
 use crate::error::{Error, Failure};
+use crate::memory::Memory;
 use crate::point::{Timepoint, in_context};
 use crate::semaphore::Semaphore;
 use crate::state::{Waiter, WaiterKey};
+use crate::storage::Held;
 use crate::trace;
 use crate::trace::Edge;
 use warpline_core::backend::AsStream;
@@ -19,13 +21,18 @@ pub(super) struct Action<S> {
     waits: Vec<Wait>,
     signals: Signals,
     work: Work<S>,
-    ticket: Permit,
+    /// The place that it takes in the queue. What frees memory takes none.
+    ticket: Option<Permit>,
 }
 
 pub(super) enum Work<S> {
     Nothing,
     Stream(Box<StreamWork<S>>),
     Host(Box<HostWork>),
+    Alloca(Arc<Memory>),
+    Dealloca(Arc<Memory>),
+    /// The memory of a buffer that was dropped.
+    Reclaim(Held),
 }
 
 type StreamWork<S> = dyn FnOnce(&S) -> WorkResult + Send;
@@ -49,23 +56,46 @@ impl Drop for Wait {
 pub(super) enum Ready<S> {
     Stream(StreamAction<S>),
     Host(HostAction),
+    Reclaim(Held),
 }
 
 pub(super) struct StreamAction<S> {
     waits: Vec<Wait>,
     signals: Signals,
-    work: Option<Box<StreamWork<S>>>,
+    work: ForStream<S>,
+}
+
+/// The work of a stream.
+enum ForStream<S> {
+    Nothing,
+    Call(Box<StreamWork<S>>),
+    Alloca(Arc<Memory>),
+    Dealloca(Arc<Memory>),
 }
 
 pub(super) struct HostAction {
     waits: Vec<Wait>,
     signals: Signals,
     work: Box<HostWork>,
-    ticket: Permit,
+    ticket: Option<Permit>,
+}
+
+impl<S> Action<S> {
+    /// Drops what no worker will take: its signals fail, and host memory is freed.
+    pub(super) fn discard(self) {
+        if let Work::Reclaim(held) = self.work {
+            held.free_now();
+        }
+    }
 }
 
 impl<S: AsStream> Action<S> {
-    pub(super) fn new(waits: Vec<(Semaphore, u64)>, signals: Signals, work: Work<S>, ticket: Permit) -> Action<S> {
+    pub(super) fn new(
+        waits: Vec<(Semaphore, u64)>,
+        signals: Signals,
+        work: Work<S>,
+        ticket: Option<Permit>,
+    ) -> Action<S> {
         let wait = |(semaphore, value)| Wait { semaphore, value, place: None, is_over: false };
         Action { waits: waits.into_iter().map(wait).collect(), signals, work, ticket }
     }
@@ -88,34 +118,56 @@ impl<S: AsStream> Action<S> {
 
     pub(super) fn into_ready(self) -> Ready<S> {
         let Action { waits, signals, work, ticket } = self;
-        match work {
-            Work::Host(work) => Ready::Host(HostAction { waits, signals, work, ticket }),
-            Work::Stream(work) => Ready::Stream(StreamAction { waits, signals, work: Some(work) }),
-            Work::Nothing => Ready::Stream(StreamAction { waits, signals, work: None }),
-        }
+        let work = match work {
+            Work::Host(work) => return Ready::Host(HostAction { waits, signals, work, ticket }),
+            Work::Reclaim(held) => return Ready::Reclaim(held),
+            Work::Stream(work) => ForStream::Call(work),
+            Work::Nothing => ForStream::Nothing,
+            Work::Alloca(memory) => ForStream::Alloca(memory),
+            Work::Dealloca(memory) => ForStream::Dealloca(memory),
+        };
+        Ready::Stream(StreamAction { waits, signals, work })
     }
 
-    /// Fails the signals. The work is not called.
+    /// Fails the signals. The work is not called, and nothing is allocated. Memory that was to be freed is freed when it is dropped.
     pub(super) fn fail(self, error: Error) {
+        if let Work::Alloca(memory) = &self.work {
+            memory.abandon();
+        }
         self.signals.fail(error);
     }
 }
 
 impl<S: AsStream> StreamAction<S> {
-    /// Puts the waits, the work and the signals on the stream. `call` calls the user's function.
+    /// Returns the place of the only stream that it can be issued to; none if any stream will do.
+    pub(super) fn place(&self) -> Option<usize> {
+        if let ForStream::Dealloca(memory) = &self.work { Some(memory.stream()) } else { None }
+    }
+
+    /// Puts the waits, the work and the signals on the stream, which is the queue's at this place. `call` calls the user's function.
     pub(super) fn issue(
         self,
         queue: &Arc<str>,
-        stream: &S,
+        (stream, at): (&S, usize),
         call: impl FnOnce(&mut dyn FnMut() -> WorkResult) -> WorkResult,
     ) {
         let StreamAction { waits, signals, work } = self;
         let issued = waits.iter().try_for_each(|wait| wait.semaphore.wait_on_as(stream, wait.value, Some(queue)));
         drop(waits);
         let done = match (issued, work) {
-            (Err(error), _) => Err(error.into()),
-            (Ok(()), None) => Ok(()),
-            (Ok(()), Some(work)) => {
+            (Err(error), work) => {
+                if let ForStream::Alloca(memory) = work {
+                    memory.abandon();
+                }
+                Err(error.into())
+            }
+            (Ok(()), ForStream::Nothing) => Ok(()),
+            (Ok(()), ForStream::Alloca(memory)) => {
+                memory.issue(&stream.as_stream(), at, &signals).map_err(WorkError::from)
+            }
+            // If that fails, dropping the memory frees it later.
+            (Ok(()), ForStream::Dealloca(memory)) => memory.free(&stream.as_stream()).map_err(WorkError::from),
+            (Ok(()), ForStream::Call(work)) => {
                 let mut work = Some(work);
                 let mut once = || work.take().map_or(Ok(()), |work| work(stream));
                 in_context(&stream.as_stream(), queue, || call(&mut once)).unwrap_or_else(|error| Err(error.into()))

@@ -16,16 +16,20 @@ pub use room::WhenFull;
 
 use super::call::{HostCall, Signals};
 use super::error::Error;
+use super::memory::{Buffer, Memory, Origin};
 use super::point::{device, register_backends};
 use super::semaphore::Semaphore;
+use super::trace::AskedFor;
 use action::{Action, Work};
-use room::Room;
+use room::{Permit, Room};
 use warpline_core::backend::AsStream;
 use warpline_core::backend::host::{is_worker, thread_named};
 use worker::{Shared, Worker, is_inside};
 
 /// The result of a piece of work. An error fails its signals.
 pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
+
+type WorkError = Box<dyn StdError + Send + Sync>;
 
 /// Accepts work together with the values that it waits for and those that it signals, and issues it to streams when possible.
 ///
@@ -39,7 +43,8 @@ pub type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 /// failure is never called.
 ///
 /// Dropping a queue issues what can be issued, fails what is still held back with [`Error::QueueDropped`], and waits for work and host
-/// calls that are running. It waits for no CUDA stream. In-process streams whose last handle the queue owns complete their work, as always.
+/// calls that are running. If buffers of the queue are not freed by then, its thread and streams stay until they are, and nothing waits for
+/// that. It waits for no CUDA stream. In-process streams whose last handle the queue owns complete their work, as always.
 /// If a queue is dropped in its own work or on an in-process stream, this waits for nothing.
 ///
 /// A forked process has no thread for a queue of its parent. There, submissions fail with [`Error::Inherited`], and dropping the queue does
@@ -141,7 +146,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         signals: &[(&Semaphore, u64)],
         work: impl FnOnce(&S) -> WorkResult + Send + 'static,
     ) -> Result<(), Error> {
-        self.push(waits, signals, Work::Stream(Box::new(work)))
+        self.submit_work(waits, signals, Work::Stream(Box::new(work)))
     }
 
     /// Submits no work: a stream signals all of `signals` after all of `waits`.
@@ -149,7 +154,7 @@ impl<S: AsStream + Send + 'static> Queue<S> {
     /// # Errors
     /// As [`submit`](Self::submit).
     pub fn barrier(&self, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)]) -> Result<(), Error> {
-        self.push(waits, signals, Work::Nothing)
+        self.submit_work(waits, signals, Work::Nothing)
     }
 
     /// Submits a function that the host calls when all of `waits` are *reached*. When it returns, `signals` are signalled.
@@ -165,7 +170,106 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         signals: &[(&Semaphore, u64)],
         call: impl FnOnce(&mut HostCall) -> WorkResult + Send + 'static,
     ) -> Result<(), Error> {
-        self.push(waits, signals, Work::Host(Box::new(call)))
+        self.submit_work(waits, signals, Work::Host(Box::new(call)))
+    }
+
+    /// Allocates memory of the device, in the order of a stream, when all of `waits` are reached. Then `signals` are signalled.
+    ///
+    /// It returns at once, and no thread waits for the device. Work uses the memory if it waits for the signals; give it a
+    /// [reference](Buffer::reference), which has the address. The memory is not initialised. On a CUDA stream it comes from the device's default
+    /// memory pool (`cuMemAllocAsync`), on an in-process stream from the host's allocator.
+    ///
+    /// With a session, the trace shows the memory, and counts it for the innermost zone that is open on the calling thread;
+    /// [`alloca_named`](Self::alloca_named) gives it a name of its own.
+    ///
+    /// If a wait fails, the signals fail as well, and nothing is allocated. If there is no memory, they fail with [`Error::OutOfMemory`], and the
+    /// context stays usable.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use warpline::HostStream;
+    /// use warpline::timeline::{Queue, Semaphore};
+    ///
+    /// # fn main() -> Result<(), warpline::timeline::Error> {
+    /// let queue = Queue::new("steps", HostStream::new("compute"))?;
+    /// let step = Semaphore::named("step", 0);
+    ///
+    /// let scratch = queue.alloca(&[], &[(&step, 1)], 1 << 20)?;
+    /// let memory = scratch.reference();
+    /// queue.submit(&[(&step, 1)], &[(&step, 2)], move |stream| {
+    ///     stream.launch(move || assert!(memory.address().is_some())); // uses it
+    ///     Ok(())
+    /// })?;
+    /// queue.dealloca(&[(&step, 2)], &[(&step, 3)], scratch)?;
+    /// step.wait(3, Duration::from_secs(5))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit), and for an allocation of 0 bytes.
+    pub fn alloca(
+        &self,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+        bytes: u64,
+    ) -> Result<Buffer, Error> {
+        self.allocate(waits, signals, (bytes, None))
+    }
+
+    /// Works like [`alloca`](Self::alloca). In traces and in the report, the memory counts for this name, and not for a zone.
+    ///
+    /// # Errors
+    /// As [`alloca`](Self::alloca).
+    pub fn alloca_named(
+        &self,
+        name: &str,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+        bytes: u64,
+    ) -> Result<Buffer, Error> {
+        self.allocate(waits, signals, (bytes, Some(name.into())))
+    }
+
+    /// Frees the memory of a buffer, in the order of the stream that allocated it, when all of `waits` are reached. Then `signals` are signalled.
+    ///
+    /// Let it wait for all work that uses the memory. It returns at once, needs no place in the queue, and takes a buffer of any queue.
+    ///
+    /// If a wait fails, or the stream refuses, the signals fail, and the memory is freed as if the buffer had been dropped.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]. Later errors fail the signals.
+    pub fn dealloca(
+        &self,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+        buffer: Buffer,
+    ) -> Result<(), Error> {
+        let memory = buffer.into_memory();
+        let origin = Arc::clone(memory.origin());
+        if !self.shared.is_here() || !origin.is_here() {
+            return Err(Error::Inherited { name: Arc::clone(self.shared.name()) });
+        }
+        origin.dealloca(owned(waits), Signals::new(Arc::clone(self.shared.name()), owned(signals)), memory);
+        Ok(())
+    }
+
+    fn allocate(
+        &self,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+        (bytes, name): (u64, Option<Arc<str>>),
+    ) -> Result<Buffer, Error> {
+        if bytes == 0 {
+            let what = format!("an allocation on queue `{}`", self.name());
+            return Err(device(&what, "it has 0 bytes: ask for at least 1"));
+        }
+        let ticket = self.enter()?;
+        let origin = Arc::clone(&self.shared) as Arc<dyn Origin>;
+        let memory = Arc::new(Memory::new(bytes, AskedFor::here(name), origin, Shared::live(&self.shared)));
+        let buffer = Buffer::new(Arc::clone(&memory));
+        self.push(waits, signals, (Work::Alloca(memory), ticket));
+        Ok(buffer)
     }
 
     /// Waits until everything submitted so far has been issued or is held back for signals that have not been submitted. Returns how many
@@ -174,19 +278,35 @@ impl<S: AsStream + Send + 'static> Queue<S> {
         self.shared.flush()
     }
 
-    fn push(&self, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)], work: Work<S>) -> Result<(), Error> {
+    fn submit_work(
+        &self,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+        work: Work<S>,
+    ) -> Result<(), Error> {
+        let ticket = self.enter()?;
+        self.push(waits, signals, (work, ticket));
+        Ok(())
+    }
+
+    /// Takes a place for a submission.
+    fn enter(&self) -> Result<Permit, Error> {
         if !self.shared.is_here() {
             return Err(Error::Inherited { name: Arc::clone(self.shared.name()) });
         }
         // The queue's own work would wait for itself.
         let when_full = if is_inside(self.shared.address()) { WhenFull::Refuse } else { self.when_full };
-        let ticket = self.shared.room().enter(when_full)?;
-        let owned =
-            |list: &[(&Semaphore, u64)]| list.iter().map(|(semaphore, value)| ((*semaphore).clone(), *value)).collect();
-        let signals = Signals::new(Arc::clone(self.shared.name()), owned(signals));
-        self.shared.push(Action::new(owned(waits), signals, work, ticket));
-        Ok(())
+        self.shared.room().enter(when_full)
     }
+
+    fn push(&self, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)], (work, ticket): (Work<S>, Permit)) {
+        let signals = Signals::new(Arc::clone(self.shared.name()), owned(signals));
+        self.shared.push(Action::new(owned(waits), signals, work, Some(ticket)));
+    }
+}
+
+fn owned(list: &[(&Semaphore, u64)]) -> Vec<(Semaphore, u64)> {
+    list.iter().map(|(semaphore, value)| ((*semaphore).clone(), *value)).collect()
 }
 
 impl<S> Drop for Queue<S> {
@@ -197,8 +317,9 @@ impl<S> Drop for Queue<S> {
         }
         self.shared.close();
         if let Some(worker) = self.worker.take() {
-            // The queue's own work, or work on its stream, may own the last handle, and a thread cannot join itself.
-            if !is_inside(self.shared.address()) && !is_worker() {
+            // The queue's own work, or work on its stream, may own the last handle, and a thread cannot join itself. The worker stays for
+            // buffers that are not freed.
+            if !is_inside(self.shared.address()) && !is_worker() && self.shared.ends_now() {
                 // The worker catches every panic.
                 let _ = worker.join();
             }

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::document::Events;
-use crate::names::{ALGBW, BUSBW, arg_name, plain_arg_name};
-use warpline_core::fields;
+use crate::json::json_value;
+use crate::names::{ALGBW, BUSBW, BYTES, FLOPS, GB_PER_S, TFLOP_PER_S, arg_name, len_name, plain_arg_name};
 use warpline_core::record::{EndSource, SpanRecord, SpanRef, Status, ZoneRecord};
 
 /// The arguments of an event.
@@ -30,7 +30,11 @@ impl<'a> Args<'a> {
     /// Adds the fields of the zone.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         for (name, value) in record.fields.iter() {
-            self.add(arg_name(record, name), json_value(value))?;
+            let name = arg_name(record, name);
+            self.add(name, json_value(value))?;
+            if let Some(len) = value.cut_len() {
+                self.add(&len_name(name), len)?;
+            }
         }
         if let Some(label) = record.fields.label() {
             self.add("label", label)?;
@@ -42,6 +46,12 @@ impl<'a> Args<'a> {
             self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
             bandwidth.bus.map_or(Ok(()), |bus| self.add(BUSBW, bus * 1e-9))?;
         }
+        let (work, rates) = (record.work(), record.work_rates());
+        for (name, amount) in [(BYTES, work.bytes), (FLOPS, work.flops)] {
+            amount.map_or(Ok(()), |amount| self.add(name, amount))?;
+        }
+        rates.bytes_per_s.map_or(Ok(()), |rate| self.add(GB_PER_S, rate * 1e-9))?;
+        rates.flops_per_s.map_or(Ok(()), |rate| self.add(TFLOP_PER_S, rate * 1e-12))?;
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;
         }
@@ -77,20 +87,6 @@ impl<'a> Args<'a> {
         self.out.write_all(b"}}")?;
         self.out.end();
         Ok(())
-    }
-}
-
-/// Converts a value. JSON has no infinities and no NaN, so these become text.
-fn json_value(value: &fields::Value) -> Value {
-    match value {
-        fields::Value::U64(value) => (*value).into(),
-        fields::Value::I64(value) => (*value).into(),
-        fields::Value::F64(value) if value.is_finite() => (*value).into(),
-        fields::Value::F64(value) => value.to_string().into(),
-        fields::Value::Bool(value) => (*value).into(),
-        fields::Value::Str(value) => (*value).into(),
-        fields::Value::Text(value) => (&**value).into(),
-        other => other.to_string().into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sink for readers of Chrome's JSON trace format: `chrome://tracing`, TensorBoard-style tools, pandas.
 //!
-//! `trace` turns records into events; `kernels`, `replays` and `waits` do so for kernels, graphs and timelines. `rows` finds the
+//! `trace` turns records into events; `kernels`, `replays`, `waits`, `syncs` and `memory` do so for kernels, graphs, timelines,
+//! synchronisations and device memory. `rows` finds the
 //! row of each slice, `colors` its color, `json` writes values, and `document` is the file. Launches, host zones and spans are below the process, and
 //! zones are below their device, as in the traces of PyTorch's profiler. This module never changes a time and never omits a zone.
 
@@ -8,8 +9,10 @@ mod colors;
 mod document;
 mod json;
 mod kernels;
+mod memory;
 mod replays;
 mod rows;
+mod syncs;
 mod trace;
 mod waits;
 

@@ -50,6 +50,8 @@ pub(super) enum Owner {
     Stream(u32),
     /// The kernels of a stream.
     Kernels(u32),
+    /// The waits for events that threads queued on a stream.
+    Waits(u32),
     /// The replays of graphs on a stream, and the lanes in them, from 1.
     Replays(u32, u32),
 }
@@ -112,6 +114,11 @@ impl Rows {
         })
     }
 
+    /// Returns the row of a thread for a slice: see [`place`](Self::place).
+    pub(super) fn place_on_thread(&mut self, thread: &ThreadInfo, span: Span, out: &mut Events) -> io::Result<TrackId> {
+        self.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out)
+    }
+
     /// Returns the row of a slice. The caller must write the slice at once, so that the lanes know the order of the file.
     pub(super) fn place(&mut self, key: Key, whose: Whose<'_>, span: Span, out: &mut Events) -> io::Result<TrackId> {
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
@@ -123,7 +130,8 @@ impl Rows {
             Entry::Vacant(free) => {
                 let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
                 let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
-                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Replays(..), Some(stream)) = (key.0, whose.stream)
+                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Waits(_) | Owner::Replays(..), Some(stream)) =
+                    (key.0, whose.stream)
                     && self.devices.insert((stream.device.kind, stream.device.ordinal))
                 {
                     describe_device(&stream.device, out)?;
@@ -168,8 +176,12 @@ impl Row {
     fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
         let (process, thread, name) = match (owner, whose.stream) {
             (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
-            (Owner::Kernels(id) | Owner::Replays(id, _), Some(stream)) => {
-                let below = if matches!(owner, Owner::Kernels(_)) { "kernels" } else { "replays" };
+            (Owner::Kernels(id) | Owner::Waits(id) | Owner::Replays(id, _), Some(stream)) => {
+                let below = match owner {
+                    Owner::Kernels(_) => "kernels",
+                    Owner::Waits(_) => "waits for events",
+                    _ => "replays",
+                };
                 let name = match whose.lane {
                     Some(lane) => format!("{}: {below}: {lane}", stream.name),
                     None => format!("{}: {below}", stream.name),

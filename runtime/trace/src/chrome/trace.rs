@@ -3,6 +3,7 @@
 //! Times are in µs since one second before the session, with the ns as decimals: absolute µs would not fit into a double. Only the
 //! sink calls this module.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use warpline_core::clock;
 use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::report::Report;
 use warpline_core::sink::{SessionChange, SessionInfo};
+use warpline_core::step::StepRecord;
 
 /// The time between the zero of the trace and the begin of the session: readers drop negative times, and the clocks may put a zone
 /// slightly before its session.
@@ -41,6 +43,8 @@ pub(super) struct Trace {
     /// The number of arrows from signals to waits.
     pub(super) arrows: u64,
     pub(super) rows: Rows,
+    /// Those who hold memory and have a counter.
+    pub(super) holders: HashSet<String>,
     /// Whether kernels are in the trace. If so, no zone represents a kernel.
     with_kernels: bool,
 }
@@ -71,6 +75,7 @@ impl Trace {
             launches: 0,
             arrows: 0,
             rows: Rows::new(info.process_id),
+            holders: HashSet::new(),
             with_kernels: info.kernels,
         })
     }
@@ -115,12 +120,15 @@ impl Trace {
             facts[name] = count.into();
         }
         let accounts = [
+            ("fields", object(report.fields.to_args())),
             ("spans", object(report.spans.to_args())),
             ("kernels", object(report.kernels.to_args())),
+            ("synchronizations", object(report.synchronizations.to_args())),
             ("kernel_timing", object(report.kernel_timing.to_args())),
             ("replays", object(report.graph_timing.to_args())),
             ("waits", object(report.waits.to_args())),
             ("event_pool", object(report.event_pool.to_args())),
+            ("memory", object(report.memory_counts.to_args())),
         ];
         for (name, counts) in accounts {
             if let Some(counts) = counts {
@@ -158,19 +166,17 @@ impl Trace {
             Record::Span(span) => self.span(span, out),
             Record::Kernel(kernel) => self.kernel(kernel, out),
             Record::Replay(replay) => self.replay(replay, out),
+            Record::Sync(sync) => self.sync(sync, out),
             Record::Wait(wait) => self.wait(wait, out),
             Record::Depth(depth) => self.depth(depth, out),
+            Record::Step(step) => self.step(step, out),
+            Record::Memory(record) => self.memory(record, out),
             Record::Change(change) => self.change(change, out),
         }
     }
 
     fn span(&mut self, record: &SpanRecord, out: &mut Events) -> io::Result<()> {
-        let TrackId { process, thread } = self.rows.place(
-            (Owner::Thread(record.thread.id), None),
-            Whose::thread(&record.thread),
-            record.host,
-            out,
-        )?;
+        let TrackId { process, thread } = self.rows.place_on_thread(&record.thread, record.host, out)?;
         let ts = Micros(record.host.begin_ns - self.zero_ns);
         let category = Value::from(format!("{},{}", record.site.target, record.site.level));
         out.begin();
@@ -199,6 +205,21 @@ impl Trace {
         }
         let mut args = Args::open(out)?;
         args.add_span(record)?;
+        args.close()
+    }
+
+    /// Writes a step under the name that PyTorch's profiler gives its steps, by which HolisticTraceAnalysis finds iterations.
+    fn step(&mut self, record: &StepRecord, out: &mut Events) -> io::Result<()> {
+        let TrackId { process, thread } = self.rows.place_on_thread(&record.thread, record.host, out)?;
+        let (ts, dur) = (Micros(record.host.begin_ns - self.zero_ns), Micros(record.duration_ns()));
+        let number = record.number;
+        out.begin();
+        write!(
+            out,
+            r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{number}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
+        )?;
+        let mut args = Args::open(out)?;
+        args.add("step", number)?;
         args.close()
     }
 

@@ -70,7 +70,7 @@ impl Trace {
     ) -> io::Result<TrackId> {
         match stream {
             Some(stream) => self.rows.place((Owner::Stream(stream.id), None), Whose::stream(stream), span, out),
-            None => self.rows.place((Owner::Thread(thread.id), None), Whose::thread(thread), span, out),
+            None => self.rows.place_on_thread(thread, span, out),
         }
     }
 

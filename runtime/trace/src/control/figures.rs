@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use warpline_core::report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
+use warpline_core::work::{WorkRates, WorkStats};
 
 /// The ranges that took longest, and a summary of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +52,7 @@ impl Figures {
                 "total_ns": range.total_ns,
                 "total_error_ns": range.total_error_ns,
                 "recorded_ns": range.recorded_ns,
+                "self_ns": range.self_ns,
                 "share": range.share,
                 "first_ns": range.first_ns,
                 "mean_ns": range.mean_ns,
@@ -59,6 +61,11 @@ impl Figures {
                 "p99_ns": range.p99_ns,
                 "max_ns": range.max_ns,
                 "mean_launch_ns": range.mean_launch_ns,
+                "work": range.work.as_ref().map(|work| json!({
+                    "bytes_per_s": work.rates.bytes_per_s,
+                    "flops_per_s": work.rates.flops_per_s,
+                    "device": work.device,
+                })),
             })
         });
         let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
@@ -114,6 +121,8 @@ fn range(value: &Value) -> Option<RangeStats> {
         total_ns: ns("total_ns")?,
         total_error_ns: ns("total_error_ns")?,
         recorded_ns: ns("recorded_ns")?,
+        // A program of an older version does not send it.
+        self_ns: ns("self_ns").or_else(|| ns("recorded_ns"))?,
         share: value["share"].as_f64()?,
         first_ns: ns("first_ns"),
         mean_ns: ns("mean_ns")?,
@@ -122,7 +131,13 @@ fn range(value: &Value) -> Option<RangeStats> {
         p99_ns: ns("p99_ns")?,
         max_ns: ns("max_ns")?,
         mean_launch_ns: ns("mean_launch_ns")?,
+        work: work(&value["work"]),
     })
+}
+
+fn work(value: &Value) -> Option<WorkStats> {
+    let device = value["device"].as_str()?.to_owned();
+    Some(WorkStats::on(device, WorkRates::new(value["bytes_per_s"].as_f64(), value["flops_per_s"].as_f64())))
 }
 
 #[cfg(test)]
@@ -141,6 +156,7 @@ mod tests {
             total_ns: 1_000,
             total_error_ns: 100,
             recorded_ns: 90,
+            self_ns: 70,
             share: 0.25,
             first_ns: Some(50),
             mean_ns: 20,
@@ -149,6 +165,7 @@ mod tests {
             p99_ns: 50,
             max_ns: 50,
             mean_launch_ns: 5,
+            work: Some(WorkStats::on("NVIDIA H200".to_owned(), WorkRates::new(Some(2.4e12), None))),
         };
         let figures = Figures {
             ranges: vec![range],

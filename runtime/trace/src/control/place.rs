@@ -56,7 +56,12 @@ impl SocketOwner {
 
     /// Returns the name of the process's socket.
     pub fn socket_name(&self) -> String {
-        format!("{}-{}-{}.sock", self.process, self.started, self.namespace)
+        format!("{}.sock", self.text())
+    }
+
+    /// Returns the process as text, without the ending of a socket's name: `PID-START-NAMESPACE`.
+    pub fn text(&self) -> String {
+        format!("{}-{}-{}", self.process, self.started, self.namespace)
     }
 
     /// Returns the owner of a socket with this name, if the name is valid.

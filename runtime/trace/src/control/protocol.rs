@@ -155,6 +155,8 @@ pub enum Request {
     },
     /// Asks for the contents of the flight recorder.
     Dump,
+    /// Asks what the rank is doing, as its progress file says it.
+    Progress,
 }
 
 /// Why a request is refused.
@@ -201,6 +203,7 @@ impl Request {
             }
             Request::Watch { every_ms } => json!({"ask": "watch", "every_ms": every_ms}),
             Request::Dump => json!({"ask": "dump"}),
+            Request::Progress => json!({"ask": "progress"}),
         };
         object["protocol"] = VERSION.into();
         object.to_string()
@@ -246,8 +249,9 @@ impl Request {
             },
             "watch" => Request::Watch { every_ms: time(&mut object, "every_ms", 100)?.unwrap_or(1_000) },
             "dump" => Request::Dump,
+            "progress" => Request::Progress,
             other => {
-                let asks = "status, record, stop, arm, watch and dump";
+                let asks = "status, record, stop, arm, watch, dump and progress";
                 let text = format!("there is no command `{}`; there are {asks}", other.escape_debug());
                 return Err(Refusal::new("unknown", text));
             }
@@ -311,6 +315,7 @@ mod tests {
             Just(Request::Status),
             Just(Request::Stop),
             Just(Request::Dump),
+            Just(Request::Progress),
             (proptest::option::of(1..=MAX_MS), ".*", any::<bool>())
                 .prop_map(|(for_ms, filter, kernels)| Request::Record { for_ms, filter, kernels }),
             (".*", 1..=MAX_ZONES, 1..=MAX_MS).prop_map(|(range, zones, for_ms)| Request::Arm { range, zones, for_ms }),
@@ -365,7 +370,7 @@ mod tests {
     fn what_is_not_known_is_refused_and_named() {
         assert_eq!(
             refused(r#"{"protocol":1,"ask":"quit"}"#),
-            "unknown: there is no command `quit`; there are status, record, stop, arm, watch and dump"
+            "unknown: there is no command `quit`; there are status, record, stop, arm, watch, dump and progress"
         );
         assert_eq!(
             refused(r#"{"protocol":1,"ask":"record","level":"coarse"}"#),

@@ -118,7 +118,7 @@ impl OwnFile {
 
     /// Makes later writes wait for a slow reader of a pipe, for a few seconds in total. Without this, such a write fails with
     /// [`io::ErrorKind::WouldBlock`].
-    pub(crate) fn wait_for_reader(&mut self) {
+    pub fn wait_for_reader(&mut self) {
         self.patient_until = Some(Instant::now() + AT_MOST);
     }
 

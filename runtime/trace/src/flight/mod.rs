@@ -10,4 +10,5 @@ pub mod format;
 pub mod open;
 mod read;
 
+pub(crate) use read::open_piece;
 pub use read::recover;

@@ -41,12 +41,7 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
             reader.write(&content, trace)?;
         }
     }
-    // Open zones are written to two areas in turn: one of them is always complete, and the other may be half-written.
-    let mut open: Vec<_> = Vec::new();
-    for area in 0..INCIDENT_AREA {
-        open.extend(reader.area(&layout, area)?);
-    }
-    if let Some((header, content)) = open.into_iter().max_by_key(|(header, _)| header.sequence) {
+    if let Some((header, content)) = reader.open(&layout)? {
         reader.found.open_zones = header.before;
         reader.write(&content, trace)?;
     }
@@ -60,6 +55,20 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
     }
     trace.flush().map_err(RecoverError::Write)?;
     Ok(reader.found)
+}
+
+/// Returns the process that wrote the file, and the packets of the zones that were open when it last wrote; none if there were no such packets.
+///
+/// # Errors
+/// As those of [`recover`].
+pub(crate) fn open_piece(file: &mut (impl Read + Seek)) -> Result<(u32, Option<Vec<u8>>), RecoverError> {
+    let layout = layout(file)?;
+    let mut reader = PieceReader { found: Recovered::default(), file };
+    let piece = reader.open(&layout)?;
+    match reader.found.missing {
+        missing @ 1.. if piece.is_none() => Err(RecoverError::NoPiece { damaged: 0, missing }),
+        _ => Ok((layout.process_id, piece.map(|(_, content)| content))),
+    }
 }
 
 fn layout(file: &mut (impl Read + Seek)) -> Result<Layout, RecoverError> {
@@ -109,6 +118,22 @@ impl<F: Read + Seek> PieceReader<'_, F> {
         let is_whole = crc32fast::hash(content) == header.checksum;
         self.found.damaged += u64::from(!is_whole);
         Ok(is_whole)
+    }
+
+    /// Returns the open zones. They are written to two areas in turn: one of them is always complete, and the other may be half-written.
+    fn open(&mut self, layout: &Layout) -> Result<Option<(PieceHeader, Vec<u8>)>, RecoverError> {
+        let mut open = None;
+        for area in 0..INCIDENT_AREA {
+            let piece = self.area(layout, area)?;
+            let is_newer = |open: &Option<(PieceHeader, Vec<u8>)>| match (&piece, open) {
+                (Some((piece, _)), Some((open, _))) => piece.sequence > open.sequence,
+                (piece, _) => piece.is_some(),
+            };
+            if is_newer(&open) {
+                open = piece;
+            }
+        }
+        Ok(open)
     }
 
     /// Returns the piece in an area, if it is complete.

@@ -5,7 +5,7 @@
 
 mod docs;
 
-use warpline_core::fixture::{depths, records, report, session, spans, waits};
+use warpline_core::fixture::{depths, memory, records, report, session, spans, waits};
 use warpline_core::sink::{Batch, Sink};
 
 use crate::chrome::ChromeSink;
@@ -22,6 +22,7 @@ fn write_gate_traces() -> std::io::Result<()> {
         sink.write(Batch::Spans(&spans()))?;
         sink.write(Batch::Waits(&waits()))?;
         sink.write(Batch::Depths(&depths()))?;
+        sink.write(Batch::Memory(&memory()))?;
         sink.flush()?;
         Ok(sink)
     }

@@ -3,7 +3,8 @@
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
 use super::track::{Sequence, text_iid};
-use warpline_core::fields::Value;
+use crate::names::len_name;
+use warpline_core::fields::{Item, Value};
 use warpline_core::record::SpanRef;
 
 /// The numbers of the texts that the sink itself writes.
@@ -81,16 +82,48 @@ pub(super) fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: i
     });
 }
 
+/// Writes a value. The number of a text that lives as long as the program stands for it.
 #[inline]
 pub(super) fn write_value(annotation: &mut Buffer, value: &Value, id: Option<u32>) {
     match (value, id) {
-        (Value::U64(value), _) => annotation.uint(annotation::UINT, *value),
-        (Value::I64(value), _) => annotation.int(annotation::INT, *value),
-        (Value::F64(value), _) => annotation.double(annotation::DOUBLE, *value),
-        (Value::Bool(value), _) => annotation.bool(annotation::BOOL, *value),
         (Value::Str(_), Some(id)) => annotation.uint(annotation::STRING_IID, text_iid(u64::from(id))),
-        (Value::Str(text), None) => annotation.text(annotation::STRING, text),
-        (Value::Text(text), _) => annotation.text(annotation::STRING, text),
-        (other, _) => annotation.text(annotation::STRING, &other.to_string()),
+        (Value::List(list), _) if !list.is_empty() => {
+            for item in list.iter() {
+                annotation.message(annotation::ARRAY_VALUES, |value| write_item(value, item));
+            }
+        }
+        (Value::Map(map), _) if !map.is_empty() => {
+            for (name, item) in map.iter() {
+                annotation.message(annotation::DICT_ENTRIES, |entry| {
+                    entry.text(annotation::NAME, name);
+                    write_item(entry, item);
+                });
+            }
+        }
+        (value, _) => match value.item() {
+            Some(item) => write_item(annotation, item),
+            // An annotation without a value is not shown, so an empty list is `[]`.
+            None => annotation.text(annotation::STRING, &value.to_string()),
+        },
+    }
+}
+
+#[inline]
+fn write_item(annotation: &mut Buffer, item: Item<'_>) {
+    match item {
+        Item::U64(value) => annotation.uint(annotation::UINT, value),
+        Item::I64(value) => annotation.int(annotation::INT, value),
+        Item::F64(value) => annotation.double(annotation::DOUBLE, value),
+        Item::Bool(value) => annotation.bool(annotation::BOOL, value),
+        Item::Text(text) => annotation.text(annotation::STRING, text),
+        other => annotation.text(annotation::STRING, &other.to_string()),
+    }
+}
+
+/// Writes the number of items that a list or a map had, if it was cut, beside it.
+#[inline]
+pub(super) fn annotate_len(event: &mut Buffer, name: &str, value: &Value) {
+    if let Some(len) = value.cut_len() {
+        annotate(event, None, &len_name(name), |annotation| annotation.uint(annotation::UINT, len));
     }
 }

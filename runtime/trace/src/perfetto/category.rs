@@ -29,6 +29,8 @@ pub(super) enum Category {
     Memset,
     /// A wait of a stream or a thread.
     Wait,
+    /// A call with which a thread waits for the device, or makes a stream wait.
+    Sync,
     /// One end of the arrow from a signal to the end of a wait.
     Signal,
 }
@@ -64,6 +66,7 @@ impl Category {
             Category::Memcpy => "memcpy",
             Category::Memset => "memset",
             Category::Wait => "wait",
+            Category::Sync => "cuda_sync",
             Category::Signal => "signal",
         }
     }

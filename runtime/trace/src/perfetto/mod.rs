@@ -1,9 +1,10 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>), which writes a trace while the session runs.
 //!
 //! `file` passes packets to the operating system. `trace` is a trace while it is written, and `tables` has the state that all kinds
-//! of records share in it; `zones`, `spans`, `kernels`, `replays` and `waits` turn records into slices with `annotations`.
+//! of records share in it; `zones`, `spans`, `kernels`, `replays`, `steps`, `waits` and `syncs` turn records into slices with `annotations`, and
+//! `memory` into counters.
 //! `category` has the categories of slices, `rows` finds their tracks, `track` keeps lanes, `session_facts` writes the facts about
-//! the session, `catalog` its ranges, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
+//! the session, `catalog` its ranges, `open_zones` reads open zones from a flight recorder's file, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
 //! slice open or omits a zone.
 //!
 //! ```text
@@ -16,7 +17,9 @@
 //! │        └─ lane             zones of ranges with their own lane, and of groups
 //! ├─ thread                    launches, host zones, spans, waits and signals; a flow leads from each launch to its zone,
 //! │                            and from each signal to the wait that it ended
+//! ├─ steps                     the steps of the program
 //! ├─ queues                    the depth of each queue
+//! ├─ memory                    the bytes of each device, and of those who hold them
 //! └─ warpline                  the session: catalog hash, counts of zones begun, recorded and dropped, clock figures; the catalog
 //! ```
 //!
@@ -30,7 +33,9 @@ mod category;
 mod file;
 mod intern;
 mod kernels;
+mod memory;
 pub mod open;
+mod open_zones;
 mod pieces;
 pub mod proto;
 mod replays;
@@ -40,6 +45,8 @@ mod rows;
 mod segments;
 mod session_facts;
 mod spans;
+mod steps;
+mod syncs;
 mod tables;
 mod trace;
 mod track;
@@ -60,6 +67,7 @@ use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
+pub use open_zones::{LastOpenZone, open_zones};
 use pieces::{Medium, Pieces};
 use rotate::Files;
 #[cfg(unix)]
@@ -69,8 +77,8 @@ use trace::Trace;
 /// Writes a trace for Perfetto.
 ///
 /// The file is complete after every flush, about ten times a second: a killed process leaves a trace that loads, with every zone
-/// that had been flushed. Its ids are unique across processes, so the traces of several processes can be joined in one file
-/// (`cat a.pftrace b.pftrace`), as long as their process ids differ.
+/// that had been flushed. Its ids are unique across processes, so Perfetto opens the traces of several processes of one host as one if
+/// they are in an archive (`tar`) and their process ids differ.
 ///
 /// `Send`, not `Sync`: a session's collector owns it.
 pub struct PerfettoSink {

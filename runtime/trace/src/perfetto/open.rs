@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::annotations::{annotate, write_value};
+use super::annotations::{annotate, annotate_len, write_value};
 use super::proto::{Buffer, clock, event, packet, track};
 use super::session_facts::{int, text, uint};
 use super::track::{Ids, i32_bits, process_track};
@@ -134,6 +134,7 @@ impl OpenTrace {
                 // Avoids the names that the sink itself uses.
                 let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
                 annotate(event, None, &name, |annotation| write_value(annotation, value, None));
+                annotate_len(event, &name, value);
             }
             if let Some(label) = &open.label {
                 text(event, "label", label);
@@ -203,7 +204,7 @@ impl OpenTrace {
 }
 
 /// The category of zones that have not ended, which a sum over zones must not count.
-const CATEGORY: &str = "open_zone";
+pub(super) const CATEGORY: &str = "open_zone";
 
 /// The annotations of an open zone other than its fields.
 const SAID: [&str; 11] = [
@@ -220,6 +221,6 @@ const SAID: [&str; 11] = [
     "thread_id",
 ];
 
-fn is_said(name: &str) -> bool {
+pub(super) fn is_said(name: &str) -> bool {
     SAID.contains(&name)
 }

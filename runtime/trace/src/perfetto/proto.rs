@@ -87,6 +87,7 @@ pub mod track {
 
     /// `Unit`.
     pub const UNIT_COUNT: u64 = 2;
+    pub const UNIT_BYTES: u64 = 3;
 }
 
 /// `TrackEvent`.

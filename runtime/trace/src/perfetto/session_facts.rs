@@ -140,6 +140,7 @@ impl SessionFacts {
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
         let left_out = report.said_left_out();
         let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
+        let syncs = report.synchronizations.to_args();
         let (replays, kernel_timing) = (report.graph_timing.to_args(), report.kernel_timing.to_args());
         // Only figures that a user must not overlook get a row. All figures are in the account.
         let lost = [
@@ -160,14 +161,23 @@ impl SessionFacts {
             for (name, count) in &left_out {
                 uint(event, name, *count);
             }
+            for (name, count) in report.fields.to_args() {
+                uint(event, &format!("fields.{name}"), count);
+            }
             for (name, count) in report.event_pool.to_args() {
                 uint(event, &format!("event_pool.{name}"), count);
+            }
+            for (name, count) in report.memory_counts.to_args() {
+                uint(event, &format!("memory.{name}"), count);
             }
             for (name, count) in &spans {
                 uint(event, &format!("spans.{name}"), *count);
             }
             for (name, count) in &kernels {
                 uint(event, &format!("kernels.{name}"), *count);
+            }
+            for (name, count) in &syncs {
+                uint(event, &format!("synchronizations.{name}"), *count);
             }
             for (name, count) in &kernel_timing {
                 uint(event, &format!("kernel_timing.{name}"), *count);
@@ -281,10 +291,19 @@ impl SessionFacts {
 
     /// Describes a counter in a group.
     pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
+        self.unit_track(uuid, (group, name), track::UNIT_COUNT, buffer);
+    }
+
+    /// Describes the track of a counter of bytes.
+    pub(super) fn bytes_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
+        self.unit_track(uuid, (group, name), track::UNIT_BYTES, buffer);
+    }
+
+    fn unit_track(&self, uuid: u64, (group, name): (u64, &str), unit: u64, buffer: &mut Buffer) {
         self.describe(uuid, buffer, |descriptor| {
             descriptor.uint(track::PARENT_UUID, group);
             descriptor.text(track::NAME, name);
-            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, track::UNIT_COUNT));
+            descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
         });
     }
 

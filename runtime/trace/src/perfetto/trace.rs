@@ -3,9 +3,12 @@
 //! The sinks call it on the collector's thread.
 
 use super::kernels::Kernels;
+use super::memory::MemoryCounters;
 use super::proto::Buffer;
 use super::replays::Replays;
 use super::session_facts::Piece;
+use super::steps::Steps;
+use super::syncs::Syncs;
 use super::tables::Tables;
 use super::waits::Queues;
 use crate::order::Record;
@@ -16,8 +19,11 @@ use warpline_core::sink::SessionInfo;
 pub(super) struct Trace {
     tables: Tables,
     kernels: Kernels,
+    syncs: Syncs,
     replays: Replays,
     queues: Queues,
+    steps: Steps,
+    memory: MemoryCounters,
 }
 
 impl Trace {
@@ -26,8 +32,11 @@ impl Trace {
         Trace {
             tables: Tables::begin(info, buffer),
             kernels: Kernels::default(),
+            syncs: Syncs::default(),
             replays: Replays::default(),
             queues: Queues::default(),
+            steps: Steps::default(),
+            memory: MemoryCounters::default(),
         }
     }
 
@@ -62,14 +71,17 @@ impl Trace {
     #[inline]
     pub(super) fn record(&mut self, record: Record<'_>, buffer: &mut Buffer) {
         self.make_room();
-        let Trace { tables, kernels, replays, queues } = self;
+        let Trace { tables, kernels, syncs, replays, queues, steps, memory } = self;
         match record {
             Record::Zone(zone) => tables.zone(zone, buffer),
             Record::Span(span) => tables.span(span, buffer),
             Record::Kernel(kernel) => kernels.write(kernel, tables, buffer),
             Record::Replay(replay) => replays.write(replay, tables, buffer),
+            Record::Sync(sync) => syncs.write(sync, tables, buffer),
             Record::Wait(wait) => tables.wait(wait, buffer),
             Record::Depth(depth) => queues.write(depth, tables, buffer),
+            Record::Step(step) => steps.write(step, tables, buffer),
+            Record::Memory(record) => memory.write(record, tables, buffer),
             Record::Change(change) => tables.facts.change(change, buffer),
         }
     }
@@ -87,6 +99,7 @@ impl Trace {
     fn forget_tracks(&mut self) {
         let places = self.tables.forget_tracks();
         self.kernels.keep(&places);
+        self.syncs.keep(&places);
         self.replays.keep(&places);
     }
 }

@@ -12,6 +12,7 @@ use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
+use warpline_core::hashing::splitmix64;
 use warpline_core::record::{Span, SpanSite};
 
 /// Ids that no other trace uses, so that traces of many processes can be joined in one file.
@@ -32,15 +33,12 @@ impl Ids {
         Ids { seed, used: 0, sequences }
     }
 
-    /// Returns a new 64-bit id. One step of the SplitMix64 generator, so that the ids of one trace cannot collide.
+    /// Returns a new 64-bit id. SplitMix64 gives different results for different numbers, so the ids of one trace cannot collide.
     #[inline]
     pub(super) fn next(&mut self) -> u64 {
         self.used += 1;
-        let mut mixed = self.seed.wrapping_add(self.used.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         // Zero means none.
-        (mixed ^ mixed >> 31).max(1)
+        splitmix64(self.seed.wrapping_add(self.used)).max(1)
     }
 
     /// Returns the id derived from `what`, which is the same each time. A collision with another id of the trace is as improbable

@@ -1,15 +1,15 @@
 //! Converts zones to slices: the hot path of the sink.
 //!
 //! The sink calls this module for each zone. Once the tables know all names and rows, it must not allocate, except for the
-//! arguments of a collective.
+//! arguments of a collective and for the length of a list or map that was cut.
 
-use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate, write_value};
+use super::annotations::{DESCRIPTION, END, ERROR, LABEL, STATUS, Words, annotate, annotate_len, write_value};
 use super::category::Category;
 use super::intern::Numbers;
 use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
 use super::track::{Sequence, description_iid, range_iid, text_iid, write_range};
-use crate::names::{ALGBW, BUSBW, arg_name};
+use crate::names::{ALGBW, BUSBW, BYTES, FLOPS, GB_PER_S, TFLOP_PER_S, arg_name};
 use warpline_core::collective::arguments::ArgumentValue;
 use warpline_core::fields::{MAX_FIELDS, Value};
 use warpline_core::record::{EndSource, Span, Status, ZoneRecord};
@@ -133,7 +133,9 @@ pub(super) fn write_zone(
         write_range(range, event);
         category.write(event);
         for ((name, value), (name_id, value_id)) in record.fields.iter().zip(names.iter().zip(&values)) {
-            annotate(event, *name_id, arg_name(record, name), |annotation| write_value(annotation, value, *value_id));
+            let name = arg_name(record, name);
+            annotate(event, *name_id, name, |annotation| write_value(annotation, value, *value_id));
+            annotate_len(event, name, value);
         }
         if let Some(label) = label {
             annotate(event, words.label, LABEL, |annotation| annotation.text(annotation::STRING, label));
@@ -158,6 +160,18 @@ pub(super) fn write_zone(
             let figures = [Some((ALGBW, bandwidth.algorithm)), bandwidth.bus.map(|bus| (BUSBW, bus))];
             for (name, bytes_per_s) in figures.into_iter().flatten() {
                 annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, bytes_per_s * 1e-9));
+            }
+        }
+        let (work, rates) = (record.work(), record.work_rates());
+        for (name, amount) in [(BYTES, work.bytes), (FLOPS, work.flops)] {
+            if let Some(amount) = amount {
+                annotate(event, None, name, |annotation| annotation.uint(annotation::UINT, amount));
+            }
+        }
+        let rates = [(GB_PER_S, rates.bytes_per_s, 1e-9), (TFLOP_PER_S, rates.flops_per_s, 1e-12)];
+        for (name, rate, unit) in rates {
+            if let Some(rate) = rate {
+                annotate(event, None, name, |annotation| annotation.double(annotation::DOUBLE, rate * unit));
             }
         }
         annotate(event, words.description, DESCRIPTION, |annotation| {

@@ -14,6 +14,7 @@ use super::replays::ReplaysOnce;
 use super::stream::Stream;
 use super::streams::Streams;
 use super::subscriptions::Subscriptions;
+use super::warmup::without_warmup;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
 #[cfg(feature = "cuda")]
@@ -21,6 +22,7 @@ use warpline_core::replay::ReplayRecord;
 use warpline_core::sink::{Batch, Progress};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::switch::REQUESTS_EPOCH;
 
 pub(crate) struct Context {
     pub(super) recorder: Arc<Recorder>,
@@ -29,6 +31,8 @@ pub(crate) struct Context {
     pub(super) streams: Streams,
     pub(super) pace: Pace,
     pub(super) held: HeldZones,
+    /// Whether the steps of the program are those of this session.
+    pub(super) takes_steps: bool,
     #[cfg(feature = "cuda")]
     pub(super) replays: ReplaysOnce,
     /// The threads of the records of the current pass.
@@ -44,6 +48,7 @@ impl Context {
         subscriptions: Subscriptions,
     ) -> Context {
         Context {
+            takes_steps: recorder.epoch() != REQUESTS_EPOCH,
             recorder,
             tally,
             subscriptions,
@@ -59,7 +64,7 @@ impl Context {
 
     /// Hands a batch to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
-        self.subscriptions.hand_out(&self.tally, batch);
+        without_warmup(batch, |batch| self.subscriptions.hand_out(&self.tally, batch));
     }
 
     /// Adds replays to the figures, and hands them out.
@@ -98,7 +103,7 @@ impl Context {
     }
 
     fn progress(&self) -> Progress {
-        let Account { begun, recorded, captured, dropped, .. } = self.recorder.account();
+        let Account { begun, recorded, captured, dropped, .. } = self.tally.account(&self.recorder);
         let fullness = |stream: &Stream| {
             let in_use = stream.context.in_use(stream.given_back);
             in_use as f64 / stream.context.ring().capacity() as f64

@@ -50,8 +50,9 @@ impl KernelStage {
         recorder: &Recorder,
         tally: &SessionStats,
     ) -> (Option<KernelStage>, Option<Result<(), String>>) {
-        let wanted = Wanted { records: config.kernels, times: config.timing == Timing::Kernels };
-        if !wanted.records && !wanted.times {
+        let times = config.timing == Timing::Kernels;
+        let wanted = Wanted { records: config.kernels, times, syncs: config.synchronizations, submissions: false };
+        if !wanted.records && !wanted.times && !wanted.syncs {
             return (None, None);
         }
         match Kernels::start(wanted) {
@@ -79,6 +80,9 @@ impl KernelStage {
                 }
                 if wanted.records {
                     notes.push(format!("no kernels are recorded: {why}"));
+                }
+                if wanted.syncs {
+                    notes.push(format!("no synchronisations are recorded: {why}"));
                 }
                 (None, wanted.records.then_some(Err(why)))
             }
@@ -137,6 +141,15 @@ impl KernelStage {
         };
         let records = take(kernels, &mut names);
         let (counts, read) = (kernels.counts(), kernels.read_count());
+        let syncs = kernels.take_syncs();
+        *lock(&cx.tally.synchronizations) = kernels.sync_counts();
+        if !syncs.is_empty() {
+            let mut waits = lock(&cx.tally.host_waits);
+            syncs.iter().for_each(|sync| waits.add(sync));
+        }
+        for batch in syncs.chunks(BATCH) {
+            cx.hand_out(Batch::Synchronizations(batch));
+        }
         if !records.is_empty() {
             let mut table = lock(&cx.tally.kernel_table);
             for kernel in &records {
@@ -155,7 +168,7 @@ impl KernelStage {
             self.read = read;
             self.time_zones(cx);
         }
-        records.len()
+        records.len() + syncs.len()
     }
 }
 
@@ -194,7 +207,7 @@ impl Stage for KernelStage {
                     counted_are(self.given_up, "zone")
                 )
             });
-            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.note()).chain(given_up));
+            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.notes()).chain(given_up));
         }
     }
 
@@ -238,6 +251,14 @@ impl Names for SessionNames<'_> {
                 self.devices.entry(device).or_insert_with(fresh).clone()
             })
         })
+    }
+
+    fn known_stream(&self, context: u32, stream: u32) -> Option<Arc<StreamInfo>> {
+        self.recorder.known_stream_of_tool((context, stream))
+    }
+
+    fn name_stream(&mut self, context: u32, stream: u32, name: String) {
+        self.recorder.name_stream_of_tool((context, stream), name);
     }
 
     fn begun(&mut self, stream: u32) -> u64 {

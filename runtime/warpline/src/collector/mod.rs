@@ -5,7 +5,7 @@
 //!
 //! `pace` decides how often it looks. `streams` discovers and evicts streams, and `stream` is one stream with its pending zones.
 //! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. Everything besides zones is a
-//! [`Stage`]: `budget`, `spans` of `tracing`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
+//! [`Stage`]: `budget`, `spans` of `tracing`, `steps`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
 //! `stall_monitor` for the flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
 //! stages share, `subscriptions` are the consumers of records, and `admission` admits external requests. `session_stats` holds the
 //! session's figures, with `timelines` and `left_out`.
@@ -20,6 +20,7 @@ mod held;
 #[cfg(feature = "cupti")]
 mod kernels;
 pub(crate) mod left_out;
+mod memory;
 mod pace;
 mod pass;
 #[cfg(feature = "cuda")]
@@ -32,6 +33,8 @@ mod stage;
 mod stall_monitor;
 #[cfg(feature = "cuda")]
 mod stamps;
+mod step_figures;
+mod steps;
 mod stream;
 mod streams;
 mod subscriptions;
@@ -39,6 +42,8 @@ mod subscriptions;
 mod timelines;
 #[cfg(feature = "timeline")]
 mod waits;
+mod wanted;
+mod warmup;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,6 +104,8 @@ impl Collector {
             Box::<waits::WaitStage>::default(),
             #[cfg(feature = "tracing")]
             Box::<spans::SpanStage>::default(),
+            Box::<steps::StepStage>::default(),
+            Box::<memory::MemoryStage>::default(),
         ];
         Collector {
             cx,

@@ -11,6 +11,7 @@ use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
 use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
+use warpline_core::steps;
 use warpline_core::stream::context::StreamContext;
 
 /// The number of zones read from one stream after which all streams are supplied again before the next is read.
@@ -176,9 +177,13 @@ impl Collector {
             // This sorts indices and moves each record once.
             batch.sort_by_cached_key(end_ns);
         }
-        self.cx.tally.add_zones(&batch);
-        self.cx.hand_out(Batch::Zones(&batch));
         let recorded = batch.len();
+        batch.retain(|record| !steps::is_warmup(record.host.begin_ns));
+        self.cx.tally.add_warmup(recorded - batch.len());
+        if !batch.is_empty() {
+            self.cx.tally.add_zones(&batch);
+            self.cx.hand_out(Batch::Zones(&batch));
+        }
         context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
         batch.clear();
         self.batch = batch;

@@ -2,24 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
+use super::step_figures::StepFigures;
+#[cfg(feature = "cupti")]
+use crate::host_waits::HostWaits;
 #[cfg(feature = "cupti")]
 use crate::kernel_table::KernelTable;
 use crate::summary::{CameBy, Summary};
-use crate::traffic::Traffic;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
 #[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
-use warpline_core::report::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts};
+use warpline_core::report::counts::{FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
 use warpline_core::report::figures::{ClockFigures, WindowFigures};
+use warpline_core::report::traffic::Traffic;
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, SessionChange};
 use warpline_core::stderr;
+use warpline_core::steps;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
@@ -35,15 +39,23 @@ pub(crate) struct SessionStats {
     pub(crate) notes: Mutex<Vec<String>>,
     /// The notes that were already written to standard error.
     said: Mutex<Vec<String>>,
+    fields: Mutex<FieldCounts>,
     pub(crate) kernels: Mutex<KernelCounts>,
     #[cfg(feature = "cupti")]
     pub(super) kernel_table: Mutex<KernelTable>,
+    pub(crate) synchronizations: Mutex<SyncCounts>,
+    #[cfg(feature = "cupti")]
+    pub(super) host_waits: Mutex<HostWaits>,
     pub(crate) kernel_timing: Mutex<KernelTimingCounts>,
     /// The changes of the session that the sinks have not received yet.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The windows of a session with a budget.
     pub(crate) windows: Mutex<Option<WindowFigures>>,
+    /// The steps of the program.
+    pub(super) steps: Mutex<StepFigures>,
+    /// The zones that were recorded in the warm-up of a schedule, and not handed on.
+    warmup: AtomicU64,
     /// What the session's settings leave out.
     pub(crate) left_out: Mutex<LeavesOut>,
     #[cfg(feature = "timeline")]
@@ -51,7 +63,7 @@ pub(crate) struct SessionStats {
     #[cfg(all(feature = "timeline", feature = "cuda"))]
     events_before: EventsBefore,
     /// The sink that the collector is calling now.
-    pub(super) inside: Mutex<Option<String>>,
+    pub(super) inside: Mutex<Option<usize>>,
     /// The deadline of the collector's drain, once the session is over.
     pub(crate) deadline: Mutex<Option<Instant>>,
     /// Whether nothing waits for the collector any more.
@@ -125,31 +137,67 @@ impl SessionStats {
 
     /// Returns the sink that the collector is calling now.
     pub(crate) fn inside(&self) -> Option<String> {
-        lock(&self.inside).clone()
+        let number = (*lock(&self.inside))?;
+        lock(&self.sinks).get(&number).map(|report| report.name.clone())
     }
 
     /// Adds zones to the figures.
     pub(super) fn add_zones(&self, batch: &[ZoneRecord]) {
         lock(&self.summary).add(batch);
+        self.add_fields(batch);
         lock(&self.traffic).add(batch);
+        let mut figures = lock(&self.steps);
+        if figures.has_steps() || steps::current().is_some() || steps::has_ended() {
+            figures.add_zones(batch);
+        }
+        drop(figures);
         #[cfg(feature = "timeline")]
         lock(&self.timelines).add_zones(batch);
+    }
+
+    /// Counts zones of the warm-up of a schedule.
+    pub(super) fn add_warmup(&self, zones: usize) {
+        if zones > 0 {
+            self.warmup.fetch_add(zones as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the account of the zones, without those of the warm-up of a schedule.
+    pub(super) fn account(&self, recorder: &Recorder) -> Account {
+        let mut account = recorder.account();
+        let warmup = self.warmup.load(Ordering::Relaxed);
+        // The collector counts a zone here before it counts it as recorded.
+        account.begun = account.begun.saturating_sub(warmup);
+        account.recorded = account.recorded.saturating_sub(warmup);
+        account
     }
 
     /// Adds the zones of replays of CUDA graphs to the figures.
     #[cfg(feature = "cuda")]
     pub(super) fn add_replays(&self, batch: &[ReplayRecord]) {
         let mut summary = lock(&self.summary);
-        batch.iter().flat_map(|replay| &replay.zones).for_each(|zone| summary.add_replayed(zone));
+        batch.iter().for_each(|replay| summary.add_replay(&replay.zones.iter().collect::<Vec<_>>()));
         drop(summary);
+        self.add_fields(batch.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone));
         lock(&self.traffic).add_replays(batch);
+    }
+
+    /// Counts the fields of these zones that were cut or left out.
+    fn add_fields<'a>(&self, zones: impl IntoIterator<Item = &'a ZoneRecord>) {
+        let mut counts = lock(&self.fields);
+        zones.into_iter().for_each(|zone| counts.add(&zone.fields));
     }
 
     /// Returns the current report, which no longer changes once the rings are closed.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
-        let Account { begun, recorded, captured, dropped, waits } = recorder.account();
+        let Account { begun, recorded, captured, dropped, waits } = self.account(recorder);
         let is_all_recorded = captured == 0 && dropped.total() == 0;
         let windows = *lock(&self.windows);
+        // A lock that is taken within the report below is held until the report is complete.
+        let (step_stats, range_steps) = {
+            let steps = lock(&self.steps);
+            (steps.stats(steps::not_recorded()), steps.range_stats())
+        };
         let came_by = if windows.is_some() {
             CameBy::Unknown
         } else if is_all_recorded {
@@ -161,6 +209,8 @@ impl SessionStats {
         let mut report = Report {
             ranges: lock(&self.summary).stats(came_by),
             collectives: lock(&self.traffic).stats(),
+            steps: step_stats,
+            range_steps,
             not_sampled: not_sampled(),
             windows,
             left_out: lock(&self.left_out).since(None),
@@ -168,8 +218,10 @@ impl SessionStats {
             recorded,
             captured,
             dropped,
+            fields: *lock(&self.fields),
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),
+            synchronizations: *lock(&self.synchronizations),
             kernel_timing: *lock(&self.kernel_timing),
             graph_timing: *lock(&self.graph_timing),
             duration,
@@ -178,11 +230,14 @@ impl SessionStats {
             notes: lock(&self.notes).clone(),
             is_printed: false,
             waits,
+            memory_counts: recorder.memory().counts(),
+            memory: recorder.memory().stats(),
             ..Report::default()
         };
         #[cfg(feature = "cupti")]
         {
             report.top_kernels = lock(&self.kernel_table).stats();
+            report.host_waits = lock(&self.host_waits).stats();
         }
         #[cfg(feature = "timeline")]
         lock(&self.timelines).add_to(&mut report);

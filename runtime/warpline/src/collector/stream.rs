@@ -110,8 +110,9 @@ impl Stream {
         self.context.in_use(self.given_back) * 4 > self.context.ring().capacity()
     }
 
-    pub(super) fn is_cuda(&self) -> bool {
-        self.context.info.as_ref().is_some_and(|info| info.device.kind == DeviceKind::Cuda)
+    /// Returns whether it is a device's stream, which an application may destroy unnoticed.
+    pub(super) fn is_of_device(&self) -> bool {
+        self.context.info.as_ref().is_some_and(|info| info.device.kind != DeviceKind::Host)
     }
 
     /// Returns whether a pass may send the device queries that make launching threads wait: at any time if the program rests, sometimes

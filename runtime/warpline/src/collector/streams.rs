@@ -80,7 +80,7 @@ impl Streams {
             stream.is_launching = begun != stream.active.1;
             if stream.is_launching {
                 stream.active = (now, begun);
-                is_launching |= stream.is_cuda();
+                is_launching |= stream.is_of_device();
                 // No zone begins on a stream that the application has dropped, so its slots would only take memory.
                 if begun > FEW && !stream.context.forgotten.load(Ordering::Acquire) {
                     stream.context.provide(SLOTS_AHEAD);
@@ -158,7 +158,7 @@ pub(super) fn evict(recorder: &Recorder, streams: &mut Vec<Stream>, mut forget: 
     let now = Instant::now();
     for stream in &*streams {
         let rests = now.duration_since(stream.active.0) >= if crowded { SHORT_REST } else { LONG_REST };
-        let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_cuda() && rests);
+        let is_over = stream.context.forgotten.load(Ordering::Acquire) || (stream.is_of_device() && rests);
         if is_over && !stream.context.is_retired() && stream.pending.is_empty() && stream.context.settled().1 {
             recorder.evict(&stream.context);
         }

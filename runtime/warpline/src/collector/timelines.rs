@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use warpline_core::intervals::Intervals;
+use warpline_core::intervals::Covered;
 use warpline_core::path::PathLog;
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
 use warpline_core::report::Report;
@@ -15,9 +15,6 @@ use warpline_core::wait::WaitRecord;
 
 /// The number of latest zones in which the critical path is found.
 const ZONES: usize = 1 << 15;
-
-/// The number of pieces in which a stream's time is known; older ones become sums.
-const PIECES: usize = 1 << 14;
 
 /// The maximum number of streams reported separately. Of more, those that have been idle longest are reported together.
 const STREAMS: usize = 1024;
@@ -213,37 +210,6 @@ impl Usage {
     }
 }
 
-/// The time that spans cover together. Only the latest pieces are kept separate.
-#[derive(Default)]
-struct Covered {
-    pieces: Intervals,
-    /// The time that older pieces covered, and its end.
-    older_ns: i64,
-    older_until_ns: Option<i64>,
-}
-
-impl Covered {
-    fn add(&mut self, span: Span) {
-        let begin_ns = self.older_until_ns.map_or(span.begin_ns, |until_ns| span.begin_ns.max(until_ns));
-        self.pieces.add(Span { begin_ns, ..span });
-        if self.pieces.len() > PIECES
-            && let Some(piece) = self.pieces.pop_first()
-        {
-            self.older_ns += piece.duration_ns();
-            self.older_until_ns = Some(piece.end_ns);
-        }
-    }
-
-    /// Returns the end of the last piece.
-    fn until_ns(&self) -> i64 {
-        self.pieces.until_ns()
-    }
-
-    fn length_ns(&self) -> i64 {
-        self.older_ns + self.pieces.length_ns()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,15 +242,5 @@ mod tests {
         // The stream that came back is in both.
         assert_eq!((folded.name.as_str(), folded.streams), ("…", 10_001 - rest.len() as u64));
         assert_eq!(report.streams.iter().map(|stream| stream.busy_ns).sum::<i64>(), 10 * zones);
-    }
-
-    #[test]
-    fn what_is_long_ago_stays_counted_and_takes_no_room() {
-        let mut covered = Covered::default();
-        for at in 0..100_000 {
-            covered.add(Span { begin_ns: 10 * at, end_ns: 10 * at + 4 });
-        }
-        assert!(covered.pieces.len() <= PIECES);
-        assert_eq!(covered.length_ns(), 400_000);
     }
 }

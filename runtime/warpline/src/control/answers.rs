@@ -14,7 +14,9 @@ use warpline_core::record::ZoneRecord;
 use warpline_core::report::Dropped;
 use warpline_core::stream::context::Account;
 use warpline_trace::control::figures::Figures;
-use warpline_trace::control::protocol::VERSION;
+use warpline_trace::control::protocol::{Refusal, VERSION};
+use warpline_trace::json::json_value;
+use warpline_trace::names::len_name;
 
 /// The maximum number of namespaces in a status reply.
 const MOST_NAMES: usize = 64;
@@ -68,6 +70,32 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
     answer
 }
 
+/// Returns what the rank is doing: the contents of its progress file, as they would be now. A disk that stalls, or that is full, does not hold it
+/// up.
+///
+/// # Errors
+/// No session writes tables of many ranks.
+#[cfg(feature = "ranks")]
+pub(super) fn progress(current: Option<&Engine>) -> Result<Json, Refusal> {
+    let Some(current) = current.filter(|current| !current.is_held && current.recorder.limits().watch) else {
+        return Err(no_ranks());
+    };
+    let flight = current.flight.as_deref().map(|flight| flight.ring().path.clone());
+    let mut answer = crate::ranks::standing(&current.recorder, flight);
+    answer["is"] = "progress".into();
+    answer["protocol"] = VERSION.into();
+    Ok(answer)
+}
+
+#[cfg(not(feature = "ranks"))]
+pub(super) fn progress(_: Option<&Engine>) -> Result<Json, Refusal> {
+    Err(no_ranks())
+}
+
+fn no_ranks() -> Refusal {
+    Refusal::new("no_ranks", "it has no session that writes tables of its rank; start it with `control,ranks=FOLDER`")
+}
+
 /// Returns the last reply of a recording: why it ended, and its counts.
 pub(super) fn ended(why: &str, over: &Outcome) -> Json {
     let report = &over.report;
@@ -114,7 +142,11 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
         Ok(zone) => zone,
         Err(error) => return json!({"is": "no_zone", "text": error.to_string()}),
     };
-    let fields: Map<_, _> = zone.fields.iter().map(|(name, value)| (name.to_owned(), field(value))).collect();
+    let field = |(name, value): (&str, &Value)| {
+        let len = value.cut_len().map(|len| (len_name(name), len.into()));
+        std::iter::once((name.to_owned(), json_value(value))).chain(len)
+    };
+    let fields: Map<_, _> = zone.fields.iter().flat_map(field).collect();
     json!({
         "is": "zone",
         "range": zone.range.name(),
@@ -129,6 +161,7 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
         "gpu_ns": zone.gpu_ns(),
         "gpu_ns_corrected": zone.gpu_ns_corrected(),
         "label": zone.fields.label(),
+        "lane": zone.lane(),
         "fields": fields,
         "error": zone.error,
     })
@@ -144,18 +177,29 @@ pub(super) fn why_not(error: &ProfileError) -> &'static str {
     }
 }
 
-/// Converts a field to JSON. A number that JSON cannot represent becomes text.
-fn field(value: &Value) -> Json {
-    match value {
-        Value::U64(value) => (*value).into(),
-        Value::I64(value) => (*value).into(),
-        Value::Bool(value) => (*value).into(),
-        Value::F64(value) if value.is_finite() => (*value).into(),
-        other => other.to_string().into(),
-    }
-}
-
 /// Returns the time from `then` to `now` in ns.
 pub(super) fn since_ns(then: Instant, now: Instant) -> i64 {
     i64::try_from(now.duration_since(then).as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_core::fixture;
+
+    #[test]
+    fn an_answer_has_lists_and_maps_and_the_lane() {
+        let mut record = fixture::zone(&fixture::COPY, None, &fixture::main_thread(), fixture::span(0, 1), None);
+        record.fields.push("shape", [4, 128]);
+        record.fields.push("sizes", vec![0.5; 100]);
+        record.fields.push("tile", [("rows", 8)]);
+        record.fields.push("nan", f64::NAN);
+        let answer = zone(&Ok(record.clone()));
+        let fields = &answer["fields"];
+        assert_eq!((&fields["shape"], &fields["tile"]), (&json!([4, 128]), &json!({"rows": 8})));
+        assert_eq!((fields["sizes"].as_array().map(Vec::len), &fields["sizes.len"]), (Some(64), &json!(100)));
+        assert_eq!((&fields["nan"], &answer["lane"]), (&json!("NaN"), &json!("copies")));
+        record.fields.set_lane("loader 3");
+        assert_eq!(zone(&Ok(record))["lane"], json!("loader 3"));
+    }
 }

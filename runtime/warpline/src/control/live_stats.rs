@@ -109,9 +109,8 @@ impl LiveStats {
             .devices
             .iter_mut()
             .map(|((kind, ordinal), load)| {
-                let kind = if *kind == DeviceKind::Cuda { "cuda" } else { "host" };
                 let (busy, collectives) = (share(&load.busy), share(&load.collectives));
-                json!({"name": load.name, "kind": kind, "ordinal": ordinal, "busy": busy, "collectives": collectives})
+                json!({"name": load.name, "kind": kind.name(), "ordinal": ordinal, "busy": busy, "collectives": collectives})
             })
             .collect();
         let mut ranges: Vec<_> = self.ranges.values_mut().collect();

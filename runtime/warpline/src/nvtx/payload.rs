@@ -1,7 +1,7 @@
 //! Typed payloads: how values become the entries of a schema, and the payload of a zone's fields. Fields have one schema for each range
 //! and set of fields, registered when the set is first used.
 //!
-//! Numbers take 8 bytes, and text and the label 64, in the order of the mark. All data of a zone is on the stack. `message` and `sync`
+//! Numbers take 8 bytes, and text, lists and maps, which become text, and the label 64, in the order of the mark. All data of a zone is on the stack. `message` and `sync`
 //! have the payloads of collectives and of semaphores.
 #![allow(unsafe_code)]
 
@@ -203,7 +203,7 @@ impl FieldBytes {
                 Value::Bool(truth) => all.push(&[u8::from(*truth)], NUMBER),
                 Value::Str(text) => all.text(text),
                 Value::Text(text) => all.text(text),
-                other => all.text(&other.to_string()),
+                other => all.text(&other.text_within(TEXT - 1)),
             }
         }
         if let Some(label) = fields.label() {

@@ -10,11 +10,14 @@
 #[cfg(feature = "enable")]
 use crate::collector::engine;
 pub use warpline_core::profile::error::ProfileError;
-pub use warpline_core::profile::pending::{PendingZone, PendingZones};
+pub use warpline_core::profile::pending::{PendingSubmission, PendingZone, PendingZones};
+pub use warpline_core::profile::submission::{SubmissionRecord, SubmittedWork};
 #[cfg(feature = "enable")]
 use warpline_core::profile::{answers::Shared, outside, requests};
 
 use warpline_core::backend::AsStream;
+#[cfg(feature = "enable")]
+use warpline_core::backend::{NoKey, StreamRef};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::zone::Zone;
@@ -52,7 +55,7 @@ use warpline_core::zone::Zone;
 /// }
 /// ```
 pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1)), {
+    warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1, None)), {
         let _ = stream;
         PendingZone::not_enabled()
     })
@@ -60,10 +63,107 @@ pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 
 /// Like [`next`], for the next `n` zones that this thread begins on this stream, including nested ones.
 pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n)), {
+    warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n, None)), {
         let _ = (stream, n);
         PendingZones::not_enabled()
     })
+}
+
+/// Like [`next`], and records an event of the caller's own on the stream, right behind the end of the zone, so that the caller can wait for it
+/// or make other streams wait.
+///
+/// The thread that ends the zone records the event, also in a session whose zones have no events of their own. warpline never waits for it, queries
+/// it or destroys it. The event is not recorded if the handle has an error or was dropped before the zone's end, and it then keeps its previous
+/// state. If the driver refuses it, the handle returns [`ProfileError::Event`] with the driver's message. A stream that is being captured is
+/// refused ([`ProfileError::Captured`]).
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// use warpline::{AsStream, RawEvent, profile};
+///
+/// /// Measures `work`, and lets `copies` begin when it is done.
+/// fn overlap(stream: &impl AsStream, event: *mut std::ffi::c_void, work: impl FnOnce(), copies: impl FnOnce()) {
+///     // SAFETY: the event is of the stream's context, and outlives `zone`.
+///     let zone = profile::next_with_event(stream, unsafe { RawEvent::from_ptr(event) });
+///     work(); // contains a zone on `stream`
+///     copies(); // cuStreamWaitEvent(copy_stream, event), cuMemcpyAsync(…)
+///     println!("{:?}", zone.wait(Duration::from_secs(5)));
+/// }
+/// ```
+#[cfg(feature = "cuda")]
+pub fn next_with_event(stream: &(impl AsStream + ?Sized), event: warpline_cuda::RawEvent) -> PendingZone {
+    warpline_core::if_feature!(
+        "enable",
+        {
+            let stream = stream_ref(stream);
+            PendingZone::new(match event.behind(&stream) {
+                Ok(signal) => requests::ask_next(&stream, 1, Some(signal)),
+                // A stream without a key has a reason of its own.
+                Err(why) if stream.key.is_ok() => Shared::failed(ProfileError::Event(why)),
+                Err(_) => requests::ask_next(&stream, 1, None),
+            })
+        },
+        {
+            let _ = (stream, event);
+            PendingZone::not_enabled()
+        }
+    )
+}
+
+/// Times the next submission of this thread on this stream, whatever it is and without a mark: a kernel, a copy, a memory set, the launch of a
+/// CUDA graph, or a barrier (`cuStreamWaitEvent`, `cuStreamSynchronize`).
+///
+/// The record has the name, the kind, begin and end on the device, and the call with its times. A barrier has no times on the device, because CUPTI
+/// reports none. Submissions of other threads and on other streams do not match. The record comes some tenths of a second after the device has
+/// completed the submission. Dropping the handle cancels the request.
+///
+/// This needs the feature `cupti` and NVIDIA's CUPTI on the machine; otherwise the handle has an error that says what to do. In a session that
+/// uses CUPTI, the session's CUPTI records what the request needs. Otherwise the request starts CUPTI on this thread, which takes some ms and
+/// makes launches slower, those of CUDA graphs most, and CUPTI is ended a quarter of a second after the last answer if that is safe
+/// ([Exact kernels](crate::guide::kernels)).
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use warpline::{AsStream, profile};
+///
+/// /// Prints what a library's call submits first.
+/// fn look(stream: &impl AsStream, library: impl FnOnce()) -> Result<(), profile::ProfileError> {
+///     let pending = profile::next_submission(stream);
+///     library();
+///     let first = pending.wait(Duration::from_secs(5))?;
+///     println!("{} took {:?} ns", first.name, first.gpu_ns());
+///     Ok(())
+/// }
+/// ```
+pub fn next_submission(stream: &(impl AsStream + ?Sized)) -> PendingSubmission {
+    warpline_core::if_feature!(
+        "enable",
+        {
+            let stream = stream_ref(stream);
+            match stream.key {
+                Err(NoKey::Captured) => PendingSubmission::failed(ProfileError::Captured),
+                Err(NoKey::NoStream) => PendingSubmission::failed(ProfileError::NoStream),
+                Err(NoKey::Unknown) => PendingSubmission::failed(outside::refusal(&stream)),
+                Ok(_) => submission(&stream),
+            }
+        },
+        {
+            let _ = stream;
+            PendingSubmission::failed(ProfileError::NotEnabled)
+        }
+    )
+}
+
+#[cfg(all(feature = "enable", feature = "cupti"))]
+fn submission(stream: &StreamRef<'_>) -> PendingSubmission {
+    engine::next_submission(stream)
+}
+
+#[cfg(all(feature = "enable", not(feature = "cupti")))]
+fn submission(_stream: &StreamRef<'_>) -> PendingSubmission {
+    let why = "this program was built without warpline's feature `cupti`; build it with that, or mark the code and use `profile::next`";
+    PendingSubmission::failed(ProfileError::NoKernels(why.to_owned()))
 }
 
 /// Times the next `n` zones of a range of the program (`profile::range(&MLP, 10)`) or of a range name (`profile::range("demo.mlp", 10)`),

@@ -12,6 +12,7 @@ use crate::error::{ConfigError, Error};
 use crate::settings::values::check_sample;
 use crate::settings::{Config, Filter, SessionBuilder, unmatched};
 use warpline_core::catalog::Level;
+use warpline_core::collective::IntoCount;
 use warpline_core::recovered::Recovered;
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::sink::{Change, Sink};
@@ -91,6 +92,12 @@ impl Session {
         if let Some(running) = self.running() {
             running.start();
         }
+    }
+
+    /// Begins step `number` of the program, and ends the step before it. It is [`warpline::step`](crate::step()), for code that has the session.
+    #[inline]
+    pub fn step(&self, number: impl IntoCount) {
+        crate::step(number);
     }
 
     /// Replaces the filters with these patterns, which have the form of [`SessionBuilder::filter`] and are joined by commas

@@ -1,12 +1,14 @@
 //! The session: the only handle that an application holds.
 //!
 //! `handle` contains the [`Session`], and `entry` the calls that start one. Both are the same in every build. With the feature `enable`,
-//! the handle holds the state in `running`, which `start` creates from the settings; `warn` reports likely mistakes, and `written` the
-//! files that a session leaves. Without the feature, `off.rs` replaces these four. Settings are in [`crate::settings`], reports in
+//! the handle holds the state in `running`, which `start` creates from the settings; `warn` reports likely mistakes, `written` has the
+//! files that a session leaves, and `reports` those with its report. Without the feature, `off.rs` replaces these five. Settings are in [`crate::settings`], reports in
 //! [`warpline_core::report`].
 
 mod entry;
 mod handle;
+#[cfg(feature = "enable")]
+mod reports;
 #[cfg_attr(feature = "enable", path = "running.rs")]
 #[cfg_attr(not(feature = "enable"), path = "off.rs")]
 mod running;

@@ -8,10 +8,12 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
+use super::reports::ReportFile;
 use super::warn;
 use super::written::{self, Written};
-use crate::collector::engine::Engine;
+use crate::collector::engine::{Engine, GRACE};
 use crate::error::Error;
 use crate::nvtx;
 #[cfg(unix)]
@@ -35,6 +37,8 @@ pub(super) struct Running {
     pub(super) engine: Arc<Engine>,
     /// The files that the session writes, except those of a rotated trace.
     pub(super) written: Vec<Written>,
+    /// The files to which the report is written at the end.
+    pub(super) reports: Vec<ReportFile>,
 }
 
 /// Returns the notes for the report of a session that never ran: none, because its settings requested no recording.
@@ -77,7 +81,7 @@ impl Running {
     }
 
     /// Stops, waits for the collector within the time limit, and returns the report.
-    pub(super) fn finish(self) -> Report {
+    pub(super) fn finish(mut self) -> Report {
         if !self.is_here() {
             // State shared with the collector may stay locked forever in a forked process, and the files are the parent's.
             std::mem::forget(self);
@@ -85,6 +89,7 @@ impl Running {
             return Report { notes: vec![note.to_owned()], ..Report::default() };
         }
         let _inside = Inside::enter();
+        let (begin, timeout) = (Instant::now(), lock(&self.config).finish_timeout);
         let (mut report, is_written) = self.engine.finish();
         if is_written {
             let moved: Vec<_> = written::moved(&self.written, &report.sinks).collect();
@@ -92,6 +97,21 @@ impl Running {
             report.notes.extend(moved);
         }
         warn::of_failed_sinks(&report);
+        for file in std::mem::take(&mut self.reports) {
+            let within = timeout.saturating_sub(begin.elapsed()).max(GRACE);
+            // Where sinks hang, the file system may not answer.
+            let outcome = match is_written {
+                true => file.write(&report, within),
+                false => Err(file.is_not_written("the sinks did not end in time")),
+            };
+            match outcome {
+                Ok(written) => self.written.push(written),
+                Err(note) => {
+                    self.warn(note.clone());
+                    report.notes.push(note);
+                }
+            }
+        }
         let (summary, quiet) = {
             let config = lock(&self.config);
             (config.summary, config.quiet)

@@ -3,10 +3,12 @@
 //! [`SessionBuilder::start`] calls it. An error leaves nothing running, and no zone is recorded before everything is set up.
 
 use std::path::PathBuf;
-#[cfg(unix)]
 use std::sync::Arc;
+#[cfg(feature = "ranks")]
+use std::time::Duration;
 
 use super::handle::Session;
+use super::reports::ReportFile;
 use super::running::Running;
 use super::warn;
 use super::written::{Format, Written};
@@ -17,7 +19,13 @@ use crate::control;
 use crate::error::Error;
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
-use crate::nvtx;
+#[cfg(feature = "otlp")]
+use crate::metrics::OtlpSink;
+#[cfg(feature = "prometheus")]
+use crate::metrics::PrometheusSink;
+use crate::mirror;
+#[cfg(feature = "ranks")]
+use crate::ranks::RanksSink;
 #[cfg(unix)]
 use crate::settings::{Config, FlightSettings};
 use crate::settings::{KEPT, SessionBuilder, unmatched};
@@ -25,7 +33,7 @@ use crate::settings::{KEPT, SessionBuilder, unmatched};
 use crate::spans::log::LogSink;
 use warpline_core::inside::Inside;
 use warpline_core::sink::SessionInfo;
-use warpline_core::switch;
+use warpline_core::steps;
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::files::claim;
 use warpline_trace::files::claim::FileClaim;
@@ -33,11 +41,15 @@ use warpline_trace::files::claim::FileClaim;
 use warpline_trace::perfetto::FlightSink;
 use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
 
+/// The length of a window of the tables of ranks.
+#[cfg(feature = "ranks")]
+const RANKS_WINDOW: Duration = Duration::from_secs(60);
+
 /// Starts a session as the settings require.
 pub(super) fn begin(mut builder: SessionBuilder) -> Result<Session, Error> {
     let _inside = Inside::enter();
     builder.check()?;
-    nvtx::look(builder.config.nvtx);
+    mirror::look(builder.config.nvtx, builder.config.roctx);
     if builder.config.off {
         return Ok(Session::with(None));
     }
@@ -75,12 +87,14 @@ impl SessionBuilder {
         // Change no file before all of them are locked and the thread that writes them exists. The flight recorder's file comes first,
         // because it can be undone.
         let files = self.claim_files()?;
+        let reports = self.claim_reports()?;
         let thread = CollectorThread::spawn("warpline").map_err(Error::Thread)?;
         #[cfg(unix)]
         {
             engine.flight = self.open_flight(&info)?;
         }
         let files = self.begin_files(files, &engine.tally);
+        reports.iter().filter_map(ReportFile::notice).for_each(|notice| engine.tally.warn(notice));
         #[cfg(unix)]
         if let (Err(_), Some(flight)) = (&files, &engine.flight) {
             flight.undo();
@@ -88,6 +102,19 @@ impl SessionBuilder {
         #[cfg_attr(not(unix), expect(unused_mut, reason = "the flight recorder's file comes later"))]
         let mut written = files?;
         self.add_guest_sinks();
+        self.add_metrics(&engine.tally);
+        #[cfg(feature = "ranks")]
+        if let Some(folder) = &self.config.ranks {
+            let window = self.config.ranks_window.unwrap_or(RANKS_WINDOW);
+            let (recorder, tally) = (Arc::clone(&engine.recorder), Arc::clone(&engine.tally));
+            let timeout = self.config.finish_timeout;
+            #[cfg(unix)]
+            let flight = engine.flight.as_deref().map(|flight| flight.ring().path.clone());
+            #[cfg(not(unix))]
+            let flight = None;
+            let sink = RanksSink::new(folder.clone(), window, timeout, recorder, tally).with_flight(flight);
+            self.sinks.push(Box::new(sink));
+        }
         let is_asked_for =
             self.config.flight.is_none() || !self.sinks.is_empty() || self.config.has_output_beside_flight();
         self.config.budget = self.config.budget(is_asked_for);
@@ -101,8 +128,8 @@ impl SessionBuilder {
         }
         warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &engine.tally);
         let engine = engine.run(thread, self.config, self.sinks, &info);
-        switch::turn_on(engine.epoch());
-        Ok(Session::with(Some(Running { engine, written })))
+        steps::turn_on(engine.epoch());
+        Ok(Session::with(Some(Running { engine, written, reports })))
     }
 
     /// Opens and locks the files that the settings name. Existing files are not changed yet.
@@ -123,6 +150,11 @@ impl SessionBuilder {
             files.push(Claimed::Chrome(FileClaim::acquire(path).map_err(wrong)?));
         }
         Ok(files)
+    }
+
+    /// Opens and locks the files for the report, which are written at the end.
+    fn claim_reports(&self) -> Result<Vec<ReportFile>, Error> {
+        self.config.summary_files.iter().map(|path| ReportFile::claim(path)).collect()
     }
 
     /// Creates the sinks of these files, and warns about each that has another name than requested.
@@ -163,6 +195,23 @@ impl SessionBuilder {
         #[cfg(feature = "tracy")]
         if self.config.tracy {
             self.sinks.push(Box::new(crate::tracy::sink::TracySink::new()));
+        }
+    }
+
+    /// Creates the sinks of live metrics.
+    #[cfg_attr(not(any(feature = "otlp", feature = "prometheus")), expect(unused_variables, reason = "there are none"))]
+    fn add_metrics(&mut self, tally: &Arc<SessionStats>) {
+        #[cfg(any(feature = "otlp", feature = "prometheus"))]
+        let is_sampled = self.config.sample < 1.0 || self.config.budget.is_some_and(|share| share < 1.0);
+        #[cfg(feature = "otlp")]
+        if let Some(url) = &self.config.otlp {
+            let (interval, timeout) = (self.config.otlp_interval, self.config.finish_timeout);
+            let sink = OtlpSink::new(url.clone(), interval, timeout, is_sampled, Arc::clone(tally));
+            self.sinks.push(Box::new(sink));
+        }
+        #[cfg(feature = "prometheus")]
+        if let Some(at) = self.config.prometheus {
+            self.sinks.push(Box::new(PrometheusSink::new(at, is_sampled, self.config.quiet, Arc::clone(tally))));
         }
     }
 

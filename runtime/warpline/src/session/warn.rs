@@ -10,7 +10,7 @@ use warpline_core::suggest;
 
 /// Warns about valid settings that are likely to be mistakes.
 pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {
-    if let Some(environment) = environment.filter(|_| !has_sinks && !config.summary) {
+    if let Some(environment) = environment.filter(|_| !has_sinks && !config.has_summary()) {
         environment.warn_of_no_output(config);
     }
     unmatched(&config.filters).into_iter().for_each(|text| tally.warn(text));
@@ -43,6 +43,7 @@ fn kinds(report: &Report) -> String {
         ("zones", report.recorded),
         ("spans", report.spans.recorded),
         ("kernels", report.kernels.recorded),
+        ("synchronizations", report.synchronizations.recorded),
         ("replays", report.graph_timing.replays),
         ("waits", report.waits.recorded),
     ];

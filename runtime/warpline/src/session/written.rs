@@ -16,6 +16,7 @@ pub(super) enum Format {
     Perfetto,
     Chrome,
     Flight,
+    Report,
 }
 
 /// A file that a session writes.
@@ -38,6 +39,10 @@ impl Format {
             Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
             Format::Chrome => "open it at https://ui.perfetto.dev or chrome://tracing".to_owned(),
             Format::Flight => format!("`warpline recover {}` makes a trace of it", path.display()),
+            Format::Report if path.extension().is_some_and(|ending| ending == "html") => {
+                "open it in a browser".to_owned()
+            }
+            Format::Report => "it has the report".to_owned(),
         }
     }
 }
@@ -47,6 +52,11 @@ impl Written {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let identity = identity(&absolute);
         Written { format, path: path.to_owned(), absolute, identity }
+    }
+
+    /// Returns what to tell the user of a report that is not written.
+    pub(super) fn is_not_written(&self, why: &str) -> String {
+        format!("the report is not in `{}`: {why}; `summary` without a file prints it", self.path.display())
     }
 
     /// Returns the line for the file, if it exists and has at least some of its records.
@@ -73,6 +83,7 @@ impl Written {
             Format::Perfetto => format!("perfetto={}", self.path.display()),
             Format::Chrome => format!("chrome={}", self.path.display()),
             Format::Flight => "flight".to_owned(),
+            Format::Report => return None,
         };
         sinks.iter().find(|sink| sink.name == name)
     }

@@ -10,6 +10,7 @@ use super::filter::lets_through;
 use super::table::{Config, SETTINGS, Setting};
 use crate::error::ConfigError;
 use warpline_core::catalog::RangeSpec;
+use warpline_core::steps::Schedule;
 
 /// The default budget of a session whose only output is the flight recorder, and of recordings from outside.
 const UNASKED_BUDGET: f64 = 0.01;
@@ -52,11 +53,23 @@ impl Config {
         Ok(())
     }
 
+    /// Returns whether the report is printed or written.
+    pub(crate) fn has_summary(&self) -> bool {
+        self.summary || !self.summary_files.is_empty()
+    }
+
     /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for` is whether the
     /// program's own settings request a trace or a sink.
     pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
         let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
         self.budget.or(default).filter(|share| *share < 1.0)
+    }
+
+    /// Returns which steps of the program are recorded; none if all are.
+    pub(crate) fn schedule(&self) -> Option<Schedule> {
+        let active = self.active?;
+        let [wait, warmup, repeat] = [self.wait, self.warmup, self.repeat].map(Option::unwrap_or_default);
+        Some(Schedule { wait, warmup, active, repeat })
     }
 
     /// Returns what a session with these settings records of a range.

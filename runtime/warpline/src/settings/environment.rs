@@ -28,11 +28,12 @@ impl Environment {
         }
     }
 
-    /// Warns that the variable names no output. There is no warning for `nvtx`, which shows zones, and none for `nvtx=off` unless the
+    /// Warns that the variable names no output. There is no warning for `nvtx` and `roctx`, which show zones, and none for `nvtx=off` unless the
     /// variable replaces an output of the program's own settings.
     pub(crate) fn warn_of_no_output(&self, config: &Config) {
         let what = if self.replaces { " (it replaces the program's own settings)" } else { "" };
         match config.nvtx {
+            _ if config.roctx == Some(true) => {}
             Some(true) => {}
             Some(false) if !self.replaces => {}
             _ => stderr::line(format_args!(

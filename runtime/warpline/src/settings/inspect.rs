@@ -42,11 +42,11 @@ pub fn inspect(text: &str) -> InspectedSettings {
     let mut kept = Vec::new();
     for (setting, key, value) in line::settings(text) {
         let value = value.unwrap_or_default();
-        found.kernels |= key == "kernels" || (key, value) == ("timing", "kernels");
+        found.kernels |= matches!(key, "kernels" | "synchronizations") || (key, value) == ("timing", "kernels");
         found.graph_timing |= key == "graph_timing" && value != "off";
         found.tracy |= key == "tracy";
         let feature = match key {
-            "kernels" => Some("cupti"),
+            "kernels" | "synchronizations" => Some("cupti"),
             "timing" if found.kernels => Some("cupti"),
             "graph_timing" if found.graph_timing => Some("cuda"),
             "tracy" => Some("tracy"),

@@ -88,6 +88,14 @@ pub(crate) fn nvtx_of_environment() -> Option<bool> {
     config.nvtx
 }
 
+/// Returns the setting of the roctx mirror in `WARPLINE`, with or without a session.
+#[cfg(all(feature = "enable", feature = "hip"))]
+pub(crate) fn roctx_of_environment() -> Option<bool> {
+    let mut config = Config::default();
+    let _ = config.add(&warpline_core::environment::var(VARIABLE).ok()?);
+    config.roctx
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -151,7 +159,7 @@ mod tests {
         assert_eq!(
             problem("summary,perfeto=a"),
             "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, tracy, summary, log, level, filter, ring, events, event_pool_capacity, ends, timing, budget, sample, calibrate, kernels, graph_timing, nvtx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
+             (there are perfetto, chrome, ranks, ranks_window, otlp, otlp_interval, prometheus, tracy, summary, log, level, filter, ring, events, event_pool_capacity, ends, timing, budget, sample, active, wait, warmup, repeat, calibrate, kernels, synchronizations, graph_timing, nvtx, roctx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -160,9 +168,16 @@ mod tests {
         } else {
             assert!(problem("tracy").contains("without warpline's feature `tracy`; build it with that"));
         }
-        assert_eq!(problem("summary=yes"), "`summary=yes`: takes no value; write `summary`");
+        assert_eq!(problem("quiet=yes"), "`quiet=yes`: takes no value; write `quiet`");
+        for summary in
+            ["summary=yes", "summary=", "summary=r.htm", "summary=r.html.gz", "summary=r.CSV", "summary=.json"]
+        {
+            let problem = problem(summary);
+            assert!(problem.contains("ends with `.html`, `.json` or `.md`, as in `summary=report.html`"), "{problem}");
+        }
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
+        assert_eq!(problem("roctx=on"), "`roctx=on`: the mirror is `roctx`, or `roctx=off`");
         assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
         assert_eq!(
             problem("budget=5"),
@@ -209,6 +224,10 @@ mod tests {
             Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
             Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
         }
+        match parse("synchronizations") {
+            Ok(config) => assert!(config.synchronizations && !config.kernels && cfg!(feature = "cupti")),
+            Err(error) => assert_eq!(error.to_string(), format!("`synchronizations`: {NO_CUPTI}")),
+        }
         match parse("log") {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
             Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
@@ -242,7 +261,11 @@ mod tests {
         let help = help();
         for Setting { key, form, .. } in SETTINGS {
             assert!(help.contains(&format!("\n  {form} ")), "{key}");
-            let example = form.replace("FILE", "t").replace("PATTERN", "demo.*");
+            let example = form
+                .replace("FILE", "t")
+                .replace("URL", "http://h")
+                .replace("ADDR", "9464")
+                .replace("PATTERN", "demo.*");
             // Settings that are not built in, or not available on this system, are rejected with a message that says so.
             let is_known = parse(&example).map_or_else(|error| error.to_string().contains("built without"), |_| true);
             assert!(is_known || cfg!(not(target_os = "linux")), "{example}");

@@ -1,15 +1,16 @@
 //! The settings of a session: what it records, of which zones, and to which outputs.
 //!
-//! Every setting is one entry of `table`, with its key, its value, its requirements, its line in the help, its row in docs/sessions.md and
+//! Every setting is one entry of `table`, which has a file for each group, with its key, its value, its requirements, its line in the help, its row in docs/sessions.md and
 //! its method of [`SessionBuilder`]. `setting` contains the type of an entry and the macro that reads the table. `config` handles the
 //! values as a whole, `builder` collects them from the program, `line` parses `WARPLINE=…`, `values` parses and checks single values,
-//! `filter` is a pattern over names, `unmatched` finds filters that match nothing, `files` checks that traces have different files,
+//! `addresses` are those of receivers of metrics, `filter` is a pattern over names, `unmatched` finds filters that match nothing, `files` checks that traces have different files,
 //! `inspect` lists what a line requests, `suggest` finds the setting that a misspelt one means, and `environment` holds the settings of the
 //! variable.
 //!
 //! The session, the NVTX mirror and the control server read settings, and nothing here depends on a session. Settings are parsed and
 //! checked in every build, with and without the feature `enable`, and no text makes the parser panic.
 
+mod addresses;
 mod builder;
 mod config;
 mod environment;
@@ -24,11 +25,15 @@ mod table;
 mod unmatched;
 pub(crate) mod values;
 
+#[cfg(all(feature = "enable", feature = "prometheus"))]
+pub(crate) use addresses::ServeAt;
 pub use builder::SessionBuilder;
 pub(crate) use config::KEPT;
 pub(crate) use environment::Environment;
 pub(crate) use filter::{Filter, lets_through};
 pub(crate) use line::nvtx_of_environment;
+#[cfg(all(feature = "enable", feature = "hip"))]
+pub(crate) use line::roctx_of_environment;
 pub(crate) use table::Config;
 pub(crate) use unmatched::unmatched;
 pub(crate) use values::FlightSettings;

@@ -116,11 +116,11 @@ macro_rules! settings {
         $config.$field = $fresh.$field;
     };
     (@reset shared $config:ident $fresh:ident $field:ident) => {};
-    ($(
+    ({$(
         $setting:expr;
         $whose:ident { $($(#[$meta:meta])* $field:ident: $type:ty = $default:expr),* $(,)? }
         methods { $($method:tt)* }
-    )*) => {
+    )*}) => {
         /// The value of every setting.
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct Config {

@@ -28,9 +28,20 @@ const NO_CUDA: &str = "this program was built without warpline's feature `cuda`;
 /// The error of `event_pool_capacity` in a build without its feature.
 pub(super) const NO_TIMELINE: &str = "this program was built without warpline's feature `timeline`; build it with that";
 
+/// The error of `ranks` in a build without its feature.
+pub(super) const NO_RANKS: &str = "this program was built without warpline's feature `ranks`; build it with that";
+
+/// The error of `otlp` in a build without its feature.
+pub(super) const NO_OTLP: &str = "this program was built without warpline's feature `otlp`; build it with that";
+
+/// The error of `prometheus` in a build without its feature.
+pub(super) const NO_PROMETHEUS: &str =
+    "this program was built without warpline's feature `prometheus`; build it with that";
+
 /// Whether the fault of a setting is only that this build lacks a feature.
 pub(super) fn missing_feature(problem: &str) -> bool {
-    [NO_TRACING, NO_CUPTI, NO_TRACY, NO_CUDA, NO_TIMELINE].contains(&problem)
+    let known = [NO_TRACING, NO_CUPTI, NO_TRACY, NO_CUDA, NO_TIMELINE, NO_RANKS, NO_OTLP, NO_PROMETHEUS];
+    known.contains(&problem)
 }
 
 /// The descriptions of these settings in errors.
@@ -66,6 +77,18 @@ pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     file_name::check(&path).map(|()| path)
 }
 
+pub(super) fn parse_summary(text: &str) -> Result<PathBuf, String> {
+    parse_path(text).and_then(check_summary)
+}
+
+/// Checks that a report can be written to the file: its ending says how.
+pub(super) fn check_summary(path: PathBuf) -> Result<PathBuf, String> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html" | "json" | "md") => Ok(path),
+        _ => Err("a report is a file that ends with `.html`, `.json` or `.md`, as in `summary=report.html`".to_owned()),
+    }
+}
+
 pub(super) fn parse_level(text: &str) -> Result<Level, String> {
     match text {
         "coarse" => Ok(Level::Coarse),
@@ -92,6 +115,32 @@ pub(super) fn check_events(events: usize) -> Result<usize, String> {
 
 pub(super) fn parse_events(text: &str) -> Result<usize, String> {
     check_events(text.parse().unwrap_or(0))
+}
+
+/// The shortest window of the tables of many ranks.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+
+pub(super) fn check_window(time: Duration) -> Result<Duration, String> {
+    let is_long = Some(time).filter(|time| *time >= SHORTEST_WINDOW);
+    is_long.ok_or_else(|| "a window lasts at least 100 ms, as in `ranks_window=60s`".to_owned())
+}
+
+pub(super) fn parse_window(text: &str) -> Result<Duration, String> {
+    parse_duration(text).and_then(check_window)
+}
+
+pub(super) fn check_active(steps: u64) -> Result<u64, String> {
+    Some(steps)
+        .filter(|steps| *steps > 0)
+        .ok_or_else(|| "a cycle records at least one step, as in `active=3`".to_owned())
+}
+
+pub(super) fn parse_active(text: &str) -> Result<u64, String> {
+    check_active(text.parse().unwrap_or(0))
+}
+
+pub(super) fn parse_steps(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a number of steps or cycles is a whole number, as in `wait=10`".to_owned())
 }
 
 pub(super) fn check_event_pool(events: usize) -> Result<usize, String> {
@@ -146,16 +195,16 @@ pub(super) fn check_graph_timing(timing: GraphTiming) -> Result<GraphTiming, Str
     }
 }
 
-pub(super) fn parse_nvtx(value: Option<&str>) -> Result<bool, String> {
+pub(super) fn parse_mirror(key: &str, value: Option<&str>) -> Result<bool, String> {
     match value {
         None => Ok(true),
         Some("off") => Ok(false),
-        Some(_) => Err("the mirror is `nvtx`, or `nvtx=off`".to_owned()),
+        Some(_) => Err(format!("the mirror is `{key}`, or `{key}=off`")),
     }
 }
 
-/// Combines two values of `nvtx`. If one of them is off, the result is off.
-pub(super) fn wish_nvtx(before: Option<bool>, wish: bool) -> Option<bool> {
+/// Combines two values of `nvtx` or of `roctx`. If one of them is off, the result is off.
+pub(super) fn wish_mirror(before: Option<bool>, wish: bool) -> Option<bool> {
     Some(wish && before != Some(false))
 }
 

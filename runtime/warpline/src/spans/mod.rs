@@ -1,20 +1,24 @@
 //! Spans and events of the crate `tracing`, beside the zones of a session.
 //!
-//! `layer` is what a program adds to its subscriber. The bounded queue to the collector is `warpline_core::stream::spans`. Without the
+//! `layer` is what a program adds to its subscriber, and `stream` the value of a field that makes a span a zone. The bounded queue to the collector is `warpline_core::stream::spans`. Without the
 //! feature `enable` the layer exists and does nothing.
 
 #[cfg_attr(not(feature = "enable"), path = "no_layer.rs")]
 mod layer;
+mod stream;
 
 #[cfg(feature = "enable")]
 pub(crate) use layer::{log, mute};
+
+pub use stream::{OnStream, on_stream};
 
 /// Returns a layer that passes the spans and events of `tracing` to the running session. It works with every subscriber that stores
 /// its spans as `tracing_subscriber::Registry` does.
 ///
 /// Each time a thread enters and leaves a span, a [`SpanRecord`](warpline_core::record::SpanRecord) is made, which is a slice on the
 /// thread's track; each event is an instant there. A zone that begins within a span names it in
-/// [`ZoneRecord::parent`](warpline_core::record::ZoneRecord::parent).
+/// [`ZoneRecord::parent`](warpline_core::record::ZoneRecord::parent). A span with a field `gpu = ?warpline::on_stream(&stream)` is also a
+/// zone on that stream: see [`on_stream`].
 ///
 /// ```no_run
 /// use tracing_subscriber::filter::LevelFilter;

@@ -85,13 +85,18 @@ mod tests {
         let mut all = Fields::default();
         all.push("rows", 3_u32);
         all.push("dtype", "bf16");
+        all.push("shape", [4, 128]);
+        all.push("tile", [("rows", 8)]);
         all.set_label("layer 1");
         let group = ProcessGroup::new("tp0", [0, 1], 1);
         let sum = Message::new(CollectiveKind::AllReduce).count(8).dtype(DataType::F32).op(ReduceOp::Sum).group(&group);
         let mut text = String::new();
         message(&mut text, &sum.seq(9_u64));
         fields(&mut text, &all);
-        assert_eq!(text, "all_reduce, 8 f32, sum, 32 bytes, tp0: rank 1 of 2\nlayer 1\nrows: 3\ndtype: bf16");
+        assert_eq!(
+            text,
+            "all_reduce, 8 f32, sum, 32 bytes, tp0: rank 1 of 2\nlayer 1\nrows: 3\ndtype: bf16\nshape: [4, 128]\ntile: {rows: 8}"
+        );
         let mut text = String::new();
         message(&mut text, &Message::new(CollectiveKind::Broadcast).root(0_u64));
         assert_eq!(text, "broadcast, root 0");

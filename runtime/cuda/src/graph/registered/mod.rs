@@ -3,11 +3,13 @@
 //! `read` queries the driver while the caller holds the graph; afterwards its handles are only compared and never used. Zones that end
 //! later are added, and the walk is repeated when its result is needed. `state` has what is known so far.
 
+mod numbered;
+mod placed;
 mod planned;
 mod read;
 mod state;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::captured_zone::{Capture, CapturedZone};
@@ -35,15 +37,16 @@ pub(super) struct Exec {
 }
 
 impl Registered {
-    pub(super) fn new(number: u32, read: Read, capture: Option<Capture>) -> Registered {
+    pub(super) fn new(number: u32, read: Read, capture: Option<Capture>, labels: Vec<CapturedZone>) -> Registered {
         let registered = Registered { number, state: Mutex::default() };
-        registered.renew(read, capture);
+        registered.renew(read, capture, labels);
         registered
     }
 
-    /// Replaces the nodes by the graph's current ones, and adds the zones of a further capture.
-    pub(super) fn renew(&self, read: Read, capture: Option<Capture>) {
+    /// Replaces the nodes by the graph's current ones, and adds the zones of a further capture, and labels of nodes.
+    pub(super) fn renew(&self, read: Read, capture: Option<Capture>, labels: Vec<CapturedZone>) {
         let mut state = self.lock();
+        state.zones.extend(labels);
         if let Some(capture) = capture {
             state.captures.push(capture.id);
             state.streams.join(&capture.streams);
@@ -54,6 +57,7 @@ impl Registered {
         let known: HashMap<_, _> = state.nodes[..state.own].iter().map(|node| (node.handle, node.id)).collect();
         for node in read.nodes.iter_mut().filter(|node| node.id.is_none()) {
             node.id = known.get(&node.handle).copied().flatten();
+            node.local = node.id.map(|(id, _)| id as u32);
         }
         state.graph = read.graph;
         state.graph_id = read.graph_id;
@@ -61,6 +65,7 @@ impl Registered {
         let own = read.nodes[..read.own].iter();
         state.by_id = (0..).zip(own).filter_map(|(index, node)| Some((node.id?.0 as u32, index))).collect();
         (state.nodes, state.own, state.deps, state.unlabelled) = (read.nodes, read.own, read.deps, read.unlabelled);
+        state.branches = read.branches;
         state.told = state.nodes.len();
         state.is_stale = true;
     }
@@ -77,11 +82,12 @@ impl Registered {
             let zone = |zone: &CapturedZone| CapturedZone {
                 begin: translate(&zone.begin),
                 end: translate(&zone.end),
+                nodes: zone.nodes.as_ref().map(|nodes| nodes.iter().filter_map(|node| twin(*node)).collect()),
                 ..zone.clone()
             };
             (state.name.clone(), state.zones.iter().map(zone).collect())
         };
-        let clone = Registered::new(number, read, None);
+        let clone = Registered::new(number, read, None, Vec::new());
         let mut state = clone.lock();
         (state.name, state.zones, state.is_stale) = (name, zones, true);
         drop(state);
@@ -114,6 +120,20 @@ impl Registered {
             state.captures.push(capture);
         }
         state.add(zone);
+        None
+    }
+
+    /// Adds a label if this graph has its handle, and all its nodes; otherwise returns it.
+    pub(super) fn add_label(&self, graph: Handle, graph_id: Option<u32>, label: CapturedZone) -> Option<CapturedZone> {
+        let mut state = self.lock();
+        let nodes = label.nodes.iter().flat_map(|nodes| nodes.iter());
+        let known: HashSet<Handle> = state.nodes[..state.told].iter().map(|node| node.handle).collect();
+        let is_same = state.graph_id.zip(graph_id).is_none_or(|(known, id)| known == id);
+        if state.graph != graph || !is_same || !nodes.into_iter().all(|node| known.contains(node)) {
+            return Some(label);
+        }
+        state.zones.push(label);
+        state.is_stale = true;
         None
     }
 
@@ -201,36 +221,56 @@ impl Registered {
         self.lock().unlabelled().cloned().collect()
     }
 
-    /// Returns this graph as the contents of a node of another.
-    pub(super) fn as_inside(&self, node: u32) -> Inside {
+    /// Returns this graph as the contents of a node of another: which of its bodies, of how many.
+    pub(super) fn as_inside(&self, node: u32, branch: (u32, u32)) -> Inside {
         let state = self.walked();
         let paths = (0..state.nodes.len() as u32).map(|index| state.path(index).to_vec()).collect();
-        Inside { node, nodes: state.nodes.clone(), own: state.own, zones: state.all_zones.clone(), paths }
+        let branches = state.all_branches.clone().into_iter().collect();
+        Inside {
+            node,
+            branch,
+            nodes: state.nodes.clone(),
+            own: state.own,
+            zones: state.all_zones.clone(),
+            paths,
+            branches,
+        }
     }
 
-    /// Sets the contents of a node.
-    pub(super) fn set_inside(&self, inside: Inside) -> Result<(), String> {
+    /// Sets the contents of a node: a child graph, or all bodies of a conditional node.
+    pub(super) fn set_inside(&self, node: u32, bodies: Vec<Inside>) -> Result<(), String> {
         let mut state = self.lock();
-        let node = inside.node;
-        let own = state.nodes[..state.told].iter().filter(|of| of.within == Some(node)).count();
-        match state.nodes[..state.told].get(node as usize).map(|node| node.kind) {
-            Some(NodeKind::Conditional) => {}
-            Some(NodeKind::Graph) if own == inside.own => {}
-            Some(NodeKind::Graph) => {
-                let other = inside.own;
-                return Err(format!(
-                    "the graph inside node {node} has {own} nodes and the one given has {other}: \
-                     give the one that it was made of"
-                ));
-            }
+        let told = &state.nodes[..state.told];
+        let count = |branch| told.iter().filter(|of| of.within == Some(node) && of.branch == branch).count();
+        let kind = told.get(node as usize).map(|node| node.kind);
+        let described = match kind {
+            Some(NodeKind::Conditional) => state.branches.get(&node).copied(),
+            Some(NodeKind::Graph) => Some(1),
             _ => {
                 return Err(format!(
                     "node {node} has no graph inside: `nodes` says which have the kind `graph` or `conditional`"
                 ));
             }
+        };
+        if let Some(described) = described {
+            if described as usize != bodies.len() {
+                let given = bodies.len();
+                return Err(format!(
+                    "node {node} has {described} graphs inside and {given} were given: give one for each, in their order"
+                ));
+            }
+            for inside in &bodies {
+                let (own, other) = (count(inside.branch.0), inside.own);
+                if own != other {
+                    return Err(format!(
+                        "the graph inside node {node} has {own} nodes and the one given has {other}: \
+                         give the one that it was made of"
+                    ));
+                }
+            }
         }
         state.inside.retain(|known| known.node != node);
-        state.inside.push(inside);
+        state.inside.extend(bodies);
         state.is_stale = true;
         Ok(())
     }

@@ -22,6 +22,10 @@ pub(in crate::graph) struct Node {
     pub(in crate::graph) kind: NodeKind,
     pub(in crate::graph) kernel: Option<Arc<str>>,
     pub(in crate::graph) id: Option<(u64, NodeIdSource)>,
+    /// The low half of its id in the graph that contains it directly.
+    pub(super) local: Option<u32>,
+    /// Which body of a conditional node contains it.
+    pub(super) branch: u32,
     /// The id of the stamp, if it is one.
     pub(in crate::graph) stamp: Option<u32>,
 }
@@ -34,6 +38,8 @@ pub(in crate::graph) struct Read {
     pub(super) own: usize,
     pub(super) deps: Vec<Vec<u32>>,
     pub(super) unlabelled: Vec<Unlabelled>,
+    /// The number of bodies of each conditional node that the driver describes.
+    pub(super) branches: HashMap<u32, u32>,
     by_handle: HashMap<Handle, u32>,
 }
 
@@ -61,13 +67,14 @@ impl Read {
         }
         let mut unlabelled = Vec::new();
         let mut depths = vec![0; own];
+        let mut branches = HashMap::new();
         let mut next = 0;
         while next < nodes.len() {
             let (handle, kind, depth) = (nodes[next].handle, nodes[next].kind, depths[next]);
             let index = next as u32;
             next += 1;
             let why = match kind {
-                NodeKind::Graph if depth == DEEPEST => "graphs are nested too deep",
+                NodeKind::Graph | NodeKind::Conditional if depth == DEEPEST => "graphs are nested too deep",
                 NodeKind::Graph => match driver.child_graph(handle).and_then(|graph| driver.graph_nodes(graph).ok()) {
                     Some(inner) => {
                         nodes.extend(inner.into_iter().map(|handle| node(handle, Some(index))));
@@ -76,17 +83,42 @@ impl Read {
                     }
                     None => "the driver does not describe the graph inside",
                 },
-                NodeKind::Conditional => "the driver does not describe the bodies of a conditional node",
+                NodeKind::Conditional => {
+                    let graphs = driver.bodies(handle).map(|bodies| {
+                        bodies.into_iter().map(|body| driver.graph_nodes(body).ok()).collect::<Option<Vec<_>>>()
+                    });
+                    match graphs.flatten() {
+                        Some(bodies) => {
+                            branches.insert(index, bodies.len() as u32);
+                            for (branch, inner) in (0..).zip(bodies) {
+                                let inner = inner.into_iter().map(|handle| node(handle, Some(index)));
+                                nodes.extend(inner.map(|inner| Node { branch, ..inner }));
+                            }
+                            depths.resize(nodes.len(), depth + 1);
+                            continue;
+                        }
+                        None => "the driver does not describe the bodies of a conditional node",
+                    }
+                }
                 _ => continue,
             };
             unlabelled.push(Unlabelled { node: index, kind, why });
         }
-        Ok(Read { graph, graph_id: ids.graph(graph), nodes, own, deps, unlabelled, by_handle })
+        Ok(Read { graph, graph_id: ids.graph(graph), nodes, own, deps, unlabelled, branches, by_handle })
     }
 
     /// Returns whether the graph itself has this node.
     pub(in crate::graph) fn has(&self, node: Handle) -> bool {
         self.by_handle.contains_key(&node)
+    }
+
+    /// Returns whether the graph itself, or a graph inside it, has this node.
+    pub(in crate::graph) fn has_inside(&self, node: Handle) -> bool {
+        self.has(node) || self.nodes[self.own..].iter().any(|known| known.handle == node)
+    }
+
+    pub(in crate::graph) fn graph_id(&self) -> Option<u32> {
+        self.graph_id
     }
 
     /// Returns the stamps in the graph itself.
@@ -133,6 +165,7 @@ impl Node {
             .filter(|_| !stamps.is_empty())
             .and_then(|function| stamps::id_of(driver, handle, function, kernel.as_deref(), stamps));
         let kind = if stamp.is_some() { NodeKind::Stamp } else { kind };
-        Node { handle, within, kind, kernel, id: ids.node(handle), stamp }
+        let id = ids.node(handle);
+        Node { handle, within, kind, kernel, id, local: id.map(|(id, _)| id as u32), branch: 0, stamp }
     }
 }

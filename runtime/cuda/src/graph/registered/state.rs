@@ -10,7 +10,7 @@ use super::read::{Node, numbered};
 use crate::capture::Mark;
 use crate::graph::captured_zone::{CapturedZone, Streams};
 use crate::graph::ids::{LabelKey, NodeLabels};
-use crate::graph::label::{NodeIdSource, Unlabelled, ZoneLabel};
+use crate::graph::label::{NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use crate::graph::plan::Plan;
 use crate::graph::walk;
 use crate::graphs::Handle;
@@ -43,6 +43,12 @@ pub(in crate::graph) struct State {
     pub(super) unlabelled: Vec<Unlabelled>,
     /// Nodes of the graph itself, by the low half of their ids.
     pub(super) by_id: HashMap<u32, u32>,
+    /// The number of bodies of each conditional node whose bodies the driver describes, and the same with those of `inside`.
+    pub(super) branches: HashMap<u32, u32>,
+    pub(super) all_branches: HashMap<u32, u32>,
+    /// Nodes inside others, by the numbers that a driver of CUDA 13.0 gives them, and whether this driver was seen to give others.
+    pub(in crate::graph) inner_ids: HashMap<u32, u32>,
+    pub(in crate::graph) is_numbered_otherwise: bool,
     pub(in crate::graph) known: HashMap<LabelKey, Arc<NodeLabels>>,
     /// The plan by which its stamps time its zones, once it was requested.
     pub(super) plan: Option<Arc<Plan>>,
@@ -52,10 +58,14 @@ pub(in crate::graph) struct State {
 #[derive(Clone, Debug)]
 pub(in crate::graph) struct Inside {
     pub(super) node: u32,
+    /// Which body of a conditional node it is, of how many.
+    pub(super) branch: (u32, u32),
     pub(super) nodes: Vec<Node>,
     pub(super) own: usize,
     pub(super) zones: Vec<CapturedZone>,
     pub(super) paths: Vec<Vec<u32>>,
+    /// The number of bodies of conditional nodes in it.
+    pub(super) branches: Vec<(u32, u32)>,
 }
 
 impl State {
@@ -67,7 +77,9 @@ impl State {
 
     pub(super) fn walk(&mut self) {
         // Readers get zones in the order in which they began.
-        self.zones.sort_by_key(|zone| (zone.begin_ns, zone.begin.as_ref().map_or(0, |begin| begin.order)));
+        let order = |zone: &CapturedZone| zone.begin.as_ref().map_or(0, |begin| begin.order);
+        self.zones.sort_by_key(|zone| (zone.nodes.is_some(), zone.begin_ns, order(zone)));
+        let captured = self.zones.partition_point(|zone| zone.nodes.is_none());
         let by_handle = numbered(&self.nodes[..self.own]);
         let place = |mark: &Mark| walk::Frontier {
             order: mark.order,
@@ -80,7 +92,7 @@ impl State {
             begin_ns: zone.begin_ns,
             end: zone.end.as_ref().map(place),
         };
-        let zones: Vec<_> = self.zones.iter().map(zone).collect();
+        let zones: Vec<_> = self.zones[..captured].iter().map(zone).collect();
         let walk::Paths { mut of, paths } = walk::paths(&self.deps, &zones);
         self.nodes.truncate(self.told);
         // The nodes inside a node have its path.
@@ -88,11 +100,16 @@ impl State {
             of.push(node.within.map_or(0, |outer| of[outer as usize]));
         }
         (self.of, self.paths) = (of, paths);
+        if captured < self.zones.len() {
+            self.place_labels(captured);
+        }
         self.all_zones = self.zones.clone();
+        self.all_branches = self.branches.clone();
         for inside in std::mem::take(&mut self.inside) {
             self.enter(&inside);
             self.inside.push(inside);
         }
+        self.inner_ids = if self.is_numbered_otherwise { HashMap::new() } else { self.number_inside() };
         self.known.clear();
         self.plan = None;
     }
@@ -102,16 +119,22 @@ impl State {
         let outer = self.path(inside.node).to_vec();
         let first = self.all_zones.len() as u32;
         self.all_zones.extend(inside.zones.iter().cloned());
-        let is_inside = |(_, node): &(usize, &Node)| node.within == Some(inside.node);
+        let (branch, branches) = inside.branch;
+        if self.nodes.get(inside.node as usize).is_some_and(|node| node.kind == NodeKind::Conditional) {
+            self.all_branches.insert(inside.node, branches);
+        }
+        let is_inside = |(_, node): &(usize, &Node)| node.within == Some(inside.node) && node.branch == branch;
         let mut known: Vec<usize> = self.nodes.iter().enumerate().filter(is_inside).map(|(index, _)| index).collect();
-        if known.is_empty() {
+        if known.is_empty() && !self.branches.contains_key(&inside.node) {
             // The driver does not describe this graph, so its nodes are added.
             let begin = self.nodes.len() as u32;
             self.nodes.extend(inside.nodes.iter().map(|node| Node {
                 within: Some(node.within.map_or(inside.node, |outer| begin + outer)),
+                branch: if node.within.is_none() { branch } else { node.branch },
                 id: None,
                 ..node.clone()
             }));
+            self.all_branches.extend(inside.branches.iter().map(|(node, bodies)| (begin + node, *bodies)));
             self.of.resize(self.nodes.len(), 0);
             known = (begin as usize..self.nodes.len()).collect();
         }

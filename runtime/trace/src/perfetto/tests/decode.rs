@@ -193,16 +193,7 @@ fn read_slice(said: &Message, sequence: &Sequence, time: i64, uuid: u64, tracks:
             Some(iid) => sequence.annotation_names[&iid].clone(),
             None => said.text(annotation::NAME).expect("a name"),
         };
-        let value = said.0.iter().find_map(|(field, value)| match (*field, *value) {
-            (annotation::UINT, Wire::Int(value)) => Some(format!("uint {value}")),
-            (annotation::INT, Wire::Int(value)) => Some(format!("int {}", value as i64)),
-            (annotation::BOOL, Wire::Int(value)) => Some(format!("bool {}", value == 1)),
-            (annotation::DOUBLE, Wire::Fixed(bits)) => Some(format!("double {}", f64::from_bits(bits))),
-            (annotation::STRING, _) => said.text(annotation::STRING),
-            (annotation::STRING_IID, Wire::Int(iid)) => Some(sequence.strings[&iid].clone()),
-            _ => None,
-        });
-        (name, value.expect("a value"))
+        (name, read_value(&said, sequence))
     });
     let flow = |value| if let Wire::Fixed(id) = value { Some(id) } else { None };
     Slice {
@@ -219,6 +210,26 @@ fn read_slice(said: &Message, sequence: &Sequence, time: i64, uuid: u64, tracks:
         correlation: said.int(event::CORRELATION_ID_STR_IID).map(|iid| sequence.correlations[&iid].clone()),
         flows: said.all(event::FLOW_IDS).chain(said.all(event::TERMINATING_FLOW_IDS)).filter_map(flow).collect(),
     }
+}
+
+/// Reads the value of an annotation; those in an array or a dictionary with commas between.
+fn read_value(said: &Message, sequence: &Sequence) -> String {
+    let value = said.0.iter().find_map(|(field, value)| match (*field, *value) {
+        (annotation::UINT, Wire::Int(value)) => Some(format!("uint {value}")),
+        (annotation::INT, Wire::Int(value)) => Some(format!("int {}", value as i64)),
+        (annotation::BOOL, Wire::Int(value)) => Some(format!("bool {}", value == 1)),
+        (annotation::DOUBLE, Wire::Fixed(bits)) => Some(format!("double {}", f64::from_bits(bits))),
+        (annotation::STRING, _) => said.text(annotation::STRING),
+        (annotation::STRING_IID, Wire::Int(iid)) => Some(sequence.strings[&iid].clone()),
+        _ => None,
+    });
+    let items = said.messages(annotation::ARRAY_VALUES).map(|item| read_value(&item, sequence));
+    let entries = said.messages(annotation::DICT_ENTRIES).map(|entry| {
+        format!("{}: {}", entry.text(annotation::NAME).expect("an entry has a name"), read_value(&entry, sequence))
+    });
+    let several: Vec<_> = items.chain(entries).collect();
+    assert!(value.is_some() == several.is_empty(), "an annotation has one value: {value:?} {several:?}");
+    value.unwrap_or_else(|| several.join(", "))
 }
 
 /// Pairs begins and ends as the trace processor does: sorted by time, with equal times in the order of the file. Each end closes

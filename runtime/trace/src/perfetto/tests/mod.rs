@@ -142,7 +142,20 @@ fn what_a_zone_carries_is_on_its_slice() {
     let failed = on_stream(&ATTENTION, 5_000);
     assert!(failed.annotations.contains(&("error".to_owned(), "out of memory".to_owned())), "{failed:?}");
     assert!(failed.annotations.contains(&("status".to_owned(), "error".to_owned())), "{failed:?}");
-    assert_eq!(on_stream(&COPY, 7_000).track, "copies");
+    let copy = on_stream(&COPY, 7_000);
+    assert_eq!(copy.track, "copies");
+    let annotations: Vec<_> = copy.annotations.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        annotations,
+        [
+            ("shape", "uint 4, uint 128, uint 64"),
+            ("scales", "double -0.5, double 2"),
+            ("none", "[]"),
+            ("options", "tile: uint 64, mode.fast: größe \"a\""),
+            ("options.len", "uint 3"),
+            ("description", "What the gate looks at."),
+        ]
+    );
     assert_eq!(on_stream(&LOAD, 500).track, "thread 4242");
     assert_eq!(on_stream(&LOAD, 850).track, "overlapping zones");
     let empty = on_stream(&ATTENTION, 7_000);

@@ -11,6 +11,8 @@ mod current;
 mod requests;
 mod sinks;
 mod start;
+#[cfg(feature = "cupti")]
+mod submissions;
 #[cfg(target_os = "linux")]
 mod subscribe;
 
@@ -37,6 +39,7 @@ use warpline_core::process::Process;
 use warpline_core::report::Report;
 use warpline_core::sample::Wanted;
 use warpline_core::sink::Change;
+use warpline_core::steps;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 #[cfg(feature = "cuda")]
@@ -46,6 +49,8 @@ use warpline_cuda::stamps;
 pub(crate) use current::{current, end_held};
 pub(crate) use requests::for_requests;
 pub(crate) use start::{CollectorThread, EngineBuilder};
+#[cfg(feature = "cupti")]
+pub(crate) use submissions::next_submission;
 #[cfg(target_os = "linux")]
 pub(crate) use subscribe::{Subscriber, subscribe};
 
@@ -53,7 +58,7 @@ pub(crate) use subscribe::{Subscriber, subscribe};
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The time beyond its limit that `finish` waits for a sink that does not return.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// An engine that records, or may record again. A process has at most one, not counting the one for requests.
 pub(crate) struct Engine {
@@ -100,8 +105,8 @@ impl Engine {
     pub(crate) fn stop(&self) {
         // Serialises concurrent stops and starts, including their effects.
         let _turn = lock(&self.config);
-        let was_on = self.is_on();
-        switch::turn_off(self.epoch());
+        let was_on = !steps::is_stopped(self.epoch());
+        steps::turn_off(self.epoch());
         #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(true, Ordering::Release);
         if was_on {
@@ -117,11 +122,11 @@ impl Engine {
     /// Resumes recording: zones may begin again.
     pub(crate) fn start(&self) {
         let turn = lock(&self.config);
-        let was_on = self.is_on();
+        let was_on = !steps::is_stopped(self.epoch());
         if turn.budget.is_some() && !was_on {
             budget::suspend();
         }
-        switch::turn_on(self.epoch());
+        steps::turn_on(self.epoch());
         #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(false, Ordering::Release);
         if !was_on {
@@ -163,7 +168,8 @@ impl Engine {
     /// once, in the process that records.
     pub(crate) fn finish(&self) -> (Report, bool) {
         let _inside = Inside::enter();
-        switch::turn_off(self.epoch());
+        steps::turn_off(self.epoch());
+        steps::end_session(self.epoch());
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let finish_timeout = lock(&self.config).finish_timeout.min(LONGEST);

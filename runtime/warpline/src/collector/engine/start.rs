@@ -33,6 +33,7 @@ use warpline_core::lock::lock;
 use warpline_core::process::Process;
 use warpline_core::sink::SessionInfo;
 use warpline_core::sink::held::HeldSinks;
+use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
@@ -46,7 +47,7 @@ pub(crate) struct EngineBuilder {
     #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,
     pub(super) inbox: Arc<Inbox>,
-    recorder: Arc<Recorder>,
+    pub(crate) recorder: Arc<Recorder>,
     reservation: Reservation,
     is_held: bool,
 }
@@ -76,7 +77,7 @@ impl EngineBuilder {
         let Config { ring, events, ends, timing, .. } = *config;
         // For the case that CUPTI is not available.
         let ends = if timing == Timing::Kernels && ends == EndMode::Auto { EndMode::Lazy } else { ends };
-        let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() };
+        let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() || config.ranks.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
         if recorder.is_none() && !is_held {
@@ -114,6 +115,7 @@ impl EngineBuilder {
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
+        lock(&tally.notes).extend(roctx_problem(&config));
         #[cfg(feature = "timeline")]
         if let Some(events) = config.event_pool_capacity {
             warpline_timeline::set_event_pool_capacity(events);
@@ -148,6 +150,7 @@ impl EngineBuilder {
         if let Some(flight) = &self.flight {
             collector.add(StallMonitor::new(Arc::clone(flight)));
         }
+        steps::begin_session(recorder.epoch(), config.schedule());
         let collector = thread.run(collector);
         let engine = Arc::new(Engine {
             process: Process::this(),
@@ -212,6 +215,18 @@ impl Drop for CollectorThread {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns why no zone reaches roctx, if the settings ask for that.
+#[cfg(feature = "hip")]
+fn roctx_problem(_: &Config) -> Option<String> {
+    crate::roctx::problem()
+}
+
+#[cfg(not(feature = "hip"))]
+fn roctx_problem(config: &Config) -> Option<String> {
+    let is_asked = config.roctx == Some(true);
+    is_asked.then(|| "no zone reaches roctx: this program was built without warpline's feature `hip`".to_owned())
 }
 
 /// Starts to measure what events add to a kernel. Returns the reason if that is not possible.

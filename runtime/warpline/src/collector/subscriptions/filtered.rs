@@ -1,16 +1,14 @@
 //! The records that a request receives: the zones of the ranges that its filters let through, and all other records, if they began
 //! before the request was cancelled.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 
+use super::super::wanted::{begin_of, only};
 use crate::settings::{Filter, lets_through};
 use crate::summary::Summary;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::dynamic;
-use warpline_core::kernel::KernelLaunch;
-use warpline_core::record::Span;
 use warpline_core::replay::ReplayRecord;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, SessionInfo, Sink};
@@ -68,22 +66,6 @@ impl FilteredSink {
     }
 }
 
-/// Returns the wanted records of a batch.
-fn only<T: Clone>(batch: &[T], mut is_wanted: impl FnMut(&T) -> bool) -> Cow<'_, [T]> {
-    let wanted: Vec<bool> = batch.iter().map(&mut is_wanted).collect();
-    match wanted.iter().all(|is_wanted| *is_wanted) {
-        true => batch.into(),
-        false => {
-            batch.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(record, _)| record.clone()).collect()
-        }
-    }
-}
-
-/// Returns the time at which a kernel or a replay began for the program: its launch, if that is known.
-fn begin_of(launch: Option<&KernelLaunch>, gpu: Span) -> i64 {
-    launch.map_or(gpu.begin_ns, |launch| launch.host.begin_ns)
-}
-
 impl Sink for FilteredSink {
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         self.sink.start(session)
@@ -96,7 +78,7 @@ impl Sink for FilteredSink {
                 let zones = only(zones, |record| record.host.begin_ns < until_ns && self.lets_through(record.range));
                 self.pass(Batch::Zones(&zones))?;
                 self.passed += zones.len() as u64;
-                zones.iter().for_each(|record| self.summary.add_one(record));
+                self.summary.add(&zones);
                 Ok(())
             }
             Batch::Spans(spans) => {
@@ -113,19 +95,27 @@ impl Sink for FilteredSink {
                     only(&on_time, |record| is_all || record.zone.is_some_and(|zone| self.lets_through(zone.range)));
                 self.pass(Batch::Kernels(&chosen))
             }
+            Batch::Synchronizations(calls) => {
+                let on_time = only(calls, |record| record.host.begin_ns < until_ns);
+                let is_all = self.filters.is_empty();
+                let chosen =
+                    only(&on_time, |record| is_all || record.zone.is_some_and(|zone| self.lets_through(zone.range)));
+                self.pass(Batch::Synchronizations(&chosen))
+            }
             Batch::Replays(replays) => {
                 let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
                 let replays = only(replays, is_wanted);
                 self.pass(Batch::Replays(&replays))?;
-                for replayed in replays.iter().flat_map(|replay| &replay.zones) {
-                    if self.lets_through(replayed.zone.range) {
-                        self.summary.add_replayed(replayed);
-                    }
+                for replay in replays.iter() {
+                    let chosen: Vec<_> =
+                        replay.zones.iter().filter(|replayed| self.lets_through(replayed.zone.range)).collect();
+                    self.summary.add_replay(&chosen);
                 }
                 Ok(())
             }
             Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),
             Batch::Depths(depths) => self.pass(Batch::Depths(&only(depths, |record| record.at_ns < until_ns))),
+            Batch::Memory(changes) => self.pass(Batch::Memory(&only(changes, |record| record.at_ns < until_ns))),
             Batch::Changes(changes) => self.pass(Batch::Changes(&only(changes, |change| change.ns < until_ns))),
             other => self.pass(other),
         }

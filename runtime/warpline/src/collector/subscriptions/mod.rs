@@ -188,8 +188,7 @@ impl Subscription {
 
 /// Runs code of a sink of the session, and notes its error in its account. A report made during the call names the sink.
 fn inside(tally: &SessionStats, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
-    let name = lock(&tally.sinks).get(&number).map(|report| report.name.clone());
-    *lock(&tally.inside) = name;
+    *lock(&tally.inside) = Some(number);
     let outcome = call();
     *lock(&tally.inside) = None;
     account(tally, number, outcome)

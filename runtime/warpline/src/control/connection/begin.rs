@@ -62,6 +62,7 @@ impl Connection {
                 Ok(())
             }
             Request::Dump => self.dump(now),
+            Request::Progress => answers::progress(engine::current().as_deref()).map(|answer| self.tell_last(&answer)),
         };
         if let Err(refusal) = begun {
             self.refuse(&refusal);

@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 
 use tracing_core::callsite::{self, Callsite, Identifier};
 use tracing_core::dispatcher::{Dispatch, get_default};
-use tracing_core::field::{FieldSet, Value, display};
+use tracing_core::field::{DisplayValue, FieldSet, Value, display};
 use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Event, Field, Kind, Level, Metadata};
 
@@ -85,9 +85,8 @@ impl LogSink {
             &parent,
             &more,
         ];
-        let own =
-            record.range.fields().iter().map(|name| record.fields.get(name).map_or(&NOTHING as &dyn Value, value));
-        let values: Vec<_> = fixed.into_iter().chain(own).collect();
+        let own: Vec<_> = record.range.fields().iter().map(|name| Own::new(record.fields.get(name))).collect();
+        let values: Vec<_> = fixed.into_iter().chain(own.iter().map(Own::value)).collect();
         self.emit(site, &values);
     }
 
@@ -132,15 +131,33 @@ const MAX_VALUES: usize = FIXED.len() + fields::MAX_FIELDS;
 /// A missing value.
 static NOTHING: Option<bool> = None;
 
-fn value(value: &fields::Value) -> &dyn Value {
-    match value {
-        fields::Value::U64(value) => value,
-        fields::Value::I64(value) => value,
-        fields::Value::F64(value) => value,
-        fields::Value::Bool(value) => value,
-        fields::Value::Str(value) => value,
-        fields::Value::Text(value) => value,
-        _ => &NOTHING,
+/// The value of a field that the range declares. `tracing` has no lists and no maps, so these are texts.
+enum Own<'a> {
+    Nothing,
+    One(&'a dyn Value),
+    Several(DisplayValue<&'a fields::Value>),
+}
+
+impl<'a> Own<'a> {
+    fn new(value: Option<&'a fields::Value>) -> Own<'a> {
+        match value {
+            None => Own::Nothing,
+            Some(fields::Value::U64(value)) => Own::One(value),
+            Some(fields::Value::I64(value)) => Own::One(value),
+            Some(fields::Value::F64(value)) => Own::One(value),
+            Some(fields::Value::Bool(value)) => Own::One(value),
+            Some(fields::Value::Str(value)) => Own::One(value),
+            Some(fields::Value::Text(value)) => Own::One(value),
+            Some(value) => Own::Several(display(value)),
+        }
+    }
+
+    fn value(&self) -> &dyn Value {
+        match self {
+            Own::Nothing => &NOTHING,
+            Own::One(value) => *value,
+            Own::Several(value) => value,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use warpline_core::observer;
 use warpline_core::observer::{LaunchObserver, Position, Token, ZoneLaunch};
 use warpline_core::record::SpanRef;
 use warpline_core::stream::spans::SpanPermit;
+use warpline_core::zone::Zone;
 
 /// The maximum number of spans that a thread is in. Further ones are not recorded: a thread with so many does not leave its spans.
 const DEEPEST: usize = 4096;
@@ -31,6 +32,8 @@ pub(super) struct OpenSpan {
     pub(super) id: u64,
     pub(super) thread: u64,
     pub(super) begin_ns: i64,
+    /// Its zone, if it has a stream.
+    pub(super) zone: Option<Zone>,
     /// None if the buffer was full.
     pub(super) place: Option<SpanPermit>,
 }
@@ -78,15 +81,37 @@ pub(super) fn is_empty() -> bool {
 }
 
 /// Adds a span that the thread enters. A span that cannot be stored, as in a thread that is ending, is dropped and counts as unfinished.
+/// Returns whether it is stored.
 #[inline]
-pub(super) fn enter(span: OpenSpan) {
-    let _ = THREAD.try_with(|thread| {
-        if let Ok(mut open) = thread.open.try_borrow_mut()
-            && open.len() < DEEPEST
-        {
+pub(super) fn enter(span: OpenSpan) -> bool {
+    let push = |thread: &OnThread| {
+        let Ok(mut open) = thread.open.try_borrow_mut() else { return false };
+        let has_room = open.len() < DEEPEST;
+        if has_room {
             open.push(span);
         }
-    });
+        has_room
+    };
+    THREAD.try_with(push).unwrap_or(false)
+}
+
+/// Keeps the zone of the span that this thread has just entered.
+pub(super) fn hold(id: u64, zone: Zone) {
+    let hold = |thread: &OnThread| {
+        let mut open = thread.open.try_borrow_mut().ok()?;
+        open.last_mut().filter(|span| span.id == id)?.zone.replace(zone)
+    };
+    let _ = THREAD.try_with(hold);
+}
+
+/// Returns the zone of the span that this thread leaves.
+#[inline]
+pub(super) fn release(id: u64, metadata: &'static Metadata<'static>) -> Option<Zone> {
+    let take = |thread: &OnThread| {
+        let mut open = thread.open.try_borrow_mut().ok()?;
+        open.iter_mut().rfind(|span| span.id == id && std::ptr::eq(span.metadata, metadata))?.zone.take()
+    };
+    THREAD.try_with(take).ok().flatten()
 }
 
 /// Removes a span that the thread leaves: of those with this id, the last that it entered, at any position.

@@ -1,4 +1,4 @@
-//! Converts fields of `tracing` to owned, bounded values, even if their `Debug` panics.
+//! Converts fields of `tracing` to owned, bounded values, even if their `Debug` panics, and takes the stream out of a field `gpu`.
 //!
 //! It runs user code, so nothing may be locked or borrowed while it does.
 
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use tracing_core::Field;
 use tracing_core::field::Visit;
 
+use super::super::stream;
+use super::super::stream::SharedStream;
 use warpline_core::caught::caught;
 use warpline_core::fields;
 use warpline_core::fields::Value;
@@ -24,11 +26,31 @@ const PANICKED: &str = "(its Debug panicked)";
 
 pub(super) type Values = Arc<[(&'static str, Value)]>;
 
-/// Returns the values that `record` passes to the visitor.
-pub(super) fn values(record: impl FnOnce(&mut dyn Visit)) -> Vec<(&'static str, Value)> {
-    let mut visitor = Visitor(Vec::new());
-    record(&mut visitor);
-    visitor.0
+/// The name of the field that has a span's stream.
+pub(super) const GPU: &str = "gpu";
+
+/// What the fields of a span or an event say.
+#[derive(Default)]
+pub(super) struct Recorded {
+    /// Whether it is a span: events have no zones.
+    has_zones: bool,
+    pub(super) values: Vec<(&'static str, Value)>,
+    /// The stream in the field [`GPU`], which is not among the values then.
+    pub(super) stream: Option<SharedStream>,
+}
+
+/// Returns what `record` passes to the visitor for a span.
+pub(super) fn of_span(record: impl FnOnce(&mut dyn Visit)) -> Recorded {
+    let mut recorded = Recorded { has_zones: true, ..Recorded::default() };
+    record(&mut recorded);
+    recorded
+}
+
+/// Returns the same for an event.
+pub(super) fn of_event(record: impl FnOnce(&mut dyn Visit)) -> Vec<(&'static str, Value)> {
+    let mut recorded = Recorded::default();
+    record(&mut recorded);
+    recorded.values
 }
 
 /// Returns the fields, in which later values replace earlier ones.
@@ -40,28 +62,30 @@ pub(super) fn merge(known: &Values, later: &[(&'static str, Value)]) -> Values {
     merged.into()
 }
 
-struct Visitor(Vec<(&'static str, Value)>);
-
-impl Visitor {
+impl Recorded {
     fn push(&mut self, field: &Field, value: Value) {
-        if self.0.len() < MAX_FIELDS {
+        if self.values.len() < MAX_FIELDS {
             let name = field.name();
-            self.0.push((name.strip_prefix("r#").unwrap_or(name), value));
+            self.values.push((name.strip_prefix("r#").unwrap_or(name), value));
         }
     }
 
     fn push_text(&mut self, field: &Field, text: impl FnOnce(&mut Text) -> fmt::Result) {
-        let mut written = Text::default();
-        // A text that was cut ends with an error, and one whose `Debug` fails keeps what it has written. A panic is caught, because without
-        // this layer the `Debug` would not have run.
-        if caught(|| text(&mut written)).is_none() {
-            written.text.push_str(PANICKED);
-        }
-        self.push(field, Value::Text(written.text.into()));
+        self.push(field, as_text(text));
     }
 }
 
-impl Visit for Visitor {
+fn as_text(text: impl FnOnce(&mut Text) -> fmt::Result) -> Value {
+    let mut written = Text::default();
+    // A text that was cut ends with an error, and one whose `Debug` fails keeps what it has written. A panic is caught, because without
+    // this layer the `Debug` would not have run.
+    if caught(|| text(&mut written)).is_none() {
+        written.text.push_str(PANICKED);
+    }
+    Value::Text(written.text.into())
+}
+
+impl Visit for Recorded {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.push(field, Value::F64(value));
     }
@@ -87,7 +111,12 @@ impl Visit for Visitor {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.push_text(field, |text| write!(text, "{value:?}"));
+        let asks = self.has_zones && field.name() == GPU;
+        let (text, stream) = stream::asking(asks, || as_text(|text| write!(text, "{value:?}")));
+        match stream {
+            Some(stream) => self.stream = Some(stream),
+            None => self.push(field, text),
+        }
     }
 }
 

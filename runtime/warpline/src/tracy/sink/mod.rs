@@ -196,7 +196,7 @@ impl Show {
                 self.lost.no_location += 1;
                 continue;
             };
-            let lane = record.range.lane();
+            let lane = record.named_lane();
             let zone = Zone { location, span, sequence: record.sequence, lane, is_record: true };
             stream.order.add(zone, now, &mut self.ready);
         }
@@ -258,6 +258,7 @@ fn display_name(info: &StreamInfo) -> String {
     let device = &info.device;
     match device.kind {
         DeviceKind::Host => format!("{}: {}", device.name, info.name),
+        DeviceKind::Other(kind) => format!("{kind} {} {}: {}", device.ordinal, device.name, info.name),
         _ => format!("GPU {} {}: {}", device.ordinal, device.name, info.name),
     }
 }

@@ -262,6 +262,10 @@ fn a_zone_goes_out_around_those_in_it() {
         "time 254 q1 50",
     ];
     assert_eq!(tracy.log, expected);
+    let mut other = record(&COPY, &compute, 3, span(70, 80));
+    other.fields.set_lane(format_args!("loader {}", 3));
+    show.records(&mut tracy, &[other], now);
+    assert_eq!(tracy.log[expected.len()], "context 253 host: compute, loader 3", "the zone's own lane");
     assert_eq!(show.lost, Lost::default());
 }
 

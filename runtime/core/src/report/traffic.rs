@@ -1,19 +1,18 @@
 //! Figures per group and kind of collective: the bytes moved, the bandwidths, and the share of the time that compute hides.
 //!
-//! The collector adds each batch of records. It reads one stream after another, so a collective is compared with the
+//! A session's collector and the command `warpline report`, which reads traces, add collectives and compute zones. The collector reads one stream after another, so a collective is compared with the
 //! compute zones of its device later, when those are known. The memory is bounded.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use warpline_core::catalog::Kind;
-use warpline_core::collective::CollectiveKind;
-use warpline_core::intervals::Intervals;
-use warpline_core::record::{DeviceKind, Span, ZoneRecord};
-#[cfg(feature = "cuda")]
-use warpline_core::replay::ReplayRecord;
-use warpline_core::report::figures::CollectiveStats;
+use super::figures::CollectiveStats;
+use crate::catalog::Kind;
+use crate::collective::CollectiveKind;
+use crate::intervals::Intervals;
+use crate::record::{DeviceKind, Span, ZoneRecord};
+use crate::replay::ReplayRecord;
 
 /// The largest number of collectives of a device that wait for the comparison; beyond it, the older half is compared.
 const WAITING: usize = 2048;
@@ -30,18 +29,29 @@ const STREAMS: usize = 1024;
 
 /// Work that runs in order: that of a stream, or of one of the streams that were captured into a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Lane {
+pub struct Lane {
     /// The stream's number, or that of the stream on which the graph ran.
     stream: u32,
     /// The graph's number; 0 for a stream.
     graph: u32,
-    /// [`ReplayedZone::captured_on`](warpline_core::replay::ReplayedZone::captured_on); 0 for a stream.
+    /// [`ReplayedZone::captured_on`](crate::replay::ReplayedZone::captured_on); 0 for a stream.
     captured_on: u64,
 }
 
 impl Lane {
-    const fn from_stream(stream: u32) -> Lane {
+    pub const fn from_stream(stream: u32) -> Lane {
         Lane { stream, graph: 0, captured_on: 0 }
+    }
+
+    /// One of the streams that were captured into graphs which run on `stream`.
+    pub const fn from_replay(stream: u32, captured_on: u64) -> Lane {
+        Lane { stream, graph: u32::MAX, captured_on }
+    }
+
+    /// Whether work of this lane does not run beside work of `other`: it is the same lane, or that of the stream on which `other`'s graph runs, whose
+    /// zones are around the replay.
+    fn is_in_order_with(self, other: Lane) -> bool {
+        self == other || self == Lane::from_stream(other.stream)
     }
 }
 
@@ -59,7 +69,7 @@ const DIGITS: u8 = 2;
 const STEP: f64 = 1e3;
 
 #[derive(Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     groups: Vec<Figures>,
     /// The index in `groups`, by the group's lane and the kind.
     places: HashMap<(String, CollectiveKind), usize>,
@@ -76,6 +86,19 @@ struct Figures {
     total_ns: i64,
     hidden_ns: i64,
     bus: Option<Histogram<u64>>,
+}
+
+/// What a collective moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved<'a> {
+    /// The group's name and ranks, as in `tp0 [0,1]`; empty if it is unknown.
+    pub group: &'a str,
+    pub kind: CollectiveKind,
+    pub bytes: Option<u64>,
+    /// The bus bandwidth in bytes per second.
+    pub bus: Option<f64>,
+    /// The share of the time that belongs to this collective.
+    pub share: f64,
 }
 
 /// A collective that has not been compared with compute yet.
@@ -98,7 +121,7 @@ struct Device {
 }
 
 impl Traffic {
-    pub(crate) fn add(&mut self, batch: &[ZoneRecord]) {
+    pub fn add(&mut self, batch: &[ZoneRecord]) {
         for record in batch {
             if let Some(stream) = &record.stream {
                 self.add_one(record, Lane::from_stream(stream.id));
@@ -107,8 +130,7 @@ impl Traffic {
     }
 
     /// Adds the zones of replays of CUDA graphs. Each stream that was captured counts as a stream.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn add_replays(&mut self, replays: &[ReplayRecord]) {
+    pub fn add_replays(&mut self, replays: &[ReplayRecord]) {
         for replay in replays {
             for replayed in &replay.zones {
                 let lane = Lane { stream: replay.stream.id, graph: replay.graph, captured_on: replayed.captured_on };
@@ -120,25 +142,42 @@ impl Traffic {
     fn add_one(&mut self, record: &ZoneRecord, lane: Lane) {
         let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) else { return };
         let device = (stream.device.kind, stream.device.ordinal);
-        if record.message.is_some() {
-            for (device, lane, span) in std::mem::take(&mut self.before) {
-                self.devices.entry(device).or_default().add(lane, span, STRETCHES);
-            }
-            let place = self.count(record);
-            let device = self.devices.entry(device).or_default();
-            let share = record.entry.map_or(1.0, |entry| entry.share);
-            device.waiting.push_back(Waiting { span: gpu, lane, share, place });
-            if device.waiting.len() > WAITING {
-                device.settle(WAITING / 2, &mut self.groups);
-            }
+        if let Some(message) = record.message.as_deref() {
+            let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
+            let moved = Moved {
+                group,
+                kind: message.kind,
+                bytes: message.bytes(),
+                bus: record.bandwidth().and_then(|bandwidth| bandwidth.bus),
+                share: record.entry.map_or(1.0, |entry| entry.share),
+            };
+            self.collective(device, lane, gpu, &moved);
         } else if record.range.kind() == Kind::Gpu {
             // A lazy end may lie behind a wait of the stream, such as for the collective itself.
             let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
-            if self.groups.is_empty() {
-                self.keep(device, lane, surely);
-            } else {
-                self.devices.entry(device).or_default().add(lane, surely, STRETCHES);
-            }
+            self.compute(device, lane, surely);
+        }
+    }
+
+    /// Adds a collective on a stream of a device.
+    pub fn collective(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span, moved: &Moved<'_>) {
+        for (device, lane, span) in std::mem::take(&mut self.before) {
+            self.devices.entry(device).or_default().add(lane, span, STRETCHES);
+        }
+        let place = self.count(span, moved);
+        let device = self.devices.entry(device).or_default();
+        device.waiting.push_back(Waiting { span, lane, share: moved.share, place });
+        if device.waiting.len() > WAITING {
+            device.settle(WAITING / 2, &mut self.groups);
+        }
+    }
+
+    /// Adds the time in which a compute zone certainly ran.
+    pub fn compute(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span) {
+        if self.groups.is_empty() {
+            self.keep(device, lane, span);
+        } else {
+            self.devices.entry(device).or_default().add(lane, span, STRETCHES);
         }
     }
 
@@ -161,29 +200,24 @@ impl Traffic {
     }
 
     /// Adds one collective to its group's figures, and returns their index.
-    fn count(&mut self, record: &ZoneRecord) -> usize {
-        let Some(message) = record.message.as_deref() else { return 0 };
-        let group = message.group.as_ref().map_or("", |group| group.lane()).trim_start_matches("comm: ");
-        let mut key = (group.to_owned(), message.kind);
+    fn count(&mut self, span: Span, moved: &Moved<'_>) -> usize {
+        let mut key = (moved.group.to_owned(), moved.kind);
         if self.groups.len() >= GROUPS && !self.places.contains_key(&key) {
             key.0 = MORE.to_owned();
         }
-        let place = *self.places.entry(key).or_insert_with_key(|(group, _)| {
-            let (group, bus) = (group.clone(), Histogram::new(DIGITS).ok());
-            let kind = message.kind;
+        let place = *self.places.entry(key).or_insert_with_key(|(group, kind)| {
+            let (group, kind, bus) = (group.clone(), *kind, Histogram::new(DIGITS).ok());
             self.groups.push(Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
             self.groups.len() - 1
         });
         if let Some(figures) = self.groups.get_mut(place) {
             figures.count += 1;
-            if let Some(bytes) = message.bytes() {
+            if let Some(bytes) = moved.bytes {
                 figures.sized += 1;
                 figures.bytes = figures.bytes.saturating_add(bytes);
             }
-            let share = record.entry.map_or(1.0, |entry| entry.share);
-            figures.total_ns += (record.duration_ns() as f64 * share) as i64;
-            let bandwidth = record.bandwidth().and_then(|bandwidth| bandwidth.bus);
-            if let (Some(bandwidth), Some(bus)) = (bandwidth, &mut figures.bus) {
+            figures.total_ns += (span.duration_ns() as f64 * moved.share) as i64;
+            if let (Some(bandwidth), Some(bus)) = (moved.bus, &mut figures.bus) {
                 // The histogram grows with the range of the values, and the digits bound its size.
                 let _ = bus.record((bandwidth / STEP) as u64);
             }
@@ -192,7 +226,7 @@ impl Traffic {
     }
 
     /// Returns the figures so far, with the longest time first.
-    pub(crate) fn stats(&self) -> Vec<CollectiveStats> {
+    pub fn stats(&self) -> Vec<CollectiveStats> {
         let mut stats: Vec<_> = self.groups.iter().map(Figures::stats).collect();
         // The collectives that still wait are compared with the compute that is known now.
         for device in self.devices.values() {
@@ -257,7 +291,7 @@ impl Device {
 
     /// Returns the part of a span on `stream` that compute of other streams covers, in ns.
     fn covered_ns(&self, span: Span, lane: Lane) -> i64 {
-        let others = self.compute.iter().filter(|(other, _)| **other != lane);
+        let others = self.compute.iter().filter(|(other, _)| !other.is_in_order_with(lane));
         let mut covered = Intervals::default();
         covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
         covered.length_ns()
@@ -287,14 +321,14 @@ impl Device {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "fixture"))]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use warpline_core::collective::{Message, ProcessGroup};
-    use warpline_core::fixture::{COPY, STEP, span, stream, thread, zone};
-    use warpline_core::record::EndSource;
+    use crate::collective::{Message, ProcessGroup};
+    use crate::fixture::{COPY, STEP, span, stream, thread, zone};
+    use crate::record::EndSource;
 
     proptest! {
         #[test]
@@ -348,6 +382,23 @@ mod tests {
             assert!(known.compute.len() <= STREAMS + known.waiting.len(), "{} streams", known.compute.len());
         }
         assert!((traffic.stats()[0].hidden - 0.5).abs() < 1e-9, "{:?}", traffic.stats());
+    }
+
+    #[test]
+    fn a_zone_around_a_replay_hides_none_of_its_collectives() {
+        let device = (DeviceKind::Cuda, 0);
+        let lane = |captured_on| Lane { stream: 1, graph: 7, captured_on };
+        let hidden = |compute: &[(Lane, Span)]| {
+            let mut traffic = Traffic::default();
+            compute.iter().for_each(|(lane, span)| traffic.compute(device, *lane, *span));
+            let moved = Moved { group: "tp0", kind: CollectiveKind::AllReduce, bytes: None, bus: None, share: 1.0 };
+            traffic.collective(device, lane(2), span(100, 200), &moved);
+            traffic.stats()[0].hidden
+        };
+        assert_eq!(hidden(&[(Lane::from_stream(1), span(0, 300))]), 0.0);
+        // Another stream that was captured, and another one beside the graph.
+        assert_eq!(hidden(&[(Lane::from_stream(1), span(0, 300)), (lane(3), span(50, 150))]), 0.5);
+        assert_eq!(hidden(&[(Lane::from_stream(2), span(50, 125))]), 0.25);
     }
 
     #[test]

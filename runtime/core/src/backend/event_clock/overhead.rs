@@ -3,8 +3,7 @@
 //! Work of other threads can only lengthen an otherwise empty pair, because the device then does something else between its events. The
 //! shortest lengths are therefore the most accurate, and a session that measures several times keeps the least.
 
-use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
-use warpline_core::clock::EventOverhead;
+use crate::clock::EventOverhead;
 
 /// The largest plausible overhead. No known device needs more than a few us for an empty pair of events or two stamps.
 const MOST_NS: i64 = 8_000;
@@ -13,7 +12,7 @@ const STEPS_NS: i64 = 250;
 /// The length of an empty pair on an H100, below which no bound is assumed.
 const LEAST_NS: i64 = 1_280;
 /// The number of pairs that are measured, singly and in a row.
-pub(super) const PAIRS: usize = 32;
+pub const PAIRS: usize = 32;
 /// The number of sound measurements of one clock. Each can only be too long.
 const MEASUREMENTS: u32 = 3;
 /// The maximum number of attempts on a device that is never idle.
@@ -21,15 +20,15 @@ const ATTEMPTS: u32 = 40;
 
 /// The overhead that some lengths show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Estimate {
+pub struct Estimate {
     /// The overhead, or an upper bound of it.
-    pub(super) ns: i64,
+    pub ns: i64,
     /// Whether this is the overhead itself: it is plausible, and enough lengths agree.
-    pub(super) is_sound: bool,
+    pub is_sound: bool,
 }
 
 /// Estimates the overhead from lengths of which `fixed_ns` are known.
-pub(super) fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate> {
+pub fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate> {
     lengths.sort_unstable();
     // Times have a resolution, so the very shortest length can be too short by one step.
     let ns = *lengths.get(lengths.len() / 8)?;
@@ -97,20 +96,6 @@ impl EventOverheads {
     pub(super) fn calibrate(&mut self, busy_ns: i64) {
         self.calibrated_ns = Some(busy_ns);
     }
-}
-
-/// Returns the lengths of those pairs of events that are complete.
-pub(super) fn lengths<'a>(driver: &Driver, pairs: impl Iterator<Item = &'a [EventPtr]>) -> Result<Vec<i64>, CudaError> {
-    let mut lengths = Vec::new();
-    for pair in pairs {
-        lengths.extend(driver.elapsed_ns(pair[0], pair[1])?);
-    }
-    Ok(lengths)
-}
-
-/// Records a pair with nothing between its events on a stream.
-pub(super) fn record_pair(driver: &Driver, pair: &[EventPtr], stream: StreamPtr) -> Result<(), CudaError> {
-    pair.iter().try_for_each(|event| driver.record(*event, stream))
 }
 
 #[cfg(test)]

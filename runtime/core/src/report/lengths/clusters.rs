@@ -48,7 +48,7 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::sample::Sequence;
+    use crate::sample::Sequence;
 
     #[test]
     fn windows_that_are_alike_have_no_error_and_few_windows_have_none_to_show() {

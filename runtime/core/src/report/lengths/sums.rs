@@ -75,7 +75,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::sample::Sequence;
+    use crate::sample::Sequence;
 
     /// The estimate is right on average over repeated samples, and its standard error is the actual deviation.
     #[test]

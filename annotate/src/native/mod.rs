@@ -1,0 +1,119 @@
+//! Reads a Perfetto trace that PyTorch's profiler wrote (`export_chrome_trace("trace.pftrace")`) as the Chrome JSON that the same profiler
+//! writes, so that everything else in this crate knows one format.
+//!
+//! `reading` opens every trace here. The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
+//! translates packet by packet, in each reading. `packets` splits the file, and `names` keeps the interned names. Memory is 16 bytes for each slice, the names, and the
+//! largest packet.
+
+mod events;
+mod layout;
+mod names;
+mod packets;
+mod proto;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use events::Events;
+pub(crate) use layout::Layout;
+use names::AllNames;
+use packets::{PACKET, Packets};
+
+/// Whether a file that begins with these bytes is a Perfetto trace. A packet's tag is also a line feed, with which JSON may begin.
+pub(crate) fn is_perfetto(begin: &[u8]) -> bool {
+    if begin.first() != Some(&PACKET) {
+        return false;
+    }
+    let mut rest = begin.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    match rest.next() {
+        Some(b'{') => !matches!(rest.next(), Some(b'"' | b'}') | None),
+        Some(b'[') => !matches!(rest.next(), Some(b'{' | b']') | None),
+        first => first.is_some(),
+    }
+}
+
+/// A Perfetto trace, read as Chrome JSON.
+pub(crate) struct Translated<R> {
+    packets: Packets<R>,
+    events: Events,
+    names: AllNames,
+    /// What is translated and not yet read, from `at`.
+    text: Vec<u8>,
+    at: usize,
+    is_first: bool,
+    is_done: bool,
+}
+
+impl<R: BufRead> Translated<R> {
+    /// `input` is the file whose layout was read.
+    pub(crate) fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
+        let events = Events::new(layout);
+        let mut text = b"{\"traceEvents\":[".to_vec();
+        let mut is_first = true;
+        events.metadata(|event| put(&mut text, &mut is_first, &event));
+        Translated {
+            packets: Packets::new(input),
+            events,
+            names: AllNames::new(),
+            text,
+            at: 0,
+            is_first,
+            is_done: false,
+        }
+    }
+
+    /// Translates the next packet, or ends the document.
+    fn translate(&mut self) -> io::Result<()> {
+        self.at = 0;
+        self.text.clear();
+        let Some(mut packet) = self.packets.next_packet()? else {
+            self.text.extend_from_slice(b"\n]}\n");
+            self.is_done = true;
+            return Ok(());
+        };
+        let names = self.names.take(&mut packet)?;
+        let (text, is_first) = (&mut self.text, &mut self.is_first);
+        let mut add = |event: Value| put(text, is_first, &event);
+        let ns = packet.timestamp;
+        if let Some(event) = &packet.event {
+            self.events.track_event(event, ns, names, &mut add);
+        }
+        if let Some(stage) = &packet.stage {
+            self.events.render_stage(stage, ns, names, &mut add);
+        }
+        if let Some(event) = &packet.counters {
+            self.events.counters(event, ns, names, &mut add);
+        }
+        Ok(())
+    }
+}
+
+fn put(text: &mut Vec<u8>, is_first: &mut bool, event: &Value) {
+    text.extend_from_slice(if std::mem::take(is_first) { b"\n" } else { b",\n" });
+    text.extend_from_slice(event.to_string().as_bytes());
+}
+
+impl<R: BufRead> BufRead for Translated<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.at == self.text.len() && !self.is_done {
+            self.translate()?;
+        }
+        Ok(&self.text[self.at..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at += count;
+    }
+}
+
+impl<R: BufRead> Read for Translated<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(bytes)?;
+        self.consume(count);
+        Ok(count)
+    }
+}

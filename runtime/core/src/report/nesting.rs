@@ -1,0 +1,134 @@
+//! The time of zones without the zones within them: which zone of a row is inside which, from zones in the order of their ends.
+//!
+//! A session's summary and the command `warpline report` use it. The memory of a row is bounded: of more than `PIECES` zones that no
+//! zone has enclosed yet, the oldest are merged, and a later zone that begins in the middle of such a piece gets its share of it.
+
+use std::cmp::Reverse;
+
+use crate::record::Span;
+
+/// The largest number of zones of one row that wait for a zone around them.
+const PIECES: usize = 1 << 14;
+
+/// The zones of one row that no zone has enclosed so far.
+#[derive(Debug, Default)]
+pub struct Nesting {
+    pieces: Vec<Piece>,
+}
+
+/// One zone, or several merged ones.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    span: Span,
+    /// The time in zones.
+    ns: i64,
+}
+
+impl Nesting {
+    /// Adds a zone, and returns the time of the zones directly within it. Zones come in the order of [`key`]; one that comes after the
+    /// zone around it is not subtracted from that zone.
+    pub fn add(&mut self, zone: Span) -> i64 {
+        let ns = zone.duration_ns().max(0);
+        if self.pieces.last().is_some_and(|last| last.span.end_ns > zone.end_ns) {
+            return self.add_late(zone, ns);
+        }
+        let mut inner_ns = 0;
+        while let Some(last) = self.pieces.last().filter(|last| last.span.begin_ns >= zone.begin_ns) {
+            inner_ns += last.ns;
+            self.pieces.pop();
+        }
+        inner_ns += self.pieces.last().map_or(0, |last| last.share_of(zone));
+        self.pieces.push(Piece { span: zone, ns });
+        if self.pieces.len() > PIECES {
+            self.merge();
+        }
+        inner_ns.min(ns)
+    }
+
+    fn add_late(&mut self, zone: Span, ns: i64) -> i64 {
+        let from = self.pieces.partition_point(|piece| piece.span.begin_ns < zone.begin_ns);
+        let to = self.pieces.partition_point(|piece| piece.span.end_ns <= zone.end_ns).max(from);
+        let is_inside = |piece: &Piece| piece.span.begin_ns <= zone.begin_ns && piece.span.end_ns >= zone.end_ns;
+        let before = from.checked_sub(1).and_then(|at| self.pieces.get(at));
+        if before.is_some_and(is_inside) || self.pieces.get(to).is_some_and(is_inside) {
+            return 0;
+        }
+        let inner_ns: i64 = self.pieces.drain(from..to).map(|piece| piece.ns).sum();
+        self.pieces.insert(from, Piece { span: zone, ns });
+        inner_ns.min(ns)
+    }
+
+    /// Merges pairs of the older half.
+    fn merge(&mut self) {
+        let newer = self.pieces.split_off(PIECES / 2);
+        let merged = self.pieces.chunks(2).map(|pair| {
+            let (first, last) = (pair[0], pair[pair.len() - 1]);
+            let end_ns = first.span.end_ns.max(last.span.end_ns);
+            let ns = pair.iter().map(|piece| piece.ns).sum();
+            Piece { span: Span { begin_ns: first.span.begin_ns.min(last.span.begin_ns), end_ns }, ns }
+        });
+        self.pieces = merged.chain(newer).collect();
+    }
+}
+
+impl Piece {
+    /// Returns the zone's share of the time of a merged piece that began before it.
+    fn share_of(&self, zone: Span) -> i64 {
+        let all_ns = self.span.duration_ns();
+        if self.span.end_ns <= zone.begin_ns || self.ns >= all_ns {
+            return 0;
+        }
+        let share = (self.span.end_ns - zone.begin_ns) as f64 / all_ns as f64;
+        (self.ns as f64 * share) as i64
+    }
+}
+
+/// The order in which zones are added: inner zones come before the zones around them. Of two equal spans, the later one in the order of the
+/// records is the inner one, as for readers of traces.
+pub fn key(zone: Span, order: u64) -> (i64, Reverse<i64>, Reverse<u64>) {
+    (zone.end_ns, Reverse(zone.begin_ns), Reverse(order))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(begin_ns: i64, end_ns: i64) -> Span {
+        Span { begin_ns, end_ns }
+    }
+
+    fn inner(spans: &[Span]) -> Vec<i64> {
+        let mut order: Vec<_> = spans.iter().copied().zip(0..).collect();
+        order.sort_by_key(|(zone, at)| key(*zone, *at));
+        let mut nesting = Nesting::default();
+        let mut found: Vec<_> = order.into_iter().map(|(zone, at)| (at, nesting.add(zone))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, ns)| ns).collect()
+    }
+
+    #[test]
+    fn each_zone_counts_for_the_innermost_zone_around_it() {
+        let zones = [span(0, 100), span(10, 60), span(20, 30), span(30, 50), span(70, 90), span(100, 120)];
+        assert_eq!(inner(&zones), [70, 30, 0, 0, 0, 0]);
+        // Equal spans, an empty one, and one that overlaps without being inside.
+        assert_eq!(inner(&[span(0, 10), span(0, 10), span(5, 5), span(5, 15)]), [10, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_zone_that_comes_late_takes_no_time_from_others() {
+        let mut nesting = Nesting::default();
+        let added = [span(10, 20), span(30, 40), span(22, 28), span(0, 29), span(12, 14), span(-5, 60)];
+        assert_eq!(added.map(|zone| nesting.add(zone)), [0, 0, 0, 16, 0, 39]);
+    }
+
+    #[test]
+    fn a_zone_around_more_zones_than_are_kept_gets_all_of_them() {
+        let mut nesting = Nesting::default();
+        for at in 0..100_000 {
+            assert_eq!(nesting.add(span(10 * at, 10 * at + 4)), 0);
+        }
+        assert!(nesting.pieces.len() <= PIECES);
+        assert_eq!(nesting.add(span(-5, 1_000_000)), 400_000);
+        assert_eq!(nesting.pieces.len(), 1);
+    }
+}

@@ -1,0 +1,69 @@
+// Puts the page together.
+
+function makePage() {
+  makeVerdict();
+  const charts = {};
+  const pickRange = makeHistogram(byId('histogram'));
+  const filters = makeTables(byId('tables'), byId('more'), pickRange);
+  charts.timeline = makeTimeline(byId('timeline'));
+  charts.icicle = makeIcicle(byId('icicle'));
+  charts.path = makePath(byId('path'));
+  makeAccount();
+  const all = Object.values(charts).filter((chart) => chart !== undefined);
+
+  for (const section of document.querySelectorAll('main section[aria-labelledby]')) {
+    byId('contents').append(element('a', { href: `#${section.id}` }, section.querySelector('h2').textContent));
+  }
+
+  const search = () => {
+    const words = byId('query').value.toLowerCase().split(/\s+/).filter((word) => word !== '');
+    const test = (text) => words.every((word) => text.includes(word));
+    const rows = filters.reduce((sum, filter) => sum + filter(test), 0);
+    all.forEach((chart) => chart.filter((name) => test(name.toLowerCase())));
+    byId('found').textContent = words.length === 0 ? '' : plural(rows, 'row');
+  };
+  byId('query').addEventListener('input', search);
+  byId('search').addEventListener('submit', (event) => event.preventDefault());
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== '/' || event.target.matches('input, select, textarea') || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    byId('query').focus();
+  });
+
+  const themes = ['system', 'light', 'dark'];
+  byId('theme').addEventListener('click', () => {
+    const now = themes[(themes.indexOf(document.documentElement.dataset.theme ?? 'system') + 1) % themes.length];
+    document.documentElement.dataset.theme = now;
+    byId('theme').textContent = `Colors: ${now}`;
+    all.forEach((chart) => chart.style());
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => all.forEach((chart) => chart.style()));
+  return charts;
+}
+
+const CHARTS = makePage();
+
+// For tests of the page, and for whoever looks closer: what is drawn, in numbers. Points are of the window.
+window.warplineReport = {
+  rects: (chart) => CHARTS[chart].model.rects.map(({ name, lane, x, w, self, calls, isWait }) => ({ name, lane, x, w, self, calls, isWait })),
+  rows: (chart) => CHARTS[chart].model.rows.map((row) => row.label),
+  marks: (chart) => CHARTS[chart].model.marks,
+  links: (chart) => CHARTS[chart].model.links,
+  view: (chart) => ({ ...CHARTS[chart].view, length: CHARTS[chart].model.length }),
+  point(chart, at) {
+    const { canvas, model, tops } = CHARTS[chart];
+    const { left, top } = canvas.getBoundingClientRect();
+    const rect = model.rects[at];
+    return { x: left + CHARTS[chart].at(rect.x + rect.w / 2), y: top + tops[rect.lane] + LANE / 2 };
+  },
+  /** The color on the canvas at the middle of a rectangle, below its name. */
+  color(chart, at) {
+    const one = CHARTS[chart];
+    one.draw();
+    const rect = one.model.rects[at];
+    const from = [one.at(rect.x + rect.w / 2), one.tops[rect.lane] + 1.5].map((place) => Math.floor(place * one.dpr));
+    const pixel = element('canvas', { width: 1, height: 1 }).getContext('2d');
+    pixel.drawImage(one.canvas, ...from, 1, 1, 0, 0, 1, 1);
+    return [...pixel.getImageData(0, 0, 1, 1).data];
+  },
+};

@@ -1,0 +1,325 @@
+//! A report as tables of values with units, for programs: `export` writes them as JSON, Markdown and CSV. `text` has its own tables,
+//! which fit a terminal.
+
+use super::table::{percent, size, time};
+use super::{RangeStats, Report};
+
+/// A value of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    Text(String),
+    Count(u64),
+    Ns(i64),
+    Bytes(u64),
+    Share(f64),
+    BytesPerSecond(f64),
+    Number(f64),
+    /// The value is unknown, or there is none.
+    None,
+}
+
+/// A table. The keys of its columns are stable, and end with the unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    pub key: &'static str,
+    pub title: &'static str,
+    pub columns: &'static [&'static str],
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Cell {
+    fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+
+    fn or_none<T>(value: Option<T>, cell: impl FnOnce(T) -> Cell) -> Cell {
+        value.map_or(Cell::None, cell)
+    }
+
+    /// Returns the value as people read it.
+    pub fn shown(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Ns(ns) => time(*ns),
+            Cell::Bytes(bytes) => size(*bytes),
+            Cell::Share(share) => percent(*share),
+            Cell::BytesPerSecond(speed) => format!("{}/s", size(*speed as u64)),
+            Cell::Number(number) => format!("{number:.2}"),
+            Cell::None => String::new(),
+        }
+    }
+
+    /// Returns the value as programs read it.
+    pub fn exact(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(number) | Cell::Bytes(number) => number.to_string(),
+            Cell::Ns(ns) => ns.to_string(),
+            Cell::Share(number) | Cell::BytesPerSecond(number) | Cell::Number(number) => number.to_string(),
+            Cell::None => String::new(),
+        }
+    }
+
+    /// Returns whether it is a number, which tables align to the right.
+    pub fn is_number(&self) -> bool {
+        !matches!(self, Cell::Text(_))
+    }
+}
+
+impl RangeStats {
+    /// Returns where the times are: `stream`, `replay` or `thread`.
+    fn place(&self) -> &'static str {
+        match (self.on_stream, self.in_replays) {
+            (true, true) => "replay",
+            (true, false) => "stream",
+            (false, _) => "thread",
+        }
+    }
+}
+
+const RANGES: &[&str] = &[
+    "name",
+    "on",
+    "count",
+    "seen",
+    "failed",
+    "total_ns",
+    "total_error_ns",
+    "recorded_ns",
+    "self_ns",
+    "share",
+    "first_ns",
+    "mean_ns",
+    "min_ns",
+    "p50_ns",
+    "p99_ns",
+    "max_ns",
+    "mean_launch_ns",
+];
+
+const RANGE_STEPS: &[&str] = &["name", "on", "steps", "zones_per_step", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
+
+const COLLECTIVES: &[&str] = &[
+    "name",
+    "group",
+    "count",
+    "sized",
+    "bytes",
+    "total_ns",
+    "busbw_p50_bytes_per_s",
+    "busbw_p99_bytes_per_s",
+    "hidden_share",
+];
+
+const KERNELS: &[&str] = &["name", "range", "count", "total_ns", "mean_ns", "max_ns"];
+
+const HOST_WAITS: &[&str] = &["name", "thread", "range", "count", "total_ns", "mean_ns", "max_ns"];
+
+const STREAMS: &[&str] = &["name", "device", "streams", "busy_ns", "waiting_ns", "idle_ns", "not_recorded_ns"];
+
+const STREAM_WAITS: &[&str] = &["name", "waited_for", "count", "total_ns"];
+
+const SEMAPHORES: &[&str] = &["name", "count", "total_ns"];
+
+const PATH: &[&str] = &["name", "on", "total_ns", "share"];
+
+const STEPS: &[&str] =
+    &["name", "count", "left_out", "cut", "dropped", "mean_ns", "min_ns", "p50_ns", "p99_ns", "max_ns"];
+
+const MEMORY: &[&str] = &["name", "allocated", "freed", "bytes", "peak_bytes", "peak_at_ns"];
+
+const CLOCKS: &[&str] = &["name", "uncertainty_ns", "bracket_ns", "busy_bracket_ns"];
+
+impl Report {
+    /// Returns the tables that have rows.
+    #[doc(hidden)]
+    pub fn tables(&self) -> Vec<Table> {
+        let all = [
+            self.of_ranges(),
+            self.of_steps(),
+            self.of_range_steps(),
+            self.of_collectives(),
+            self.of_kernels(),
+            self.of_host_waits(),
+            self.of_streams(),
+            self.of_stream_waits(),
+            self.of_semaphores(),
+            self.of_path(),
+            self.of_memory(),
+            self.of_clocks(),
+        ];
+        all.into_iter().filter(|table| !table.rows.is_empty()).collect()
+    }
+
+    fn of_ranges(&self) -> Table {
+        let row = |range: &RangeStats| {
+            vec![
+                Cell::text(&*range.name),
+                Cell::text(range.place()),
+                Cell::Count(range.count),
+                Cell::Count(range.seen),
+                Cell::Count(range.failed),
+                Cell::Ns(range.total_ns),
+                Cell::Ns(range.total_error_ns),
+                Cell::Ns(range.recorded_ns),
+                Cell::Ns(range.self_ns),
+                Cell::Share(range.share),
+                Cell::or_none(range.first_ns, Cell::Ns),
+                Cell::Ns(range.mean_ns),
+                Cell::Ns(range.min_ns),
+                Cell::Ns(range.p50_ns),
+                Cell::Ns(range.p99_ns),
+                Cell::Ns(range.max_ns),
+                if range.on_stream && !range.in_replays { Cell::Ns(range.mean_launch_ns) } else { Cell::None },
+            ]
+        };
+        Table { key: "ranges", title: "Ranges", columns: RANGES, rows: self.ranges.iter().map(row).collect() }
+    }
+
+    fn of_steps(&self) -> Table {
+        let steps = &self.steps;
+        let row = vec![
+            Cell::text("step"),
+            Cell::Count(steps.count),
+            Cell::Count(steps.left_out),
+            Cell::Count(steps.cut),
+            Cell::Count(steps.dropped),
+            Cell::Ns(steps.mean_ns),
+            Cell::Ns(steps.min_ns),
+            Cell::Ns(steps.p50_ns),
+            Cell::Ns(steps.p99_ns),
+            Cell::Ns(steps.max_ns),
+        ];
+        let rows = if *steps == Default::default() { Vec::new() } else { vec![row] };
+        Table { key: "steps", title: "Steps", columns: STEPS, rows }
+    }
+
+    fn of_range_steps(&self) -> Table {
+        let rows = self.range_steps.iter().map(|range| {
+            vec![
+                Cell::text(&*range.name),
+                Cell::text(if range.on_stream { "stream" } else { "thread" }),
+                Cell::Count(range.steps),
+                Cell::Number(range.zones as f64 / range.steps.max(1) as f64),
+                Cell::Ns(range.mean_ns),
+                Cell::Ns(range.p50_ns),
+                Cell::Ns(range.p99_ns),
+                Cell::Ns(range.max_ns),
+            ]
+        });
+        Table { key: "range_steps", title: "Ranges in a step", columns: RANGE_STEPS, rows: rows.collect() }
+    }
+
+    fn of_collectives(&self) -> Table {
+        let rows = self.collectives.iter().map(|stats| {
+            vec![
+                Cell::text(stats.kind.to_string()),
+                Cell::text(&stats.group),
+                Cell::Count(stats.count),
+                Cell::Count(stats.sized),
+                if stats.sized > 0 { Cell::Bytes(stats.bytes) } else { Cell::None },
+                Cell::Ns(stats.total_ns),
+                Cell::or_none(stats.bus_p50, Cell::BytesPerSecond),
+                Cell::or_none(stats.bus_p99, Cell::BytesPerSecond),
+                Cell::Share(stats.hidden),
+            ]
+        });
+        Table { key: "collectives", title: "Collectives", columns: COLLECTIVES, rows: rows.collect() }
+    }
+
+    fn of_kernels(&self) -> Table {
+        let rows = self.top_kernels.iter().map(|stats| {
+            vec![
+                Cell::text(&stats.name),
+                Cell::or_none(stats.range.as_deref(), Cell::text),
+                Cell::Count(stats.count),
+                Cell::Ns(stats.total_ns),
+                Cell::Ns(stats.total_ns / stats.count.max(1) as i64),
+                Cell::Ns(stats.max_ns),
+            ]
+        });
+        Table { key: "kernels", title: "Kernels and copies", columns: KERNELS, rows: rows.collect() }
+    }
+
+    fn of_host_waits(&self) -> Table {
+        let rows = self.host_waits.iter().map(|stats| {
+            vec![
+                Cell::text(&*stats.call),
+                Cell::text(&stats.thread),
+                Cell::or_none(stats.range.as_deref(), Cell::text),
+                Cell::Count(stats.count),
+                Cell::Ns(stats.total_ns),
+                Cell::Ns(stats.total_ns / stats.count.max(1) as i64),
+                Cell::Ns(stats.max_ns),
+            ]
+        });
+        Table { key: "host_waits", title: "Waits of threads for the device", columns: HOST_WAITS, rows: rows.collect() }
+    }
+
+    fn of_streams(&self) -> Table {
+        let rows = self.streams.iter().map(|stats| {
+            vec![
+                Cell::text(&stats.name),
+                Cell::text(&stats.device),
+                Cell::Count(stats.streams),
+                Cell::Ns(stats.busy_ns),
+                Cell::Ns(stats.waiting_ns),
+                Cell::or_none(stats.idle_ns, Cell::Ns),
+                Cell::Ns(stats.not_recorded_ns),
+            ]
+        });
+        Table { key: "streams", title: "Streams", columns: STREAMS, rows: rows.collect() }
+    }
+
+    fn of_stream_waits(&self) -> Table {
+        let rows = self.streams.iter().flat_map(|stream| {
+            stream
+                .waited_for
+                .iter()
+                .map(|on| vec![Cell::text(&stream.name), Cell::text(&on.by), Cell::Count(on.count), Cell::Ns(on.ns)])
+        });
+        Table { key: "stream_waits", title: "Waits of streams", columns: STREAM_WAITS, rows: rows.collect() }
+    }
+
+    fn of_semaphores(&self) -> Table {
+        let rows = self
+            .semaphores
+            .iter()
+            .map(|stats| vec![Cell::text(&stats.name), Cell::Count(stats.waits), Cell::Ns(stats.waited_ns)]);
+        Table { key: "semaphores", title: "Semaphores", columns: SEMAPHORES, rows: rows.collect() }
+    }
+
+    fn of_path(&self) -> Table {
+        let parts = self.critical_path.iter().flat_map(|path| &path.parts);
+        let rows = parts
+            .map(|part| vec![Cell::text(&part.name), Cell::text(&part.on), Cell::Ns(part.ns), Cell::Share(part.share)]);
+        Table { key: "critical_path", title: "Critical path", columns: PATH, rows: rows.collect() }
+    }
+
+    fn of_memory(&self) -> Table {
+        let rows = self.memory.iter().map(|stats| {
+            vec![
+                Cell::text(&stats.device),
+                Cell::Count(stats.allocated),
+                Cell::Count(stats.freed),
+                Cell::Bytes(stats.bytes),
+                Cell::Bytes(stats.peak_bytes),
+                Cell::Ns(stats.peak_ns),
+            ]
+        });
+        Table { key: "memory", title: "Device memory", columns: MEMORY, rows: rows.collect() }
+    }
+
+    fn of_clocks(&self) -> Table {
+        let rows = self.clocks.iter().map(|clock| {
+            vec![
+                Cell::text(&clock.device),
+                Cell::Ns(clock.uncertainty_ns),
+                Cell::Ns(clock.bracket_ns),
+                Cell::Ns(clock.busy_bracket_ns),
+            ]
+        });
+        Table { key: "clocks", title: "Clocks", columns: CLOCKS, rows: rows.collect() }
+    }
+}

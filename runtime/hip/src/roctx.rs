@@ -1,0 +1,114 @@
+//! ROCm's marker library, which passes ranges of threads to `rocprofv3` and other tools.
+//!
+//! A tool makes the program load the library: `rocprofv3 --marker-trace` preloads it. It is therefore used if it is already loaded, and
+//! opened only if the caller asks for that. It is never closed. Unlike NVTX, roctx has no domains, and a range has nothing but a name.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
+
+/// The names of the library: that which `rocprofv3` reads first, and that of roctracer.
+const LIBRARIES: [&str; 4] =
+    ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
+
+/// The functions of the library. All of them take calls from any thread.
+pub struct Roctx {
+    push: unsafe extern "C" fn(*const c_char) -> c_int,
+    pop: unsafe extern "C" fn() -> c_int,
+    mark: unsafe extern "C" fn(*const c_char),
+    start: Option<unsafe extern "C" fn(*const c_char) -> u64>,
+    stop: Option<unsafe extern "C" fn(u64)>,
+}
+
+impl Roctx {
+    /// Returns the library if the program has loaded it.
+    pub fn loaded() -> Option<&'static Roctx> {
+        static FOUND: OnceLock<Roctx> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Some(found);
+        }
+        let found = LIBRARIES.iter().find_map(|name| Roctx::load(open(name, true)?))?;
+        Some(FOUND.get_or_init(|| found))
+    }
+
+    /// Returns the library, and opens it if the program has not.
+    ///
+    /// # Errors
+    /// There is none that has the functions.
+    pub fn open() -> Result<&'static Roctx, String> {
+        static OPENED: OnceLock<Option<Roctx>> = OnceLock::new();
+        if let Some(loaded) = Roctx::loaded() {
+            return Ok(loaded);
+        }
+        let opened = OPENED.get_or_init(|| LIBRARIES.iter().find_map(|name| Roctx::load(open(name, false)?)));
+        let none = || {
+            format!(
+                "there is no roctx library ({}): install ROCm's rocprofiler-sdk, or start the program under `rocprofv3 --marker-trace`",
+                LIBRARIES.join(", ")
+            )
+        };
+        opened.as_ref().ok_or_else(none)
+    }
+
+    /// Reads the functions of a library that stays open.
+    fn load(library: &'static libloading::Library) -> Option<Roctx> {
+        // SAFETY: the types are those that roctx.h declares, in roctracer and in rocprofiler-sdk alike.
+        unsafe {
+            Some(Roctx {
+                push: *library.get("roctxRangePushA").ok()?,
+                pop: *library.get("roctxRangePop").ok()?,
+                mark: *library.get("roctxMarkA").ok()?,
+                start: library.get("roctxRangeStartA").ok().map(|symbol| *symbol),
+                stop: library.get("roctxRangeStop").ok().map(|symbol| *symbol),
+            })
+        }
+    }
+
+    /// Begins a range that nests on this thread. Returns false if the library refuses it; it must not be popped then.
+    pub fn push(&self, name: &CStr) -> bool {
+        // SAFETY: the name outlives the call.
+        unsafe { (self.push)(name.as_ptr()) >= 0 }
+    }
+
+    /// Ends the innermost range of this thread.
+    pub fn pop(&self) {
+        // SAFETY: the call takes nothing.
+        let _ = unsafe { (self.pop)() };
+    }
+
+    /// Adds a mark.
+    pub fn mark(&self, name: &CStr) {
+        // SAFETY: the name outlives the call.
+        unsafe { (self.mark)(name.as_ptr()) };
+    }
+
+    /// Begins a range that does not nest; none if the library has no such ranges.
+    pub fn start(&self, name: &CStr) -> Option<u64> {
+        self.stop?;
+        // SAFETY: the name outlives the call.
+        self.start.map(|start| unsafe { start(name.as_ptr()) })
+    }
+
+    /// Ends a range that [`start`](Self::start) began.
+    pub fn stop(&self, range: u64) {
+        if let Some(stop) = self.stop {
+            // SAFETY: the call takes a number.
+            unsafe { stop(range) };
+        }
+    }
+}
+
+/// Opens a library that is never closed; with `only_loaded`, one that the program has already loaded.
+#[cfg(target_os = "linux")]
+fn open(name: &str, only_loaded: bool) -> Option<&'static libloading::Library> {
+    use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+    let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
+    // SAFETY: a library that is loaded runs nothing; ROCm's runs its initialisers.
+    let library = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL | only) }.ok()?;
+    Some(Box::leak(Box::new(library.into())))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(_: &str, _: bool) -> Option<&'static libloading::Library> {
+    None
+}

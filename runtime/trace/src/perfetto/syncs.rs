@@ -1,0 +1,83 @@
+//! Converts synchronisations to slices.
+//!
+//! A thread's wait for the device is a slice on the row of the thread, among its zones. A wait that a thread queued on a stream is on the
+//! row `waits for events` below the stream, because its time is that of the call, not of the stream's work.
+
+use std::collections::HashMap;
+
+use super::annotations::annotate;
+use super::category::Category;
+use super::proto::{Buffer, annotation, event};
+use super::rows::keep;
+use super::tables::Tables;
+use warpline_core::record::StreamInfo;
+use warpline_core::synchronization::SyncRecord;
+
+/// The name of the row below a stream.
+const ROW: &str = "waits for events";
+
+/// The rows of queued waits, by stream.
+#[derive(Debug, Default)]
+pub(super) struct Syncs {
+    rows: HashMap<u32, usize>,
+}
+
+impl Syncs {
+    pub(super) fn write(&mut self, record: &SyncRecord, tables: &mut Tables, buffer: &mut Buffer) {
+        let span = record.host;
+        tables.end_ns = tables.end_ns.max(span.end_ns);
+        let queued_on = record.stream.as_ref().filter(|_| !record.kind.is_on_thread());
+        let row = match queued_on {
+            Some(stream) => self.row(stream, tables, buffer),
+            None => tables.thread(&record.thread, buffer),
+        };
+        let Tables { tracks, session, .. } = tables;
+        let lane = tracks[row].lane(span, session, buffer);
+        lane.define_category(Category::Sync, buffer);
+        lane.slice(span, buffer, |event| {
+            event.text(event::NAME, record.kind.as_str());
+            Category::Sync.write(event);
+            let say = |event: &mut Buffer, name: &str, value: &str| {
+                annotate(event, None, name, |annotation| annotation.text(annotation::STRING, value));
+            };
+            let number = |event: &mut Buffer, name: &str, value: u64| {
+                annotate(event, None, name, |annotation| annotation.uint(annotation::UINT, value));
+            };
+            if let Some(stream) = &record.stream {
+                say(event, "stream", &stream.name);
+            }
+            if queued_on.is_some() {
+                let thread = record.thread.name.clone().unwrap_or_else(|| format!("thread {}", record.thread.id));
+                say(event, "queued_by", &thread);
+            }
+            if let Some(stream) = record.cuda_stream {
+                number(event, "cuda_stream", stream.into());
+            }
+            if let Some(cuda_event) = record.event {
+                number(event, "cuda_event", cuda_event.into());
+            }
+            number(event, "context", record.context.into());
+            number(event, "correlation", record.correlation.into());
+            if let Some(zone) = record.zone {
+                say(event, "zone", zone.range.name());
+                number(event, "zone_sequence", zone.sequence);
+            }
+        });
+    }
+
+    /// Returns the row below a stream.
+    fn row(&mut self, stream: &StreamInfo, tables: &mut Tables, buffer: &mut Buffer) -> usize {
+        if let Some(row) = self.rows.get(&stream.id) {
+            return tables.known(*row, buffer);
+        }
+        let above = tables.stream(stream, buffer);
+        let row = tables.add_below(above, ROW, ROW, buffer);
+        self.rows.insert(stream.id, row);
+        row
+    }
+
+    /// Updates the rows after tracks have moved or were forgotten.
+    pub(super) fn keep(&mut self, places: &[Option<usize>]) {
+        keep(&mut self.rows, places);
+    }
+}

@@ -1,0 +1,129 @@
+//! Metrics for an OpenTelemetry collector (`otlp=URL`): OTLP over HTTP with protobuf bodies.
+//!
+//! [`OtlpSink`] adds records to the figures on the collector's thread. A thread of its own (`exporter`) makes a message of them (`message`,
+//! `resource`) and posts it (`client`). Its figures are cumulative, so an export that fails is not kept: the next one has the same and more.
+
+mod client;
+mod exporter;
+mod message;
+mod resource;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exporter::{Exporter, Outcome, Shared};
+
+use super::figures::{Figures, Series};
+use super::job::Job;
+use crate::collector::SessionStats;
+use warpline_core::clock::now_ns;
+use warpline_core::lock::lock;
+use warpline_core::report::Report;
+use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_core::suggest::counted;
+
+/// A histogram is one series; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
+pub(super) const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
+
+/// The time between two exports.
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// The most time that the last export may take.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Sends metrics to a collector.
+pub(crate) struct OtlpSink {
+    url: String,
+    interval: Duration,
+    patience: Duration,
+    is_sampled: bool,
+    tally: Arc<SessionStats>,
+    exporter: Option<Exporter>,
+    lost: u64,
+}
+
+impl OtlpSink {
+    pub(crate) fn new(
+        url: String,
+        interval: Option<Duration>,
+        finish_timeout: Duration,
+        is_sampled: bool,
+        tally: Arc<SessionStats>,
+    ) -> OtlpSink {
+        let interval = interval.unwrap_or(INTERVAL);
+        // The other half of the session's time limit is for the other sinks, and for what is still on the streams.
+        let patience = LAST.min(finish_timeout / 2);
+        OtlpSink { url, interval, patience, is_sampled, tally, exporter: None, lost: 0 }
+    }
+}
+
+impl Sink for OtlpSink {
+    fn name(&self) -> String {
+        format!("otlp={}", self.url)
+    }
+
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+        let job = Job::new(session);
+        let shared = Shared {
+            figures: Figures::new(SERIES, self.is_sampled, session.begin_unix_ns).into(),
+            outcome: Outcome::default().into(),
+            name: self.name(),
+            tally: Arc::clone(&self.tally),
+            resource: resource::of(&job),
+            job,
+            begin_ns: session.begin_ns,
+        };
+        self.exporter = Some(Exporter::start(shared, &self.url, self.interval)?);
+        Ok(())
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let Some(exporter) = &self.exporter else { return Err(not_started()) };
+        lock(&exporter.shared.figures).add(batch, now_ns());
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+        let Some(exporter) = &self.exporter else { return Err(not_started()) };
+        lock(&exporter.shared.figures).zones = *progress;
+        Ok(())
+    }
+
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
+        let Some(exporter) = self.exporter.take() else { return Err(not_started()) };
+        let records = {
+            let mut figures = lock(&exporter.shared.figures);
+            figures.finish(report);
+            figures.records
+        };
+        let outcome = exporter.finish(self.patience);
+        let failed = outcome.failed();
+        let Outcome { exports, first, delivered, rejected, is_complete, .. } = outcome;
+        if rejected > 0 {
+            let points = counted(rejected, "data point");
+            lock(&self.tally.notes).push(format!("{}: the collector rejected {points}", self.name()));
+        }
+        let why = first.unwrap_or_else(|| "the collector did not answer in time".to_owned());
+        if !is_complete {
+            self.lost = records - delivered;
+            return Err(io::Error::other(format!("{failed} of {exports} exports failed, the last one too: {why}")));
+        }
+        if failed > 0 {
+            let note =
+                format!("{}: {failed} of {exports} exports failed; the last one has all figures ({why})", self.name());
+            lock(&self.tally.notes).push(note);
+        }
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Returns a message, for the measurement of its cost.
+#[cfg(test)]
+pub(super) fn body(figures: &Figures, job: &Job) -> Vec<u8> {
+    message::of(figures, job, resource::of(job), 2)
+}

@@ -1,0 +1,135 @@
+//! Which job, rank and window a file belongs to. Ranks agree on all of it without talking to one another.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use warpline_core::environment;
+use warpline_core::sink::SessionInfo;
+
+/// What all files of a session have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    /// The folder of all ranks.
+    pub(super) root: PathBuf,
+    /// The name of the job.
+    pub(super) run: String,
+    pub(super) rank: i32,
+    pub(super) host: String,
+    pub(super) boot_id: String,
+    pub(super) process_id: u32,
+    /// Whether the folder of all ranks was made.
+    is_made: Arc<AtomicBool>,
+}
+
+impl Identity {
+    pub(super) fn new(root: &Path, info: &SessionInfo) -> Identity {
+        let run = run_of(|name| environment::var(name).ok(), info.begin_unix_ns, info.process_id);
+        Identity {
+            // The path must stay valid if the program changes its working directory.
+            root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()),
+            run,
+            rank: info.rank.map_or(0, |rank| i32::try_from(rank).unwrap_or(i32::MAX)),
+            host: info.host.clone(),
+            boot_id: info.boot_id.clone().unwrap_or_default(),
+            process_id: info.process_id,
+            is_made: Arc::default(),
+        }
+    }
+
+    /// Makes the folder of a table's files, or of what has no windows. The folder of all ranks is made once in a session, and
+    /// not again, because it may be the place where another disk was mounted.
+    ///
+    /// # Errors
+    /// A text with the cause and the remedy.
+    pub(super) fn make_folder(&self, table: &str, window: Option<i64>) -> Result<PathBuf, String> {
+        let wrong = |path: &Path, error: io::Error| format!("`{}`: {error}", path.display());
+        if !self.is_made.load(Ordering::Relaxed) {
+            fs::create_dir_all(&self.root).map_err(|error| wrong(&self.root, error))?;
+            self.is_made.store(true, Ordering::Relaxed);
+        }
+        let mut folder = self.root.clone();
+        let parts = [Some(table.to_owned()), Some(format!("run={}", self.run)), window.map(|n| format!("win={n}"))];
+        for part in parts.into_iter().flatten() {
+            folder.push(part);
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(format!("`{}` was removed while the session ran; put it back", self.root.display()));
+                }
+                made => made.map_err(|error| wrong(&folder, error))?,
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Returns the name of this rank's files, without the ending.
+    pub(super) fn stem(&self) -> String {
+        format!("rank-{:05}", self.rank)
+    }
+}
+
+/// Returns the name of the job, from the variables of its launcher; without one, a name for this process alone.
+fn run_of(variable: impl Fn(&str) -> Option<String>, begin_unix_ns: i64, process_id: u32) -> String {
+    let variable = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let slurm = || {
+        let (job, step) = (variable("SLURM_JOB_ID")?, variable("SLURM_STEP_ID"));
+        Some(step.map_or(job.clone(), |step| format!("{job}.{step}")))
+    };
+    let names = ["WARPLINE_RUN", "TORCHELASTIC_RUN_ID"].iter().find_map(|name| variable(name));
+    let name = names
+        .or_else(slurm)
+        .or_else(|| variable("OMPI_MCA_ess_base_jobid"))
+        .or_else(|| variable("PMI_JOBID"))
+        .or_else(|| variable("PMI_ID"));
+    let name = name.unwrap_or_else(|| format!("{}-{process_id}", utc(begin_unix_ns)));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let plain: String = name.chars().take(100).map(|c| if is_plain(c) { c } else { '_' }).collect();
+    // Names that a path gives a meaning.
+    if matches!(plain.as_str(), "." | "..") { "_".to_owned() } else { plain }
+}
+
+/// Returns a time as text: `20261124T174300Z`.
+fn utc(unix_ns: i64) -> String {
+    let seconds = unix_ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // The civil calendar, in eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * march + 2) / 5 + 1, if march < 10 { march + 3 } else { march - 9 });
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// Returns the time, in ns since the Unix epoch.
+pub(super) fn unix_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_named_by_its_launcher_and_alone_by_time_and_process() {
+        let run = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            run_of(value, 1_795_542_180_000_000_000, 77)
+        };
+        assert_eq!(run(&[]), "20261124T174300Z-77");
+        assert_eq!(run(&[("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")]), "12.3");
+        assert_eq!(run(&[("SLURM_JOB_ID", "12"), ("TORCHELASTIC_RUN_ID", "none/1")]), "none_1");
+        assert_eq!(run(&[("WARPLINE_RUN", "a b"), ("TORCHELASTIC_RUN_ID", "x")]), "a_b");
+        assert_eq!(run(&[("WARPLINE_RUN", " "), ("OMPI_MCA_ess_base_jobid", "99")]), "99");
+        assert_eq!(run(&[("WARPLINE_RUN", "..")]), "_");
+        assert_eq!((utc(0).as_str(), utc(951_782_399_000_000_000).as_str()), ("19700101T000000Z", "20000228T235959Z"));
+        assert_eq!(utc(951_782_400_000_000_000), "20000229T000000Z");
+    }
+}

@@ -1,0 +1,199 @@
+//! The thread that writes the files of closed windows, so that neither the program nor the collector waits for a disk.
+//!
+//! A file is written under a name that begins with a dot, and renamed: a killed process leaves whole files. If the disk is slow, windows wait in
+//! a bounded queue; those without room, and those that cannot be written, are lost, counted and reported.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::identity::Identity;
+use super::layout::{TableFile, files};
+use super::window::Window;
+use warpline_core::lock::lock;
+
+/// The most closed windows that wait for the disk.
+const WAITING: usize = 4;
+
+/// The most files of one rank and window, of processes that followed one another.
+const MOST_SAME: u32 = 1000;
+
+/// What the writer could not do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Losses {
+    /// Windows that are not on the disk.
+    pub(super) windows: u64,
+    /// Records in them.
+    pub(super) records: u64,
+    /// The first reason.
+    pub(super) first: Option<String>,
+    /// Windows and records that the thread has dealt with, one way or the other.
+    treated: (u64, u64),
+}
+
+impl Losses {
+    fn add(&mut self, records: u64, why: String) {
+        self.windows += 1;
+        self.records += records;
+        self.first.get_or_insert(why);
+    }
+}
+
+/// The writer, from the side of the collector.
+pub(super) struct Writer {
+    windows: Option<SyncSender<Box<Window>>>,
+    done: Receiver<()>,
+    losses: Arc<Mutex<Losses>>,
+    /// Windows and records that were handed over.
+    handed: (u64, u64),
+}
+
+impl Writer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(super) fn start(identity: Identity) -> io::Result<Writer> {
+        let (windows, queue) = mpsc::sync_channel::<Box<Window>>(WAITING);
+        let (end, done) = mpsc::channel();
+        let losses = Arc::new(Mutex::new(Losses::default()));
+        let its = Arc::clone(&losses);
+        let run = move || {
+            warpline_core::inside::stay();
+            for window in queue {
+                let (outcome, count) = (write(&window, &identity), window.records);
+                let mut losses = lock(&its);
+                if let Err(why) = outcome {
+                    losses.add(count, why);
+                }
+                losses.treated = (losses.treated.0 + 1, losses.treated.1 + count);
+            }
+            drop(end);
+        };
+        thread::Builder::new().name("warpline-ranks".to_owned()).spawn(run)?;
+        Ok(Writer { windows: Some(windows), done, losses, handed: (0, 0) })
+    }
+
+    /// Hands over a closed window. Never waits.
+    pub(super) fn write(&mut self, window: Box<Window>) {
+        let Some(windows) = &self.windows else { return };
+        let records = window.records;
+        match windows.try_send(window) {
+            Ok(()) => self.handed = (self.handed.0 + 1, self.handed.1 + records),
+            Err(TrySendError::Full(_)) => {
+                let why = format!("the disk is slow: {WAITING} windows already wait for it");
+                lock(&self.losses).add(records, why);
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                lock(&self.losses).add(records, "the thread that writes has ended".to_owned());
+            }
+        }
+    }
+
+    pub(super) fn losses(&self) -> Losses {
+        lock(&self.losses).clone()
+    }
+
+    /// Waits until what was handed over is written, and returns what is lost. What is not written in time counts as lost, although the thread goes
+    /// on.
+    pub(super) fn finish(&mut self, within: Duration) -> Losses {
+        self.windows = None;
+        let is_done = matches!(self.done.recv_timeout(within), Err(mpsc::RecvTimeoutError::Disconnected));
+        let mut losses = self.losses();
+        if !is_done {
+            losses.windows += self.handed.0.saturating_sub(losses.treated.0);
+            losses.records += self.handed.1.saturating_sub(losses.treated.1);
+            losses.first.get_or_insert_with(|| "the disk did not take it in time".to_owned());
+        }
+        losses
+    }
+}
+
+/// Writes the files of a window: all of them, or after an error none.
+///
+/// # Errors
+/// A text with the cause and the remedy.
+fn write(window: &Window, identity: &Identity) -> Result<(), String> {
+    let files = files(window, identity).map_err(|error| format!("a table cannot be made: {error}"))?;
+    let mut written = Vec::new();
+    let outcome = files.iter().try_for_each(|file| write_file(file, window.number, identity, &mut written));
+    if outcome.is_err() {
+        // What remains of a window would look like a rank that did little. On a full disk, it is also in the way.
+        written.iter().for_each(|file| drop(fs::remove_file(file)));
+    }
+    outcome
+}
+
+fn write_file(file: &TableFile, window: i64, identity: &Identity, written: &mut Vec<PathBuf>) -> Result<(), String> {
+    let folder = identity.make_folder(file.table, Some(window))?;
+    let stem = identity.stem();
+    let unfinished = folder.join(format!(".{stem}-{}", identity.process_id));
+    let name = |again: u32| match again {
+        0 => folder.join(format!("{stem}.parquet")),
+        again => folder.join(format!("{stem}-{}-{again}.parquet", identity.process_id)),
+    };
+    // An earlier process of this rank, or an earlier session, may have written the same window.
+    let Some(path) = (0..MOST_SAME).map(name).find(|path| !path.exists()) else {
+        return Err(format!("`{}` has {MOST_SAME} files of this rank; name another folder", folder.display()));
+    };
+    replace(&unfinished, &path, &file.bytes).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    written.push(path);
+    Ok(())
+}
+
+/// Writes a file under another name and renames it. After an error, nothing is left.
+pub(super) fn replace(unfinished: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let write = || {
+        fs::File::create(unfinished)?.write_all(bytes)?;
+        fs::rename(unfinished, file)
+    };
+    // A limit of the file size sends a signal that would end the program.
+    warpline_core::signals::without_signals(write).inspect_err(|_| drop(fs::remove_file(unfinished)))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+    use warpline_core::fixture;
+
+    /// A pipe without a reader: who opens it to write waits, as on a file system that stalls.
+    #[test]
+    fn a_disk_that_stalls_delays_nobody_and_the_loss_is_counted() {
+        let root = std::env::temp_dir().join(format!("warpline-stalled-{}", std::process::id()));
+        let info = fixture::session();
+        let identity = Identity::new(&root, &info);
+        let folder = identity.make_folder("sketches", Some(1)).expect("a folder");
+        let zone = fixture::zone(&fixture::LOAD, None, &fixture::main_thread(), fixture::span(0, 10), None);
+        let window = |number| {
+            let mut window = Window::new(number, fixture::BEGIN_NS);
+            (0..3).for_each(|_| window.zone(&zone));
+            Box::new(window)
+        };
+        let pipe = folder.join(format!(".{}-{}", identity.stem(), identity.process_id));
+        assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
+        let mut writer = Writer::start(identity.clone()).expect("a thread");
+        let since = Instant::now();
+        writer.write(window(0));
+        for number in 1..20 {
+            writer.write(window(number));
+        }
+        assert!(since.elapsed() < Duration::from_millis(500), "a window is handed over without waiting");
+        let losses = writer.finish(Duration::from_millis(300));
+        // Of 20 windows, the first is written or waits; a few more wait for the one that stalls.
+        assert!(losses.windows >= 18 && losses.records == 3 * losses.windows, "{losses:?}");
+        assert!(losses.first.as_deref().is_some_and(|why| why.contains("the disk is slow")), "{losses:?}");
+        // Where the disk comes back, the thread deals with the rest.
+        drop(fs::File::open(&pipe));
+        let _ = writer.done.recv_timeout(Duration::from_secs(20));
+        let Losses { windows, treated, .. } = writer.losses();
+        assert!(treated == writer.handed && windows < losses.windows, "{treated:?} of {:?}", writer.handed);
+        fs::remove_dir_all(root).expect("a folder");
+    }
+}
