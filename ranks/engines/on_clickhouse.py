@@ -1,0 +1,32 @@
+"""ClickHouse in this process over the folder: `pip install chdb`, then `python ranks/engines/on_clickhouse.py DIR late`."""
+
+import json
+
+from chdb.session import Session
+
+import questions
+
+# As other engines have it: a row without a partner has nulls.
+SETTINGS = "SETTINGS join_use_nulls = 1, output_format_json_quote_64bit_integers = 0"
+
+
+def connect(folder, tables):
+    session = Session()
+    for table in tables:
+        # From the path: ClickHouse would take a run called 1234 for a number.
+        window = "" if table == "clocks" else ", toInt64(extract(_path, 'win=(-?[0-9]+)')) AS win"
+        session.query(
+            f"CREATE VIEW {table} AS SELECT *, extract(_path, 'run=([^/]+)') AS run{window} "
+            f"FROM file('{folder}/{table}/**/*.parquet', Parquet) "
+            "SETTINGS use_hive_partitioning = 0, schema_inference_make_columns_nullable = 'auto'"
+        )
+
+    def ask(sql):
+        answer = json.loads(str(session.query(f"{sql} {SETTINGS}", "JSONCompact")))
+        return [column["name"] for column in answer["meta"]], answer["data"]
+
+    return lambda name, sql: session.query(f"CREATE VIEW {name} AS {sql}"), ask
+
+
+if __name__ == "__main__":
+    questions.main("ClickHouse", connect)

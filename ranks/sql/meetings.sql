@@ -1,0 +1,16 @@
+-- Where hosts meet: for each synchronising collective of several hosts, its latest begin and its earliest end on each.
+-- Nobody leaves such a collective before the last one has come. A broadcast or a send makes no such promise.
+SELECT c.run AS run, c.comm AS comm, c.seq AS seq, p.boot_id AS boot_id, MIN(p.host) AS host,
+       MAX(c.begin_ns + p.base_ns) AS begin_ns,
+       MIN(c.begin_ns + c.dur_ns + p.base_ns) AS end_ns,
+       MAX(c.err_ns) AS err_ns
+FROM collectives c
+JOIN (
+    SELECT g.run AS run, g.comm AS comm
+    FROM comms g JOIN placed q ON g.run = q.run AND g.win = q.win AND g.rank = q.rank
+    GROUP BY g.run, g.comm
+    HAVING MIN(q.boot_id) <> MAX(q.boot_id)
+) s ON c.run = s.run AND c.comm = s.comm
+JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank
+WHERE c.why = 'sample' AND c.kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
+GROUP BY c.run, c.comm, c.seq, p.boot_id

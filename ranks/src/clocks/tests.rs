@@ -1,0 +1,117 @@
+//! Against clocks that are known: offsets of 500 us, drifts of 50 ppm, and 1 ms tails on a tenth of the ends.
+
+use super::*;
+
+const MEETINGS: usize = 60;
+
+/// Another seed, another sequence.
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as f64) / (1u64 << 31) as f64
+    }
+
+    fn around(&mut self) -> f64 {
+        2.0 * self.unit() - 1.0
+    }
+}
+
+/// The true clocks (ahead at time 0, drift) and what hosts see. `groups` are the hosts that meet.
+fn made(seed: u64, hosts: usize, groups: &[Vec<usize>]) -> (Vec<(f64, f64)>, Vec<Meeting>) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let truth: Vec<(f64, f64)> = (0..hosts).map(|_| (random.around() * 500_000.0, random.around() * 50e-6)).collect();
+    let mut meetings = Vec::new();
+    for step in 0..MEETINGS {
+        for group in groups {
+            let ready = step as f64 * 1e9 + random.unit() * 5e6;
+            let wire = 2e6 * (1.0 + random.unit());
+            let late = (random.unit() * group.len() as f64) as usize;
+            let seen = |(place, host): (usize, &usize)| {
+                let clock = |at: f64| (at + truth[*host].0 + truth[*host].1 * at).round() as i64;
+                let early = if place == late { 0.0 } else { random.unit() * 3e6 };
+                let tail = if random.unit() < 0.1 { random.unit() * 1e6 } else { 0.0 };
+                let end = ready + wire + random.unit() * 5_000.0 + tail;
+                Seen { host: *host, begin_ns: clock(ready - early), end_ns: clock(end), err_ns: 200 }
+            };
+            meetings.push(Meeting { seen: group.iter().enumerate().map(seen).collect() });
+        }
+    }
+    (truth, meetings)
+}
+
+fn ahead(truth: &[(f64, f64)], clock: &Clock, at: f64) -> f64 {
+    let of = |host: usize| truth[host].0 + truth[host].1 * at;
+    of(clock.host) - of(clock.beside)
+}
+
+#[test]
+fn estimates_are_within_20_us_and_bounds_hold_the_truth() {
+    let chain: Vec<Vec<usize>> = (0..7).map(|host| vec![host, host + 1]).collect();
+    let star: Vec<Vec<usize>> = vec![(0..8).collect()];
+    let mut errors = Vec::new();
+    for seed in 0..60 {
+        let (is_chain, groups) = if seed % 2 == 0 { (false, &star) } else { (true, &chain) };
+        let (truth, meetings) = made(seed, 8, groups);
+        for clock in segment(0, 8, &meetings, 200.0) {
+            assert_eq!(clock.beside, 0);
+            assert!(!clock.is_inconsistent, "seed {seed}: {clock:?}");
+            let (least, most) = clock.certified.unwrap();
+            let true_ns = ahead(&truth, &clock, clock.mid_ns as f64);
+            assert!(least <= true_ns && true_ns <= most, "seed {seed}: {true_ns} not in {least}..{most}");
+            // A millisecond or two of wire each way, and what two clocks may drift apart until the next meeting.
+            assert!(most - least < if is_chain { 60e6 } else { 9e6 }, "seed {seed}: {least}..{most}");
+            for at in [0.0, 30e9, 59e9] {
+                let found = clock.offset_ns + clock.drift * (at - clock.mid_ns as f64);
+                errors.push((found - ahead(&truth, &clock, at)).abs());
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    let p99 = errors[errors.len() * 99 / 100];
+    assert!(p99 <= 20_000.0, "p99 {p99} ns");
+}
+
+#[test]
+fn bounds_of_many_hosts_are_those_of_few() {
+    // More than `ALL_PAIRS`, by hosts that never meet anybody: the same bounds from one host as between all pairs.
+    let (truth, meetings) = made(3, 6, &[(0..6).collect()]);
+    let few = segment(0, 6, &meetings, 200.0);
+    let many = segment(0, 400, &meetings, 200.0);
+    for (few, many) in few.iter().zip(&many) {
+        let (few_least, few_most) = few.certified.unwrap();
+        let (least, most) = many.certified.unwrap();
+        let true_ns = ahead(&truth, few, few.mid_ns as f64);
+        assert!(least <= true_ns && true_ns <= most, "{true_ns} not in {least}..{most}");
+        // Both drift terms count here: never narrower, and wider by the drift of one meeting at most.
+        assert!(least <= few_least + 1.0 && most + 1.0 >= few_most, "{least}..{most}, {few_least}..{few_most}");
+    }
+    assert!(many[300].certified.is_none_or(|bounds| bounds == (0.0, 0.0)));
+    assert_eq!((many[300].beside, many[300].meetings), (300, 0));
+}
+
+#[test]
+fn a_stepped_clock_makes_bounds_inconsistent() {
+    let (_, mut meetings) = made(5, 3, &[vec![0, 1, 2]]);
+    for meeting in &mut meetings[MEETINGS / 2..] {
+        meeting.seen[1].begin_ns += 500_000_000;
+        meeting.seen[1].end_ns += 500_000_000;
+    }
+    let clocks = segment(0, 3, &meetings, 200.0);
+    assert!(clocks[1].is_inconsistent);
+}
+
+#[test]
+fn hosts_that_never_meet_are_apart() {
+    let (_, meetings) = made(7, 4, &[vec![0, 1], vec![2, 3]]);
+    let beside: Vec<usize> = segment(0, 4, &meetings, 200.0).iter().map(|clock| clock.beside).collect();
+    assert_eq!(beside, [0, 0, 2, 2]);
+}
+
+#[test]
+fn no_meeting_is_no_panic() {
+    assert!(segment(0, 0, &[], 200.0).is_empty());
+    let alone = segment(-1, 1, &[], 200.0);
+    assert_eq!((alone[0].offset_ns, alone[0].beside), (0.0, 0));
+}

@@ -1,0 +1,350 @@
+//! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3: `hang` found one.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use datafusion::arrow::json::WriterBuilder;
+use datafusion::arrow::json::writer::LineDelimited;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+
+use crate::clocks::{self, Options, clocks};
+use crate::compact::{Compacted, compact};
+use crate::engine::{Engine, Scheduler};
+use crate::error::Error;
+use crate::folder::Folder;
+use crate::generate::{self, Late, Slow, Stage, replace_file};
+use crate::hang::Hang;
+use crate::perfetto::{Plan, Ranks, Window, merge};
+use crate::progress::busy;
+use crate::report::Report;
+use crate::shell::Shell;
+use crate::views;
+
+#[derive(Parser)]
+#[command(name = "warpline-ranks", version, about = "Reads the tables that the ranks of a job write with `ranks=DIR`.")]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Which ranks are late or slow, by how much, since when and why.
+    Report {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        on: On,
+        /// Print the report as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Write it as one HTML page that needs nothing else, with a heat map of ranks and steps.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Why a job hangs, from its progress files: exits with 3 if it does.
+    Hang {
+        /// The folder that the setting `ranks=DIR` named.
+        folder: PathBuf,
+        /// The run; the newest without it.
+        #[arg(long)]
+        run: Option<String>,
+        /// Seconds between two reads of the files: ranks that make progress between them do not wait. 0 reads them once, for a job that has ended.
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=3600))]
+        between: u64,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The clocks of the hosts: estimated and certified.
+    Clocks {
+        #[command(flatten)]
+        of: Of,
+        /// Print them as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Write them to the folder as the table `clocks`, which other engines need for `late` and what builds on it.
+        #[arg(long, conflicts_with = "json")]
+        write: bool,
+    },
+    /// Answer a query over the tables and views.
+    Query(Query),
+    /// Merge the files of old windows into one for each table and window.
+    Compact {
+        /// The folder that the setting `ranks=DIR` named.
+        folder: PathBuf,
+        /// The run, if the folder has several.
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// Merge the traces of ranks for one step into an archive that Perfetto opens on one time line.
+    Perfetto(Perfetto),
+    /// Write the tables of a job that never ran, for tests and for sizing.
+    Generate(Generate),
+    #[command(flatten)]
+    Shell(Shell),
+}
+
+#[derive(Args)]
+struct Of {
+    /// The folder that the setting `ranks=DIR` named.
+    folder: PathBuf,
+    /// The run, if the folder has several.
+    #[arg(long)]
+    run: Option<String>,
+    /// Two clocks never drift apart faster than this, for the certified bounds.
+    #[arg(long, default_value_t = 200.0)]
+    max_drift_ppm: f64,
+}
+
+#[derive(Args)]
+struct On {
+    /// Run the queries on a Ballista cluster, whose scheduler and executors reach the folder under the same path: ballista://HOST:50050.
+    /// Without it, in this process.
+    #[arg(long, value_name = "URL")]
+    engine: Option<Scheduler>,
+}
+
+#[derive(Args)]
+struct Perfetto {
+    #[command(flatten)]
+    of: Of,
+    /// The step, or the first and the last step: 400 or 400-402.
+    #[arg(long, value_name = "N")]
+    step: Window,
+    /// Only these ranks, such as 0-7,16.
+    #[arg(long, value_name = "LIST")]
+    ranks: Option<Ranks>,
+    /// The folder of the traces (`.pftrace`, also `.gz` and `.zst`); without it, FOLDER and the folder that it is in. A rank without a trace is made from its tables.
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
+    /// The archive; without it, `step-N.tar`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Query {
+    /// The folder that the setting `ranks=DIR` named.
+    #[arg(required_unless_present = "list")]
+    folder: Option<PathBuf>,
+    /// One SELECT.
+    #[arg(required_unless_present_any = ["list", "file"])]
+    sql: Option<String>,
+    /// Read the query from a file.
+    #[arg(long, conflicts_with = "sql")]
+    file: Option<PathBuf>,
+    /// List the views that the report is made of.
+    #[arg(long)]
+    list: bool,
+    /// Print a JSON object for each row.
+    #[arg(long)]
+    json: bool,
+    /// The run, if the folder has several.
+    #[arg(long)]
+    run: Option<String>,
+    #[command(flatten)]
+    on: On,
+}
+
+#[derive(Args)]
+struct Generate {
+    /// The folder.
+    folder: PathBuf,
+    /// The number of ranks.
+    #[arg(long, default_value_t = 1000)]
+    ranks: u32,
+    /// The number of steps, of a second each.
+    #[arg(long, default_value_t = 600)]
+    steps: u32,
+    /// The number of hosts, which divides the ranks.
+    #[arg(long, default_value_t = 125)]
+    hosts: u32,
+    /// Stages of a pipeline, each a tenth heavier than the one before it; they divide the hosts.
+    #[arg(long, default_value_t = 1)]
+    pipeline: u32,
+    /// Another seed gives other noise.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep one in this many of the small collectives.
+    #[arg(long, default_value_t = 1)]
+    sampling: u64,
+    /// Ranks that share a file, as after `compact`; a real rank has one of its own.
+    #[arg(long, default_value_t = 1)]
+    ranks_per_file: u32,
+    /// The id of the run.
+    #[arg(long, default_value = "generated")]
+    run: String,
+    /// A rank that is late: RANK:MILLISECONDS:FROM-TO, in its input.
+    #[arg(long, value_parser = late)]
+    late: Vec<Late>,
+    /// A rank whose device is slow: RANK:PERCENT:FROM.
+    #[arg(long, value_parser = slow)]
+    slow: Vec<Slow>,
+}
+
+fn late(text: &str) -> Result<Late, String> {
+    let parsed = || {
+        let mut parts = text.split(':');
+        let (rank, ms, steps) = (parts.next()?, parts.next()?, parts.next()?);
+        let (from, to) = steps.split_once('-')?;
+        let ns = ms.parse::<i64>().ok()?.checked_mul(1_000_000)?;
+        Some(Late { rank: rank.parse().ok()?, stage: Stage::Load, ns, from: from.parse().ok()?, to: to.parse().ok()? })
+    };
+    parsed().ok_or_else(|| "write RANK:MILLISECONDS:FROM-TO, such as 42:100:300-600".to_owned())
+}
+
+fn slow(text: &str) -> Result<Slow, String> {
+    let parsed = || {
+        let mut parts = text.split(':');
+        let (rank, percent, from) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Slow { rank: rank.parse().ok()?, percent: percent.parse().ok()?, from: from.parse().ok()? })
+    };
+    parsed().ok_or_else(|| "write RANK:PERCENT:FROM, such as 42:5:300".to_owned())
+}
+
+/// Runs the command.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("warpline-ranks: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Error> {
+    match cli.what {
+        What::Report { of, on, json, output } => {
+            let options = options(&of)?;
+            let engine = Engine::open_on(on.engine, &of.folder, of.run.as_deref())?;
+            let mut report = busy("judging", || Report::of(&engine, options))?;
+            if let Some(path) = output {
+                report = busy("writing the page", || report.with_heat_map(&engine))?;
+                replace_file(&path, report.to_html()?.as_bytes())?;
+            }
+            print(&if json { to_json(&report)? } else { report.to_text() });
+        }
+        What::Clocks { of, json, write } => {
+            let engine = Engine::open(&of.folder, of.run.as_deref())?;
+            let options = options(&of)?;
+            let found = busy("comparing clocks", || clocks(&engine, options))?;
+            if write {
+                print(&format!("{}\n", clocks::write(&engine)?.display()));
+            } else if json {
+                print(&to_json(&found)?);
+            } else {
+                let sql = "SELECT host, beside, COUNT(*) AS minutes, SUM(meetings) AS meetings, \
+                           AVG(offset_ns) / 1000 AS offset_us, AVG(drift) * 1000000 AS drift_ppm, \
+                           MAX(err_ns) / 1000.0 AS err_us, MAX(most_ns - least_ns) / 2000 AS certified_us \
+                           FROM clocks WHERE meetings > 0 GROUP BY host, beside ORDER BY host";
+                print(&table(&engine.query("clocks", sql)?)?);
+            }
+        }
+        What::Hang { folder, run, between, json } => {
+            let run = run.as_deref();
+            let hang = match between {
+                0 => Hang::new(&folder, run)?,
+                seconds => Hang::watched(&folder, run, Duration::from_secs(seconds))?,
+            };
+            print(&if json { to_json(&hang)? } else { hang.to_text() });
+            return Ok(if hang.is_one() { ExitCode::from(3) } else { ExitCode::SUCCESS });
+        }
+        What::Compact { folder, run } => {
+            let done = busy("merging files", || compact(&mut Folder::open(&folder, run.as_deref())?))?;
+            let Compacted { removed, written, rows, damaged } = done;
+            print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and stay\n"));
+        }
+        What::Query(query) => return ask(query),
+        What::Perfetto(asked) => {
+            let Perfetto { of, step, ranks, traces, output } = asked;
+            let steps = if step.from == step.to { step.from.to_string() } else { format!("{}-{}", step.from, step.to) };
+            let output = output.unwrap_or_else(|| format!("step-{steps}.tar").into());
+            let options = options(&of)?;
+            let plan = Plan { folder: of.folder, run: of.run, window: step, ranks, traces, output, options };
+            print(&merge(&plan)?.to_text(&plan.output));
+        }
+        What::Shell(shell) => shell.write(Cli::command()).map_err(|error| Error::Asked(error.to_string()))?,
+        What::Generate(what) => {
+            let plan = generate::Plan {
+                run: what.run,
+                ranks: what.ranks,
+                steps: what.steps,
+                hosts: what.hosts,
+                pipeline: what.pipeline,
+                seed: what.seed,
+                sampling: what.sampling,
+                ranks_per_file: what.ranks_per_file,
+                late: what.late,
+                slow: what.slow,
+                ..generate::Plan::default()
+            };
+            busy("generating", || generate::generate(&what.folder, &plan))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(of: &Of) -> Result<Options, Error> {
+    if of.max_drift_ppm.is_finite() && of.max_drift_ppm >= 0.0 {
+        return Ok(Options { max_drift_ppm: of.max_drift_ppm });
+    }
+    Err(Error::Asked(format!("`--max-drift-ppm {}` is no drift; 200 is twice what poor clocks have", of.max_drift_ppm)))
+}
+
+fn ask(query: Query) -> Result<ExitCode, Error> {
+    if query.list {
+        let width = views::ALL.iter().map(|view| view.name.len()).max().unwrap_or(0);
+        let lines: Vec<String> =
+            views::ALL.iter().map(|view| format!("{:width$}  {}\n", view.name, view.about())).collect();
+        print(&lines.concat());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (Some(folder), sql) = (query.folder, query.sql) else {
+        return Err(Error::Asked("name the folder that the setting `ranks=DIR` named".to_owned()));
+    };
+    let sql = match (sql, query.file) {
+        (Some(sql), _) => sql,
+        (None, Some(path)) => std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?,
+        (None, None) => return Err(Error::Asked("write one SELECT, or `--file FILE`".to_owned())),
+    };
+    let engine = Engine::open_on(query.on.engine, &folder, query.run.as_deref())?;
+    // Only for those who ask: they read every collective.
+    if views::reads_clocks(&sql) {
+        clocks(&engine, Options::default())?;
+    }
+    engine.register_views_for(&sql)?;
+    let rows = busy("asking", || engine.query("SQL", &sql))?;
+    print(&if query.json { lines(&rows)? } else { table(&rows)? });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(rows: &crate::engine::Rows) -> Result<String, Error> {
+    let text = pretty_format_batches(&rows.batches).map_err(|error| Error::query("SQL", error.into()))?;
+    Ok(format!("{text}\n"))
+}
+
+/// A JSON object for each row.
+fn lines(rows: &crate::engine::Rows) -> Result<String, Error> {
+    let mut text = Vec::new();
+    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut text);
+    let of = |error: datafusion::arrow::error::ArrowError| Error::query("SQL", error.into());
+    writer.write_batches(&rows.batches.iter().collect::<Vec<_>>()).map_err(of)?;
+    writer.finish().map_err(of)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Error::Asked(format!("cannot write JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// A reader that has read enough, such as `head`, is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,111 @@
+//! What can go wrong for the whole folder. A file that cannot be read is no error: it is left out, counted and reported
+//! ([`crate::folder::Omission`]).
+
+use std::path::PathBuf;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder itself.
+    #[error("cannot read the folder `{}`: {source}; name the folder that the setting `ranks=DIR` named", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is no table in it.
+    #[error("`{}` has no tables ({left_out} files were left out): it should contain `{table}/run=ID/win=N/*.parquet`; name the folder that the setting `ranks=DIR` named", path.display())]
+    NoTables {
+        /// The folder.
+        path: PathBuf,
+        /// The table that is missing.
+        table: &'static str,
+        /// Files that are there and could not be used.
+        left_out: usize,
+    },
+    /// The folder has several runs.
+    #[error("`{}` has {} runs: {}; pick one with `--run ID`", path.display(), runs.len(), runs.join(", "))]
+    ManyRuns {
+        /// The folder.
+        path: PathBuf,
+        /// Their ids, the newest first.
+        runs: Vec<String>,
+    },
+    /// The run that was asked for.
+    #[error("`{}` has no run `{run}`; its runs: {}", path.display(), runs.join(", "))]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// What was asked for.
+        run: String,
+        /// What there is.
+        runs: Vec<String>,
+    },
+    /// A query.
+    #[error("the query `{name}` fails: {source}")]
+    Query {
+        /// The view's name, or `SQL` for what the user wrote.
+        name: String,
+        /// What DataFusion says.
+        source: Box<datafusion::error::DataFusionError>,
+    },
+    /// A query on a cluster.
+    #[error("the query `{name}` fails on the cluster of `{scheduler}`: {source}; its scheduler and executors must reach `{}` under this path, and their logs say more", path.display())]
+    Cluster {
+        /// The view's name, or `SQL` for what the user wrote.
+        name: String,
+        /// What `--engine` was given.
+        scheduler: String,
+        /// The folder of the tables.
+        path: PathBuf,
+        /// What Ballista says.
+        source: Box<datafusion::error::DataFusionError>,
+    },
+    /// The answer of a query has another form than the code that reads it expects.
+    #[error("the query `{name}` returns no column `{column}` of the expected type; `ranks/sql/{name}.sql` was changed")]
+    Column {
+        /// The view's name.
+        name: String,
+        /// The column.
+        column: String,
+    },
+    /// There are no progress files.
+    #[error("`{}` has no progress files: it should contain `progress/run=ID/rank-*.json`, which ranks write each second while they run", path.display())]
+    NoProgress {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file that is written.
+    #[error("cannot write `{}`: {source}; check the folder and its free space", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system or the Parquet writer says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file that a user named.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Asked(String),
+}
+
+impl Error {
+    /// For a file that cannot be written.
+    pub(crate) fn write(path: &std::path::Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Write { path: path.to_owned(), source: source.into() }
+    }
+
+    /// For a query that fails.
+    pub(crate) fn query(name: &str, source: datafusion::error::DataFusionError) -> Self {
+        Self::Query { name: name.to_owned(), source: Box::new(source) }
+    }
+}

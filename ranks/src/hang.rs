@@ -1,0 +1,327 @@
+//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders of dead ranks.
+//!
+//! `live` asks processes by their control sockets, and `dead` reads recorders.
+//! `follow` follows the waits from rank to rank, to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in
+//! different orders. `differs` finds the first call of a group whose signature differs between ranks. A file that cannot be read is counted.
+
+mod dead;
+mod differs;
+mod follow;
+mod live;
+mod progress;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::folder::{Omission, runs};
+
+pub use differs::Difference;
+pub use follow::{Cycle, Wait};
+pub use progress::{Call, Group, Open, Progress};
+
+use live::Life;
+
+/// A rank whose file is older than this, beside the newest, has stopped writing: it is dead, or its host is.
+const STALE: Duration = Duration::from_secs(10);
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Hang {
+    /// The form of this structure in JSON.
+    pub version: u32,
+    /// The run.
+    pub run: String,
+    /// What it is about, in sentences.
+    pub verdict: Vec<String>,
+    /// Ranks that other ranks wait for, and that wait for no other rank.
+    pub culprits: Vec<Culprit>,
+    /// Ranks that wait for each other.
+    pub cycles: Vec<Cycle>,
+    /// Groups whose ranks called different operations.
+    pub differences: Vec<Difference>,
+    /// Ranks whose files are old: they died, or their host did.
+    pub stale: Vec<u32>,
+    /// Ranks that a group has and that wrote no file.
+    pub missing: Vec<u32>,
+    /// How many ranks wait in a collective.
+    pub waiting: usize,
+    /// How many ranks made progress between the two reads, and so do not wait.
+    pub moved: usize,
+    /// How many ranks wrote a file.
+    pub ranks: usize,
+    /// How many of them answered by their control sockets.
+    pub answered: usize,
+    /// Ranks whose processes have ended without the end of their sessions.
+    pub gone: Vec<u32>,
+    /// Files that were not read.
+    pub left_out: Vec<Omission>,
+}
+
+/// A rank for which others wait.
+#[derive(Debug, Clone, Serialize)]
+pub struct Culprit {
+    /// The rank.
+    pub rank: u32,
+    /// Its host, if it wrote a file.
+    pub host: Option<String>,
+    /// Its process.
+    pub pid: Option<i64>,
+    /// Its step.
+    pub step: Option<i64>,
+    /// How many ranks wait for it, directly or through others.
+    pub waiting: usize,
+    /// A wait that leads to it: from a rank that waits to this one.
+    pub chain: Vec<Wait>,
+    /// Its oldest open zone.
+    pub open: Option<Open>,
+    /// Its process has ended, its file is missing, or its file is old and its process cannot be seen from here.
+    pub is_dead: bool,
+    /// Its process runs, and neither writes its file nor answers.
+    pub is_silent: bool,
+    /// The flight recorder that says what it did last.
+    pub flight: Option<String>,
+}
+
+/// What there is of a run.
+struct Look {
+    run: String,
+    files: BTreeMap<u32, Progress>,
+    lives: BTreeMap<u32, Life>,
+    left_out: Vec<Omission>,
+}
+
+impl Hang {
+    /// Whether something hangs: a program that asks by the exit code wants to know this.
+    pub fn is_one(&self) -> bool {
+        !self.culprits.is_empty() || !self.cycles.is_empty() || !self.differences.is_empty()
+    }
+
+    /// Reads and judges the progress files of a run, once: right for a job that has ended or stands still. The files of a job that runs are up to a
+    /// second apart, so that a rank may seem to wait: see [`Hang::watched`].
+    pub fn new(path: &Path, run: Option<&str>) -> Result<Self, Error> {
+        Ok(Self::judged(Self::look(path, run)?))
+    }
+
+    /// Reads and judges the progress files of a run. If ranks wait, it reads them again after `between`: ranks that have made progress in the
+    /// meantime do not wait. `between` should be longer than two seconds, because each rank writes its file once a second.
+    pub fn watched(path: &Path, run: Option<&str>, between: Duration) -> Result<Self, Error> {
+        let before = Self::look(path, run)?;
+        let (run, files) = (before.run.clone(), before.files.clone());
+        let first = Self::judged(before);
+        if first.waiting == 0 && first.missing.is_empty() {
+            return Ok(first);
+        }
+        std::thread::sleep(between);
+        let mut now = Self::look(path, Some(&run))?;
+        let mut moved = 0;
+        for (rank, file) in &mut now.files {
+            if files.get(rank).is_none_or(|before| file.has_moved_since(before)) {
+                moved += 1;
+                file.waits_for_nobody();
+            }
+        }
+        Ok(Self { moved, ..Self::judged(now) })
+    }
+
+    /// Reads the progress files once.
+    fn look(path: &Path, run: Option<&str>) -> Result<Look, Error> {
+        std::fs::read_dir(path).map_err(|source| Error::Folder { path: path.to_owned(), source })?;
+        let known = runs(path, &["progress"]);
+        let run = match (run, known.first()) {
+            (_, None) => return Err(Error::NoProgress { path: path.to_owned() }),
+            (Some(run), _) if !known.iter().any(|known| known == run) => {
+                return Err(Error::NoRun { path: path.to_owned(), run: run.to_owned(), runs: known });
+            }
+            (Some(run), _) => run.to_owned(),
+            // The newest: one asks about the job that hangs now.
+            (None, Some(newest)) => newest.clone(),
+        };
+        let (mut files, left_out) = progress::read(path, &run);
+        if files.is_empty() {
+            return Err(Error::NoProgress { path: path.to_owned() });
+        }
+        let lives = live::look(&mut files);
+        Ok(Look { run, files, lives, left_out })
+    }
+
+    /// The judgement of progress files alone.
+    pub fn of(run: String, files: &BTreeMap<u32, Progress>, left_out: Vec<Omission>) -> Self {
+        Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out })
+    }
+
+    fn judged(Look { run, files, lives, mut left_out }: Look) -> Self {
+        let files = &files;
+        let stale = stale(files);
+        let life = |rank: u32| lives.get(&rank).copied();
+        let followed = follow::follow(files);
+        let members: BTreeSet<u32> = files.values().flat_map(|file| file.comms.iter()).flat_map(Group::ranks).collect();
+        let missing: Vec<u32> = members.into_iter().filter(|rank| !files.contains_key(rank)).collect();
+        let culprit = |(rank, (waiting, chain)): (u32, (usize, Vec<Wait>))| {
+            let file = files.get(&rank);
+            let is_stale = stale.contains(&rank);
+            let is_dead = file.is_none() || life(rank) == Some(Life::Gone) || is_stale && life(rank).is_none();
+            // A recorder is read after the death of its process alone: until then, its zones may have ended.
+            let last = file.filter(|_| is_dead).and_then(dead::last_open);
+            let mut open = file.and_then(|file| file.open.clone());
+            let mut flight = None;
+            if let (Some(last), Some(path)) = (last, file.and_then(|file| file.flight.clone())) {
+                match last {
+                    Ok(last) => (open, flight) = (Some(last), Some(path)),
+                    Err(why) => left_out.push(Omission { file: path, why }),
+                }
+            }
+            Culprit {
+                rank,
+                host: file.map(|file| file.host.clone()),
+                pid: file.map(|file| file.pid),
+                step: file.and_then(|file| file.step),
+                waiting,
+                chain,
+                open,
+                is_dead,
+                is_silent: is_stale && life(rank) == Some(Life::Runs),
+                flight,
+            }
+        };
+        let mut culprits: Vec<Culprit> = followed.sinks.into_iter().map(culprit).collect();
+        let with = |wanted: Life| lives.iter().filter(move |(_, life)| **life == wanted).map(|(rank, _)| *rank);
+        culprits.sort_by(|a, b| b.waiting.cmp(&a.waiting).then(a.rank.cmp(&b.rank)));
+        let mut hang = Self {
+            version: 1,
+            run,
+            verdict: Vec::new(),
+            culprits,
+            cycles: followed.cycles,
+            differences: differs::differences(files),
+            stale: stale.into_iter().collect(),
+            missing,
+            waiting: followed.waiting,
+            moved: 0,
+            ranks: files.len(),
+            answered: with(Life::Answered).count(),
+            gone: with(Life::Gone).collect(),
+            left_out,
+        };
+        hang.verdict = hang.sentences();
+        hang
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for different in &self.differences {
+            all.push(different.sentence());
+        }
+        for cycle in &self.cycles {
+            all.push(cycle.sentence());
+        }
+        for culprit in &self.culprits {
+            let rank = match &culprit.host {
+                Some(host) => format!("rank {} on {host}", culprit.rank),
+                None => format!("rank {}, which wrote no file,", culprit.rank),
+            };
+            let missing = culprit
+                .chain
+                .last()
+                .map_or(String::new(), |last| format!(": it has not entered number {} of {}", last.seq, last.comm));
+            all.push(format!("{} ranks wait for {rank}{missing}", culprit.waiting));
+            all.push(self.state(culprit));
+        }
+        if all.is_empty() {
+            all.push(match self.waiting {
+                0 => "no rank waits in a collective".to_owned(),
+                waiting => format!("{waiting} ranks are in a collective that all its ranks have entered"),
+            });
+        }
+        all
+    }
+
+    /// What a rank for which others wait does, or did last.
+    fn state(&self, culprit: &Culprit) -> String {
+        let Culprit { rank, pid, open, is_dead, is_silent, flight, .. } = culprit;
+        let zone = open.as_ref().map(Open::sentence);
+        let gone = || match pid {
+            Some(pid) if self.gone.contains(rank) => format!("rank {rank} is dead: its process {pid} has ended"),
+            _ => format!("rank {rank} writes no progress any more: it died, or its host did"),
+        };
+        match (is_dead, is_silent, zone) {
+            (true, _, None) => gone(),
+            (true, _, Some(zone)) => {
+                let source = flight.as_ref().map(|path| format!(", as its flight recorder `{path}` says"));
+                format!("{}; it was last in {zone}{}", gone(), source.unwrap_or_default())
+            }
+            (_, true, zone) => {
+                let zone = zone.map(|zone| format!("; it was last in {zone}")).unwrap_or_default();
+                format!(
+                    "the process of rank {rank} runs, and writes no progress: it is stopped, or its disk stalls{zone}"
+                )
+            }
+            (_, _, Some(zone)) => format!("rank {rank} is in {zone}"),
+            (_, _, None) => format!("rank {rank} is in no zone"),
+        }
+    }
+
+    /// For a terminal.
+    pub fn to_text(&self) -> String {
+        const SHOWN: usize = 12;
+        let mut out = String::new();
+        let (wrap, ranks) = (crate::report::wrap, crate::report::ranks);
+        for sentence in self.verdict.iter().take(SHOWN) {
+            wrap(&mut out, "", sentence);
+        }
+        if self.verdict.len() > SHOWN {
+            wrap(&mut out, "", &format!("and {} more sentences: `--json` has them", self.verdict.len() - SHOWN));
+        }
+        for culprit in self.culprits.iter().take(3).filter(|culprit| culprit.chain.len() > 1) {
+            let chain: Vec<String> = culprit.chain.iter().map(Wait::sentence).collect();
+            wrap(&mut out, "  ", &chain.join("; "));
+        }
+        out.push('\n');
+        let answered = match self.answered {
+            0 => String::new(),
+            answered => format!(", {answered} of them answered by their sockets"),
+        };
+        let facts =
+            format!("run {}: {} ranks wrote their progress{answered}, {} wait", self.run, self.ranks, self.waiting);
+        wrap(&mut out, "", &facts);
+        if self.moved > 0 {
+            wrap(
+                &mut out,
+                "",
+                &format!("{} ranks made progress between two reads of the files, and do not wait", self.moved),
+            );
+        }
+        if !self.stale.is_empty() {
+            wrap(&mut out, "", &format!("no longer written by {}", ranks(&self.stale, SHOWN)));
+        }
+        if !self.missing.is_empty() {
+            wrap(&mut out, "", &format!("never written by {}", ranks(&self.missing, SHOWN)));
+        }
+        for left_out in self.left_out.iter().take(5) {
+            wrap(&mut out, "", &format!("not read: {}: {}", left_out.file, left_out.why));
+        }
+        out
+    }
+}
+
+/// The ranks whose files are old. Files of one boot are compared by its clock, which no step of a wall clock moves; boots are compared by the
+/// clock of the file system.
+fn stale(files: &BTreeMap<u32, Progress>) -> BTreeSet<u32> {
+    let mut newest_of: BTreeMap<&str, (i64, Option<SystemTime>)> = BTreeMap::new();
+    for file in files.values() {
+        let newest = newest_of.entry(&file.boot_id).or_insert((i64::MIN, None));
+        *newest = (newest.0.max(file.updated_boottime_ns), newest.1.max(file.changed));
+    }
+    let newest = newest_of.values().filter_map(|(_, changed)| *changed).max();
+    let is_old = |file: &Progress| {
+        let (boottime_ns, changed) = newest_of.get(file.boot_id.as_str()).copied().unwrap_or((i64::MIN, None));
+        let boot_is_old = newest
+            .zip(changed)
+            .is_some_and(|(newest, changed)| newest.duration_since(changed).is_ok_and(|behind| behind > STALE));
+        boottime_ns.saturating_sub(file.updated_boottime_ns) > STALE.as_nanos() as i64 || boot_is_old
+    };
+    files.iter().filter(|(_, file)| !file.ended && is_old(file)).map(|(rank, _)| *rank).collect()
+}

@@ -1,0 +1,53 @@
+//! What a rank that is dead did last, from the file of its flight recorder, which survives a kill.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use warpline_trace::perfetto::{LastOpenZone, open_zones};
+
+use super::{Open, Progress};
+
+/// Returns the place at which it stood, or why its recorder does not say it. None if it has no recorder, or if the file is not on this machine.
+pub fn last_open(progress: &Progress) -> Option<Result<Open, String>> {
+    let path = Path::new(progress.flight.as_deref()?);
+    // Opening a pipe would wait for a writer.
+    let facts = std::fs::metadata(path).ok()?;
+    if !facts.is_file() {
+        return Some(Err("is not a file".to_owned()));
+    }
+    let read = || {
+        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+        open_zones(&mut BufReader::new(file)).map_err(|error| error.to_string())
+    };
+    match read() {
+        Ok((process, _)) if i64::from(process) != progress.pid => {
+            Some(Err(format!("is of process {process}, and not of {}", progress.pid)))
+        }
+        Ok((_, zones)) => place(&zones).map(|zone| Ok(open(zone))),
+        Err(why) => Some(Err(why)),
+    }
+}
+
+/// The oldest zone that has no other zone inside it. What a thread is inside of comes before what is only on a stream.
+fn place(zones: &[LastOpenZone]) -> Option<&LastOpenZone> {
+    // Zones are sorted by their begins, so the last one of a thread is the innermost one.
+    let mut innermost: BTreeMap<u64, &LastOpenZone> = BTreeMap::new();
+    innermost.extend(zones.iter().filter(|zone| !zone.is_launched).map(|zone| (zone.thread_id, zone)));
+    innermost.into_values().min_by_key(|zone| zone.begin_ns).or(zones.first())
+}
+
+fn open(zone: &LastOpenZone) -> Open {
+    let place = zone.began_at.as_deref().and_then(|place| place.rsplit_once(':'));
+    Open {
+        name: zone.name.clone(),
+        file: place.map_or(String::new(), |(file, _)| file.to_owned()),
+        line: place.and_then(|(_, line)| line.parse().ok()).unwrap_or(0),
+        thread: zone.thread.clone(),
+        since_ns: zone.begin_ns,
+        fields: zone.fields.iter().cloned().collect(),
+        comm: None,
+        seq: None,
+    }
+}

@@ -1,0 +1,25 @@
+//! Reads the tables that the ranks of a job write with warpline's setting `ranks=DIR`, and says which rank is late, which is slow,
+//! which one hangs, and why. The command `warpline-ranks` is a thin layer over it. Only Parquet and JSON are read: nothing here
+//! depends on warpline's runtime crates.
+
+#![forbid(unsafe_code)]
+
+pub mod clocks;
+pub mod command;
+pub mod compact;
+pub mod engine;
+pub mod error;
+pub mod folder;
+pub mod generate;
+pub mod hang;
+pub mod judge;
+pub mod perfetto;
+mod progress;
+pub mod report;
+mod shell;
+pub mod table;
+pub mod views;
+
+pub use engine::Engine;
+pub use error::Error;
+pub use report::Report;

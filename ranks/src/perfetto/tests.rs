@@ -1,0 +1,354 @@
+//! Two hosts whose clocks are half a millisecond apart and drift, with traces of three ranks and none of the fourth: the archive has all on
+//! one time line, where truth says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::Path;
+
+use super::cut::{BOOTTIME, REALTIME, id};
+use super::wire::{Value, Write, fields, first, next_packet};
+use super::*;
+use crate::generate::{HostClock, Plan as Job, generate};
+
+const STEP: i64 = 7;
+/// A session's begin, before the first step.
+const EARLY_NS: i64 = 3_000_000_000;
+
+/// The offset of the clocks of the two hosts is about this.
+const APART_NS: f64 = 500_000.0;
+
+fn job() -> (Job, Vec<HostClock>) {
+    let of = |seed| Job { ranks: 4, hosts: 2, steps: 40, seed, step_ns: 100_000_000, ..Job::default() };
+    let is_wanted =
+        |job: &Job| (job.clocks()[1].offset_ns as f64 - job.clocks()[0].offset_ns as f64 - APART_NS).abs() < 50_000.0;
+    let job = (1..).map(of).find(is_wanted).expect("one of many seeds");
+    let clocks = job.clocks();
+    (job, clocks)
+}
+
+/// A collective of a rank, on the rank's clock.
+#[derive(Debug, Clone)]
+struct Call {
+    name: String,
+    seq: i64,
+    begin_ns: i64,
+    end_ns: i64,
+}
+
+fn calls(engine: &Engine, rank: i64) -> Vec<Call> {
+    let sql = format!("SELECT comm, seq, begin_ns, dur_ns FROM collectives WHERE rank = {rank} ORDER BY begin_ns");
+    let rows = engine.query("calls", &sql).unwrap();
+    let (comm, seq) = (rows.texts("comm").unwrap(), rows.ints("seq").unwrap());
+    let (begin, dur) = (rows.ints("begin_ns").unwrap(), rows.ints("dur_ns").unwrap());
+    let name = |row: usize| comm[row].split('#').next().unwrap_or_default().to_owned();
+    let call =
+        |row: usize| Call { name: name(row), seq: seq[row], begin_ns: begin[row], end_ns: begin[row] + dur[row] };
+    (0..rows.len()).map(call).collect()
+}
+
+/// A trace as warpline writes it: facts first, then a sequence for each row, with times since the session's begin.
+fn trace(process: &Process, calls: &[Call], wall_ns: i64) -> Vec<u8> {
+    let begin = calls[0].begin_ns - EARLY_NS;
+    let mut trace = Vec::new();
+    let snapshot = |packet: &mut Vec<u8>, clocks: [(u64, i64); 2], primary: bool| {
+        packet.message(id::CLOCK_SNAPSHOT, |snapshot| {
+            for (clock, time) in clocks {
+                snapshot.message(id::SNAPSHOT_CLOCKS, |one| {
+                    one.uint(id::CLOCK_ID, clock);
+                    one.int(id::CLOCK_TIME, time);
+                });
+            }
+            if primary {
+                snapshot.uint(id::SNAPSHOT_PRIMARY, BOOTTIME);
+            }
+        });
+    };
+    trace.packet(|packet| {
+        packet.int(id::TIMESTAMP, begin);
+        packet.uint(id::SEQUENCE, 5);
+        packet.uint(id::FLAGS, id::STATE_CLEARED);
+        snapshot(packet, [(BOOTTIME, begin), (REALTIME, begin + wall_ns)], true);
+    });
+    let facts = [("warpline.version", "0.1.0"), ("warpline.boot_id", &*process.boot_id)];
+    cut::attributes(&facts.map(|(key, value)| (key.to_owned(), value.to_owned())), &mut trace);
+    let describe = |trace: &mut Vec<u8>, fill: &dyn Fn(&mut Vec<u8>)| {
+        trace.packet(|packet| {
+            packet.uint(id::SEQUENCE, 5);
+            packet.message(id::DESCRIPTOR, fill);
+        });
+    };
+    describe(&mut trace, &|descriptor| {
+        descriptor.uint(id::UUID, 11);
+        descriptor.message(id::PROCESS, |named| {
+            named.int(id::PID, process.pid);
+            named.text(id::PROCESS_NAME, "train");
+        });
+    });
+    describe(&mut trace, &|descriptor| {
+        descriptor.uint(id::UUID, 12);
+        descriptor.message(id::THREAD, |thread| {
+            thread.int(id::PID, process.pid);
+            thread.int(id::TID, process.pid);
+        });
+    });
+    describe(&mut trace, &|descriptor| {
+        descriptor.uint(id::UUID, 13);
+        descriptor.uint(id::PARENT, 11);
+        descriptor.text(id::NAME, "comm");
+    });
+    for (sequence, track) in [(6, 12), (7, 13)] {
+        trace.packet(|packet| {
+            packet.uint(id::SEQUENCE, sequence);
+            packet.uint(id::FLAGS, id::STATE_CLEARED);
+            snapshot(packet, [(64, 0), (BOOTTIME, begin)], false);
+            packet.message(id::DEFAULTS, |defaults| {
+                defaults.uint(id::TIMESTAMP_CLOCK, 64);
+                defaults.message(id::TRACK_EVENT, |event| event.uint(id::TRACK, track));
+            });
+        });
+    }
+    for (number, call) in (0_u64..).zip(calls) {
+        // Launched on the thread before it runs: each arrow leads from one to the other.
+        let launch = (call.begin_ns - 3_000, call.begin_ns - 1_000);
+        let rows = [
+            (6, "launch".to_owned(), launch, id::FLOW),
+            (7, format!("{} {}", call.name, call.seq), (call.begin_ns, call.end_ns), id::FLOW_END),
+        ];
+        for (sequence, name, (from, to), flow) in rows {
+            for (kind, at) in [(id::SLICE_BEGIN, from), (id::SLICE_END, to)] {
+                trace.packet(|packet| {
+                    packet.int(id::TIMESTAMP, at - begin);
+                    packet.uint(id::SEQUENCE, sequence);
+                    packet.uint(id::FLAGS, 2);
+                    packet.message(id::TRACK_EVENT, |event| {
+                        event.uint(id::EVENT_TYPE, kind);
+                        if kind == id::SLICE_BEGIN {
+                            event.text(id::CATEGORY, "zone");
+                            event.text(id::EVENT_NAME, &name);
+                            event.extend([(flow << 3 | 1) as u8 | 0x80, (flow >> 4) as u8]);
+                            event.extend((process.pid as u64 * 1_000 + number + 1).to_le_bytes());
+                        }
+                    });
+                });
+            }
+        }
+    }
+    trace
+}
+
+/// The time that is true, from what the clock of a host reads.
+fn truth(clock: &HostClock, own_ns: i64) -> f64 {
+    (own_ns - clock.boot_ns - clock.offset_ns) as f64 / (1.0 + clock.drift)
+}
+
+/// The slices of a member, by name: their begins and ends on the time line.
+fn slices(trace: &[u8]) -> BTreeMap<String, (i64, i64)> {
+    let (mut reader, mut packet, mut zero, mut open) = (trace, Vec::new(), HashMap::new(), HashMap::new());
+    let mut found = BTreeMap::new();
+    while next_packet(&mut reader, &mut packet).unwrap() {
+        let get = |number| first(&packet, number);
+        let sequence = get(id::SEQUENCE).and_then(Value::uint).unwrap_or(0);
+        if let Some(snapshot) = get(id::CLOCK_SNAPSHOT).and_then(Value::bytes) {
+            let of = |wanted| {
+                let clocks = fields(snapshot).filter_map(|field| field.value.bytes());
+                let clocks = clocks.map(|clock| [id::CLOCK_ID, id::CLOCK_TIME].map(|part| first(clock, part)?.uint()));
+                clocks.filter(|[id, _]| *id == Some(wanted)).find_map(|[_, time]| time)
+            };
+            if let (Some(boot), Some(session)) = (of(BOOTTIME), of(64)) {
+                zero.insert(sequence, boot as i64 - session as i64);
+            }
+        }
+        let Some(event) = get(id::TRACK_EVENT).and_then(Value::bytes) else { continue };
+        let at = get(id::TIMESTAMP).and_then(Value::uint).unwrap() as i64 + zero.get(&sequence).copied().unwrap_or(0);
+        match first(event, id::EVENT_TYPE).and_then(Value::uint) {
+            Some(id::SLICE_BEGIN) => {
+                let name = first(event, id::EVENT_NAME).and_then(Value::text).unwrap().to_owned();
+                open.insert(sequence, (name, at));
+            }
+            Some(id::SLICE_END) => {
+                let (name, begin) = open.remove(&sequence).unwrap();
+                found.insert(name, (begin, at));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn members(archive: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut archive = tar::Archive::new(std::fs::File::open(archive).unwrap());
+    let member = |mut entry: tar::Entry<'_, std::fs::File>| {
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        (entry.path().unwrap().display().to_string(), content)
+    };
+    archive.entries().unwrap().map(|entry| member(entry.unwrap())).collect()
+}
+
+#[test]
+fn collectives_of_hosts_with_other_clocks_lie_where_truth_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::env::var_os("WARPLINE_GATE_DIR").map_or(folder.path().to_owned(), PathBuf::from);
+    let (tables, traces) = (root.join("tables"), root.join("traces"));
+    let (job, clocks) = job();
+    generate(&tables, &job).unwrap();
+    std::fs::create_dir_all(&traces).unwrap();
+    let engine = Engine::open(&tables, None).unwrap();
+    let processes = find::processes(&engine).unwrap();
+    for process in &processes[..3] {
+        let wall_ns = engine.query("wall", "SELECT MAX(realtime_offset_ns) AS ns FROM windows WHERE rank = 0").unwrap();
+        let trace = trace(process, &calls(&engine, process.rank), wall_ns.ints("ns").unwrap()[0]);
+        std::fs::write(traces.join(format!("run.{}.pftrace", process.rank)), trace).unwrap();
+    }
+    // No trace of the run, and no trace.
+    let other = Process { boot_id: "another".into(), ..processes[0].clone() };
+    std::fs::write(traces.join("old.pftrace"), trace(&other, &calls(&engine, 0), 0)).unwrap();
+    std::fs::write(traces.join("torn.pftrace"), b"\x0A\xFF").unwrap();
+    let output = root.join("step.tar");
+    let plan = Plan {
+        folder: tables,
+        run: None,
+        window: Window { from: STEP, to: STEP },
+        ranks: None,
+        traces: Some(traces),
+        output: output.clone(),
+        options: Options::default(),
+    };
+    let merged = merge(&plan).unwrap();
+    assert_eq!(
+        (merged.from_traces, merged.from_tables, merged.unused.len(), merged.unplaced),
+        (3, 1, 2, 0),
+        "{merged:?}"
+    );
+    assert!(merged.worst_err_ns > 0.0 && merged.worst_err_ns < 30_000.0 && merged.apart.is_empty(), "{merged:?}");
+    assert_eq!(merged.reference, clocks[0].host);
+
+    let members = members(&output);
+    let names: Vec<&str> = members.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "perfetto_manifest.json",
+            "rank-00000.pftrace",
+            "rank-00001.pftrace",
+            "rank-00002.pftrace",
+            "rank-00003.tables.pftrace"
+        ]
+    );
+    let manifest = &members["perfetto_manifest.json"];
+    assert!(manifest.starts_with(b"{\"perfetto_manifest\""), "Perfetto knows it by its begin");
+    let manifest: serde_json::Value = serde_json::from_slice(manifest).unwrap();
+    let manifest = &manifest["perfetto_manifest"];
+    assert_eq!(
+        (&manifest["version"], &manifest["files"][2]["machine"]["name"]),
+        (&1.into(), &clocks[1].host.as_str().into())
+    );
+    let clock = &manifest["attributes"][format!("warpline.clock.{}", clocks[1].host)];
+    assert!(clock.as_str().is_some_and(|text| text.contains("ahead of that of node0000, ± ")), "{clock}");
+
+    // Of the traces: where each slice of the step lies, against the true time. The time line has an origin of its own, which rank 0 gives.
+    let mut rows = Vec::new();
+    let mut origin = None;
+    for rank in 0..3_i64 {
+        let clock = &clocks[(rank / 2) as usize];
+        let slices = slices(&members[&format!("rank-{rank:05}.pftrace")]);
+        let expected: Vec<Call> = calls(&engine, rank).into_iter().filter(|call| call.seq == STEP).collect();
+        assert_eq!(expected.len(), 2, "an all-reduce in the host and one between hosts");
+        for call in expected {
+            let name = format!("{} {}", call.name, call.seq);
+            let (begin, end) = *slices.get(&name).unwrap_or_else(|| panic!("no {name} of rank {rank} in {slices:?}"));
+            let longer_ns = (end - begin) - (call.end_ns - call.begin_ns);
+            assert!(longer_ns.abs() < 100, "the length stays, but for the drift: {longer_ns}");
+            let apart = begin as f64 - truth(clock, call.begin_ns);
+            let origin = *origin.get_or_insert(apart);
+            assert!((apart - origin).abs() < 20_000.0, "{name} of rank {rank} lies {} ns off", apart - origin);
+            rows.push((rank, name, (origin + truth(clock, call.begin_ns)).round() as i64));
+        }
+        // Only the neighbours of the step are there as well: slices that overlap it.
+        assert!(slices.len() <= 8 && slices.keys().all(|name| !name.ends_with(" 12")), "{slices:?}");
+    }
+    // Uncorrected, the hosts were half a millisecond apart.
+    let offset = clocks[1].error_ns(0) - clocks[0].error_ns(0);
+    assert!((offset - APART_NS).abs() < 50_000.0, "{offset}");
+    // Of the tables.
+    let made = slices(&members["rank-00003.tables.pftrace"]);
+    assert!(made.contains_key(&format!("step {STEP}")) && made.contains_key("demo.tp"), "{made:?}");
+    if let Some(gate) = std::env::var_os("WARPLINE_GATE_DIR") {
+        expectations(Path::new(&gate), &rows, &clocks);
+    }
+}
+
+/// What Perfetto's reader must find in the archive.
+fn expectations(folder: &Path, rows: &[(i64, String, i64)], clocks: &[HostClock]) {
+    let values: Vec<String> = rows
+        .iter()
+        .map(|(rank, name, begin)| {
+            format!("('rank {rank} · {} · train', '{name}', {begin})", clocks[(*rank / 2) as usize].host)
+        })
+        .collect();
+    let sql = format!(
+        "with truth(process, name, ts) as (values {}) \
+         select count(*), max(abs(s.ts - t.ts)) < 20000 from truth t join process p on p.name = t.process \
+         join process_track k on k.upid = p.upid join slice s on s.track_id = k.id and s.name = t.name",
+        values.join(", ")
+    );
+    let processes =
+        [0, 1, 2].map(|rank| serde_json::json!([format!("rank {rank} · {} · train", clocks[rank / 2].host)]));
+    let made = serde_json::json!([format!("rank 3 · {} · from the tables", clocks[1].host)]);
+    let flows = "select count(*) > 0, sum(a.name <> 'launch') from flow join slice a on a.id = slice_out join slice b on b.id = slice_in";
+    let expected = serde_json::json!([
+        {"what": "the collectives of all hosts lie where truth says", "sql": [sql], "rows": [[rows.len(), 1]]},
+        {"what": "a process for each rank", "sql": ["select name from process where pid > 0 order by name"],
+         "rows": processes.into_iter().chain([made]).collect::<Vec<_>>()},
+        {"what": "arrows lead from launches to zones", "sql": [flows], "rows": [[1, 0]]},
+        {"what": "the archive has the step and not much else", "sql": ["select (end_ts - start_ts) < 200000000 from trace_bounds"], "rows": [[1]]},
+    ]);
+    std::fs::write(folder.join("step.expected.json"), serde_json::to_vec_pretty(&expected).unwrap()).unwrap();
+}
+
+#[test]
+fn what_cannot_be_merged_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (job, _) = job();
+    generate(folder.path(), &Job { steps: 12, ..job }).unwrap();
+    let plan = |step: i64, ranks: Option<&str>| Plan {
+        folder: folder.path().to_owned(),
+        run: None,
+        window: Window { from: step, to: step },
+        ranks: ranks.map(|ranks| ranks.parse().unwrap()),
+        traces: Some(folder.path().to_owned()),
+        output: folder.path().join("out.tar"),
+        options: Options::default(),
+    };
+    let refusal = |plan: &Plan| merge(plan).unwrap_err().to_string();
+    assert_eq!(refusal(&plan(99, None)), "the tables have no step in 99 to 99; they have steps from 0 to 11");
+    assert!(refusal(&plan(3, Some("17"))).starts_with("the tables have none of these ranks in these steps"));
+    let missing = Plan { traces: Some("/nowhere/at/all".into()), ..plan(3, None) };
+    assert!(refusal(&missing).starts_with("cannot read `/nowhere/at/all`"), "{}", refusal(&missing));
+    // Without a trace, all comes from the tables; and only of the ranks that were asked for.
+    let merged = merge(&plan(3, Some("1-2"))).unwrap();
+    assert_eq!((merged.from_traces, merged.from_tables), (0, 2), "{merged:?}");
+    assert!(merged.to_text(Path::new("out.tar")).starts_with("out.tar: 0 ranks from traces and 2 ranks from tables, "));
+}
+
+#[test]
+fn steps_and_ranks_are_parsed() {
+    assert_eq!("7".parse(), Ok(Window { from: 7, to: 7 }));
+    assert_eq!("7-9".parse(), Ok(Window { from: 7, to: 9 }));
+    for wrong in ["", "9-7", "a", "1-", "1-2-3"] {
+        assert!(wrong.parse::<Window>().is_err(), "{wrong}");
+    }
+    let ranks: Ranks = "0-7,16".parse().unwrap();
+    assert!(ranks.has(0) && ranks.has(7) && ranks.has(16) && !ranks.has(8));
+    assert!("0-7,".parse::<Ranks>().is_err());
+}
+
+#[test]
+fn no_two_processes_have_one_id() {
+    use std::collections::HashSet;
+    let process = |boot: &str, pid| Process { rank: pid, boot_id: boot.into(), pid, host: boot.into() };
+    let all = [process("a", 10), process("b", 10), process("b", 11), process("c", 0)];
+    let pids = pids(all.iter());
+    let ids: HashSet<i64> = pids.values().copied().collect();
+    assert_eq!((ids.len(), pids[&all[0]], pids[&all[2]]), (4, 10, 11), "{pids:?}");
+}

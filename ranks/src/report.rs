@@ -1,0 +1,356 @@
+//! The report of a run: collects what is judged, and says what was not and why. `text` prints it for a terminal, `page` writes it as HTML;
+//! as JSON it is this structure.
+
+mod cells;
+mod heat;
+mod page;
+mod text;
+
+pub use cells::Cells;
+pub use heat::HeatMap;
+
+pub(crate) use text::{ranks, wrap};
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::clocks::{Clock, Options, clocks};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::folder::Omission;
+use crate::judge::{
+    Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, events, late, margins,
+    slow, without_clocks,
+};
+use crate::table::Table;
+
+/// A run, judged.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The form of this structure in JSON.
+    pub version: u32,
+    /// The run.
+    pub run: String,
+    /// What it is about, in sentences: the first thing to read.
+    pub verdict: Vec<String>,
+    /// Ranks that others waited for, the most costly first.
+    pub late: Vec<LateRank>,
+    /// Ranks whose device is slow.
+    pub slow: Vec<SlowRank>,
+    /// The steps in which ranks of `late` were late, in order, each followed to its cause.
+    pub blame: Vec<BlamedStep>,
+    /// Single late arrivals, the largest first.
+    pub events: Vec<Event>,
+    /// How many there are.
+    pub events_in_all: usize,
+    /// Bandwidths.
+    pub bandwidth: Vec<Bandwidth>,
+    /// The clocks.
+    pub clocks: ClockSummary,
+    /// The size of the run.
+    pub size: Size,
+    /// What was not judged, and why.
+    pub not_judged: Vec<String>,
+    /// Files that are not read.
+    pub left_out: Vec<Omission>,
+    /// What each rank did in each step, for the page ([`Report::with_heat_map`]).
+    #[serde(skip)]
+    pub heat_map: Option<HeatMap>,
+}
+
+/// How large the run is.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Size {
+    /// Ranks with a window.
+    pub ranks: i64,
+    /// Their hosts.
+    pub hosts: i64,
+    /// Steps of the rank that has most.
+    pub steps: i64,
+    /// Windows in time.
+    pub windows: i64,
+    /// Collectives that were begun.
+    pub collectives_begun: i64,
+    /// Those that were judged, with all their ranks together.
+    pub collectives_judged: usize,
+    /// The mean of a step.
+    pub step_ns: i64,
+}
+
+/// The bandwidth of collectives of one form.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bandwidth {
+    /// The operation.
+    pub kind: Arc<str>,
+    /// How many ranks.
+    pub ranks: i64,
+    /// The declared size.
+    pub bytes: i64,
+    /// How many.
+    pub calls: i64,
+    /// The slowest, in GB/s of the bus.
+    pub least: f64,
+    /// On average.
+    pub mean: f64,
+    /// The fastest.
+    pub most: f64,
+}
+
+/// How well the clocks are known.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClockSummary {
+    /// Hosts.
+    pub hosts: usize,
+    /// The worst error of an estimate.
+    pub worst_err_ns: f64,
+    /// The widest certified interval: half of it.
+    pub worst_certified_ns: Option<f64>,
+    /// Intervals without a certified one.
+    pub not_certified: usize,
+    /// Bounds that contradict each other, by host.
+    pub inconsistent: Vec<Arc<str>>,
+    /// Groups of hosts that never met, by their first host.
+    pub apart: Vec<Arc<str>>,
+    /// Each host that met another one.
+    pub by_host: Vec<ClockOfHost>,
+}
+
+/// How well the clock of a host is known, over all minutes in which it met others.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClockOfHost {
+    /// The host.
+    pub host: Arc<str>,
+    /// The host that it is compared with.
+    pub beside: Arc<str>,
+    /// In how many minutes.
+    pub minutes: usize,
+    /// Collectives in which it met others.
+    pub meetings: usize,
+    /// How far it is ahead, on average.
+    pub offset_ns: f64,
+    /// By how much it is faster, on average, in parts per million.
+    pub drift_ppm: f64,
+    /// The estimate's error in the worst minute, 99 of 100 times.
+    pub err_ns: f64,
+    /// Half the certified interval of the worst minute; none if a minute is not certified.
+    pub certified_ns: Option<f64>,
+    /// Its bounds contradict each other in some minute.
+    pub is_inconsistent: bool,
+}
+
+/// How many single events a report lists.
+const EVENTS: usize = 50;
+
+/// How many ranks a sentence lists.
+const LISTED: usize = 8;
+
+impl Report {
+    /// Reads and judges a run of the folder.
+    pub fn new(path: &Path, run: Option<&str>, options: Options) -> Result<Self, Error> {
+        let engine = Engine::open(path, run)?;
+        Self::of(&engine, options)
+    }
+
+    /// The same with an engine.
+    pub fn of(engine: &Engine, options: Options) -> Result<Self, Error> {
+        before_clocks(engine);
+        let account = engine.view("account")?;
+        let one = |column: &str| Ok::<i64, Error>(account.ints(column)?.first().copied().unwrap_or(0));
+        let mut size = Size {
+            ranks: one("ranks")?,
+            hosts: one("hosts")?,
+            windows: one("times")?,
+            collectives_begun: one("collectives_begun")?,
+            ..Size::default()
+        };
+        let found = clocks(engine, options)?;
+        after_clocks(engine)?;
+        let pace = engine.query("pace", "SELECT steps, wall_ns FROM pace")?;
+        let steps: i64 = pace.ints("steps")?.iter().sum();
+        let wall: i64 = pace.ints("wall_ns")?.iter().sum();
+        size.step_ns = wall / steps.max(1);
+        size.steps = steps / size.ranks.max(1);
+        let slow = slow(engine)?;
+        let late = late(engine)?;
+        let calls = Calls::new(&late)?;
+        drop(late);
+        size.collectives_judged = calls.all.len();
+        let mut events = events(&calls, size.step_ns);
+        let run_ns = wall / size.ranks.max(1);
+        let blamed = match calls.all.is_empty() {
+            true => without_clocks(engine, size.step_ns, run_ns)?,
+            false => blame(engine, &calls, &events, run_ns)?,
+        };
+        let events_in_all = events.len();
+        events.truncate(EVENTS);
+        margins(engine, &mut events)?;
+        let mut report = Self {
+            version: 1,
+            run: engine.folder().run,
+            verdict: Vec::new(),
+            late: blamed.ranks.clone(),
+            blame: blamed.steps.clone(),
+            slow,
+            events,
+            events_in_all,
+            bandwidth: bandwidth(engine)?,
+            clocks: ClockSummary {
+                hosts: found.hosts.len(),
+                worst_err_ns: found.worst_err_ns(),
+                worst_certified_ns: found
+                    .clocks
+                    .iter()
+                    .filter(|clock| clock.meetings > 1)
+                    .filter_map(|clock| clock.certified.map(|(least, most)| (most - least) / 2.0))
+                    .max_by(f64::total_cmp),
+                not_certified: found
+                    .clocks
+                    .iter()
+                    .filter(|clock| clock.meetings > 0 && clock.certified.is_none())
+                    .count(),
+                inconsistent: {
+                    let wrong = found.clocks.iter().filter(|clock| clock.is_inconsistent);
+                    let hosts: std::collections::BTreeSet<usize> = wrong.map(|clock| clock.host).collect();
+                    hosts.into_iter().map(|host| found.hosts[host].clone()).collect()
+                },
+                apart: match found.apart() {
+                    one if one.len() < 2 => Vec::new(),
+                    many => many.iter().map(|hosts| found.hosts[hosts[0]].clone()).collect(),
+                },
+                by_host: by_host(&found.hosts, &found.clocks),
+            },
+            size,
+            not_judged: Vec::new(),
+            left_out: Vec::new(),
+            heat_map: None,
+        };
+        report.not_judged = report.omissions(engine, &account, &blamed, calls.unknown, found.one_in)?;
+        report.left_out = engine.folder().left_out().0.to_vec();
+        report.verdict = report.sentences();
+        Ok(report)
+    }
+
+    /// Reads the heat map for the page. The engine is the one of [`Report::of`].
+    pub fn with_heat_map(mut self, engine: &Engine) -> Result<Self, Error> {
+        self.heat_map = Some(HeatMap::of(engine, self.size.ranks * self.size.steps)?);
+        Ok(self)
+    }
+
+    /// Whether a rank is named.
+    pub fn names_somebody(&self) -> bool {
+        !self.late.is_empty() || !self.slow.is_empty()
+    }
+
+    fn omissions(
+        &self,
+        engine: &Engine,
+        account: &crate::engine::Rows,
+        blamed: &Blamed,
+        unknown: usize,
+        one_in: i64,
+    ) -> Result<Vec<String>, Error> {
+        let one = |column: &str| Ok::<i64, Error>(account.ints(column)?.first().copied().unwrap_or(0));
+        let folder = engine.folder();
+        let mut all = Vec::new();
+        let mut say = |number: i64, what: &str| {
+            if number > 0 {
+                all.push(format!("{number} {what}"));
+            }
+        };
+        say(folder.left_out().1 as i64, "files were left out: they are damaged, unfinished or foreign");
+        say(folder.unfinished() as i64, "files are under a temporary name: a rank writes them, or was killed then");
+        let expected = self.size.ranks * self.size.windows;
+        let sql = "SELECT rank, COUNT(*) AS n FROM placed GROUP BY rank ORDER BY rank";
+        let seen = engine.query("placed", sql)?;
+        let windows = seen.ints("n")?;
+        let of_ranks = seen.ints("rank")?.into_iter().zip(&windows);
+        let short: Vec<i64> = of_ranks.filter(|(_, n)| **n < self.size.windows).map(|(rank, _)| rank).collect();
+        say(
+            expected - windows.iter().sum::<i64>(),
+            &format!("windows are missing, of {}: their steps and collectives are not judged", ranks(&short, LISTED)),
+        );
+        let least = one("least_rank")?;
+        say(one("most_rank")? - least + 1 - self.size.ranks, "ranks between the lowest and the highest wrote nothing");
+        say(one("collectives_left_out")?, "collectives were left out by sampling");
+        say(one("zones_dropped")?, "zones were dropped by the ranks that recorded them");
+        say(one("coarsened")?, "windows were coarsened to keep to the budget");
+        say(one("wrong")?, "windows do not add up: kept and left out are not what was begun");
+        say(engine.view("twice")?.len() as i64, "ranks were written by two processes at once: their rows are mixed");
+        say(unknown as i64, "collectives are not judged: a rank that has no row of them may have come last");
+        say(
+            blamed.unknown as i64,
+            "late arrivals have no known cause: the rank had waited in a collective that is not judged",
+        );
+        say(blamed.not_followed as i64, "smaller late arrivals were not followed to their cause");
+        say(blamed.without_step as i64, "late arrivals are in no step that was written: their cause is unknown");
+        say(blamed.below as i64, "ranks were late for less than 0.05 % of the run and are not named");
+        say(self.clocks.inconsistent.len() as i64, "hosts have a clock whose bounds contradict each other");
+        say(self.clocks.apart.len() as i64, "groups of hosts never met in a collective: nothing compares them");
+        say(self.size.ranks.min(3) * i64::from(self.size.ranks < 4), "ranks are too few to say who is slow");
+        if one_in > 1 {
+            all.push(format!("one in {one_in} collectives was used for the clocks"));
+        }
+        if self.size.collectives_judged == 0 && self.size.ranks > 1 {
+            all.push(
+                "no collective compares the ranks' clocks: who is late is judged by the stages of its steps".to_owned(),
+            );
+        }
+        for table in folder.missing() {
+            all.push(format!("the table `{table}` is missing: what needs it is empty"));
+        }
+        if folder.files(Table::Windows).is_empty() {
+            all.push("without `windows`, no rank has a clock: no collective is judged".to_owned());
+        }
+        if !folder.other_runs.is_empty() {
+            all.push(format!("other runs in the folder: {}", folder.other_runs.join(", ")));
+        }
+        Ok(all)
+    }
+}
+
+fn by_host(hosts: &[Arc<str>], clocks: &[Clock]) -> Vec<ClockOfHost> {
+    let mut of_host: BTreeMap<usize, Vec<&Clock>> = BTreeMap::new();
+    for clock in clocks.iter().filter(|clock| clock.meetings > 0) {
+        of_host.entry(clock.host).or_default().push(clock);
+    }
+    let one = |(host, clocks): (usize, Vec<&Clock>)| {
+        let minutes = clocks.len();
+        let mean = |of: fn(&Clock) -> f64| clocks.iter().map(|clock| of(clock)).sum::<f64>() / minutes.max(1) as f64;
+        let half = clocks.iter().map(|clock| clock.certified.map(|(least, most)| (most - least) / 2.0));
+        let certified: Option<Vec<f64>> = half.collect();
+        ClockOfHost {
+            host: hosts[host].clone(),
+            beside: clocks.first().map_or_else(|| hosts[host].clone(), |clock| hosts[clock.beside].clone()),
+            minutes,
+            meetings: clocks.iter().map(|clock| clock.meetings).sum(),
+            offset_ns: mean(|clock| clock.offset_ns),
+            drift_ppm: mean(|clock| clock.drift * 1e6),
+            err_ns: clocks.iter().map(|clock| clock.err_ns).fold(0.0, f64::max),
+            certified_ns: certified.map(|all| all.into_iter().fold(0.0, f64::max)),
+            is_inconsistent: clocks.iter().any(|clock| clock.is_inconsistent),
+        }
+    };
+    of_host.into_iter().map(one).collect()
+}
+
+fn bandwidth(engine: &Engine) -> Result<Vec<Bandwidth>, Error> {
+    let rows = engine.view("bandwidth")?;
+    let (kind, ranks, bytes, calls) =
+        (rows.texts("kind")?, rows.ints("ranks")?, rows.ints("bytes")?, rows.ints("calls")?);
+    let (least, mean, most) = (rows.floats("least")?, rows.floats("mean")?, rows.floats("most")?);
+    let one = |row: usize| Bandwidth {
+        kind: kind[row].clone(),
+        ranks: ranks[row],
+        bytes: bytes[row],
+        calls: calls[row],
+        least: least[row],
+        mean: mean[row],
+        most: most[row],
+    };
+    let mut all: Vec<Bandwidth> = (0..rows.len()).map(one).collect();
+    all.sort_by(|a, b| (&a.kind, a.ranks, a.bytes).cmp(&(&b.kind, b.ranks, b.bytes)));
+    Ok(all)
+}

@@ -1,0 +1,296 @@
+//! The heat map of a report: what each rank did in each step, beside its peers. Only the page shows it, so only the page pays for it.
+//! Too many ranks or steps are merged to blocks, each shown as its worst rank and step, so nothing that stands out disappears.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::cells::{Cells, code, flags};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::judge::median;
+use crate::views;
+
+/// Cells of a page: 1,000 ranks and 1,000 steps, which a browser draws within a frame, and which take 12 MB.
+const CELLS: usize = 1 << 20;
+
+/// Rows or columns of a page: canvases are not larger.
+const SIDE: usize = 8_192;
+
+/// What is read into memory at most: 10,000 ranks of 1,600 steps. Beyond it, one in so many steps is read.
+const READ: i64 = 16_000_000;
+
+/// With fewer ranks of one role, all ranks are compared.
+const LEAST_PEERS: usize = 3;
+
+/// Rank × step.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct HeatMap {
+    /// The ranks, in order, as runs of first, last and stride.
+    pub ranks: Vec<[i64; 3]>,
+    /// The steps, in order, as runs of first, last and stride.
+    pub steps: Vec<[i64; 3]>,
+    /// Names of hosts.
+    pub hosts: Vec<Arc<str>>,
+    /// The host of each rank, by its place in `hosts`.
+    pub host_of: Vec<usize>,
+    /// Ranks in a row.
+    pub rank_block: usize,
+    /// Steps in a column.
+    pub step_block: usize,
+    /// One in so many steps was read.
+    pub one_in: i64,
+    /// The longest step of each column, in ns.
+    pub wall_ns: Vec<i64>,
+    /// The columns of the cells, row by row.
+    pub cells: Cells,
+}
+
+/// What the steps of all ranks say, a row for each rank and step.
+struct Read {
+    rank: Vec<i64>,
+    step: Vec<i64>,
+    wall: Vec<i64>,
+    compute: Vec<i64>,
+    own: Vec<i64>,
+    dropped: Vec<i64>,
+    err: Vec<i64>,
+}
+
+impl HeatMap {
+    /// Of the run of an engine that has judged it: `pace` and `peers` are kept there. `size` is about how many ranks and steps there are.
+    pub(super) fn of(engine: &Engine, size: i64) -> Result<Self, Error> {
+        let roles = engine.query(
+            "peers",
+            "SELECT p.rank AS rank, MIN(p.host) AS host, MIN(q.comm) AS comm, MIN(q.role) AS role \
+             FROM pace p JOIN peers q ON p.run = q.run AND p.rank = q.rank GROUP BY p.rank ORDER BY p.rank",
+        )?;
+        let (ranks, host) = (roles.ints("rank")?, roles.texts("host")?);
+        // The number of each group of peers, in the order of their first ranks.
+        let mut numbers = HashMap::new();
+        let peers = roles.texts("comm")?.into_iter().zip(roles.ints("role")?);
+        let role: Vec<i64> = peers
+            .map(|peers| {
+                let next = numbers.len() as i64;
+                *numbers.entry(peers).or_insert(next)
+            })
+            .collect();
+        let one_in = (size - 1).max(0) / READ + 1;
+        let rows = read(engine, one_in)?;
+        let mut map = Self::merged(&ranks, &role, &rows);
+        map.one_in = one_in;
+        for name in host {
+            let known = map.hosts.iter().rposition(|known| *known == name);
+            map.host_of.push(known.unwrap_or(map.hosts.len()));
+            if known.is_none() {
+                map.hosts.push(name);
+            }
+        }
+        Ok(map)
+    }
+
+    fn merged(ranks: &[i64], role: &[i64], rows: &Read) -> Self {
+        let mut steps = rows.step.clone();
+        steps.sort_unstable();
+        steps.dedup();
+        let (rank_block, step_block) = blocks(ranks.len(), steps.len());
+        let (height, width) = (ranks.len().div_ceil(rank_block), steps.len().div_ceil(step_block));
+        let at = |all: &[i64], value: i64| all.binary_search(&value).unwrap_or(0);
+        let places: Vec<(usize, usize)> =
+            rows.rank.iter().zip(&rows.step).map(|(rank, step)| (at(ranks, *rank), at(&steps, *step))).collect();
+        let beyond = beyond(role, steps.len(), &places, &rows.own);
+        let mut map = Self {
+            ranks: runs(ranks),
+            steps: runs(&steps),
+            rank_block,
+            step_block,
+            one_in: 1,
+            wall_ns: vec![0; width],
+            cells: Cells::empty(height * width),
+            ..Self::default()
+        };
+        let mut worst: Vec<Option<usize>> = vec![None; height * width];
+        for (row, (y, x)) in places.iter().enumerate() {
+            let column = x / step_block;
+            map.wall_ns[column] = map.wall_ns[column].max(rows.wall[row]);
+            let cell = &mut worst[y / rank_block * width + column];
+            if cell.is_none_or(|known| beyond[known] < beyond[row]) {
+                *cell = Some(row);
+            }
+        }
+        for (cell, row) in worst.iter().enumerate().filter_map(|(cell, row)| Some((cell, (*row)?))) {
+            map.cells.beyond[cell] = code(beyond[row]);
+            map.cells.compute[cell] = code(rows.compute[row]);
+            map.cells.idle[cell] = code(rows.own[row] - rows.compute[row]);
+            map.cells.waiting[cell] = code(rows.wall[row] - rows.own[row]);
+            map.cells.flags[cell] = flags(rows.err[row], rows.dropped[row] > 0);
+        }
+        if rank_block > 1 || step_block > 1 {
+            let in_block = |part: fn(&(usize, usize)) -> usize, block: usize| {
+                worst.iter().map(|row| row.map_or(0, |row| (part(&places[row]) % block) as u16)).collect()
+            };
+            map.cells.rank_in_block = in_block(|place| place.0, rank_block);
+            map.cells.step_in_block = in_block(|place| place.1, step_block);
+        }
+        map
+    }
+}
+
+fn read(engine: &Engine, one_in: i64) -> Result<Read, Error> {
+    let rows = match (views::find("cells"), one_in) {
+        (Some(view), 2..) => {
+            engine.query("cells", &format!("SELECT * FROM ({}) c WHERE step % {one_in} = 0", view.sql))?
+        }
+        _ => engine.view("cells")?,
+    };
+    Ok(Read {
+        rank: rows.ints("rank")?,
+        step: rows.ints("step")?,
+        wall: rows.ints("wall_ns")?,
+        compute: rows.ints("compute_ns")?,
+        own: rows.ints("own_ns")?,
+        dropped: rows.ints("dropped")?,
+        err: rows.ints("clock_err_ns")?,
+    })
+}
+
+/// How many ranks and steps are merged.
+fn blocks(ranks: usize, steps: usize) -> (usize, usize) {
+    let (mut rank_block, mut step_block) = (ranks.div_ceil(SIDE).max(1), steps.div_ceil(SIDE).max(1));
+    loop {
+        let (height, width) = (ranks.div_ceil(rank_block), steps.div_ceil(step_block));
+        match height * width > CELLS {
+            true if height >= width => rank_block += 1,
+            true => step_block += 1,
+            false => return (rank_block, step_block),
+        }
+    }
+}
+
+/// By how much the own time of each row is beyond the median of its peers in that step. `places` are the rank's and the step's of each row.
+fn beyond(role: &[i64], steps: usize, places: &[(usize, usize)], own: &[i64]) -> Vec<i64> {
+    let mut size: HashMap<i64, usize> = HashMap::new();
+    for role in role {
+        *size.entry(*role).or_default() += 1;
+    }
+    // The number of each role that is large enough; the others are one.
+    let mut number: HashMap<i64, usize> = HashMap::new();
+    for (role, size) in size {
+        if size >= LEAST_PEERS {
+            let next = number.len() + 1;
+            number.insert(role, next);
+        }
+    }
+    let number_of: Vec<usize> = role.iter().map(|role| number.get(role).copied().unwrap_or(0)).collect();
+    let roles = number.len() + 1;
+    // The rows by step and role, by counting: there are millions.
+    let group = |(y, x): (usize, usize)| x * roles + number_of[y];
+    let mut ends = vec![0; steps * roles + 1];
+    for place in places {
+        ends[group(*place) + 1] += 1;
+    }
+    for at in 1..ends.len() {
+        ends[at] += ends[at - 1];
+    }
+    let begins = ends.clone();
+    let mut order = vec![0; places.len()];
+    for (row, place) in places.iter().enumerate() {
+        let next = &mut ends[group(*place)];
+        order[*next] = row;
+        *next += 1;
+    }
+    let mut beyond = vec![0; places.len()];
+    let mut times = Vec::new();
+    for bounds in begins.windows(2) {
+        let peers = &order[bounds[0]..bounds[1]];
+        times.clear();
+        times.extend(peers.iter().map(|row| own[*row]));
+        let median = median(&mut times);
+        for row in peers {
+            beyond[*row] = own[*row] - median;
+        }
+    }
+    beyond
+}
+
+/// Sorted numbers as runs of first, last and stride.
+fn runs(numbers: &[i64]) -> Vec<[i64; 3]> {
+    let mut runs: Vec<[i64; 3]> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(run) if run[0] == run[1] => *run = [run[0], *number, number - run[0]],
+            Some(run) if number - run[1] == run[2] => run[1] = *number,
+            _ => runs.push([*number, *number, 1]),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(ranks: i64, steps: i64, own: impl Fn(i64, i64) -> i64) -> Read {
+        let all: Vec<(i64, i64)> = (0..ranks).flat_map(|rank| (0..steps).map(move |step| (rank, step))).collect();
+        let own: Vec<i64> = all.iter().map(|(rank, step)| own(*rank, *step)).collect();
+        Read {
+            rank: all.iter().map(|one| one.0).collect(),
+            step: all.iter().map(|one| one.1).collect(),
+            wall: own.iter().map(|own| own + 7_000).collect(),
+            compute: own.iter().map(|own| own - 3_000).collect(),
+            dropped: vec![0; all.len()],
+            err: vec![200; all.len()],
+            own,
+        }
+    }
+
+    #[test]
+    fn a_cell_is_compared_with_the_peers_of_its_role() {
+        // The ranks of the second role work twice as long; rank 5 of them is late in step 2.
+        let late = |rank, step| i64::from((rank, step) == (5, 2)) * 1_500_000;
+        let rows = rows(8, 4, |rank, step| 10_000_000 * (1 + i64::from(rank >= 4)) + late(rank, step));
+        let map = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &[1, 1, 1, 1, 2, 2, 2, 2], &rows);
+        assert_eq!((map.ranks, map.steps), (vec![[0, 7, 1]], vec![[0, 3, 1]]));
+        for cell in 0..32 {
+            let expected = if cell == 5 * 4 + 2 { code(1_500_000) } else { 0 };
+            assert_eq!(map.cells.beyond[cell], expected, "cell {cell}");
+        }
+        assert_eq!(map.wall_ns[2], 10_000_000 * 2 + 1_500_000 + 7_000);
+        assert_eq!((map.cells.waiting[0], map.cells.idle[0]), (code(7_000), code(3_000)));
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_no_zero() {
+        let mut some = rows(4, 3, |_, _| 1_000_000);
+        some.step[7] = 1; // Rank 2 has step 1 and no step 2 … and the row of step 1 twice.
+        some.step[8] = 1;
+        let map = HeatMap::merged(&[0, 1, 2, 3], &[0; 4], &some);
+        assert_eq!(map.cells.beyond[2 * 3 + 2], crate::report::cells::NONE);
+        assert_eq!(map.cells.beyond[2 * 3 + 1], 0);
+    }
+
+    #[test]
+    fn too_many_are_merged_and_the_worst_is_shown() {
+        assert_eq!(blocks(1_000, 600), (1, 1));
+        assert_eq!(blocks(10_000, 600), (6, 1));
+        assert_eq!(blocks(16, 100_000), (1, 13));
+        let (rank_block, step_block) = blocks(20_000, 20_000);
+        assert!(20_000usize.div_ceil(rank_block) * 20_000usize.div_ceil(step_block) <= CELLS);
+        let rows = rows(2_000, 1_000, |rank, step| 1_000_000 + i64::from((rank, step) == (1_234, 567)) * 9_000_000);
+        let map = HeatMap::merged(&(0..2_000).collect::<Vec<_>>(), &[0; 2_000], &rows);
+        assert_eq!((map.rank_block, map.step_block), (2, 1));
+        let cell = 1_234 / 2 * 1_000 + 567;
+        assert_eq!(map.cells.beyond[cell], code(9_000_000));
+        assert_eq!((map.cells.rank_in_block[cell], map.cells.step_in_block[cell]), (0, 0));
+        assert_eq!(map.cells.beyond.iter().filter(|code| **code != 0).count(), 1);
+    }
+
+    #[test]
+    fn numbers_are_runs() {
+        assert_eq!(runs(&[]), Vec::<[i64; 3]>::new());
+        assert_eq!(runs(&[5]), [[5, 5, 1]]);
+        assert_eq!(runs(&[0, 1, 2, 9, 10]), [[0, 2, 1], [9, 10, 1]]);
+        assert_eq!(runs(&[0, 4, 8, 9]), [[0, 8, 4], [9, 9, 1]]);
+    }
+}

@@ -1,0 +1,51 @@
+//! What shells and `man` need of the command: completions and pages, made from the definition of its arguments. The command `warpline` has
+//! the same two.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use clap_complete::Shell as Name;
+
+/// The commands that tell about the command itself.
+#[derive(Subcommand)]
+pub(crate) enum Shell {
+    /// Print the completions for a shell: `source <(warpline-ranks completions bash)`.
+    Completions {
+        /// The shell.
+        shell: Name,
+    },
+    /// Write a manual page for each command into a folder: `man -l FOLDER/warpline-ranks.1`.
+    Man {
+        /// The folder; it is made if it is missing.
+        folder: PathBuf,
+    },
+}
+
+impl Shell {
+    /// Writes what was asked for.
+    ///
+    /// # Errors
+    /// The folder or standard output cannot be written.
+    pub(crate) fn write(self, mut command: clap::Command) -> io::Result<()> {
+        match self {
+            Shell::Completions { shell } => {
+                let mut script = Vec::new();
+                let name = command.get_name().to_owned();
+                clap_complete::generate(shell, &mut command, name, &mut script);
+                match io::stdout().write_all(&script) {
+                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            Shell::Man { folder } => {
+                let named = |error: io::Error| {
+                    io::Error::new(error.kind(), format!("cannot write `{}`: {error}", folder.display()))
+                };
+                std::fs::create_dir_all(&folder)
+                    .and_then(|()| clap_mangen::generate_to(command, &folder))
+                    .map_err(named)
+            }
+        }
+    }
+}
