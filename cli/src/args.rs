@@ -1,10 +1,12 @@
 //! The arguments of `warpline` and `cargo warpline`. `commands.rs` and `cargo.rs` carry them out.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::doctor::Part;
 use crate::output::printable;
@@ -15,7 +17,7 @@ use crate::output::printable;
 #[derive(Parser)]
 #[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 faults found (`check`, `doctor`), 2 wrong usage, unreadable file, no catalog, no collective, \
+    after_help = "Exit status: 0 done, 1 faults found (`check`, `doctor`) or slower than the limit (`compare`), 2 wrong usage, unreadable file, no catalog, no collective, \
                   nothing to annotate, nothing to recover, a program that cannot be reached or that ended meanwhile, zones that did not come in time (`arm`), \
                   128 and the number of the signal that ended it.\n\n\
                   In the name of an output file, `{pid}` stands for the process id, `{rank}` for the rank in the job (0 without \
@@ -28,21 +30,30 @@ pub(crate) struct Warpline {
 }
 
 /// The commands by what the user has, in the order of the help.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("You have a binary:", &["catalog", "check"]),
-    ("You have traces, or the file of a flight recorder:", &["stragglers", "annotate", "recover"]),
+    (
+        "You have traces, or the file of a flight recorder:",
+        &["open", "report", "compare", "stragglers", "annotate", "recover"],
+    ),
+    ("You have the tables of many ranks, of `ranks=FOLDER`:", &["ranks"]),
     (
         "A program runs, started with `WARPLINE=control` (Linux):",
         &["ps", "status", "record", "top", "arm", "dump", "stop"],
     ),
     ("A new machine, or something does not work:", &["doctor"]),
-    ("Else:", &["help"]),
+    ("Else:", &["completions", "man", "help"]),
 ];
 
 impl Warpline {
     /// Parses the arguments of the process. An invalid argument ends the process.
     pub(crate) fn from_process() -> Warpline {
         parse(Warpline::grouped())
+    }
+
+    /// Returns the definition.
+    pub(crate) fn definition() -> clap::Command {
+        Warpline::command()
     }
 
     /// Returns the definition, with a help in which the commands are grouped.
@@ -90,8 +101,8 @@ pub(crate) enum Command {
     /// Show the ranges in a binary, or in a trace
     ///
     /// Reads executables, shared libraries, object files and archives (`.rlib`, `.a`) in the formats ELF, Mach-O and PE, for any machine,
-    /// including stripped ones; and traces that a session wrote for Perfetto or Chrome, optionally compressed with gzip, which list all
-    /// ranges of their program.
+    /// including stripped ones; and traces that a session wrote for Perfetto or Chrome, optionally compressed with gzip or zstd, which list
+    /// all ranges of their program.
     Catalog {
         /// The binary or the trace
         #[arg(value_name = "FILE")]
@@ -111,15 +122,84 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Open a trace in Perfetto's UI
+    ///
+    /// Serves the trace on 127.0.0.1, prints the address of the UI with it, and opens it in the browser. The browser reads the trace from this
+    /// machine; nothing is uploaded. The command ends when the trace has been read.
+    Open {
+        /// The trace: Perfetto's format or Chrome JSON, compressed with gzip or not
+        trace: PathBuf,
+        /// Only print the address
+        #[arg(long)]
+        no_browser: bool,
+        /// Serve the trace until the command is interrupted, so that the page can be loaded again
+        #[arg(long)]
+        keep: bool,
+        /// The address of the UI
+        #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
+        ui: String,
+        /// The port; the UI at ui.perfetto.dev reads traces from 9001 alone
+        #[arg(long, value_name = "N", default_value_t = 9001)]
+        port: u16,
+    },
+    /// Report the figures of a trace: ranges, steps, streams, collectives, kernels, waits and the critical path
+    ///
+    /// Reads Perfetto and Chrome traces of sessions, also those that were recovered or annotated, and Chrome traces of PyTorch's profiler as
+    /// far as their events mean the same; compressed with gzip or not. Several traces, and the traces in folders, have one report. It is the
+    /// report that `WARPLINE=summary` prints at the end of a session.
+    Report {
+        /// The traces, or folders of traces
+        #[arg(required = true, value_name = "TRACE")]
+        traces: Vec<PathBuf>,
+        /// The output format
+        #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+        format: ReportFormat,
+        /// Write to this file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Also write the report as a page that needs nothing else: tables, timeline of a step, time by call, histograms, critical path
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Compare the traces of two versions of a program: which ranges, steps, kernels and collectives became slower
+    ///
+    /// Compares the median and the 99th percentile of each, with an interval, and names a difference only where it is larger than the
+    /// variation within and between runs explains. `warpline compare A B --fail-above 5%` compares two traces, or two folders of
+    /// traces, each of which is a run; `--base A1 A2 --new B1 B2` names several. Exit status: 0 done, 1 something is slower by more than
+    /// the limit, 2 an error.
+    Compare {
+        /// The trace, or the folder of traces, of the old version and of the new one
+        #[arg(value_name = "TRACE", num_args = 2, required_unless_present_all = ["base", "new"], conflicts_with_all = ["base", "new"])]
+        traces: Vec<PathBuf>,
+        /// The runs of the old version
+        #[arg(long, value_name = "TRACE", num_args = 1.., requires = "new")]
+        base: Vec<PathBuf>,
+        /// The runs of the new version
+        #[arg(long, value_name = "TRACE", num_args = 1.., requires = "base")]
+        new: Vec<PathBuf>,
+        /// Exit with status 1 if something is slower by more than this, such as `5%`
+        #[arg(long, value_name = "PERCENT", value_parser = share)]
+        fail_above: Option<f64>,
+        /// The seed of the random numbers: the same seed gives the same intervals
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+        /// The output format
+        #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+        format: ComparisonFormat,
+        /// Write to this file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Find the ranks that came late to collectives, from the Perfetto traces of several ranks
     ///
     /// The ranks of one host share a clock, and the rank that begins last is late. The clocks of several hosts are compared through the
-    /// collectives themselves, and no rank is named within their uncertainty. Ranks are matched by process group and sequence number.
+    /// collectives themselves, and no rank is named within their uncertainty. Ranks are matched by process group and sequence number. The
+    /// first line is the verdict. A trace that cannot be read is named, and the others are judged; the exit status is 2 then.
     Stragglers {
-        /// The traces of the ranks
+        /// The traces of the ranks, or folders of them; they may be compressed with gzip or zstd
         #[arg(required = true, value_name = "TRACE")]
         traces: Vec<PathBuf>,
-        /// The number of worst collectives to show
+        /// The most lines of each table, and the most notes and warnings
         #[arg(long, value_name = "N", default_value_t = 20)]
         top: usize,
         /// The output format
@@ -129,16 +209,25 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Name the ranks that are late or slow or hang: everything behind it goes to `warpline-ranks`
+    ///
+    /// Runs the `warpline-ranks` beside this command or on the PATH, which is built apart. Its exit status is the command's.
+    #[command(disable_help_flag = true)]
+    Ranks {
+        /// The arguments of `warpline-ranks`, such as `report DIR`; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
+    },
     /// Show in a trace of another tool which zone each kernel of a CUDA graph belongs to
     ///
-    /// Joins the annotations that were saved when graphs were captured with the Chrome JSON of a profiler that recorded their replays.
+    /// Joins the annotations that were saved when graphs were captured with the trace of a profiler that recorded their replays.
     /// Kernels get the arguments of their zones, and rows for replays and lanes are added; everything else is unchanged.
     Annotate {
         /// The file that `warpline::graph::save` wrote, or the saved result of PyTorch's `get_kernel_annotations`; without it, the file is
         /// looked for beside the trace
         #[arg(long, value_name = "FILE")]
         annotations: Option<PathBuf>,
-        /// The trace: Chrome JSON, optionally compressed with gzip
+        /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler, optionally compressed with gzip
         #[arg(long, value_name = "FILE")]
         trace: PathBuf,
         /// Write to this file: `.pftrace` for Perfetto, `.json` or `.json.gz` for Chrome JSON
@@ -161,7 +250,7 @@ pub(crate) enum Command {
     /// trace. Reads the file of `chrome=FILE`, and writes a complete JSON document that strict parsers accept. The input file is not
     /// changed, and the program may still be running.
     Recover {
-        /// The flight recorder's file, or the Chrome trace
+        /// The flight recorder's file, or the Chrome trace; it may be compressed with gzip or zstd
         file: PathBuf,
         /// Write the trace to this `.pftrace`, or for a Chrome trace to this `.json`, replacing an existing file; `{pid}` stands for the
         /// recorded process
@@ -278,6 +367,23 @@ pub(crate) enum Command {
         #[arg(long, value_enum, hide = true)]
         probe: Option<Part>,
     },
+    /// Print the completions of this command for a shell
+    ///
+    /// For bash: `source <(warpline completions bash)` in ~/.bashrc. For zsh: write them to `_warpline` in a folder of `$fpath`. For fish:
+    /// `warpline completions fish > ~/.config/fish/completions/warpline.fish`.
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write a manual page for each command into a folder
+    ///
+    /// `man -l FOLDER/warpline.1` shows the first; in a folder `man1` of `$MANPATH`, `man warpline` finds them.
+    Man {
+        /// The folder; it is made if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// Parses a time of up to a day.
@@ -324,6 +430,37 @@ pub(crate) enum FindingsFormat {
     Table,
     /// For programs; docs/collectives.md describes it
     Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For people, 80 columns wide
+    Table,
+    /// For programs; docs/report.md describes it
+    Json,
+    /// Tables for a pull request or a page
+    Markdown,
+    /// RFC 4180, for spreadsheets: all tables in one
+    Csv,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ComparisonFormat {
+    /// For people, as wide as the terminal
+    Table,
+    /// For programs; docs/compare-traces.md describes it
+    Json,
+    /// For a pull request
+    Markdown,
+}
+
+/// Parses a percentage as a share.
+fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim();
+    let share = percent.parse::<f64>().ok().map(|percent| percent / 100.0);
+    share
+        .filter(|share| (0.0..=1000.0).contains(share))
+        .ok_or_else(|| "write a percentage, such as 5% or 2.5%".to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -493,6 +630,14 @@ mod tests {
         assert_eq!(time("24h"), Ok(Duration::from_secs(86_400)));
         for wrong in ["", "5", "s", "-1s", "0s", "25h", "25000m", "NaNs", "infs"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_percentage() {
+        assert_eq!((share("5%"), share("2.5"), share("0 %")), (Ok(0.05), Ok(0.025), Ok(0.0)));
+        for wrong in ["", "%", "x", "-1%", "NaN", "inf", "5%%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
         }
     }
 

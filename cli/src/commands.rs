@@ -1,7 +1,6 @@
-//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found, 2 for any error.
+//! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found and for what `compare` found slower, 2 for
+//! any error.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,16 +12,24 @@ use warpline_annotate::{AnnotateError, By, Options};
 use crate::annotate;
 #[cfg(target_os = "linux")]
 use crate::args::ReplyFormat;
-use crate::args::{Cargo, CargoCommand, Command, DoctorFormat, FindingsFormat, Format, JoinBy, Show, Warpline};
+use crate::args::{
+    Cargo, CargoCommand, Command, ComparisonFormat, DoctorFormat, FindingsFormat, Format, JoinBy, ReportFormat, Show,
+    Warpline,
+};
 use crate::binary::{self, BinaryError};
 use crate::cargo::{self, CargoError};
+use crate::compare::{self, CompareError, Comparing};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
 use crate::doctor;
+use crate::hand_over::{self, HandOverError};
+use crate::open::{self, OpenError, Opening};
 use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
-use crate::stragglers::{Calls, Skipped, TraceError};
+use crate::report::{self, ReportError};
+use crate::shell::{self, ShellError};
+use crate::stragglers::run::{self, Judged, StragglersError};
 use crate::trace_catalog::{self, CatalogError};
 
 const DONE: u8 = 0;
@@ -41,13 +48,8 @@ enum CommandError {
     File(BinaryError),
     #[error("{}: {error}", path.display())]
     TraceCatalog { path: PathBuf, error: CatalogError },
-    #[error("{}: {error}{}", path.display(), trace_remedy(error))]
-    Trace { path: PathBuf, error: TraceError },
-    #[error("no collective in {}; mark them with `#[collective]` and record them", count(*traces))]
-    NoCollective { traces: usize },
-    /// Warnings have given the reason for each trace.
-    #[error("every collective in {} is left out; the warnings say why and what to do", count(*traces))]
-    NoneToCompare { traces: usize },
+    #[error(transparent)]
+    Stragglers(#[from] StragglersError),
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
     #[cfg(target_os = "linux")]
@@ -58,6 +60,16 @@ enum CommandError {
     NotHere,
     #[error("{error}")]
     Recover { error: RecoverFileError },
+    #[error(transparent)]
+    HandOver(#[from] HandOverError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error(transparent)]
+    Compare(#[from] CompareError),
+    #[error(transparent)]
+    Shell(#[from] ShellError),
     #[error(transparent)]
     Cargo(#[from] CargoError),
     #[error(transparent)]
@@ -71,7 +83,16 @@ pub fn warpline() -> ExitCode {
     end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { binaries, strict } => check(&binaries, strict),
+        Command::Report { traces, format, output, html } => report(&traces, format, output.as_deref(), html.as_deref()),
+        Command::Compare { traces, base, new, fail_above, seed, format, output } => {
+            let (base, new) = match traces.split_first() {
+                Some((base, new)) => (vec![base.clone()], new.to_vec()),
+                None => (base, new),
+            };
+            compare(&Comparing { base, new, limit: fail_above, seed }, format, output.as_deref())
+        }
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
+        Command::Ranks { arguments } => hand_over::run(hand_over::RANKS, &arguments).map_err(Into::into),
         Command::Annotate { annotations, trace, output, by, before_after, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
             place::expand_here(&output).map_err(Into::into).and_then(|output| {
@@ -81,6 +102,11 @@ pub fn warpline() -> ExitCode {
             })
         }
         Command::Recover { file, output } => recover(&file, &output),
+        Command::Open { trace, no_browser, keep, ui, port } => {
+            open::open(&Opening { trace, ui, port, no_browser, keep }).map(|()| DONE).map_err(Into::into)
+        }
+        Command::Completions { shell } => shell::completions(shell).map(|()| DONE).map_err(Into::into),
+        Command::Man { folder } => shell::man(&folder).map(|()| DONE).map_err(Into::into),
         Command::Doctor { probe: Some(part), .. } => {
             output::write(&doctor::answer(part), None).map(|()| DONE).map_err(Into::into)
         }
@@ -137,9 +163,15 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         }
         Command::Catalog { .. }
         | Command::Check { .. }
+        | Command::Report { .. }
+        | Command::Compare { .. }
         | Command::Stragglers { .. }
+        | Command::Ranks { .. }
         | Command::Annotate { .. }
         | Command::Recover { .. }
+        | Command::Open { .. }
+        | Command::Completions { .. }
+        | Command::Man { .. }
         | Command::Doctor { .. } => {}
     }
     Ok(DONE)
@@ -234,36 +266,55 @@ fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     Ok(status)
 }
 
-/// Stops at a trace that cannot be read: with a rank missing, the findings about the others would be wrong.
+fn report(
+    traces: &[PathBuf],
+    format: ReportFormat,
+    output: Option<&Path>,
+    html: Option<&Path>,
+) -> Result<u8, CommandError> {
+    let report = match html {
+        Some(html) => {
+            let (report, page) = report::report_and_page(traces)?;
+            output::write_page(&page, &place::expand_here(html)?)?;
+            report
+        }
+        None => report::report(traces)?,
+    };
+    let text = match format {
+        ReportFormat::Table => report::text(&report, output.is_none() && output::stdout_is_terminal()),
+        ReportFormat::Json => report.to_json(),
+        ReportFormat::Markdown => report.to_markdown(),
+        ReportFormat::Csv => report.to_csv(),
+    };
+    write(&text, output)?;
+    Ok(DONE)
+}
+
+fn compare(comparing: &Comparing, format: ComparisonFormat, output: Option<&Path>) -> Result<u8, CommandError> {
+    let comparison = compare::compare(comparing)?;
+    let text = match format {
+        ComparisonFormat::Table => comparison.to_text(output.is_none() && output::stdout_is_terminal()),
+        ComparisonFormat::Json => comparison.to_json(),
+        ComparisonFormat::Markdown => comparison.to_markdown(),
+    };
+    write(&text, output)?;
+    Ok(if comparison.has_regressed() { FAULTS } else { DONE })
+}
+
+/// A trace that cannot be read is an error, but the others are judged.
 fn stragglers(
     traces: &[PathBuf],
     top: usize,
     format: FindingsFormat,
     output: Option<&Path>,
 ) -> Result<u8, CommandError> {
-    let mut calls = Calls::default();
-    let mut left_out = 0;
-    for path in traces {
-        let trace = |error| CommandError::Trace { path: path.to_owned(), error };
-        let file = File::open(path).map_err(|error| trace(error.into()))?;
-        let skipped = calls.read(BufReader::with_capacity(1 << 16, file)).map_err(trace)?;
-        complain_of(path, &skipped);
-        left_out += skipped.ungrouped + skipped.calls;
-    }
-    if calls.is_empty() {
-        let traces = traces.len();
-        return Err(match left_out {
-            0 => CommandError::NoCollective { traces },
-            _ => CommandError::NoneToCompare { traces },
-        });
-    }
-    let findings = calls.judge(top);
+    let Judged { findings, is_complete } = run::judge(traces, top)?;
     let text = match format {
-        FindingsFormat::Table => findings.to_text(output.is_none() && output::stdout_is_terminal()),
+        FindingsFormat::Table => findings.to_text(top, output.is_none() && output::stdout_is_terminal()),
         FindingsFormat::Json => findings.to_json(),
     };
     write(&text, output)?;
-    Ok(DONE)
+    Ok(if is_complete { DONE } else { FAILED })
 }
 
 /// Removes the temporary file if the command is interrupted.
@@ -332,57 +383,6 @@ fn warn_of_gaps(found: &Recovered, file: &Path) {
             output::is_or_are(found.damaged)
         ));
     }
-}
-
-fn complain_of(path: &Path, skipped: &Skipped) {
-    let path = path.display();
-    if skipped.packets > 0 {
-        let packets = output::counted(skipped.packets, "packet");
-        let are = output::is_or_are(skipped.packets);
-        output::complain(format_args!("warning: {path}: {packets} {are} malformed and left out"));
-    }
-    if skipped.ungrouped > 0 {
-        output::complain(format_args!(
-            "warning: {path}: {} no group and cannot be matched with other ranks; add `group = …` to their marks \
-             (`warpline check --strict` lists them)",
-            have(skipped.ungrouped)
-        ));
-    }
-    if skipped.calls > 0 {
-        output::complain(format_args!(
-            "warning: {path}: {} no rank, number or known kind, and {} left out; if a newer warpline wrote the trace, update \
-             warpline-cli",
-            have(skipped.calls),
-            output::is_or_are(skipped.calls)
-        ));
-    }
-    if skipped.dropped > 0 {
-        output::complain(format_args!(
-            "warning: {path}: its session dropped {}; a dropped collective takes no number, so later ones may be \
-             compared with the wrong ones; record with a larger `ring=` or a `filter=`, or give `seq`",
-            output::counted(skipped.dropped, "zone")
-        ));
-    }
-    if let Some(at) = skipped.damaged_at {
-        output::complain(format_args!("warning: {path}: damaged at byte {at}; the rest of the file is left out"));
-    }
-}
-
-fn have(collectives: u64) -> String {
-    let have = if collectives == 1 { "has" } else { "have" };
-    format!("{} {have}", output::counted(collectives, "collective"))
-}
-
-/// The remedy for an error of the system. The other errors contain theirs.
-fn trace_remedy(error: &TraceError) -> &'static str {
-    match error {
-        TraceError::Io(_) => "; name the `.pftrace` of a rank, as `WARPLINE=perfetto=FILE` writes it",
-        _ => "",
-    }
-}
-
-fn count(traces: usize) -> String {
-    if traces == 1 { "the trace".to_owned() } else { format!("the {traces} traces") }
 }
 
 fn open(path: &Path) -> Result<Records, CommandError> {

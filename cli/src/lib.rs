@@ -1,4 +1,4 @@
-//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it, or of a trace; finds late ranks in traces
+//! The `warpline` command, as a library: it shows and checks the catalog of a binary without running it, or of a trace; reports the figures of traces and compares them; finds late ranks in traces
 //! of several ranks; joins the annotations of CUDA graphs with traces of other tools; turns the files of flight recorders into
 //! traces; inspects and records programs that run; and says what works on a host.
 //!
@@ -12,16 +12,23 @@ mod args;
 pub mod binary;
 mod cargo;
 mod commands;
+mod compare;
 #[cfg(target_os = "linux")]
 mod control;
 mod doctor;
+mod hand_over;
+mod inputs;
+mod open;
 mod output;
 mod packets;
 mod place;
 mod recover;
+mod report;
 mod runtime;
+mod shell;
 mod source;
 pub mod stragglers;
+mod trace;
 mod trace_catalog;
 
 pub use commands::{cargo_warpline, warpline};

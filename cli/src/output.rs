@@ -26,6 +26,8 @@ pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browse
 pub(crate) enum OutputError {
     #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `-o`"))]
     File { path: PathBuf, error: io::Error },
+    #[error("cannot write {}: {error}; {}", path.display(), remedy(error, "choose another file with `--html`"))]
+    Page { path: PathBuf, error: io::Error },
     #[error("cannot write to standard output: {0}; write to a file with `-o`")]
     Stdout(io::Error),
 }
@@ -45,6 +47,20 @@ pub(crate) fn write(text: &str, path: Option<&Path>) -> Result<(), OutputError> 
                 _ => Ok(()),
             }
         }
+    }
+}
+
+/// Writes a page. Its names are escaped already.
+pub(crate) fn write_page(page: &str, path: &Path) -> Result<(), OutputError> {
+    fs::write(path, page).map_err(|error| OutputError::Page { path: path.to_owned(), error })
+}
+
+/// Writes a script of ours to standard output as it is.
+pub(crate) fn write_script(script: &[u8]) -> Result<(), OutputError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(script).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(OutputError::Stdout(error)),
+        _ => Ok(()),
     }
 }
 

@@ -4,13 +4,14 @@
 pub(crate) mod chrome;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_trace::flight::recover;
 
+use crate::inputs;
 use crate::output::{self, remedy};
 use crate::place::{self, PlaceError, TracePlace};
 
@@ -55,7 +56,28 @@ fn open(path: &Path) -> Result<File, RecoverFileError> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let file = options.read(true).open(path).map_err(open)?;
-    if file.metadata().map_err(open)?.is_file() { Ok(file) } else { Err(open(io::Error::other("it is not a file"))) }
+    if !file.metadata().map_err(open)?.is_file() {
+        return Err(open(io::Error::other("it is not a file")));
+    }
+    unpacked(file).map_err(open)
+}
+
+/// The file, or what it contains if it is compressed: in a file without a name, since a flight recorder's file is not read in order.
+fn unpacked(mut file: File) -> io::Result<File> {
+    let mut begin = Vec::new();
+    (&file).take(4).read_to_end(&mut begin)?;
+    file.rewind()?;
+    if !inputs::is_compressed(&begin) {
+        return Ok(file);
+    }
+    let mut whole = tempfile::tempfile()?;
+    match io::copy(&mut inputs::unpacked(file)?, &mut whole) {
+        // What is there may be recovered.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+        _ => {}
+    }
+    whole.rewind()?;
+    Ok(whole)
 }
 
 /// The output for the trace of this recorder. `{pid}` in the name stands for the recorded process.

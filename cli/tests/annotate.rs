@@ -4,6 +4,8 @@
 mod hostile;
 #[path = "annotate/large.rs"]
 mod large;
+#[path = "annotate/native.rs"]
+mod native;
 #[path = "annotate/order.rs"]
 mod order;
 #[path = "annotate/perfetto.rs"]

@@ -297,3 +297,24 @@ fn names_on_the_host_cannot_forge_lines() {
     assert_eq!(status, 1);
     assert!(!text.contains('\u{1b}') && !text.contains("\nworks    driver"), "{text:?}");
 }
+
+/// Not run on hardware, like everything of HIP.
+#[cfg(feature = "hip")]
+#[test]
+fn the_hip_runtime_is_named_with_its_devices_and_what_it_lacks() {
+    let line = |text: &str| text.lines().find(|line| line.contains(" HIP ")).map(str::to_owned).expect("a line on HIP");
+    let on = |features: &[&str]| Host::new().env("LD_LIBRARY_PATH", stubs::hip(features)).text(&[]);
+    let (status, text) = on(&[]);
+    let current = line(&text);
+    assert!(current.starts_with("works ") && current.contains("HIP 7.0") && current.contains("2 devices"), "{text}");
+    assert_eq!(status, 0, "{text}");
+    let old = line(&on(&["old"]).1);
+    assert!(old.starts_with("limited") && old.contains("hipStreamGetId"), "{old}");
+    let host = Host::new();
+    for name in ["libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"] {
+        host.file(&format!("none/{name}"), b"this is no library");
+    }
+    let (status, text) = host.text(&[]);
+    assert!(line(&text).starts_with("missing") && text.contains("install ROCm"), "{text}");
+    assert_eq!(status, 0, "nothing asks for it: {text}");
+}

@@ -37,6 +37,24 @@ fn flight(path: &Path, zones: u64) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
+#[test]
+fn a_compressed_recorder_becomes_the_same_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, trace) = (dir.path().join("my.flight"), dir.path().join("last.pftrace"));
+    let bytes = flight(&file, 2_000);
+    // How many zones it has of how many, and where.
+    let expected = said(&warpline(&file, &trace));
+    assert_eq!(expected.0, 0, "{}", expected.1);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &bytes).unwrap();
+    let zstd = ruzstd::encoding::compress_to_vec(&*bytes, ruzstd::encoding::CompressionLevel::Fastest);
+    for (name, packed) in [("my.flight.gz", gzip.finish().unwrap()), ("my.flight.zst", zstd)] {
+        let file = dir.path().join(name);
+        fs::write(&file, packed).unwrap();
+        assert_eq!(said(&warpline(&file, &trace)), expected, "{name}");
+    }
+}
+
 /// Where the pieces are: every one begins with these bytes.
 fn pieces(flight: &[u8]) -> Vec<usize> {
     (0..flight.len() - 4).filter(|at| flight[*at..].starts_with(b"WPpc")).collect()

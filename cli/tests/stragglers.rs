@@ -154,7 +154,9 @@ fn the_late_rank_is_named() {
     let text = fs::read_to_string(folder.path().join("late.txt")).unwrap();
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(words.iter().any(|words| words.starts_with(&["all_reduce", "tp0", "[0,1]", "5", "1"])), "{text}");
-    assert!(text.lines().last().unwrap().contains(" collectives of tp0 [0,1]; the others waited "), "{text}");
+    // Whom it names depends on what else held up the ranks on a busy machine.
+    assert_eq!(text.lines().next(), json["summary"].as_str(), "{text}");
+    assert!(text.starts_with("rank ") && json["verdict"]["times"].as_u64().is_some_and(|times| times > 0), "{text}");
 
     // The second is cut short as a killed process leaves it.
     let second = fs::read(folder.path().join("rank1.pftrace")).unwrap();
@@ -163,6 +165,34 @@ fn the_late_rank_is_named() {
     let (status, text, complaints) = said(&output);
     assert_eq!((status, complaints), (Some(0), ""));
     assert!(text.contains("that not every rank has"), "{text}");
+    folders_and_compressed_files_are_read(folder.path());
+}
+
+/// The folder has the traces of both ranks.
+fn folders_and_compressed_files_are_read(folder: &Path) {
+    let whole = stragglers(folder, &["rank0.pftrace", "rank1.pftrace"]);
+    let run = folder.join("run/host0");
+    fs::create_dir_all(&run).unwrap();
+    let [first, second] = ["rank0.pftrace", "rank1.pftrace"].map(|name| fs::read(folder.join(name)).unwrap());
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&first).unwrap();
+    fs::write(run.join("rank0.pftrace.gz"), packed.finish().unwrap()).unwrap();
+    let packed = ruzstd::encoding::compress_to_vec(&*second, ruzstd::encoding::CompressionLevel::Fastest);
+    fs::write(run.join("rank1.pftrace.zst"), &packed).unwrap();
+    let output = stragglers(folder, &["run"]);
+    assert_eq!(said(&output), said(&whole), "a folder of compressed traces");
+    // A broken file is named, and the others are judged.
+    fs::write(run.join("rank2.pftrace"), b"no trace").unwrap();
+    let output = stragglers(folder, &["run"]);
+    let (status, text, complaints) = said(&output);
+    assert_eq!((status, text), (Some(2), said(&whole).1));
+    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    assert!(complaints.starts_with("error: run/host0/rank2.pftrace: not a Perfetto trace; "), "{complaints}");
+    // A compressed file that is cut gives what is whole, with a warning.
+    fs::remove_file(run.join("rank2.pftrace")).unwrap();
+    fs::write(run.join("rank1.pftrace.zst"), &packed[..packed.len() / 2]).unwrap();
+    let output = stragglers(folder, &["run", "--top", "1"]);
+    assert!(output.stdout.iter().filter(|byte| **byte == b'\n').count() <= 11, "{output:?}");
 }
 
 #[test]
@@ -192,25 +222,29 @@ fn a_collective_that_does_not_describe_itself_is_listed_on_request() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_2_and_one_line() {
+fn what_cannot_be_read_ends_with_2_and_its_name() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("trace.json"), b"{\"traceEvents\":[]}").unwrap();
     // A sequence id and nothing else.
     fs::write(folder.path().join("empty.pftrace"), b"\x0A\x02\x50\x01").unwrap();
-    for (args, reason) in [
+    fs::create_dir(folder.path().join("none")).unwrap();
+    let not_there = "error: missing.pftrace: No such file or directory";
+    let no_trace = "error: trace.json: not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`";
+    for (args, lines) in [
+        (&["trace.json"][..], &[no_trace][..]),
+        (&["missing.pftrace"], &[not_there]),
         (
-            &["trace.json"][..],
-            "error: trace.json: not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`, and unpack",
+            &["missing.pftrace", "trace.json"],
+            &[not_there, no_trace, "error: no trace could be read; the lines above name each with the reason"],
         ),
-        (&["missing.pftrace"], "error: missing.pftrace: No such file or directory"),
-        (&["."], "error: .: Is a directory"),
-        (&["empty.pftrace"], "error: no collective in the trace; mark them with `#[collective]`"),
-        (&["empty.pftrace", "empty.pftrace"], "error: no collective in the 2 traces; mark them"),
+        (&["none"], &["error: none: no file in the folder has a name that ends in `.pftrace`"]),
+        (&["empty.pftrace"], &["error: no collective in the trace; mark them with `#[collective]`"]),
+        (&["empty.pftrace", "empty.pftrace"], &["error: no collective in the 2 traces; mark them"]),
     ] {
         let output = stragglers(folder.path(), args);
         let (status, text, complaints) = said(&output);
-        assert_eq!((status, text, complaints.lines().count()), (Some(2), "", 1), "{complaints}");
-        assert!(complaints.starts_with(reason), "{complaints}");
+        assert_eq!((status, text, complaints.lines().count()), (Some(2), "", lines.len()), "{complaints}");
+        assert!(complaints.lines().zip(lines).all(|(line, begin)| line.starts_with(begin)), "{complaints}");
     }
     assert_eq!(said(&stragglers(folder.path(), &[])).0, Some(2));
 }

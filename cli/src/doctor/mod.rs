@@ -4,6 +4,7 @@
 //! findings, `show` prints them. Nothing is changed on the host: no tool is started, no context is created, and CUPTI is not initialised.
 
 mod gpu;
+mod hip;
 mod host;
 mod probe;
 mod show;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use probe::{CuptiFacts, DriverFacts, Probed};
+use probe::{CuptiFacts, DriverFacts, HipFacts, Probed};
 use warpline::__doctor::{InspectedSettings, inspect};
 
 pub(crate) use probe::{Part, answer};
@@ -112,6 +113,9 @@ struct Examination {
     findings: Vec<Finding>,
     driver: Probed<DriverFacts>,
     cupti: Probed<CuptiFacts>,
+    /// None if the command was built without the feature `hip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hip: Option<Probed<HipFacts>>,
 }
 
 /// Examines the host. The driver and CUPTI have this long to answer. Returns the text to print, and whether everything
@@ -124,6 +128,8 @@ pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) 
     findings.extend(gpu::driver(&driver, &wanted));
     findings.extend(gpu::graph_ids(&driver, &cupti));
     findings.push(gpu::cupti(&cupti, &wanted));
+    let hip = hip::ask(within);
+    findings.extend(hip.as_ref().map(hip::runtime));
     findings.push(tools::nvtx(&wanted));
     findings.push(tools::tracy(&wanted));
     findings.extend(host::files(&wanted));
@@ -131,7 +137,7 @@ pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) 
     findings.extend(host::counters());
     findings.push(host::clock());
     let works = !findings.iter().any(Finding::is_problem);
-    let examination = Examination { format: FORMAT, works, settings: wanted.line, findings, driver, cupti };
+    let examination = Examination { format: FORMAT, works, settings: wanted.line, findings, driver, cupti, hip };
     let text = if is_json { crate::output::json(&examination) } else { show::text(&examination.findings) };
     (text, works)
 }

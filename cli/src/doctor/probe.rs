@@ -25,6 +25,8 @@ const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"]
 pub(crate) enum Part {
     Driver,
     Cupti,
+    #[cfg(feature = "hip")]
+    Hip,
 }
 
 /// The driver.
@@ -97,6 +99,34 @@ impl CuptiFacts {
     }
 }
 
+/// The HIP runtime.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct HipFacts {
+    /// Why it cannot be used, with the remedy.
+    pub(super) unusable: Option<String>,
+    pub(super) path: Option<String>,
+    /// 10,000,000 × major + 100,000 × minor + patch.
+    pub(super) version: Option<i32>,
+    pub(super) missing: Vec<String>,
+    pub(super) not_initialised: Option<String>,
+    pub(super) devices: Vec<String>,
+}
+
+#[cfg(feature = "hip")]
+impl HipFacts {
+    fn read() -> HipFacts {
+        let found = warpline_hip::probe::hip();
+        HipFacts {
+            path: mapped("libamdhip64.so").or_else(|| Some(found.library.to_owned())),
+            unusable: found.unusable,
+            version: found.version,
+            missing: found.missing.into_iter().map(str::to_owned).collect(),
+            not_initialised: found.not_initialised,
+            devices: found.devices,
+        }
+    }
+}
+
 /// The file of a library that this process has loaded, where Linux shows it.
 fn mapped(name: &str) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
@@ -116,6 +146,8 @@ pub(crate) fn answer(part: Part) -> String {
     let answer = match part {
         Part::Driver => serde_json::to_string(&DriverFacts::read()),
         Part::Cupti => serde_json::to_string(&CuptiFacts::read()),
+        #[cfg(feature = "hip")]
+        Part::Hip => serde_json::to_string(&HipFacts::read()),
     };
     answer.unwrap_or_default() + "\n"
 }

@@ -4,7 +4,6 @@
 //! `traceEvents`; the members that follow the events of a finished trace are taken from the event `warpline_session`. Truncated objects
 //! of other tools are closed in the same way. Memory is bounded by the largest event, plus 16 MiB for all members.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{RecoverFileError, open};
+use crate::inputs;
 use crate::output;
 use crate::place::{self, PlaceError, TracePlace};
 use warpline_annotate::Position;
@@ -39,8 +39,9 @@ pub(crate) struct Found {
 /// Whether the file is JSON, and not the file of a flight recorder.
 pub(crate) fn is_json(path: &Path) -> bool {
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
-    read.is_ok() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
+    // The command refuses what is not a file, such as a pipe, with the reason.
+    let read = open(path).ok().and_then(|file| file.take(64).read_to_end(&mut begin).ok());
+    read.is_some() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 /// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
@@ -86,9 +87,12 @@ pub(crate) fn recover_file(
 
 /// Copies the complete events and members to `out`.
 fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, RecoverFileError> {
-    let input = BufReader::with_capacity(1 << 18, open(path)?);
     let path = path.to_owned();
-    copy_document(input, out).map_err(|fault| match fault {
+    let bar = inputs::bar(std::slice::from_ref(&path), "recovering");
+    let input = BufReader::with_capacity(1 << 18, bar.wrap_read(open(&path)?));
+    let copied = copy_document(input, out);
+    bar.finish_and_clear();
+    copied.map_err(|fault| match fault {
         Fault::Write(error) => PlaceError::Write { path: output.to_owned(), error }.into(),
         Fault::Read(error) => RecoverFileError::Open { path, error },
         Fault::NoTrace(why) => RecoverFileError::Chrome { path, why: format!("not a Chrome trace: {why}") },

@@ -5,8 +5,9 @@
 //!
 //! The clocks of two hosts are compared through the collectives that their ranks have in common, in blocks of consecutive collectives. Two
 //! facts constrain the offset x between the clocks. First, no rank leaves a collective before the last one has arrived, so each collective
-//! bounds x, whatever the ends are. Second, ranks leave at about the same time, so the differences between their ends are distributed
-//! around x. The spread of these differences gives the uncertainty.
+//! bounds x, whatever the ends are. Second, ranks often leave at about the same time, so the differences between their ends are distributed
+//! around x. The bounds are certain, and a rank is named only beyond them. The ends give an estimate within the bounds, but a host whose
+//! ranks always leave later than the others, as in a chain, is invisible to it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,7 +81,10 @@ pub(super) struct Offsets(HashMap<u32, Offset>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offset {
     ahead_ns: i64,
+    /// The largest error of `ahead_ns`, as the bounds prove it.
     uncertain_ns: i64,
+    /// The largest error as the ends tell it, if all ranks leave at about the same time.
+    likely_ns: i64,
 }
 
 /// The time at which a rank arrived at a collective, by the first of the group's clocks.
@@ -88,16 +92,25 @@ struct Offset {
 pub(super) struct Arrival {
     pub(super) ns: i64,
     clock: Clock,
-    /// The uncertainty of the offset between the rank's clock and the first clock.
-    offset_uncertain_ns: i64,
+    /// The offset between the rank's clock and the first clock.
+    offset: Offset,
 }
 
 impl Arrival {
     /// Returns the uncertainty of the time between two arrivals. The offset of a clock cancels out if both arrivals share it.
     pub(super) fn uncertain_ns(&self, other: &Arrival) -> i64 {
+        self.with_offsets(other, |offset| offset.uncertain_ns)
+    }
+
+    /// Returns the same if ranks leave a collective at about the same time.
+    pub(super) fn likely_ns(&self, other: &Arrival) -> i64 {
+        self.with_offsets(other, |offset| offset.likely_ns)
+    }
+
+    fn with_offsets(&self, other: &Arrival, uncertain: fn(&Offset) -> i64) -> i64 {
         let of_clocks = match self.clock.id == other.clock.id {
             true => 0,
-            false => self.offset_uncertain_ns.saturating_add(other.offset_uncertain_ns),
+            false => uncertain(&self.offset).saturating_add(uncertain(&other.offset)),
         };
         of_clocks.saturating_add(self.clock.uncertain_ns).saturating_add(other.clock.uncertain_ns)
     }
@@ -151,10 +164,9 @@ impl Offsets {
     /// Returns the arrival of a call's rank.
     pub(super) fn arrival(&self, clocks: &Clocks, call: &Call) -> Arrival {
         let clock = clocks.clock(call);
-        let unknown = Offset { ahead_ns: 0, uncertain_ns: i64::MAX };
+        let unknown = Offset { ahead_ns: 0, uncertain_ns: i64::MAX, likely_ns: i64::MAX };
         let offset = self.0.get(&clock.id).copied().unwrap_or(unknown);
-        let ns = call.begin_ns.saturating_sub(offset.ahead_ns);
-        Arrival { ns, clock, offset_uncertain_ns: offset.uncertain_ns }
+        Arrival { ns: call.begin_ns.saturating_sub(offset.ahead_ns), clock, offset }
     }
 }
 
@@ -194,9 +206,12 @@ impl Offset {
         let drift = lasted / DRIFT;
         let low = pairs.iter().map(lowest).max().unwrap_or(i64::MIN).saturating_sub(drift);
         let high = pairs.iter().map(highest).min().unwrap_or(i64::MAX).saturating_add(drift);
-        let (low, high) = if low <= high { (low, high) } else { (high, low) };
+        if low > high {
+            // A clock was set, or a rank did not wait for the others: nothing is certain.
+            return Offset { uncertain_ns: i64::MAX, ..Offset::between((high, low), (high, low)) };
+        }
         if pairs.len() < FEW {
-            return Offset::between(low, high);
+            return Offset::between((low, high), (low, high));
         }
         // Discard the outermost twentieth of the end differences on each side.
         let mut least: Vec<i64> =
@@ -211,12 +226,15 @@ impl Offset {
         let kept = pairs.len() - 2 * out;
         let beyond = most.saturating_sub(least).max(0) / (kept as i64 - 1) * (out as i64 + 1);
         let (least, most) = (least.saturating_sub(beyond), most.saturating_add(beyond));
-        Offset::between(least.clamp(low, high), most.clamp(low, high))
+        Offset::between((low, high), (least.clamp(low, high), most.clamp(low, high)))
     }
 
-    fn between(low: i64, high: i64) -> Offset {
-        let half = high.saturating_sub(low) / 2;
-        // The half is rounded up.
-        Offset { ahead_ns: low.saturating_add(half), uncertain_ns: half.saturating_add(1) }
+    /// The middle of what is likely, which is within what is certain.
+    fn between(certain: (i64, i64), likely: (i64, i64)) -> Offset {
+        let half = likely.1.saturating_sub(likely.0) / 2;
+        let ahead_ns = likely.0.saturating_add(half);
+        let farthest = ahead_ns.saturating_sub(certain.0).max(certain.1.saturating_sub(ahead_ns));
+        // The halves are rounded up.
+        Offset { ahead_ns, uncertain_ns: farthest.saturating_add(1), likely_ns: half.saturating_add(1) }
     }
 }

@@ -1,19 +1,23 @@
 //! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
-//! them across ranks and determines which rank was late, `show` formats the findings, and `proto` defines the wire format.
+//! them across ranks and determines which rank was late, `verdict` names the rank that stands out and follows waits to their cause, `show`
+//! formats the findings, `run` is the command, and `proto` defines the wire format.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
 //! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock, and
 //! estimates the offsets between the clocks of different hosts, with an error bound.
 
 mod clocks;
+mod findings;
 mod judge;
 mod proto;
 mod read;
+pub(crate) mod run;
 mod show;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,7 +25,7 @@ use std::io::BufRead;
 
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
 
-pub use judge::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
+pub use findings::{Findings, Group, Late, LeftOut, Link, Mismatch, Rank, RankKind, Verdict};
 pub use read::{MAX_CALLS, MAX_PACKET, MAX_TEXTS, Skipped, TraceError};
 
 use read::{ENTRY, GroupKey, Reader, spend};
@@ -56,7 +60,15 @@ struct Call {
     length_ns: i64,
     /// The true end is at most this much earlier than the recorded one.
     uncertain_ns: i64,
+    /// The size of the message as NCCL's tests define it; 0 if it is not known.
+    bytes: u64,
     failed: bool,
+    /// Whether it ran in a replay of a CUDA graph: all replays have the number that it was captured with.
+    is_replayed: bool,
+    /// Counts its replays from 1; 0 if it was not replayed.
+    turn: u64,
+    /// Whether the ranks replayed it differently often.
+    is_unmatched: bool,
 }
 
 /// The session that recorded a part of a trace: what is needed to interpret its times.
@@ -68,6 +80,8 @@ struct Session {
     process: Option<i32>,
     /// Equal for all processes of one host until the host reboots.
     boot_id: Option<String>,
+    /// The name of the host; empty if the trace has none.
+    host: String,
     /// The largest error of the session's times against `CLOCK_BOOTTIME`. A session writes it at its end; none before that.
     uncertain_ns: Option<i64>,
 }
@@ -113,9 +127,15 @@ impl Calls {
     /// Adds the collectives of a trace, or of several concatenated traces.
     ///
     /// # Errors
-    /// The trace cannot be read, is not a trace of warpline, or exceeds a limit.
+    /// The trace cannot be read, is not a trace of warpline, or exceeds a limit. None of its collectives is added then.
     pub fn read(&mut self, trace: impl BufRead) -> Result<Skipped, TraceError> {
-        Reader::new(self).read(trace)
+        let (calls, sessions) = (self.calls.len(), self.sessions.len());
+        let result = Reader::new(self).read(trace);
+        if result.is_err() {
+            self.calls.truncate(calls);
+            self.sessions.truncate(sessions);
+        }
+        result
     }
 
     /// Returns the number of collectives.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 use prost::Message;
-use warpline_core::collective::CollectiveKind;
+use warpline_core::collective::{CollectiveKind, DataType};
 
 use crate::packets::{Frame, frame};
 
@@ -37,7 +37,7 @@ pub enum TraceError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file is not a Perfetto trace.
-    #[error("not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`, and unpack one that is compressed")]
+    #[error("not a Perfetto trace; record one with `WARPLINE=perfetto=FILE`")]
     NotATrace,
     /// The clocks at the beginning of the trace are missing.
     #[error("a trace without the clocks that warpline writes at its beginning; name the whole file of a session")]
@@ -101,24 +101,18 @@ impl<'a> Reader<'a> {
     /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
     pub(super) fn read(mut self, mut trace: impl BufRead) -> Result<Skipped, TraceError> {
         let (mut bytes, mut at, mut understood) = (Vec::new(), 0_u64, false);
-        while let Some(frame) = frame(&mut trace)? {
-            let Frame::Packet { len, header } = frame else {
-                if !understood {
-                    return Err(TraceError::NotATrace);
+        loop {
+            let (len, header) = match next(&mut trace, &mut bytes) {
+                Ok(Next::Packet { len, header }) => (len, header),
+                Ok(Next::End) => break,
+                Ok(Next::Other) if !understood => return Err(TraceError::NotATrace),
+                Err(error) if !understood || !is_damage(&error) => return Err(error.into()),
+                // What came before it is sound.
+                Ok(Next::Other) | Err(_) => {
+                    self.skipped.damaged_at = Some(at);
+                    break;
                 }
-                self.skipped.damaged_at = Some(at);
-                break;
             };
-            bytes.clear();
-            let mut packet = (&mut trace).take(len);
-            let whole = if len <= MAX_PACKET {
-                packet.read_to_end(&mut bytes)? as u64 == len
-            } else {
-                io::copy(&mut packet, &mut io::sink())? == len
-            };
-            if !whole {
-                break;
-            }
             at = at.saturating_add(header).saturating_add(len);
             match Packet::decode(&*bytes) {
                 Ok(packet) if len <= MAX_PACKET => {
@@ -151,8 +145,10 @@ impl<'a> Reader<'a> {
                 session.process = Some(process.pid);
             }
             for Attribute { key, string } in packet.attributes.into_iter().flat_map(|all| all.attributes) {
-                if key == "warpline.boot_id" && string.as_ref().is_some_and(|id| id.len() < ENTRY) {
-                    session.boot_id = string;
+                match (&*key, string.filter(|text| text.len() < ENTRY)) {
+                    ("warpline.boot_id", Some(id)) => session.boot_id = Some(id),
+                    ("warpline.host", Some(host)) => session.host = host,
+                    _ => {}
                 }
             }
         }
@@ -258,6 +254,37 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What follows in the trace.
+enum Next {
+    /// A packet, of which at most [`MAX_PACKET`] bytes are kept.
+    Packet { len: u64, header: u64 },
+    /// Anything other than a packet.
+    Other,
+    /// The end of the file, even within a packet.
+    End,
+}
+
+fn next(trace: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<Next> {
+    let (len, header) = match frame(trace)? {
+        Some(Frame::Packet { len, header }) => (len, header),
+        Some(Frame::Other) => return Ok(Next::Other),
+        None => return Ok(Next::End),
+    };
+    bytes.clear();
+    let mut packet = trace.take(len);
+    let whole = if len <= MAX_PACKET {
+        packet.read_to_end(bytes)? as u64 == len
+    } else {
+        io::copy(&mut packet, &mut io::sink())? == len
+    };
+    Ok(if whole { Next::Packet { len, header } } else { Next::End })
+}
+
+/// Whether a compressed file is damaged or cut.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+}
+
 /// Returns the name of an annotation; empty if its id is not defined.
 fn name_of<'a>(annotation: &'a Annotation, names: &'a HashMap<u64, String>) -> &'a str {
     if annotation.name.is_empty() {
@@ -294,7 +321,13 @@ struct SliceArgs<'a> {
     rank: Option<u64>,
     seq: Option<u64>,
     uncertain_ns: i64,
+    element_bytes: u64,
+    /// The elements that the rank gives and gets.
+    elements: [u64; 2],
     failed: bool,
+    /// What only zones in replays have.
+    has_kernels: bool,
+    has_correlation: bool,
 }
 
 impl<'a> SliceArgs<'a> {
@@ -320,8 +353,17 @@ impl<'a> SliceArgs<'a> {
             "Comms Id" => self.comm_id = annotation.uint,
             "Rank" => self.rank = annotation.uint,
             "Seq" => self.seq = annotation.uint,
+            "dtype" => {
+                let mut types = (0..).map_while(DataType::from_nccl);
+                let named = types.find(|dtype| text == Some(dtype.torch_name()));
+                self.element_bytes = named.map_or(0, DataType::bytes);
+            }
+            "In msg nelems" => self.elements[0] = annotation.uint.unwrap_or(0),
+            "Out msg nelems" => self.elements[1] = annotation.uint.unwrap_or(0),
             "end_early_by_ns" => self.uncertain_ns = annotation.int.unwrap_or(0).max(0),
             "status" => self.failed = text.is_some(),
+            "kernels" => self.has_kernels = annotation.uint.is_some(),
+            "correlation" => self.has_correlation = annotation.uint.is_some(),
             _ => {}
         }
     }
@@ -348,7 +390,11 @@ impl<'a> SliceArgs<'a> {
             begin_ns,
             length_ns: 0,
             uncertain_ns: self.uncertain_ns,
+            bytes: self.elements[0].max(self.elements[1]).saturating_mul(self.element_bytes),
             failed: self.failed,
+            is_replayed: self.has_kernels && self.has_correlation,
+            turn: 0,
+            is_unmatched: false,
         })
     }
 }

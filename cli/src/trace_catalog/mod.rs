@@ -1,6 +1,6 @@
 //! Reads the catalog back from a trace that a session wrote, for users who have the trace and not the program.
 //!
-//! The command `catalog` calls it. `perfetto` and `chrome` read the two formats, also compressed with gzip, and `facts` checks what
+//! The command `catalog` calls it. `perfetto` and `chrome` read the two formats, also compressed with gzip or zstd, and `facts` checks what
 //! they find. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, the limits of a binary's catalog
 //! ([`record`](warpline_core::catalog::record)) apply, all texts together are bounded by [`MAX_TEXTS`], and nothing here panics.
 
@@ -10,23 +10,16 @@ mod perfetto;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
 use warpline_core::catalog::record::MAX_RANGES;
 use warpline_core::catalog::{NamespaceRecord, RangeRecord, Records};
 
+use crate::inputs;
+
 /// The maximum memory of the catalog of one trace, in bytes.
 pub(crate) const MAX_TEXTS: usize = 64 << 20;
-
-/// The maximum size of a decompressed trace, in bytes.
-const MAX_UNPACKED: u64 = 64 << 30;
-
-const CHUNK: usize = 256 << 10;
-
-/// The first bytes of a file in gzip's format.
-const GZIP: [u8; 2] = [0x1F, 0x8B];
 
 /// Why no catalog could be read from a trace.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +53,7 @@ pub(crate) fn is_trace(path: &Path) -> bool {
     }
     let mut begin = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
-    read.is_ok() && (begin.starts_with(&GZIP) || begin.first() == Some(&perfetto::FIRST) || is_json(&begin))
+    read.is_ok() && (inputs::is_compressed(&begin) || begin.first() == Some(&perfetto::FIRST) || is_json(&begin))
 }
 
 fn is_json(begin: &[u8]) -> bool {
@@ -72,12 +65,10 @@ fn is_json(begin: &[u8]) -> bool {
 /// # Errors
 /// The reason, with the remedy.
 pub(crate) fn open(path: &Path) -> Result<(Records, u64), CatalogError> {
-    let mut file = BufReader::with_capacity(CHUNK, File::open(path)?);
-    if file.fill_buf()?.starts_with(&GZIP) {
-        let unpacked = MultiGzDecoder::new(file).take(MAX_UNPACKED);
-        return read(BufReader::with_capacity(CHUNK, unpacked));
-    }
-    read(file)
+    let bar = inputs::bar(&[path.to_owned()], "reading");
+    let found = inputs::open(path, &bar).map_err(Into::into).and_then(read);
+    bar.finish_and_clear();
+    found
 }
 
 fn read(mut trace: impl BufRead) -> Result<(Records, u64), CatalogError> {

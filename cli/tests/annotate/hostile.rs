@@ -44,7 +44,8 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     };
     bad(b"", "x: not a Chrome trace: neither an object nor an array");
     bad(b"{}", "x: not a Chrome trace: it has no `traceEvents`; export one with");
-    bad(b"\x0a\x02\x50\x01", "x: not a Chrome trace");
+    // A Perfetto trace without events.
+    bad(b"\x0a\x02\x50\x01", "x: none of its 0 events has a `graph node id` to join a.json by");
     bad(b"{\"traceEvents\": {}}", "x: damaged at byte 16 (line 1): `traceEvents` is not an array");
     bad(
         b"{\"traceEvents\": [\n{\"ph\": \"X\"},\n{\"ph\" \"X\"}]}",

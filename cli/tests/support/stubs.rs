@@ -18,6 +18,20 @@ pub fn driver(features: &[&str]) -> PathBuf {
     folder
 }
 
+/// A folder with the stub of the HIP runtime of these features as `libamdhip64.so`.
+#[cfg(feature = "hip")]
+pub fn hip(features: &[&str]) -> PathBuf {
+    let library = build("warpline-stub-hip", features);
+    let folder = library.parent().expect("a folder").join("as-rocm");
+    fs::create_dir_all(&folder).expect("a folder");
+    // Another process may have the file mapped: it is replaced, not written to.
+    let fresh = tempfile::Builder::new().tempdir_in(&folder).expect("a folder");
+    let copy = fresh.path().join("libamdhip64.so");
+    fs::copy(&library, &copy).expect("the stub is there");
+    fs::rename(&copy, folder.join("libamdhip64.so")).expect("it can be moved");
+    folder
+}
+
 pub fn cupti() -> PathBuf {
     build("warpline-stub-cupti", &[])
 }

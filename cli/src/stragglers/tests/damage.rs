@@ -82,7 +82,7 @@ fn look(bytes: &[u8]) {
     if let Ok((calls, _)) = read(bytes) {
         let findings = calls.judge(3);
         assert!(findings.worst.len() <= 3);
-        let _ = (findings.to_text(false), findings.to_json());
+        let _ = (findings.to_text(20, false), findings.to_json());
     }
 }
 

@@ -3,6 +3,7 @@
 mod damage;
 mod judge;
 mod report;
+mod verdict;
 
 use prost::Message;
 

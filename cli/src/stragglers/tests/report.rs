@@ -11,7 +11,7 @@ fn the_table_of_many_ranks_is_short() {
         collectives: 3,
     };
     let findings = judge(&mut many.traces(|_| 0));
-    let text = findings.to_text(false);
+    let text = findings.to_text(20, false);
     let table = text.split("\n\n").find(|part| part.trim_start().starts_with("group ")).expect("a table of ranks");
     let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(words.len(), 10, "a head, two late ranks, six others and how many more: {table}");
@@ -21,13 +21,39 @@ fn the_table_of_many_ranks_is_short() {
 }
 
 #[test]
+fn top_bounds_all_that_is_printed() {
+    let many = EndMode {
+        ranks: 64,
+        begins_us: |seq, rank| if rank == seq % 64 { 900 } else { rank as i64 % 7 },
+        ends_us: |_, _| 50,
+        collectives: 64,
+    };
+    let mut traces = many.traces(|_| 0);
+    for trace in &mut traces {
+        // Each has a group of its own, of which another rank has no trace.
+        trace.group = ("own", format!("[{}, 900]", trace.rank).leak(), None);
+        trace.rank = 0;
+        trace.call("allreduce", 0, 0, MS, &[]);
+    }
+    let findings = judge(&mut traces);
+    for (top, lines) in [(0, 1), (1, 11), (3, 17), (10, 38)] {
+        let text = findings.to_text(top, false);
+        assert!(text.lines().count() <= lines, "{} lines for {top}: {text}", text.lines().count());
+        assert!(text.starts_with("no rank stands out in 64 judged collectives; at most, rank "), "{text}");
+    }
+    let text = findings.to_text(3, false);
+    assert!(text.contains("… and 61 ranks for which the others waited less"), "{text}");
+    assert!(text.contains("… and 61 more notes; `--format json` has all"), "{text}");
+}
+
+#[test]
 fn ranks_that_came_as_late_are_counted() {
     let three =
         EndMode { ranks: 3, begins_us: |_, rank| [0, 5_000, 5_001][rank as usize], ends_us: |_, _| 50, collectives: 1 };
     let findings = judge_within(1_000, &mut three.traces(|_| 0));
     let late = &findings.worst[0];
     assert_eq!((late.late_rank, late.as_late, late.late_by_ns, late.uncertain_ns), (2, 1, 5_001_000, 2_000));
-    let text = findings.to_text(false);
+    let text = findings.to_text(20, false);
     assert!(text.contains(" 2 (or 1 more) "), "{text}");
 }
 
@@ -58,6 +84,7 @@ fn what_cannot_be_judged_is_counted() {
     }
     a.call("allreduce", 6, 50 * MS, MS, &[]).call("reduce_scatter", 8, 0, 5, &[]).call("reduce_scatter", 8, 9, 5, &[]);
     let expected = "\
+rank 4 came 1.00 ms late to number 4 of world [0,4,8] (net.sum, all_reduce); 10 such collectives show whether that is usual, here are 2
 MISMATCH: number 7 of world [0,4,8]: all_reduce on rank 0; all_gather on rank 4
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
 
@@ -72,10 +99,8 @@ world [0,4,8]: no trace of rank 8
 world [0,4,8]: not judged: 1 that not every rank has; 1 that one rank has twice (is a trace given twice, or does a group count twice?); \
 1 that failed; 1 in which all ranks came at the same time, as far as their clock tells; 1 with a root, in which not every \
 rank waits; 1 to or from one peer; 1 in a batch with the one before
-
-rank 4 was last in 1 of 1 collective of world [0,4,8]; the others waited 1.00 ms for it
 ";
-    let text = judge(&mut [a, b]).to_text(false);
+    let text = judge(&mut [a, b]).to_text(20, false);
     assert_eq!(text, expected, "{text}");
 }
 
@@ -88,14 +113,13 @@ fn of_many_ranks_the_first_few_are_told() {
         trace.call(if rank == 7 { "allgather" } else { "allreduce" }, 0, 0, MS, &[]);
         trace
     });
-    let text = judge(&mut traces.collect::<Vec<_>>()).to_text(false);
+    let text = judge(&mut traces.collect::<Vec<_>>()).to_text(20, false);
     let expected = "\
+no rank kept the others waiting in a collective that could be judged
 MISMATCH: number 0 of world [0,…,999: 1000 ranks]: all_reduce on ranks 0, 1, 2, 3, 4, 5, 6, 8 and 491 more; all_gather on rank 7
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
 
 world [0,…,999: 1000 ranks]: no trace of ranks 500, 501, 502, 503, 504, 505, 506, 507 and 492 more
-
-no rank kept the others waiting in a collective that could be judged
 ";
     assert_eq!(text, expected, "{text}");
 }
@@ -136,9 +160,9 @@ fn a_group_is_what_its_numbers_stand_for_at_that_time() {
 
 #[test]
 fn one_rank_alone_is_not_compared() {
-    let text = judge(&mut pair(0)[..1]).to_text(false);
+    let text = judge(&mut pair(0)[..1]).to_text(20, false);
     let expected =
-        "tp0 [0,1]: no trace of rank 1\n\nno group has traces of two ranks; give those of the other ranks too\n";
+        "no group has traces of two ranks; give those of the other ranks too\n\ntp0 [0,1]: no trace of rank 1\n";
     assert_eq!(text, expected);
 }
 
@@ -147,10 +171,12 @@ fn the_json_is_as_documented() {
     let json: serde_json::Value = serde_json::from_str(&judge(&mut pair(0)).to_json()).unwrap();
     let worst = serde_json::json!({
         "group": "tp0 [0,1]", "kind": "all_reduce", "seq": 5, "late_rank": 1, "as_late": 0, "late_by_ns": 10_000_000,
-        "uncertain_ns": 0, "ends_differ_by_ns": 0, "one_clock": true, "range": "net.sum",
+        "uncertain_ns": 0, "ends_differ_by_ns": 0, "one_clock": true, "range": "net.sum", "bytes": null,
     });
     assert_eq!((&json["version"], &json["worst"][0]), (&2.into(), &worst));
-    let rank = serde_json::json!({"group": "tp0 [0,1]", "rank": 1, "late": 4, "judged": 4, "waited_ns": 10_006_000});
+    assert_eq!((&json["verdict"], json["summary"].is_string()), (&serde_json::Value::Null, true), "{json}");
+    let rank = serde_json::json!({"group": "tp0 [0,1]", "rank": 1, "late": 4, "judged": 4, "waited_ns": 10_006_000,
+        "likely": 0, "likely_ns": 0});
     assert_eq!(json["ranks"][0], rank);
     let none = [
         "batch_entries",
@@ -180,6 +206,6 @@ fn a_hostile_trace_cannot_steer_the_terminal() {
     traces[0].call("allreduce", 0, 0, 99 * MS, &[]);
     traces[1].call("allreduce", 0, 0, MS, &[]).call("allgather", 1, 0, 0, &[]);
     traces[0].call("allreduce", 1, 0, 0, &[]).call("allgather", 2, 0, 0, &[]);
-    let text = judge(&mut traces).to_text(false);
+    let text = judge(&mut traces).to_text(20, false);
     assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2J [0,1]"), "{text}");
 }

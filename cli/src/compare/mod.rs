@@ -1,0 +1,162 @@
+//! `warpline compare`: which ranges, steps, kernels and collectives became slower from one version of a program to the next.
+//!
+//! `samples` reads the runs of both sides, `statistics` finds differences and how sure they are, and `show` writes them. A difference is a
+//! regression if it is above the limit, and if it is sure that there is one at all, at a level that accounts for the number of comparisons.
+
+mod samples;
+mod show;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::output;
+use crate::trace::{self, ReadError};
+use samples::{Lengths, Run, Subject, What};
+use statistics::Difference;
+
+/// The probability with which equal runs are called different, of all comparisons together.
+const ALPHA: f64 = 0.01;
+
+/// The quantiles that are compared, with their names.
+const QUANTILES: [(&str, f64); 2] = [("median", 0.5), ("p99", 0.99)];
+
+/// Why nothing was compared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompareError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("no zone, step or kernel in the traces of the {0} side; record with `WARPLINE=perfetto=FILE`")]
+    Empty(&'static str),
+    #[error("the two sides have nothing in common: no range, step or kernel is in both; compare runs of one program")]
+    NothingInCommon,
+}
+
+/// What to compare, and how.
+#[derive(Debug)]
+pub(crate) struct Comparing {
+    pub(crate) base: Vec<PathBuf>,
+    pub(crate) new: Vec<PathBuf>,
+    /// The limit, as a share.
+    pub(crate) limit: Option<f64>,
+    pub(crate) seed: u64,
+}
+
+/// What a comparison of one quantile of one subject says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    /// Slower by more than the limit, and surely slower.
+    Regressed,
+    /// Surely slower.
+    Slower,
+    /// Surely faster.
+    Faster,
+    Same,
+    /// There are too few blocks or lengths.
+    TooFew,
+}
+
+/// One quantile of one subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Compared {
+    subject: Subject,
+    quantile: &'static str,
+    difference: Difference,
+    counts: [u64; 2],
+    verdict: Verdict,
+}
+
+/// The whole comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison {
+    compared: Vec<Compared>,
+    appeared: Vec<Subject>,
+    gone: Vec<Subject>,
+    runs: [usize; 2],
+    limit: Option<f64>,
+    /// The probability of an error of one comparison.
+    alpha: f64,
+    seed: u64,
+    left_out: u64,
+}
+
+/// Reads the runs of both sides and compares them. Warnings go to standard error.
+pub(crate) fn compare(comparing: &Comparing) -> Result<Comparison, CompareError> {
+    let read = |paths: &[PathBuf]| -> Result<Vec<Run>, ReadError> {
+        trace::files(paths)?.iter().map(|path| samples::read(path)).collect()
+    };
+    let sides = [read(&comparing.base)?, read(&comparing.new)?];
+    for (side, name) in sides.iter().zip(["base", "new"]) {
+        if side.iter().all(|run| run.subjects.is_empty()) {
+            return Err(CompareError::Empty(name));
+        }
+    }
+    let comparison = Comparison::new(&sides[0], &sides[1], comparing.limit, comparing.seed);
+    if comparison.compared.is_empty() {
+        return Err(CompareError::NothingInCommon);
+    }
+    if comparison.left_out > 0 {
+        let slices = output::counted(comparison.left_out, "slice");
+        output::complain(format_args!(
+            "warning: {slices} of further ranges and kernels left out; compare a part of the ranges"
+        ));
+    }
+    Ok(comparison)
+}
+
+impl Comparison {
+    fn new(base: &[Run], new: &[Run], limit: Option<f64>, seed: u64) -> Comparison {
+        let subjects =
+            |runs: &[Run]| -> BTreeSet<Subject> { runs.iter().flat_map(|run| run.subjects.keys().cloned()).collect() };
+        let [of_base, of_new] = [base, new].map(subjects);
+        let mut compared = Vec::new();
+        for subject in of_base.intersection(&of_new) {
+            let lengths = |runs: &'_ [Run]| -> Vec<Lengths> {
+                runs.iter().filter_map(|run| run.subjects.get(subject).cloned()).collect()
+            };
+            let [base, new] = [base, new].map(lengths);
+            let [base, new]: [Vec<&Lengths>; 2] = [base.iter().collect(), new.iter().collect()];
+            for (quantile, p) in QUANTILES {
+                if let Some(difference) = statistics::difference(&base, &new, p, seed) {
+                    let counts = [&base, &new].map(|runs| runs.iter().map(|run| run.count).sum());
+                    let verdict = Verdict::TooFew;
+                    compared.push(Compared { subject: subject.clone(), quantile, difference, counts, verdict });
+                }
+            }
+        }
+        let judged = compared.iter().filter(|one| one.difference.error.is_some()).count().max(1);
+        let alpha = ALPHA / judged as f64;
+        for one in &mut compared {
+            one.verdict = verdict(&one.difference, alpha, limit);
+        }
+        let change = |one: &Compared| one.difference.log_ratio;
+        compared.sort_by(|a, b| a.verdict.cmp(&b.verdict).then_with(|| change(b).total_cmp(&change(a))));
+        Comparison {
+            compared,
+            appeared: of_new.difference(&of_base).cloned().collect(),
+            gone: of_base.difference(&of_new).cloned().collect(),
+            runs: [base.len(), new.len()],
+            limit,
+            alpha,
+            seed,
+            left_out: base.iter().chain(new).map(|run| run.left_out).sum(),
+        }
+    }
+
+    /// Whether something is slower by more than the limit.
+    pub(crate) fn has_regressed(&self) -> bool {
+        self.compared.iter().any(|one| one.verdict == Verdict::Regressed)
+    }
+}
+
+fn verdict(difference: &Difference, alpha: f64, limit: Option<f64>) -> Verdict {
+    match difference.interval(alpha) {
+        None => Verdict::TooFew,
+        Some((low, _)) if low > 0.0 && limit.is_some_and(|limit| difference.change() > limit) => Verdict::Regressed,
+        Some((low, _)) if low > 0.0 => Verdict::Slower,
+        Some((_, high)) if high < 0.0 => Verdict::Faster,
+        Some(_) => Verdict::Same,
+    }
+}

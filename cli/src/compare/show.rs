@@ -1,0 +1,200 @@
+//! A comparison as text, Markdown and JSON.
+
+use serde_json::json;
+
+use super::{ALPHA, Compared, Comparison, Subject, Verdict, What};
+use crate::output::{self, Column, fitted, printable, time};
+
+/// The most rows of the text.
+const ROWS: usize = 40;
+
+/// The most names in a list.
+const NAMES: usize = 20;
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Regressed => "regressed",
+            Verdict::Slower => "slower",
+            Verdict::Faster => "faster",
+            Verdict::Same => "same",
+            Verdict::TooFew => "too few",
+        }
+    }
+}
+
+impl Subject {
+    fn label(&self) -> String {
+        match (self.what, &self.range) {
+            (What::Kernel, Some(range)) => format!("{} in {range}", self.name),
+            (What::Range | What::Step | What::Collective, _) => self.name.to_string(),
+            (what, _) => format!("{} ({})", self.name, what.as_str()),
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+fn interval(one: &Compared) -> String {
+    one.difference
+        .interval(0.05)
+        .map_or_else(|| "–".to_owned(), |(low, high)| format!("{:+.1} … {:+.1} %", low * 100.0, high * 100.0))
+}
+
+impl Comparison {
+    /// One sentence with the result.
+    fn result(&self) -> String {
+        let count = |verdict| self.compared.iter().filter(|one| one.verdict == verdict).count();
+        let limit = self.limit.map_or_else(String::new, |limit| {
+            let regressed = count(Verdict::Regressed);
+            let what = if regressed == 0 { "nothing is".to_owned() } else { format!("{regressed} figures are") };
+            let what = if regressed == 1 { "1 figure is".to_owned() } else { what };
+            format!("{what} slower by more than {:.4} %; ", limit * 100.0).replace(".0000 %", " %")
+        });
+        format!(
+            "{limit}{} slower, {} faster, {} the same, {} with too few blocks to judge",
+            count(Verdict::Slower) + if self.limit.is_none() { count(Verdict::Regressed) } else { 0 },
+            count(Verdict::Faster),
+            count(Verdict::Same),
+            count(Verdict::TooFew),
+        )
+    }
+
+    /// How the figures were found.
+    fn method(&self) -> String {
+        let [base, new] = self.runs.map(|runs| output::counted(runs as u64, "run"));
+        let single = self.runs.contains(&1);
+        let single = if single { "; with one run a side, runs are taken to differ by 0.7 %" } else { "" };
+        format!(
+            "{base} against {new}; intervals of 95 % from a bootstrap over blocks (seed {}){single}; a difference counts at {:.0} % for all figures together",
+            self.seed,
+            ALPHA * 100.0
+        )
+    }
+
+    /// The figures that are shown to people: all medians, and what else differs.
+    fn shown(&self) -> impl Iterator<Item = &Compared> {
+        let differs = |one: &&Compared| !matches!(one.verdict, Verdict::Same | Verdict::TooFew);
+        self.compared.iter().filter(move |one| one.quantile == "median" || differs(one))
+    }
+
+    pub(crate) fn to_text(&self, on_terminal: bool) -> String {
+        let columns = vec![
+            Column::whole("what"),
+            Column::whole("figure"),
+            Column::whole("base"),
+            Column::whole("new"),
+            Column::whole("change"),
+            Column::whole("95 %").left_out(1),
+            Column::whole("verdict"),
+        ];
+        let all = self.shown().count();
+        let rows = self.shown().take(ROWS).map(|one| {
+            let difference = &one.difference;
+            vec![
+                one.subject.label(),
+                one.quantile.to_owned(),
+                time(difference.base_ns),
+                time(difference.new_ns),
+                percent(difference.change()),
+                interval(one),
+                one.verdict.as_str().to_owned(),
+            ]
+        });
+        let (table, without) = fitted(columns, rows.collect(), on_terminal);
+        let more = all.saturating_sub(ROWS);
+        let more = if more > 0 { format!("… and {more} more\n") } else { String::new() };
+        let mut text = format!("{table}\n{more}\n{}{without}\n", self.result());
+        for (what, subjects) in [("new", &self.appeared), ("gone", &self.gone)] {
+            if !subjects.is_empty() {
+                text += &format!("{what}: {}\n", names(subjects, |label| label));
+            }
+        }
+        text + &self.method() + "\n"
+    }
+
+    /// For a pull request: the result, what differs, and all figures folded.
+    pub(crate) fn to_markdown(&self) -> String {
+        let head = "| what | figure | base | new | change | 95 % | verdict |\n|---|---|---:|---:|---:|---:|---|\n";
+        let row = |one: &Compared| {
+            let difference = &one.difference;
+            format!(
+                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                code(&one.subject.label()),
+                one.quantile,
+                time(difference.base_ns),
+                time(difference.new_ns),
+                percent(difference.change()),
+                interval(one),
+                if one.verdict == Verdict::Regressed { "**regressed**" } else { one.verdict.as_str() }
+            )
+        };
+        let mark = if self.has_regressed() { "❌" } else { "✅" };
+        let mut text = format!("{mark} **warpline compare**: {}\n\n", self.result());
+        let differs: String = self
+            .compared
+            .iter()
+            .filter(|one| !matches!(one.verdict, Verdict::Same | Verdict::TooFew))
+            .map(row)
+            .collect();
+        if !differs.is_empty() {
+            text += &format!("{head}{differs}\n");
+        }
+        for (what, subjects) in [("New", &self.appeared), ("Gone", &self.gone)] {
+            if !subjects.is_empty() {
+                text += &format!("{what}: {}\n\n", names(subjects, |label| code(&label)));
+            }
+        }
+        let all: String = self.compared.iter().map(row).collect();
+        text + &format!("<details><summary>All figures</summary>\n\n{head}{all}\n{}\n\n</details>\n", self.method())
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let figures = self.compared.iter().map(|one| {
+            let difference = &one.difference;
+            let (low, high) = difference.interval(0.05).unzip();
+            json!({
+                "kind": one.subject.what.as_str(),
+                "name": *one.subject.name,
+                "range": one.subject.range.as_deref(),
+                "figure": one.quantile,
+                "base_count": one.counts[0],
+                "new_count": one.counts[1],
+                "base_ns": difference.base_ns,
+                "new_ns": difference.new_ns,
+                "change": difference.change(),
+                "change_low": low,
+                "change_high": high,
+                "standard_error": difference.error,
+                "verdict": one.verdict.as_str(),
+            })
+        });
+        let subject = |subject: &Subject| json!({"kind": subject.what.as_str(), "name": *subject.name, "range": subject.range.as_deref()});
+        output::json(&json!({
+            "version": 1,
+            "regressed": self.has_regressed(),
+            "limit": self.limit,
+            "base_runs": self.runs[0],
+            "new_runs": self.runs[1],
+            "seed": self.seed,
+            "alpha_of_one": self.alpha,
+            "figures": figures.collect::<Vec<_>>(),
+            "appeared": self.appeared.iter().map(subject).collect::<Vec<_>>(),
+            "gone": self.gone.iter().map(subject).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn names(subjects: &[Subject], show: impl Fn(String) -> String) -> String {
+    let shown: Vec<String> = subjects.iter().take(NAMES).map(|subject| show(printable(&subject.label()))).collect();
+    let more = subjects.len().saturating_sub(NAMES);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// A name as code in a table of Markdown.
+fn code(name: &str) -> String {
+    format!("`{}`", printable(name).replace('`', "'").replace('|', "\\|"))
+}

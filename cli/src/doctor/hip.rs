@@ -1,0 +1,56 @@
+//! Findings about the HIP runtime, if the command is built with the feature `hip`.
+
+use std::time::Duration;
+
+use super::probe::{HipFacts, Probed};
+use super::{Finding, State};
+use crate::output::counted;
+
+/// Asks the runtime; none without the feature.
+#[cfg(feature = "hip")]
+pub(super) fn ask(within: Duration) -> Option<Probed<HipFacts>> {
+    Some(super::probe::ask(super::Part::Hip, within))
+}
+
+#[cfg(not(feature = "hip"))]
+pub(super) fn ask(_: Duration) -> Option<Probed<HipFacts>> {
+    None
+}
+
+/// The library, its optional symbols, and its devices.
+pub(super) fn runtime(probed: &Probed<HipFacts>) -> Finding {
+    let facts = match probed {
+        Probed::Found(facts) => facts,
+        Probed::Failed(how) => {
+            return Finding::new("HIP", State::Broken, format!("the HIP runtime does not respond: {how}"))
+                .remedy("run `rocminfo` and `dmesg`: if it fails there too, install ROCm again");
+        }
+    };
+    if let Some(why) = &facts.unusable {
+        return match why.rsplit_once("; ") {
+            Some((what, remedy)) => Finding::new("HIP", State::Missing, what).remedy(remedy),
+            None => Finding::new("HIP", State::Missing, why),
+        };
+    }
+    let library = facts.path.as_deref().unwrap_or("libamdhip64.so");
+    let version = facts.version.map_or_else(|| "of unknown version".to_owned(), readable);
+    if let Some(why) = &facts.not_initialised {
+        return Finding::new("HIP", State::Broken, format!("the runtime {version} ({library}) does not start: {why}"))
+            .remedy("run `rocminfo`: it names the fault");
+    }
+    let devices = match facts.devices.as_slice() {
+        [] => "no device".to_owned(),
+        devices => format!("{}: {}", counted(devices.len() as u64, "device"), devices.join(", ")),
+    };
+    let what = format!("HIP {version} ({library}), {devices}");
+    if facts.missing.is_empty() {
+        return Finding::new("HIP", State::Works, what);
+    }
+    Finding::new("HIP", State::Limited, format!("{what}; it has no {}", facts.missing.join(", ")))
+        .remedy("a newer ROCm has them; docs/hip.md says what each is for")
+}
+
+/// "7.0".
+fn readable(version: i32) -> String {
+    format!("{}.{}", version / 10_000_000, version / 100_000 % 100)
+}

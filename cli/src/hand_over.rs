@@ -1,0 +1,80 @@
+//! Commands that another program of this project carries out: `warpline ranks` is `warpline-ranks`, which needs a newer Rust and has
+//! hundreds of crates, so it is built apart. The arguments go through as they are, and its exit status is that of this command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program that carries out commands of this one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// How to build it in a checkout, and where it is then.
+    build: &'static str,
+    built: &'static str,
+}
+
+/// What reads the tables of many ranks.
+pub(crate) const RANKS: Program = Program {
+    name: "warpline-ranks",
+    build: "cargo build --release --manifest-path ranks/Cargo.toml",
+    built: "ranks/target/release",
+};
+
+/// Why the program did not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandOverError {
+    /// It is nowhere.
+    #[error(
+        "`{}` is neither beside `warpline` nor on the PATH; build it in a checkout of warpline with `{}`, and add `{}` to the PATH",
+        .0.name, .0.build, .0.built
+    )]
+    NotFound(Program),
+    /// It is there, and the system does not run it.
+    #[error("`{}` does not start: {error}; check its permissions, or build it anew with `{}`", path.display(), program.build)]
+    NotStarted {
+        /// The program.
+        program: Program,
+        /// Where it is.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}
+
+/// Runs the program with these arguments. On Unix it takes the place of this process, so this returns only if it does not start;
+/// elsewhere this returns its exit status.
+///
+/// # Errors
+/// The program is not found, or does not start.
+pub(crate) fn run(program: Program, arguments: &[OsString]) -> Result<u8, HandOverError> {
+    let path = find(program).ok_or(HandOverError::NotFound(program))?;
+    let mut command = Command::new(&path);
+    command.args(arguments);
+    started(&mut command).map_err(|error| HandOverError::NotStarted { program, path, error })
+}
+
+#[cfg(unix)]
+fn started(command: &mut Command) -> Result<u8, std::io::Error> {
+    Err(std::os::unix::process::CommandExt::exec(command))
+}
+
+#[cfg(not(unix))]
+fn started(command: &mut Command) -> Result<u8, std::io::Error> {
+    // A status that does not fit into a byte is a failure too.
+    Ok(command.status()?.code().map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// The program beside this one, or the first one on the PATH. An installed command may be a link: what it points to counts too.
+fn find(program: Program) -> Option<PathBuf> {
+    let name = format!("{}{}", program.name, std::env::consts::EXE_SUFFIX);
+    let this = std::env::current_exe().ok();
+    let real = this.as_ref().and_then(|this| this.canonicalize().ok());
+    let beside = [this, real].into_iter().flatten().filter_map(|this| Some(this.parent()?.to_owned()));
+    // An empty part of the PATH is the current folder, from which nothing is run unasked.
+    let on_path =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
+    let on_path = on_path.into_iter().filter(|folder| folder.is_absolute());
+    beside.chain(on_path).map(|folder| folder.join(&name)).find(|path| path.is_file())
+}

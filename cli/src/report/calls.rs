@@ -1,0 +1,281 @@
+//! The zones of traces by the zones around them, for the icicle of the page: how often and how long each range ran within each other one.
+//!
+//! Zones of a row come in the order of their ends, as in [`nesting`](warpline_core::report::nesting): a zone takes those inside it from the row's
+//! pieces. Memory is bounded: pieces, depth, the ranges within one zone and all of them together have limits, and what does not fit is counted.
+
+use std::collections::HashMap;
+
+use warpline_core::record::Span;
+
+/// The zones of one row that wait for a zone around them. Of more, the oldest are merged.
+const PIECES: usize = 1 << 14;
+
+/// The most zones within each other.
+const DEPTH: u32 = 48;
+
+/// The most ranges directly within one range.
+const WITHIN: usize = 1_000;
+
+/// The most calls that are known at once. Beyond it, no zone takes those that were read before into itself.
+const CALLS: usize = 1 << 20;
+
+/// The calls that are kept then: the longest.
+const KEPT: usize = 1 << 14;
+
+/// A range within the ranges around it.
+pub(super) struct Call {
+    /// The number of the range.
+    pub(super) number: u32,
+    pub(super) count: u64,
+    pub(super) total_ns: i64,
+    pub(super) self_ns: i64,
+    /// By their numbers.
+    pub(super) inner: Vec<Call>,
+    height: u32,
+}
+
+/// What has no place.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LeftOut {
+    pub(super) calls: u64,
+    pub(super) ns: i64,
+}
+
+struct Piece {
+    span: Span,
+    calls: Vec<Call>,
+}
+
+/// The calls of all traces so far.
+#[derive(Default)]
+pub(super) struct Calls {
+    outermost: Vec<Call>,
+    /// The pieces of each row of the current trace.
+    rows: HashMap<usize, Vec<Piece>>,
+    known: usize,
+    left_out: LeftOut,
+}
+
+impl Calls {
+    /// Adds a zone, of which `inner_ns` are in zones within it.
+    pub(super) fn add(&mut self, row: usize, span: Span, number: u32, inner_ns: i64) {
+        let pieces = self.rows.entry(row).or_default();
+        let total_ns = span.duration_ns().max(0);
+        if pieces.last().is_some_and(|last| last.span.end_ns > span.end_ns) {
+            // It comes after the zone around it.
+            self.left_out.add(1, total_ns);
+            return;
+        }
+        let mut first = pieces.len();
+        while first > 0 && pieces[first - 1].span.begin_ns >= span.begin_ns {
+            first -= 1;
+        }
+        let mut inner = Vec::new();
+        for piece in pieces.drain(first..) {
+            self.known -= merge(&mut inner, piece.calls, WITHIN, &mut self.left_out);
+        }
+        let mut height = 1 + inner.iter().map(|call| call.height).max().unwrap_or(0);
+        if height > DEPTH {
+            for call in &mut inner {
+                self.known -= cut(&call.inner, &mut self.left_out);
+                (call.inner, call.height) = (Vec::new(), 1);
+            }
+            height = 2;
+        }
+        let call = Call { number, count: 1, total_ns, self_ns: (total_ns - inner_ns).max(0), inner, height };
+        pieces.push(Piece { span, calls: vec![call] });
+        self.known += 1;
+        if pieces.len() > PIECES {
+            self.known -= merge_pieces(pieces, &mut self.left_out);
+        }
+        if self.known > CALLS {
+            self.end_trace();
+            self.prune(KEPT);
+        }
+    }
+
+    /// No zone is around those that wait.
+    pub(super) fn end_trace(&mut self) {
+        for piece in std::mem::take(&mut self.rows).into_values().flatten() {
+            self.known -= merge(&mut self.outermost, piece.calls, KEPT, &mut self.left_out);
+        }
+    }
+
+    /// Keeps this many calls, those with the longest times, and returns the outermost ones and what is left out.
+    pub(super) fn longest(mut self, most: usize) -> (Vec<Call>, LeftOut) {
+        self.end_trace();
+        self.prune(most);
+        (self.outermost, self.left_out)
+    }
+
+    fn prune(&mut self, most: usize) {
+        let mut totals = Vec::new();
+        each(&self.outermost, &mut |call| totals.push(call.total_ns));
+        if totals.len() <= most {
+            return;
+        }
+        let (_, least_ns, _) = totals.select_nth_unstable_by(most, |a, b| b.cmp(a));
+        let least_ns = *least_ns;
+        // Of those that are as long as the longest that goes, some may stay.
+        let mut ties = most - totals.iter().filter(|ns| **ns > least_ns).count();
+        drop_shorter(&mut self.outermost, least_ns, &mut ties, &mut self.left_out);
+        self.known = 0;
+        each(&self.outermost, &mut |_| self.known += 1);
+    }
+}
+
+impl LeftOut {
+    fn add(&mut self, calls: u64, ns: i64) {
+        self.calls += calls;
+        self.ns = self.ns.saturating_add(ns);
+    }
+}
+
+/// Adds calls to others. Returns how many calls there are fewer.
+fn merge(into: &mut Vec<Call>, calls: Vec<Call>, most: usize, left_out: &mut LeftOut) -> usize {
+    let mut fewer = 0;
+    for call in calls {
+        match into.binary_search_by_key(&call.number, |known| known.number) {
+            Ok(at) => {
+                let known = &mut into[at];
+                known.count += call.count;
+                known.total_ns = known.total_ns.saturating_add(call.total_ns);
+                known.self_ns = known.self_ns.saturating_add(call.self_ns);
+                known.height = known.height.max(call.height);
+                fewer += 1 + merge(&mut known.inner, call.inner, most, left_out);
+            }
+            Err(at) if into.len() < most => into.insert(at, call),
+            Err(_) => fewer += cut(&[call], left_out),
+        }
+    }
+    fewer
+}
+
+/// Merges pairs of the older half.
+fn merge_pieces(pieces: &mut Vec<Piece>, left_out: &mut LeftOut) -> usize {
+    let newer = pieces.split_off(PIECES / 2);
+    let mut fewer = 0;
+    let mut merged: Vec<Piece> = Vec::with_capacity(PIECES);
+    for (at, piece) in pieces.drain(..).enumerate() {
+        match merged.last_mut().filter(|_| at % 2 == 1) {
+            Some(last) => {
+                last.span.begin_ns = last.span.begin_ns.min(piece.span.begin_ns);
+                last.span.end_ns = last.span.end_ns.max(piece.span.end_ns);
+                fewer += merge(&mut last.calls, piece.calls, WITHIN, left_out);
+            }
+            None => merged.push(piece),
+        }
+    }
+    merged.extend(newer);
+    *pieces = merged;
+    fewer
+}
+
+/// Counts calls as left out. Returns how many they are.
+fn cut(calls: &[Call], left_out: &mut LeftOut) -> usize {
+    let mut all = 0;
+    each(calls, &mut |call| {
+        all += 1;
+        left_out.add(1, call.self_ns);
+    });
+    all
+}
+
+fn drop_shorter(calls: &mut Vec<Call>, least_ns: i64, ties: &mut usize, left_out: &mut LeftOut) {
+    calls.retain_mut(|call| {
+        let is_tie = call.total_ns == least_ns && *ties > 0;
+        if call.total_ns <= least_ns && !is_tie {
+            cut(std::slice::from_ref(call), left_out);
+            return false;
+        }
+        *ties -= usize::from(is_tie);
+        drop_shorter(&mut call.inner, least_ns, ties, left_out);
+        true
+    });
+}
+
+fn each(calls: &[Call], act: &mut impl FnMut(&Call)) {
+    for call in calls {
+        act(call);
+        each(&call.inner, act);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(begin_ns: i64, end_ns: i64) -> Span {
+        Span { begin_ns, end_ns }
+    }
+
+    fn told(calls: &[Call]) -> Vec<(u32, u64, i64, i64, usize)> {
+        calls.iter().map(|call| (call.number, call.count, call.total_ns, call.self_ns, call.inner.len())).collect()
+    }
+
+    #[test]
+    fn a_zone_takes_those_inside_it_and_equal_calls_are_one() {
+        let mut calls = Calls::default();
+        for at in [0, 100, 200] {
+            calls.add(0, span(at + 10, at + 20), 1, 0);
+            calls.add(0, span(at + 20, at + 30), 1, 0);
+            calls.add(0, span(at + 5, at + 50), 2, 20);
+            calls.add(0, span(at, at + 60), 3, 45);
+        }
+        calls.add(7, span(0, 9), 1, 0);
+        let (outermost, left_out) = calls.longest(100);
+        assert_eq!(told(&outermost), [(1, 1, 9, 9, 0), (3, 3, 180, 45, 1)]);
+        assert_eq!(told(&outermost[1].inner), [(2, 3, 135, 75, 1)]);
+        assert_eq!(told(&outermost[1].inner[0].inner), [(1, 6, 60, 60, 0)]);
+        assert_eq!((left_out.calls, left_out.ns), (0, 0));
+    }
+
+    #[test]
+    fn a_zone_around_very_many_takes_all_of_them_in_bounded_memory() {
+        let mut calls = Calls::default();
+        for at in 0..200_000 {
+            calls.add(0, span(10 * at, 10 * at + 4), (at % 5) as u32, 0);
+        }
+        assert!(calls.rows[&0].len() <= PIECES && calls.known <= 5 * PIECES);
+        calls.add(0, span(-5, 3_000_000), 9, 800_000);
+        let (outermost, _) = calls.longest(100);
+        assert_eq!(told(&outermost), [(9, 1, 3_000_005, 2_200_005, 5)]);
+        assert!(outermost[0].inner.iter().all(|call| call.count == 40_000 && call.total_ns == 160_000));
+    }
+
+    #[test]
+    fn what_is_too_deep_too_many_or_too_short_is_counted() {
+        let mut deep = Calls::default();
+        for at in 0..100_000 {
+            deep.add(0, span(-at, at), at as u32, 0);
+        }
+        assert!(deep.known < 1_000, "{}", deep.known);
+        let (outermost, left_out) = deep.longest(1_000);
+        let mut kept = 0;
+        each(&outermost, &mut |_| kept += 1);
+        assert_eq!(left_out.calls + kept, 100_000);
+
+        let mut wide = Calls::default();
+        for at in 0..3_000 {
+            wide.add(0, span(10 * at, 10 * at + 1), at as u32, 0);
+        }
+        wide.add(0, span(0, 30_000), 9_999_999, 3_000);
+        assert_eq!((wide.left_out.calls, wide.known), (2_000, 1_001));
+        let (outermost, left_out) = wide.longest(1);
+        assert_eq!((told(&outermost), left_out.calls), (vec![(9_999_999, 1, 30_000, 27_000, 0)], 3_000));
+    }
+
+    #[test]
+    fn very_many_calls_stay_within_the_limit() {
+        let mut calls = Calls::default();
+        for row in 0..80 {
+            for at in 0..15_000 {
+                calls.add(row, span(10 * at, 10 * at + 5), at as u32, 0);
+                assert!(calls.known <= CALLS);
+            }
+        }
+        let (outermost, left_out) = calls.longest(usize::MAX);
+        let zones: u64 = outermost.iter().map(|call| call.count).sum();
+        assert_eq!((zones, outermost.len(), left_out.calls), (80 * 15_000, 15_000, 0));
+    }
+}

@@ -1,0 +1,500 @@
+//! The figures of traces: adds slices to the same values that a session's report is made of.
+//!
+//! One [`Figures`] reads any number of traces, one after another. Memory is bounded: it depends on the numbers of ranges, rows and
+//! streams, and a row keeps its latest slices until they are in the order of their ends. `totals` makes the report.
+
+mod totals;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use warpline_core::intervals::Covered;
+use warpline_core::path::{CriticalPath, PathLog, Track};
+use warpline_core::record::{DeviceKind, Span};
+use warpline_core::report::figures::StreamStats;
+use warpline_core::report::lengths::{Length, Lengths};
+use warpline_core::report::nesting::{self, Nesting};
+use warpline_core::report::per_step::{PerStep, StepSums};
+use warpline_core::report::traffic::{Lane, Traffic};
+
+use super::account::Account;
+use super::calls::Calls;
+use super::messages::Messages;
+use super::steps::{Step, Steps};
+use crate::trace::{Arrow, Fact, Kind, Name, Names, Place, Rows, Slice, Visitor};
+
+/// The slices of a row that wait until they can be put in the order of their ends.
+const REORDERED: usize = 1 << 13;
+
+/// The slices of all rows that wait.
+const WAITING: usize = 1 << 21;
+
+/// The most kernels, and the most waits of threads, that are counted separately.
+const MOST: usize = 4_096;
+
+/// The number of latest zones in which the critical path is found, as in a session.
+const PATH: usize = 1 << 15;
+
+const MORE: &str = "…";
+
+/// Where a range's times are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Spot {
+    Threads,
+    Streams,
+    Replays,
+}
+
+impl Spot {
+    /// Returns the name that the tables of a report have for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Spot::Threads => "thread",
+            Spot::Streams => "stream",
+            Spot::Replays => "replay",
+        }
+    }
+}
+
+struct Entry {
+    name: Name,
+    spot: Spot,
+    lengths: Lengths,
+}
+
+/// Numbers that are only counted and added.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    total_ns: i64,
+    max_ns: i64,
+}
+
+impl Sum {
+    fn add(&mut self, ns: i64) {
+        self.count += 1;
+        self.total_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+    }
+}
+
+/// The use of one stream's time.
+#[derive(Default)]
+struct Usage {
+    name: Arc<str>,
+    device: Arc<str>,
+    ordinal: u32,
+    zones: Covered,
+    kernels: Covered,
+    waiting: Covered,
+    waited_for: HashMap<Name, Sum>,
+}
+
+/// A row whose slices nest.
+#[derive(Default)]
+struct Nested {
+    waiting: Vec<(Span, u64, u32)>,
+    nesting: Nesting,
+}
+
+/// The figures of the traces so far.
+#[derive(Default)]
+pub(crate) struct Figures {
+    entries: Vec<Entry>,
+    numbers: HashMap<(Name, Spot), u32>,
+    kernels: HashMap<(Name, Option<Name>), Sum>,
+    /// Kernels of traces that have them only as slices.
+    kernel_slices: HashMap<(Name, Option<Name>), Sum>,
+    host_waits: HashMap<(Name, Arc<str>, Option<Name>), Sum>,
+    semaphores: HashMap<Name, Sum>,
+    traffic: Traffic,
+    steps: Lengths,
+    step_sums: HashMap<u32, StepSums>,
+    late: u64,
+    streams: Vec<StreamStats>,
+    path: Option<CriticalPath>,
+    /// The trace that has the path.
+    path_of: u32,
+    window_ns: i64,
+    account: Account,
+    /// Zones on streams, and those of them whose end was found in another way than by their own event.
+    on_streams: u64,
+    found_ends: u64,
+    latest_ns: i64,
+    corrected: u64,
+    correction_ns: i64,
+    traces: u32,
+    current: Current,
+    for_page: Option<Box<ForPage>>,
+}
+
+/// What only the page shows.
+#[derive(Default)]
+pub(super) struct ForPage {
+    pub(super) calls: Calls,
+    pub(super) steps: Steps,
+}
+
+/// The state of the trace that is being read.
+struct Current {
+    window: Option<Span>,
+    rows: HashMap<usize, Nested>,
+    waiting: usize,
+    order: u64,
+    per_step: PerStep,
+    usages: Vec<Usage>,
+    used: Option<Span>,
+    path: PathLog<Arc<str>>,
+    messages: Messages,
+}
+
+impl Default for Current {
+    fn default() -> Current {
+        Current {
+            window: None,
+            rows: HashMap::new(),
+            waiting: 0,
+            order: 0,
+            per_step: PerStep::default(),
+            usages: Vec::new(),
+            used: None,
+            path: PathLog::new(PATH),
+            messages: Messages::default(),
+        }
+    }
+}
+
+impl Figures {
+    /// Returns figures that also collect what the page shows beside the report.
+    pub(super) fn for_page() -> Figures {
+        Figures { for_page: Some(Box::default()), ..Figures::default() }
+    }
+
+    /// Ends a trace. `is_whole`: nothing of it is missing as far as the reader knows.
+    pub(crate) fn end_trace(&mut self, is_whole: bool, names: &Names) {
+        let batch = self.current.messages.take_batch();
+        self.add_entries(batch, names);
+        let mut current = std::mem::take(&mut self.current);
+        for (at, row) in &mut current.rows {
+            settle(*at, row, usize::MAX, &mut self.entries, self.for_page.as_deref_mut());
+        }
+        if let Some(page) = &mut self.for_page {
+            page.calls.end_trace();
+        }
+        self.window_ns += current.window.map_or(0, |window| window.duration_ns());
+        for (number, sums) in current.per_step.figures() {
+            match self.step_sums.get_mut(&number) {
+                Some(known) => known.merge(&sums),
+                None => drop(self.step_sums.insert(number, sums)),
+            }
+        }
+        self.late += current.per_step.late();
+        let is_complete = self.account.end_trace(is_whole);
+        let all_ns = current.used.map_or(0, |used| used.duration_ns());
+        let mut streams: Vec<_> =
+            current.usages.iter().filter_map(|usage| usage.stats(all_ns, is_complete, names)).collect();
+        streams.sort_by(|a, b| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
+        self.streams.append(&mut streams);
+        let path = current.path.path(None);
+        let length = |path: &CriticalPath| path.to_ns - path.from_ns;
+        if path.as_ref().map_or(0, length) > self.path.as_ref().map_or(0, length) {
+            (self.path, self.path_of) = (path, self.traces);
+        }
+        self.traces += 1;
+    }
+
+    /// Returns what was collected for the page, once.
+    pub(super) fn take_for_page(&mut self) -> ForPage {
+        self.for_page.take().map_or_else(ForPage::default, |page| *page)
+    }
+
+    /// Returns the name and the place of a range.
+    pub(super) fn range(&self, number: u32) -> Option<(Name, Spot)> {
+        self.entries.get(number as usize).map(|entry| (entry.name, entry.spot))
+    }
+
+    /// Returns the lengths of each range in each place.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = (Name, Spot, &Lengths)> {
+        self.entries.iter().map(|entry| (entry.name, entry.spot, &entry.lengths))
+    }
+
+    /// Returns the number of the trace that has the critical path.
+    pub(super) fn path_of(&self) -> u32 {
+        self.path_of
+    }
+
+    /// Whether there is nothing to report.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.kernels.is_empty() && self.kernel_slices.is_empty() && self.steps.count() == 0
+    }
+
+    fn number(&mut self, name: Name, spot: Spot) -> u32 {
+        let next = self.entries.len() as u32;
+        let number = *self.numbers.entry((name, spot)).or_insert(next);
+        if number == next {
+            self.entries.push(Entry { name, spot, lengths: Lengths::default() });
+        }
+        number
+    }
+
+    fn zone(&mut self, slice: &Slice<'_>, spot: Spot, rows: &Rows, share: f64) {
+        let ns = (slice.span.duration_ns() as f64 * share) as i64;
+        let ns = if share == 1.0 { slice.span.duration_ns() } else { ns };
+        let window = self.current.window.get_or_insert(slice.span);
+        let host = slice.launch.map_or(slice.span, |(_, host)| host);
+        window.begin_ns = window.begin_ns.min(slice.span.begin_ns).min(host.begin_ns);
+        window.end_ns = window.end_ns.max(slice.span.end_ns).max(host.end_ns);
+        let place = rows.row(slice.row).map(|row| row.place);
+        let device = match place {
+            Some(Place::Stream(at)) => {
+                rows.stream(at).map(|stream| (DeviceKind::Cuda, self.traces << 12 | stream.ordinal))
+            }
+            _ => None,
+        };
+        let number = self.number(slice.name, spot);
+        let launch_ns = match (spot, slice.launch) {
+            (Spot::Threads, _) => ns,
+            (_, launch) => launch.map_or(0, |(_, host)| host.duration_ns()),
+        };
+        let zone = Length {
+            ns,
+            launch_ns,
+            begin_ns: host.begin_ns,
+            weight: if slice.args.sampled_ppm == 0 { 1.0 } else { 1e6 / slice.args.sampled_ppm as f64 },
+            window: 0,
+            device,
+            has_failed: slice.args.has_failed,
+        };
+        self.entries[number as usize].lengths.add(&zone, || false);
+        if share == 1.0 && slice.kind != Kind::BatchEntry {
+            self.nest(slice, number);
+            if spot != Spot::Replays {
+                self.current.per_step.zone(number, host.begin_ns, ns);
+            }
+        }
+        if spot == Spot::Streams {
+            self.on_streams += 1;
+            if slice.args.is_end_found {
+                self.found_ends += 1;
+                self.latest_ns = self.latest_ns.max(slice.args.end_early_by_ns);
+            }
+            if let Some(corrected_ns) = slice.args.corrected_ns {
+                self.corrected += 1;
+                self.correction_ns += slice.span.duration_ns() - corrected_ns;
+            }
+        }
+    }
+
+    /// Puts the slice among those of its row.
+    fn nest(&mut self, slice: &Slice<'_>, number: u32) {
+        let Current { rows, waiting, order, .. } = &mut self.current;
+        *order += 1;
+        let row = rows.entry(slice.row).or_default();
+        row.waiting.push((slice.span, *order, number));
+        *waiting += 1;
+        if row.waiting.len() >= REORDERED {
+            *waiting -= settle(slice.row, row, REORDERED / 2, &mut self.entries, self.for_page.as_deref_mut());
+        } else if *waiting >= WAITING {
+            for (at, row) in rows {
+                settle(*at, row, usize::MAX, &mut self.entries, self.for_page.as_deref_mut());
+            }
+            *waiting = 0;
+        }
+    }
+
+    fn on_stream(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+        let Some((at, stream)) = rows.stream_of(slice.row) else { return };
+        let Current { usages, used, .. } = &mut self.current;
+        if usages.len() <= at {
+            usages.resize_with(at + 1, Usage::default);
+        }
+        let usage = &mut usages[at];
+        if usage.name.is_empty() {
+            (usage.name, usage.device, usage.ordinal) = (stream.name.clone(), stream.device.clone(), stream.ordinal);
+        }
+        let span = slice.span;
+        match slice.kind {
+            Kind::Kernel | Kind::Copy => usage.kernels.add(span),
+            Kind::Wait => {
+                usage.zones.add(span);
+                usage.waiting.add(span);
+                let by = slice.args.signalled_by.unwrap_or_default();
+                if usage.waited_for.len() < MOST || usage.waited_for.contains_key(&by) {
+                    usage.waited_for.entry(by).or_default().add(span.duration_ns());
+                }
+            }
+            _ => usage.zones.add(span),
+        }
+        let all = used.get_or_insert(span);
+        all.begin_ns = all.begin_ns.min(span.begin_ns);
+        all.end_ns = all.end_ns.max(span.end_ns);
+        if !matches!(slice.kind, Kind::Zone | Kind::Collective) {
+            return;
+        }
+        self.traffic(slice, stream.ordinal, Lane::from_stream(at as u32), names);
+    }
+
+    /// Adds a zone of a replay. Each stream that was captured has a row, and counts as a stream.
+    fn in_replay(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+        let Some((at, stream)) = rows.stream_of(slice.row) else { return };
+        self.traffic(slice, stream.ordinal, Lane::from_replay(at as u32, slice.row as u64), names);
+    }
+
+    /// Adds what a zone moved, or that it computed.
+    fn traffic(&mut self, slice: &Slice<'_>, ordinal: u32, lane: Lane, names: &Names) {
+        let (device, span) = ((DeviceKind::Cuda, self.traces << 12 | ordinal), slice.span);
+        if slice.kind == Kind::Collective {
+            if let Some(message) = Messages::read(slice, 1.0, names) {
+                self.traffic.collective(device, lane, span, &message.moved());
+            }
+        } else {
+            // A late end may lie behind a wait of the stream.
+            let end_ns = span.begin_ns.max(span.end_ns - slice.args.end_early_by_ns);
+            self.traffic.compute(device, lane, Span { end_ns, ..span });
+        }
+    }
+
+    /// Adds the entries of a batch of collectives, which share its time.
+    fn add_entries(&mut self, batch: Vec<super::messages::Entry>, names: &Names) {
+        let total: Option<u64> = batch.iter().map(|entry| entry.bytes).sum::<Option<u64>>().filter(|total| *total > 0);
+        let count = batch.len().max(1) as f64;
+        for entry in batch {
+            let share = match (total, entry.bytes) {
+                (Some(total), Some(bytes)) => bytes as f64 / total as f64,
+                _ => 1.0 / count,
+            };
+            let slice = entry.slice();
+            self.zone(&slice, if entry.in_replay { Spot::Replays } else { Spot::Streams }, &entry.rows(), share);
+            if let (Some(message), Some((device, at))) = (Messages::read(&slice, share, names), entry.stream) {
+                let lane = Lane::from_stream(at as u32);
+                self.traffic.collective(
+                    (DeviceKind::Cuda, self.traces << 12 | device),
+                    lane,
+                    slice.span,
+                    &message.moved(),
+                );
+            }
+        }
+    }
+
+    fn follow(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+        let Some(on) = track(slice.row, rows) else { return };
+        let launch = slice.launch.and_then(|(row, host)| Some((track(row, rows)?, host)));
+        let launch = launch.as_ref().map(|((from, name), host)| (*from, &**name, *host));
+        self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), slice.span, launch);
+    }
+
+    fn count_in<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Sum>, key: K, more: impl FnOnce() -> K, ns: i64) {
+        let key = if table.len() < MOST || table.contains_key(&key) { key } else { more() };
+        table.entry(key).or_default().add(ns);
+    }
+}
+
+/// The stream or thread of a row, and its name.
+pub(super) fn track(row: usize, rows: &Rows) -> Option<(Track, Arc<str>)> {
+    let row = rows.row(row)?;
+    match row.place {
+        Place::Stream(at) => Some((Track::Stream(at as u32), rows.stream(at)?.name.clone())),
+        Place::Thread(id) if row.name.is_empty() => Some((Track::Thread(id), format!("thread {id}").into())),
+        Place::Thread(id) => Some((Track::Thread(id), row.name.clone())),
+        Place::Other => None,
+    }
+}
+
+/// Finds what is within what among the earliest slices of a row. Returns how many it took.
+fn settle(
+    at: usize,
+    row: &mut Nested,
+    count: usize,
+    entries: &mut [Entry],
+    mut for_page: Option<&mut ForPage>,
+) -> usize {
+    row.waiting.sort_unstable_by_key(|(span, order, _)| nesting::key(*span, *order));
+    let count = count.min(row.waiting.len());
+    for (span, _, number) in row.waiting.drain(..count) {
+        let inner_ns = row.nesting.add(span);
+        if let Some(entry) = entries.get_mut(number as usize) {
+            entry.lengths.subtract_inner(inner_ns);
+        }
+        if let Some(page) = &mut for_page {
+            page.calls.add(at, span, number, inner_ns);
+        }
+    }
+    count
+}
+
+impl Visitor for Figures {
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+        if slice.kind != Kind::BatchEntry || !self.current.messages.continues(slice) {
+            let batch = self.current.messages.take_batch();
+            if !batch.is_empty() {
+                self.add_entries(batch, names);
+            }
+        }
+        let ns = slice.span.duration_ns();
+        match slice.kind {
+            Kind::Zone | Kind::Collective if slice.args.has_correlation => {
+                self.zone(slice, Spot::Replays, rows, 1.0);
+                self.in_replay(slice, rows, names);
+            }
+            Kind::Zone | Kind::Collective => {
+                self.zone(slice, Spot::Streams, rows, 1.0);
+                self.on_stream(slice, rows, names);
+                self.follow(slice, rows, names);
+            }
+            Kind::HostZone => {
+                self.zone(slice, Spot::Threads, rows, 1.0);
+                self.follow(slice, rows, names);
+            }
+            Kind::BatchEntry => self.current.messages.add(slice, rows, names),
+            Kind::Kernel | Kind::Copy => {
+                let of_stages = slice.row == usize::MAX;
+                let table = if of_stages { &mut self.kernels } else { &mut self.kernel_slices };
+                Self::count_in(table, (slice.name, slice.args.zone), || (Name::default(), None), ns);
+                if !of_stages {
+                    self.on_stream(slice, rows, names);
+                }
+            }
+            Kind::Wait => {
+                if let Some(semaphore) = slice.args.semaphore {
+                    Self::count_in(&mut self.semaphores, semaphore, Name::default, ns);
+                }
+                self.on_stream(slice, rows, names);
+            }
+            Kind::Sync => {
+                if let Some((Track::Thread(_), thread)) = track(slice.row, rows) {
+                    let key = (slice.name, thread, slice.args.zone);
+                    Self::count_in(&mut self.host_waits, key, || (Name::default(), MORE.into(), None), ns);
+                }
+            }
+            Kind::Step => {
+                self.current.per_step.step(slice.span);
+                if let Some(page) = &mut self.for_page {
+                    page.steps.add(Step { trace: self.traces, number: slice.args.step, span: slice.span });
+                }
+                let zone = Length {
+                    ns,
+                    launch_ns: 0,
+                    begin_ns: slice.span.begin_ns,
+                    weight: 1.0,
+                    window: 0,
+                    device: None,
+                    has_failed: false,
+                };
+                // No first step is set apart: the mean and the percentiles of steps are those of all.
+                self.steps.add(&zone, || true);
+            }
+            _ => {}
+        }
+    }
+
+    fn arrow(&mut self, arrow: &Arrow, rows: &Rows) {
+        if let (Some(on), Some(from)) = (track(arrow.on, rows), track(arrow.from, rows)) {
+            self.current.path.waited((on.0, &on.1), arrow.wait, (from.0, &from.1), arrow.at_ns);
+        }
+    }
+
+    fn fact(&mut self, fact: Fact) {
+        self.account.fact(fact);
+    }
+}

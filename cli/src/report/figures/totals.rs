@@ -1,0 +1,148 @@
+//! The report of what was added up.
+
+use std::borrow::Cow;
+
+use warpline_core::report::figures::{HostWaitStats, KernelStats, RangeStepStats, StreamStats, WaitedFor};
+use warpline_core::report::lengths::Coverage;
+use warpline_core::report::{RangeStats, Report};
+
+use super::{Figures, Spot, Sum, Usage};
+use crate::trace::{Name, Names};
+
+impl Figures {
+    /// Returns the report.
+    pub(crate) fn report(&self, names: &Names) -> Report {
+        let mut report = Report::default();
+        let zones = self.entries.iter().filter(|entry| entry.spot != Spot::Replays).map(|entry| entry.lengths.count());
+        self.account.add_to(&mut report, zones.sum());
+        report.ranges = self.ranges(names);
+        report.range_steps = self.range_steps(names);
+        if self.steps.count() > 0 {
+            let steps = self.steps.stats(Cow::Borrowed(""), Coverage::default());
+            let all = &mut report.steps;
+            (all.count, all.min_ns, all.max_ns) = (steps.count, steps.min_ns, steps.max_ns);
+            all.mean_ns = steps.recorded_ns / steps.count.max(1) as i64;
+            (all.p50_ns, all.p99_ns) = (steps.p50_ns, steps.p99_ns);
+        }
+        report.collectives = self.traffic.stats();
+        let kernels = if self.kernels.is_empty() { &self.kernel_slices } else { &self.kernels };
+        report.top_kernels = kernels
+            .iter()
+            .map(|((name, range), sum)| KernelStats {
+                name: names.text(*name).to_string(),
+                range: range.map(|range| Cow::Owned(names.text(range).to_string())),
+                count: sum.count,
+                total_ns: sum.total_ns,
+                max_ns: sum.max_ns,
+            })
+            .collect();
+        report.top_kernels.sort_by(|a, b| (b.total_ns, &a.name, &a.range).cmp(&(a.total_ns, &b.name, &b.range)));
+        report.host_waits = self
+            .host_waits
+            .iter()
+            .map(|((call, thread, range), sum)| HostWaitStats {
+                thread: thread.to_string(),
+                call: Cow::Owned(names.text(*call).to_string()),
+                range: range.map(|range| Cow::Owned(names.text(range).to_string())),
+                count: sum.count,
+                total_ns: sum.total_ns,
+                max_ns: sum.max_ns,
+            })
+            .collect();
+        report.host_waits.sort_by(|a, b| (b.total_ns, &a.thread, &a.call).cmp(&(a.total_ns, &b.thread, &b.call)));
+        let semaphores = self.semaphores.iter().map(|(name, sum)| (names.text(*name).to_string(), sum));
+        report.semaphores = semaphores
+            .map(|(name, sum)| warpline_core::report::SemaphoreStats {
+                name,
+                waits: sum.count,
+                waited_ns: sum.total_ns,
+            })
+            .collect();
+        report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
+        report.streams = self.streams.clone();
+        report.critical_path = self.path.clone();
+        report.notes.extend(self.notes());
+        report
+    }
+
+    fn ranges(&self, names: &Names) -> Vec<RangeStats> {
+        let coverage = Coverage { window_ns: self.window_ns.max(1), ..Coverage::default() };
+        let stats = self.entries.iter().map(|entry| {
+            let stats = entry.lengths.stats(Cow::Owned(names.text(entry.name).to_string()), coverage);
+            match entry.spot {
+                Spot::Threads => stats,
+                Spot::Streams => RangeStats { on_stream: true, ..stats },
+                Spot::Replays => RangeStats { on_stream: true, in_replays: true, mean_launch_ns: 0, ..stats },
+            }
+        });
+        let mut stats: Vec<_> = stats.collect();
+        stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+        stats
+    }
+
+    fn range_steps(&self, names: &Names) -> Vec<RangeStepStats> {
+        let stats = self.step_sums.iter().filter_map(|(number, sums)| {
+            let entry = self.entries.get(*number as usize)?;
+            let name = Cow::Owned(names.text(entry.name).to_string());
+            Some(RangeStepStats::new(name, entry.spot != Spot::Threads, sums))
+        });
+        let mut stats: Vec<_> = stats.collect();
+        stats.sort_by(|a, b| (b.mean_ns, &a.name, a.on_stream).cmp(&(a.mean_ns, &b.name, b.on_stream)));
+        stats
+    }
+
+    /// What a reader of the figures must know.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.found_ends > 0 {
+            notes.push(format!(
+                "{} of {} zones on streams have an end that was not timed by an event of their own; it may be late by up to {}",
+                self.found_ends,
+                self.on_streams,
+                crate::output::time(self.latest_ns as f64)
+            ));
+        }
+        if self.corrected > 0 {
+            notes.push(format!(
+                "lengths of {} zones contain the time of their events, {} on average; `gpu_ns_corrected` in the trace is without it",
+                self.corrected,
+                crate::output::time(self.correction_ns as f64 / self.corrected as f64)
+            ));
+        }
+        if self.late > 0 {
+            notes.push(format!(
+                "{} zones ended more than 256 steps after their step and are in no figure of steps",
+                self.late
+            ));
+        }
+        if self.traces > 1 && self.path.is_some() {
+            notes.push("the critical path is that of the trace with the longest one".to_owned());
+        }
+        notes
+    }
+}
+
+impl Usage {
+    pub(super) fn stats(&self, all_ns: i64, is_complete: bool, names: &Names) -> Option<StreamStats> {
+        let used_ns = if self.zones.length_ns() > 0 { self.zones.length_ns() } else { self.kernels.length_ns() };
+        let waiting_ns = self.waiting.length_ns();
+        let rest_ns = (all_ns - used_ns).max(0);
+        let whom = |(by, sum): (&Name, &Sum)| WaitedFor {
+            by: names.text(*by).to_string(),
+            count: sum.count,
+            ns: sum.total_ns,
+        };
+        let mut waited_for: Vec<_> = self.waited_for.iter().map(whom).collect();
+        waited_for.sort_by(|a, b| (b.ns, &a.by).cmp(&(a.ns, &b.by)));
+        (used_ns > 0).then(|| StreamStats {
+            name: self.name.to_string(),
+            device: self.device.to_string(),
+            streams: 1,
+            busy_ns: (used_ns - waiting_ns).max(0),
+            waiting_ns,
+            idle_ns: is_complete.then_some(rest_ns),
+            not_recorded_ns: if is_complete { 0 } else { rest_ns },
+            waited_for,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! `warpline report`: the report of a session from its traces, or from traces of PyTorch's profiler.
+//!
+//! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, and `account` the counts that a
+//! session writes at its end. The tables and their text are those of a session's report in `warpline_core::report`, as is the HTML page, for which
+//! `page` collects what a trace shows beside the report: `calls` and `steps` with the figures, and `timeline` in a second reading.
+
+mod account;
+mod calls;
+mod figures;
+mod messages;
+mod page;
+mod steps;
+mod texts;
+mod timeline;
+
+use std::path::{Path, PathBuf};
+
+use warpline_core::report::Report;
+
+use crate::output;
+use crate::trace::{self, Names, ReadError, Skipped};
+use figures::Figures;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("no zone, kernel or step in {}; record with `WARPLINE=perfetto=FILE`, and mark functions with `#[gpu_zone]`", traces(*.0))]
+    Empty(usize),
+}
+
+fn traces(count: usize) -> String {
+    if count == 1 { "the trace".to_owned() } else { format!("the {count} traces") }
+}
+
+/// Reads the traces, and returns their common report. Warnings go to standard error.
+pub(crate) fn report(paths: &[PathBuf]) -> Result<Report, ReportError> {
+    let files = trace::files(paths)?;
+    let mut names = Names::default();
+    Ok(read(&files, &mut names, Figures::default())?.report(&names))
+}
+
+/// Reads the traces, and returns their common report and its page, which needs a second reading.
+pub(crate) fn report_and_page(paths: &[PathBuf]) -> Result<(Report, String), ReportError> {
+    let files = trace::files(paths)?;
+    let mut names = Names::default();
+    let figures = read(&files, &mut names, Figures::for_page())?;
+    let report = figures.report(&names);
+    let page = page::page(&report, figures, &files, &mut names)?;
+    Ok((report, page))
+}
+
+fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Figures, ReportError> {
+    for path in files {
+        let skipped = trace::read(path, names, &mut figures)?;
+        complain_of(path, &skipped);
+        let is_whole = !skipped.is_cut && skipped.damaged_at.is_none() && skipped.malformed + skipped.unplaced == 0;
+        figures.end_trace(is_whole, names);
+    }
+    if figures.is_empty() {
+        return Err(ReportError::Empty(files.len()));
+    }
+    Ok(figures)
+}
+
+/// The report's text. On a terminal that has colors, the heads of its tables are bold.
+pub(crate) fn text(report: &Report, on_terminal: bool) -> String {
+    let text = format!("{report}\n");
+    let has_colors = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if !has_colors {
+        return text;
+    }
+    // The last block are the lines after the tables.
+    let blocks: Vec<&str> = text.split("\n\n").collect();
+    let tables = blocks.len().saturating_sub(1);
+    let bold = |(at, block): (usize, &&str)| match block.split_once('\n') {
+        Some((head, rest)) if at < tables => format!("\u{1b}[1m{head}\u{1b}[0m\n{rest}"),
+        _ => (*block).to_owned(),
+    };
+    blocks.iter().enumerate().map(bold).collect::<Vec<_>>().join("\n\n")
+}
+
+pub(crate) fn complain_of(path: &Path, skipped: &Skipped) {
+    let path = path.display();
+    let warn = |what: String| output::complain(format_args!("warning: {path}: {what}"));
+    if skipped.malformed > 0 {
+        let events = output::counted_as(skipped.malformed, "packet or event", "packets and events");
+        warn(format!("{events} {} malformed or too large, and left out", output::is_or_are(skipped.malformed)));
+    }
+    if skipped.unpaired > 0 {
+        warn(format!(
+            "{} without an end or a begin {} left out",
+            output::counted(skipped.unpaired, "slice"),
+            output::is_or_are(skipped.unpaired)
+        ));
+    }
+    if skipped.unplaced > 0 {
+        warn(format!(
+            "{} without a known time or row {} left out",
+            output::counted(skipped.unplaced, "slice"),
+            output::is_or_are(skipped.unplaced)
+        ));
+    }
+    if let Some(at) = skipped.damaged_at {
+        warn(format!("damaged at byte {at}; the rest of the file is left out"));
+    } else if skipped.is_cut {
+        warn("the trace is cut, as a killed program leaves it; the figures are those of what is there".to_owned());
+    }
+}

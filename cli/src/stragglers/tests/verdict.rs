@@ -1,0 +1,101 @@
+//! Which rank stands out, since when, and who it waited for.
+
+use super::*;
+
+/// A rank's trace with `warpline.host`.
+fn on_host(rank: u64, host: &str) -> Trace {
+    let mut trace = Trace::new(rank, 0);
+    let attribute = Attribute { key: "warpline.host".to_owned(), string: Some(host.to_owned()) };
+    trace.packet(Packet { attributes: Some(Attributes { attributes: vec![attribute] }), ..packet() });
+    trace
+}
+
+/// The arguments that give the size of a message of 1,000 floats.
+fn sized() -> Vec<Annotation> {
+    vec![text("dtype", "Float"), number("In msg nelems", 1_000), number("Out msg nelems", 1_000)]
+}
+
+#[test]
+fn the_verdict_names_rank_number_range_size_and_since_when() {
+    let mut traces = [on_host(0, "node0"), on_host(1, "node0")];
+    for seq in 0..40_u64 {
+        // Ranks arrive within some µs of one another, until rank 1 is late from number 25 on.
+        let late = if seq >= 25 { 3 * MS + seq as i64 * 1_000 } else { 0 };
+        let begin =
+            |rank: u64| 20 * MS * (seq as i64 + 1) + (seq * 7 + rank * 5) as i64 % 9 * 1_000 + late * rank as i64;
+        let end = begin(0).max(begin(1)) + 100_000;
+        for (rank, trace) in (0..).zip(&mut traces) {
+            trace.call("allreduce", seq, begin(rank), end - begin(rank), &sized());
+        }
+    }
+    let findings = judge(&mut traces);
+    let verdict = findings.verdict.as_ref().expect("rank 1 stands out");
+    assert_eq!((verdict.rank, &*verdict.host, verdict.times, verdict.since_seq, verdict.seq), (1, "node0", 15, 25, 39));
+    assert_eq!(
+        (verdict.kind, &*verdict.range, verdict.bytes, &verdict.through[..]),
+        ("all_reduce", "net.sum", Some(4_000), &[][..])
+    );
+    assert!((verdict.late_by_ns - 3_039_000).abs() < 10_000 && (verdict.since_ns - 523 * MS).abs() < MS, "{verdict:?}");
+    let text = findings.to_text(0, false);
+    let begin = "rank 1 on node0 came late to 15 of 40 collectives of tp0 [0,1], since number 25 (523.";
+    assert!(text.starts_with(begin) && text.ends_with(" to number 39 (net.sum, all_reduce of 4.00 kB)\n"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&findings.to_json()).unwrap();
+    assert_eq!((&json["verdict"]["rank"], &json["verdict"]["times"]), (&1.into(), &15.into()));
+    assert_eq!(format!("{}\n", json["summary"].as_str().unwrap()), text);
+}
+
+#[test]
+fn in_a_clean_run_no_rank_stands_out() {
+    for seed in 0..20_u64 {
+        let mut traces = [0, 1, 2, 3].map(|rank| Trace::new(rank, 0));
+        traces.iter_mut().for_each(|trace| trace.group = ("world", "[0, 1, 2, 3]", None));
+        let mut state = seed;
+        for seq in 0..200_u64 {
+            // Sums of random numbers: near to a normal distribution of 60 µs.
+            let begins = [(); 4].map(|()| {
+                let mut sum = 0;
+                for _ in 0..12 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    sum += (state >> 33) as i64 % 60_000;
+                }
+                20 * MS * (seq as i64 + 1) + sum
+            });
+            let last = begins.into_iter().max().unwrap();
+            for (begin, trace) in begins.into_iter().zip(&mut traces) {
+                trace.call("allreduce", seq, begin, last + 100_000 - begin, &[]);
+            }
+        }
+        let findings = judge(&mut traces);
+        assert_eq!(findings.verdict, None, "seed {seed}: {}", findings.summary);
+        assert!(findings.summary.starts_with("no rank stands out in 200 judged collectives; at most, rank "));
+    }
+}
+
+#[test]
+fn a_rank_that_waited_itself_is_not_to_blame() {
+    // Ranks 0 and 1 share tp0, ranks 1 and 2 share dp1. Rank 0 is late to tp0, so rank 1 is late to dp1.
+    let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, 0));
+    for step in 0..40_u64 {
+        let zero = 50 * MS * (step as i64 + 1);
+        let late = if step >= 20 { 8 * MS } else { (step as i64 * 5 % 7) * 1_000 };
+        let (met, done) = (zero + late + 100_000, zero + 12 * MS);
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            if rank < 2 {
+                let begin = if rank == 0 { zero + late } else { zero };
+                (trace.group, trace.rank) = (("tp0", "[0, 1]", None), rank as u64);
+                trace.call("allreduce", step, begin, met - begin, &[]);
+            }
+            if rank > 0 {
+                let begin = if rank == 1 { met + MS } else { zero + MS };
+                (trace.group, trace.rank) = (("dp1", "[1, 2]", None), rank as u64 - 1);
+                trace.call("allreduce", step, begin, done - begin, &[]);
+            }
+        }
+    }
+    let findings = judge(&mut traces);
+    let verdict = findings.verdict.as_ref().expect("rank 0 stands out");
+    assert_eq!((verdict.rank, &*verdict.group, verdict.since_seq), (0, "tp0 [0,1]", 20), "{findings:?}");
+    assert!((verdict.late_by_ns - 8 * MS).abs() < MS / 2, "{verdict:?}");
+    // Rank 1 comes last to dp1 in each step, and is named nowhere as the cause.
+    assert!(findings.ranks.iter().any(|rank| (rank.rank, rank.late) == (1, 40)), "{:?}", findings.ranks);
+}

@@ -1,0 +1,282 @@
+//! Reads the slices of a Chrome trace, event by event: of warpline, or of PyTorch's profiler as far as its events mean the same.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::sync::Arc;
+
+use serde_json::Value;
+use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
+use warpline_annotate::event::{Event, scalar};
+use warpline_core::record::Span;
+
+use super::kinds::{Args, Key, Kind, Said};
+use super::names::Names;
+use super::rows::{Place, Row, Rows, Stream};
+use super::{Fact, Fault, Skipped, Slice, Visitor};
+
+/// The most launches that wait for their zone.
+const LAUNCHES: usize = 1 << 16;
+
+/// The largest member that is read for the facts of the session.
+const FACTS: usize = MAX_VALUE;
+
+/// Reads the whole trace. An array may be cut, because a killed process leaves one.
+pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: &mut V) -> Result<Skipped, Fault> {
+    let mut document = Document::new(trace).may_be_cut();
+    let mut reader = Reader {
+        visitor,
+        rows: Rows::default(),
+        places: HashMap::new(),
+        threads: HashMap::new(),
+        processes: HashMap::new(),
+        launches: HashMap::new(),
+        skipped: Skipped::default(),
+    };
+    let mut has_events = false;
+    loop {
+        match document.next_piece() {
+            Ok(Some(Piece::Event(bytes))) => {
+                has_events = true;
+                match Event::read(bytes) {
+                    Ok(event) => reader.event(&event, names)?,
+                    Err(_) => reader.skipped.malformed += 1,
+                }
+            }
+            Ok(Some(Piece::Member(name, value))) => reader.member(name, value),
+            Ok(Some(Piece::Events)) => has_events = true,
+            Ok(None) => break,
+            Err(Broken::Io(error)) => return Err(Fault::Io(error)),
+            Err(Broken::TooLong(_)) => return Err(Fault::NotATrace("more than 64 GiB; name a part of it")),
+            Err(Broken::NoTrace(_)) => return Err(NO_EVENTS),
+            Err(Broken::Short(at) | Broken::Wrong(at, _) | Broken::TooLarge(at)) if has_events => {
+                reader.skipped.damaged_at = Some(at.byte);
+                break;
+            }
+            Err(_) => return Err(NO_EVENTS),
+        }
+    }
+    if !has_events {
+        return Err(NO_EVENTS);
+    }
+    reader.skipped.is_cut = document.cut().is_some();
+    Ok(reader.skipped)
+}
+
+const NO_EVENTS: Fault =
+    Fault::NotATrace("JSON without `traceEvents`; name a trace that a session or a profiler wrote");
+
+struct Reader<'a, V> {
+    visitor: &'a mut V,
+    rows: Rows,
+    /// The rows by process and thread; none where there are too many.
+    places: HashMap<(Arc<str>, Arc<str>), Option<usize>>,
+    threads: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
+    processes: HashMap<Arc<str>, Arc<str>>,
+    /// The launches by the ids of their arrows.
+    launches: HashMap<Box<str>, (usize, Span)>,
+    skipped: Skipped,
+}
+
+impl<V: Visitor> Reader<'_, V> {
+    fn event(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+        match &*event.phase {
+            "X" => self.slice(event, names),
+            "M" => self.metadata(event, names),
+            "B" | "E" => {
+                self.skipped.unpaired += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn metadata(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+        let text =
+            |key: &str| event.members_of_args().and_then(|args| args.get(key).map(|value| scalar(value).into_owned()));
+        let (pid, tid) = (Arc::from(&*event.pid), Arc::from(&*event.tid));
+        match &*event.name {
+            "thread_name" => {
+                let Some(name) = text("name") else { return Ok(()) };
+                names.spend(name.len())?;
+                // A reused thread keeps its row; the last name counts for rows that come later.
+                self.threads.insert((pid, tid), name.into());
+            }
+            "process_name" | "process_labels" => {
+                let key = if event.name == "process_name" { "name" } else { "labels" };
+                let Some(name) = text(key) else { return Ok(()) };
+                names.spend(name.len())?;
+                if event.name == "process_labels" && !name.starts_with("GPU ") {
+                    return Ok(());
+                }
+                self.processes.insert(pid, name.into());
+            }
+            "warpline_session" => {
+                self.skipped.is_ours = true;
+                if let Some(begin) = text("begin_ns").and_then(|begin| begin.parse().ok()) {
+                    self.visitor.fact(Fact::Begun(begin));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+        let mut kind = match &*event.category {
+            "cuda_runtime" | "cuda_driver" | "python_function" | "Trace" => return Ok(()),
+            category => Kind::of_category(category),
+        };
+        let (mut args, mut is_replay) = (Args::NONE, false);
+        for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
+            match &*key {
+                "timed by" => is_replay = true,
+                "graph correlation" => args.has_correlation = true,
+                "correlation" => {}
+                // A stream's number and name are in the row.
+                "stream" => {}
+                key => match Key::of(key) {
+                    Key::Other => {}
+                    key => {
+                        let text = scalar(value);
+                        let said = match text.parse::<i64>() {
+                            Ok(number) if !value.get().starts_with('"') => Said::Number(number),
+                            _ => Said::Text(names.number(&text)?),
+                        };
+                        args.set(key, said);
+                    }
+                },
+            }
+        }
+        let step = event.name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok());
+        kind = match kind {
+            Kind::Kernel if args.collective.is_some() => Kind::Collective,
+            // The two ends of an arrow.
+            Kind::Wait if !event.name.starts_with("wait ") => return Ok(()),
+            Kind::Zone if is_replay => Kind::Replay,
+            // PyTorch's profiler repeats the steps on the streams.
+            Kind::Zone if step.is_some() => return Ok(()),
+            Kind::HostZone if step.is_some() => Kind::Step,
+            Kind::HostZone if event.bind_id.is_some() || event.name.starts_with("launch of ") => Kind::Launch,
+            kind => kind,
+        };
+        args.step = step;
+        let (Some(begin_ns), Some(length_ns)) = (event.ts, event.dur.filter(|ns| *ns >= 0)) else {
+            self.skipped.malformed += 1;
+            return Ok(());
+        };
+        let Some(end_ns) = begin_ns.checked_add(length_ns) else {
+            self.skipped.malformed += 1;
+            return Ok(());
+        };
+        let is_on_stream =
+            matches!(kind, Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::Replay | Kind::Kernel | Kind::Copy)
+                || (kind == Kind::Wait && !self.is_thread(event));
+        let Some(row) = self.row(event, is_on_stream, names)? else {
+            self.skipped.unplaced += 1;
+            return Ok(());
+        };
+        let span = Span { begin_ns, end_ns };
+        let mut launch = None;
+        if let Some(id) = &event.bind_id {
+            if kind == Kind::Launch {
+                if self.launches.len() >= LAUNCHES {
+                    self.launches.clear();
+                }
+                self.launches.insert((&**id).into(), (row, span));
+            } else {
+                launch = self.launches.remove(&**id);
+            }
+        }
+        let name = names.number(&event.name)?;
+        self.visitor.slice(&Slice { kind, name, row, span, launch, args: &args }, &self.rows, names);
+        Ok(())
+    }
+
+    /// Whether the event's process is one of the operating system, and not a device.
+    fn is_thread(&self, event: &Event<'_>) -> bool {
+        event.pid.parse::<u64>().is_ok_and(|pid| pid > 255)
+    }
+
+    fn row(&mut self, event: &Event<'_>, is_on_stream: bool, names: &mut Names) -> Result<Option<usize>, Fault> {
+        let key = (Arc::from(&*event.pid), Arc::from(&*event.tid));
+        if let Some(row) = self.places.get(&key) {
+            return Ok(*row);
+        }
+        names.spend(event.pid.len() + event.tid.len())?;
+        let name = self.threads.get(&key).cloned().unwrap_or_else(|| {
+            if is_on_stream { format!("stream {}", event.tid).into() } else { format!("thread {}", event.tid).into() }
+        });
+        let place = if is_on_stream {
+            let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| format!("GPU {}", event.pid).into());
+            let ordinal = event.pid.parse().unwrap_or(0);
+            // Lanes below a stream are called `compute: copies`.
+            let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);
+            let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();
+            let known = (0..).map_while(|at| Some((at, self.rows.stream(at)?)));
+            let known = known
+                .take(4_096)
+                .find(|(_, known)| (&known.name, known.ordinal) == (&stream, ordinal))
+                .map(|(at, _)| at);
+            Place::Stream(known.unwrap_or_else(|| self.rows.add_stream(Stream { name: stream, device, ordinal })))
+        } else {
+            Place::Thread(event.tid.parse().unwrap_or(0))
+        };
+        let row = self.rows.add(Row { place, name });
+        self.places.insert(key, row);
+        Ok(row)
+    }
+
+    /// A member beside the events: the account of the session.
+    fn member(&mut self, name: &[u8], value: &[u8]) {
+        if value.len() > FACTS || name != b"\"otherData\"" {
+            return;
+        }
+        let Ok(Value::Object(facts)) = serde_json::from_slice(value) else { return };
+        if !facts.contains_key("begun") {
+            return;
+        }
+        for (key, fact) in &facts {
+            match fact {
+                Value::Number(number) => {
+                    if let Some(number) = number.as_i64() {
+                        self.visitor.fact(Fact::Number(key.clone(), number));
+                    }
+                }
+                Value::Object(counts) => {
+                    for (name, count) in counts {
+                        if let Some(count) = count.as_i64() {
+                            self.visitor.fact(Fact::Number(format!("{key}.{name}"), count));
+                        }
+                    }
+                }
+                Value::Array(reasons) if key == "dropped" => {
+                    for reason in reasons {
+                        if let (Some(name), Some(count)) = (reason[0].as_str(), reason[1].as_i64()) {
+                            self.visitor.fact(Fact::Number(format!("dropped.{name}"), count));
+                        }
+                    }
+                }
+                Value::Array(items) if key == "notes" => {
+                    for note in items.iter().filter_map(Value::as_str) {
+                        self.visitor.fact(Fact::Note(note.to_owned()));
+                    }
+                }
+                Value::Array(clocks) if key == "clocks" => {
+                    for clock in clocks {
+                        for (name, said) in [
+                            ("uncertainty_ns", "clock_uncertainty_ns"),
+                            ("bracket_ns", "bracket_ns"),
+                            ("busy_bracket_ns", "busy_bracket_ns"),
+                        ] {
+                            if let (Some(device), Some(ns)) = (clock["device"].as_str(), clock[name].as_i64()) {
+                                self.visitor.fact(Fact::Number(format!("{device}.{said}"), ns));
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.visitor.fact(Fact::Ended(0));
+    }
+}

@@ -1,0 +1,55 @@
+//! Texts of traces, each kept once, by number. Memory is bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Fault;
+
+/// The most bytes of texts that are kept for all traces together.
+pub(super) const MAX_TEXTS: usize = 256 << 20;
+
+/// The approximate memory of an entry without its text.
+const ENTRY: usize = 96;
+
+/// The number of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Name(u32);
+
+/// The texts by number.
+pub(crate) struct Names {
+    texts: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, Name>,
+    left: usize,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        let empty: Arc<str> = Arc::from("");
+        Names { texts: vec![Arc::clone(&empty)], numbers: HashMap::from([(empty, Name(0))]), left: MAX_TEXTS }
+    }
+}
+
+impl Names {
+    /// Returns the number of a text.
+    pub(super) fn number(&mut self, text: &str) -> Result<Name, Fault> {
+        if let Some(number) = self.numbers.get(text) {
+            return Ok(*number);
+        }
+        self.spend(text.len())?;
+        let (number, text) = (Name(self.texts.len() as u32), Arc::from(text));
+        self.texts.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
+        Ok(number)
+    }
+
+    /// Takes the memory of an entry elsewhere, with so many bytes.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.left = self.left.checked_sub(bytes + ENTRY).ok_or(Fault::TooManyNames)?;
+        Ok(())
+    }
+
+    /// Returns the text of a number.
+    pub(crate) fn text(&self, name: Name) -> &Arc<str> {
+        self.texts.get(name.0 as usize).unwrap_or(&self.texts[0])
+    }
+}

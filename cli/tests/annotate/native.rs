@@ -1,0 +1,142 @@
+//! Perfetto traces of PyTorch's profiler. They are GENERATED here, in the form that PyTorch's encoder writes: no build of PyTorch that writes
+//! them was available.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::encoding::{WireType, encode_key, encode_varint};
+use serde_json::json;
+
+use crate::room::{EXEC, Ids, REPLAYS, Room};
+
+/// A message in bytes.
+#[derive(Clone, Default)]
+struct Proto(Vec<u8>);
+
+impl Proto {
+    fn int(mut self, tag: u32, value: u64) -> Proto {
+        encode_key(tag, WireType::Varint, &mut self.0);
+        encode_varint(value, &mut self.0);
+        self
+    }
+
+    fn bytes(mut self, tag: u32, value: &[u8]) -> Proto {
+        encode_key(tag, WireType::LengthDelimited, &mut self.0);
+        encode_varint(value.len() as u64, &mut self.0);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    fn text(self, tag: u32, value: &str) -> Proto {
+        self.bytes(tag, value.as_bytes())
+    }
+
+    fn message(self, tag: u32, value: Proto) -> Proto {
+        self.bytes(tag, &value.0)
+    }
+}
+
+const LAUNCH: u64 = 1;
+const SEQUENCE: u64 = 1;
+
+/// The kernels of a replay: the index of the node, and the name.
+const KERNELS: [(u64, &str); 3] =
+    [(0, "layernorm(float*, float const*, int)"), (2, "sm90_xmma_gemm_qk"), (5, "residual(float*, int)")];
+
+/// The trace of some replays of the graph that the annotations describe.
+fn pftrace() -> Vec<u8> {
+    let packet = |timestamp: u64| Proto::default().int(8, timestamp).int(10, SEQUENCE);
+    let interned = |iid: u64, name: &str| Proto::default().int(1, iid).text(2, name);
+    let process = Proto::default().int(1, 4242).text(6, "python");
+    let thread = Proto::default().int(1, 4242).int(2, 4243).text(5, "main");
+    let mut names = Proto::default().message(2, interned(LAUNCH, "cudaGraphLaunch"));
+    for (index, (_, name)) in KERNELS.iter().enumerate() {
+        names = names.message(1000, Proto::default().int(1, index as u64 + 1).text(3, name));
+    }
+    names = names.message(24, interned(1, "Kernel")).message(24, interned(100, "stream 07"));
+    let mut trace = Proto::default()
+        .message(1, Proto::default().message(60, Proto::default().int(1, 1).message(3, process)))
+        .message(1, Proto::default().message(60, Proto::default().int(1, 2).int(5, 1).message(4, thread)))
+        .message(1, Proto::default().int(10, SEQUENCE).int(13, 1).message(12, names));
+    let begin = |replay: u64| 1_000_000 + 200_000 * replay;
+    for replay in 0..REPLAYS {
+        let correlation = Proto::default().text(10, "correlation").int(4, 100 + replay);
+        let submitted = Proto::default().int(1, 100 + replay);
+        let event =
+            Proto::default().int(9, 1).int(11, 2).int(10, LAUNCH).message(3000, submitted).message(4, correlation);
+        trace = trace.message(1, packet(begin(replay)).int(13, 2).message(11, event));
+    }
+    // The ends of all launches, behind all begins.
+    for replay in 0..REPLAYS {
+        trace = trace.message(1, packet(begin(replay) + 8_125).message(11, Proto::default().int(9, 2).int(11, 2)));
+    }
+    for replay in 0..REPLAYS {
+        for (index, (node, _)) in KERNELS.iter().enumerate() {
+            let extra = |name: &str, value: u64| Proto::default().text(1, name).text(2, &value.to_string());
+            let stage = Proto::default()
+                .int(1, 100 + replay)
+                .int(2, 5_501)
+                .int(11, 0)
+                .int(13, 100)
+                .int(14, 1)
+                .int(19, index as u64 + 1)
+                .message(6, extra("correlation", 100 + replay))
+                .message(6, extra("graph id", EXEC))
+                .message(6, extra("graph node id", EXEC << 32 | node));
+            trace = trace.message(1, packet(begin(replay) + 12_000 + 6_000 * node).int(13, 2).message(53, stage));
+        }
+    }
+    trace.0
+}
+
+#[test]
+fn kernels_of_a_perfetto_trace_join_as_those_of_the_chrome_form() {
+    let room = Room::new(Ids::Mixed);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&pftrace()).unwrap();
+    room.write("step.pftrace", packed.finish().unwrap());
+    room.write("plain.pftrace", pftrace());
+    for trace in ["step.pftrace", "plain.pftrace"] {
+        let said = room.annotate("a.json", trace, "out.json", &["--before-after"]);
+        assert!(
+            said.starts_with(
+                "out.json: 15 of 15 kernels, copies and fills of graphs are annotated, in 5 replays of 1 of 1 graph"
+            ),
+            "{said}"
+        );
+        let table: Vec<_> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert!(table.iter().any(|row| row == "GPU 0 stream 7 15 5"), "{said}");
+        let output = room.json("out.json");
+        let events = output["traceEvents"].as_array().unwrap();
+        let find = |name: &str| events.iter().find(|event| event["name"] == name && event["ph"] == "X").unwrap();
+        let gemm = find("sm90_xmma_gemm_qk");
+        assert_eq!((&gemm["args"]["zone"], &gemm["dur"]), (&json!("block.layer > block.attention"), &json!("5.501")));
+        // The launch has the length of its own end.
+        assert_eq!(
+            (&find("cudaGraphLaunch")["ts"], &find("cudaGraphLaunch")["dur"]),
+            (&json!("1000.000"), &json!("8.125"))
+        );
+        let replays = events.iter().filter(|event| event["args"]["launch_to_begin_ns"] == 12_000).count();
+        assert_eq!(replays as u64, REPLAYS);
+    }
+    // In Perfetto's own format, too, with an arrow from each launch to each of its kernels.
+    let said = room.annotate("a.json", "step.pftrace", "out.pftrace", &[]);
+    assert!(!said.contains("arrow"), "{said}");
+    // Annotations beside such a trace are found.
+    room.write("step.annotations.json", serde_json::to_vec(&crate::room::annotations()).unwrap());
+    let (status, said, _) = room.run(&["--trace", "step.pftrace", "-o", "found.json"]);
+    assert!(status == Some(0) && said.starts_with("annotations: ./step.annotations.json\n"), "{said}");
+}
+
+#[test]
+fn a_perfetto_trace_that_is_truncated_or_of_another_program_is_refused() {
+    let room = Room::new(Ids::Mixed);
+    let whole = pftrace();
+    room.write("cut.pftrace", &whole[..whole.len() - 3]);
+    let args = |trace| ["--annotations", "a.json", "--trace", trace, "-o", "out.json"];
+    room.refused(&args("cut.pftrace"), "cut.pftrace: the trace is truncated in the packet at byte ");
+    let other = Proto::default().message(1, Proto::default().int(8, 1).int(58, 64));
+    room.write("other.pftrace", other.0);
+    room.refused(&args("other.pftrace"), "times of a clock that PyTorch's profiler does not use");
+}

@@ -1,0 +1,118 @@
+//! `warpline compare` on real runs: equal ones pass, and a range that takes 8 % more is found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use warpline::{HostStream, Session, gpu_zone};
+
+warpline::namespace!("pair", "runs that are compared");
+
+/// Works for this long on its stream.
+#[gpu_zone("pair.steady", stream = stream)]
+fn steady(stream: &HostStream, time: Duration) {
+    stream.launch(move || spin(time));
+}
+
+/// Works for this long on its stream, or longer in a newer version.
+#[gpu_zone("pair.changed", stream = stream)]
+fn changed(stream: &HostStream, time: Duration) {
+    stream.launch(move || spin(time));
+}
+
+/// A stream sleeps worse than it counts.
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+const PAIRS: usize = 10;
+const STEPS: u32 = 240;
+/// So short that other programs interrupt few of them.
+const TIME: Duration = Duration::from_micros(20);
+
+fn run(path: &Path, factor: f64) {
+    let session = Session::builder().perfetto(path).start().unwrap();
+    let stream = HostStream::new("compute");
+    // Without steps of the program: their time on the host is that of the whole machine, which other tests use as well.
+    for _ in 0..STEPS {
+        for _ in 0..3 {
+            steady(&stream, TIME);
+            changed(&stream, TIME.mul_f64(factor));
+        }
+        stream.synchronize().unwrap();
+    }
+    let report = session.finish();
+    assert_eq!(report.recorded, u64::from(STEPS) * 6, "{report}");
+}
+
+fn compare(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_warpline")).arg("compare").args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn ten_pairs_of_equal_runs_pass_and_eight_percent_more_is_found_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |what: &str, pair: usize| -> PathBuf { folder.path().join(format!("{what}{pair}.pftrace")) };
+    for pair in 0..PAIRS {
+        let [base, equal, slow] = ["base", "equal", "slow"].map(|what| path(what, pair));
+        run(&base, 1.0);
+        run(&equal, 1.0);
+        run(&slow, 1.08);
+        let [base, equal, slow] = [&base, &equal, &slow].map(|path| path.to_str().unwrap());
+        let (status, text, errors) = compare(&[base, equal, "--fail-above", "5%"]);
+        assert_eq!((status, errors.as_str()), (Some(0), ""), "{pair}: {text}");
+        let (status, text, _) = compare(&[base, slow, "--fail-above", "5%", "--format", "json"]);
+        let told: Value = serde_json::from_str(&text).unwrap();
+        let figures = told["figures"].as_array().unwrap();
+        let of_ranges = figures.iter().filter(|figure| figure["verdict"] == "regressed" && figure["kind"] == "range");
+        let names: Vec<_> =
+            of_ranges.filter(|figure| figure["figure"] == "median").map(|figure| &figure["name"]).collect();
+        assert_eq!((status, names), (Some(1), vec![&Value::from("pair.changed")]), "{pair}: {text}");
+    }
+    // All of them together: several runs a side, also as folders. The same seed gives the same answer.
+    for side in ["base", "slow"] {
+        let runs = folder.path().join(side);
+        fs::create_dir(&runs).unwrap();
+        for pair in 0..PAIRS {
+            fs::rename(path(side, pair), runs.join(format!("{pair}.pftrace"))).unwrap();
+        }
+    }
+    let [base, slow] = ["base", "slow"].map(|side| folder.path().join(side).to_str().unwrap().to_owned());
+    let all = ["--fail-above", "5%", "--format", "markdown", "--seed", "7"];
+    let args: Vec<&str> = [base.as_str(), slow.as_str()].into_iter().chain(all).collect();
+    let (first, again) = (compare(&args), compare(&args));
+    assert!(
+        first.0 == Some(1)
+            && first.1.contains("| `pair.changed` | median |")
+            && first.1.contains("10 runs against 10 runs"),
+        "{first:?}"
+    );
+    assert_eq!(first, again);
+}
+
+#[test]
+fn wrong_input_has_status_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong");
+    fs::write(&wrong, "no trace").unwrap();
+    let wrong = wrong.to_str().unwrap();
+    for args in [
+        &["missing", "missing"][..],
+        &[wrong, wrong],
+        &[wrong],
+        &["--base", wrong],
+        &[wrong, wrong, "--fail-above", "x"],
+        &[],
+    ] {
+        let (status, text, errors) = compare(args);
+        assert_eq!((status, text.as_str()), (Some(2), ""), "{args:?}: {errors}");
+        assert!(errors.starts_with("error: "), "{args:?}: {errors}");
+    }
+}

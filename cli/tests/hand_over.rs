@@ -1,0 +1,83 @@
+//! `warpline ranks` is `warpline-ranks`, wherever it is.
+#![cfg(unix)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A program that prints its name, each of its arguments in a line, and ends with 3.
+fn program(folder: &Path, says: &str) {
+    fs::create_dir_all(folder).expect("a folder");
+    let path = folder.join("warpline-ranks");
+    fs::write(&path, format!("#!/bin/sh\necho {says}\nprintf '<%s>\\n' \"$@\"\nexit 3\n")).expect("a program");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+}
+
+/// A copy of the command, beside which nothing is.
+fn warpline(folder: &Path) -> PathBuf {
+    fs::create_dir_all(folder).expect("a folder");
+    let path = folder.join("warpline");
+    fs::copy(env!("CARGO_BIN_EXE_warpline"), &path).expect("a copy");
+    path
+}
+
+fn run(warpline: &Path, path: &str, arguments: &[&str]) -> Output {
+    Command::new(warpline).args(arguments).env("PATH", path).output().expect("it runs")
+}
+
+#[test]
+fn arguments_and_status_go_through() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = warpline(&dir.path().join("bin"));
+    program(&dir.path().join("path"), "path");
+    let path = format!("/nowhere:{}:/usr/bin:/bin", dir.path().join("path").display());
+    let output = run(&command, &path, &["ranks", "query", "DIR", "SELECT 'a b'", "--json", "--", "-x", ""]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(said, "path\n<query>\n<DIR>\n<SELECT 'a b'>\n<--json>\n<-->\n<-x>\n<>\n");
+    // Its own help, and not one that knows none of its commands.
+    for help in ["--help", "-h", "--version"] {
+        let said = String::from_utf8(run(&command, &path, &["ranks", help]).stdout).expect("UTF-8");
+        assert_eq!(said, format!("path\n<{help}>\n"));
+    }
+}
+
+#[test]
+fn the_one_beside_the_command_comes_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = warpline(&dir.path().join("bin"));
+    program(&dir.path().join("bin"), "beside");
+    program(&dir.path().join("path"), "path");
+    let path = format!("{}:/usr/bin:/bin", dir.path().join("path").display());
+    let said = |command: &Path| String::from_utf8(run(command, &path, &["ranks", "hang"]).stdout).expect("UTF-8");
+    assert_eq!(said(&command), "beside\n<hang>\n");
+    // As package managers install it: by a link.
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&command, &link).expect("a link");
+    assert_eq!(said(&link), "beside\n<hang>\n");
+}
+
+#[test]
+fn where_it_is_missing_the_way_to_build_it_is_said() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = warpline(&dir.path().join("bin"));
+    let output = run(&command, "/nowhere", &["ranks", "report", "DIR"]);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("cargo build --release --manifest-path ranks/Cargo.toml"), "{said}");
+    // The manifest that it names is there.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    assert!(root.join("ranks/Cargo.toml").is_file() || !root.join("xtask").is_dir(), "ranks/Cargo.toml is not there");
+}
+
+#[test]
+fn a_file_that_does_not_start_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = warpline(&dir.path().join("bin"));
+    fs::write(dir.path().join("bin/warpline-ranks"), "no program").expect("a file");
+    let output = run(&command, "/nowhere", &["ranks", "report", "DIR"]);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("bin/warpline-ranks` does not start"), "{said}");
+}

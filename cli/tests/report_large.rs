@@ -1,0 +1,122 @@
+//! `warpline report` on large traces: memory depends on the numbers of ranges and rows, not on that of slices, and ten million take seconds.
+//!
+//! `cargo test --release -p warpline-cli --test report_large -- --ignored --nocapture` writes the large trace with the sink of sessions, which takes
+//! a gigabyte of disk, and prints the figures.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use warpline::record::ZoneRecord;
+use warpline::sink::{Batch, Sink};
+use warpline_core::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
+use warpline_core::report::Report;
+use warpline_core::step::StepRecord;
+use warpline_trace::perfetto::PerfettoSink;
+
+const BATCH: i64 = 1_000;
+
+/// Zones of a step.
+const OF_STEP: i64 = 10_000;
+
+/// Writes a trace of so many zones. Each is a slice on its stream, and its launch one on its thread.
+fn write(path: &Path, zones: i64) {
+    let mut sink = PerfettoSink::create(path).unwrap();
+    sink.start(&session()).unwrap();
+    let (main, streams) = (main_thread(), [stream(1, "compute"), stream(2, "side")]);
+    for batch in 0..zones / BATCH {
+        let records: Vec<ZoneRecord> = (0..BATCH)
+            .map(|n| {
+                let at = batch * BATCH + n;
+                // One zone in ten has the nine before it inside.
+                let (range, begin) = if at % 10 == 9 { (&STEP, (at - 9) * 1_000) } else { (&ATTENTION, at * 1_000) };
+                let gpu = span(begin + 400, at * 1_000 + 900 + at % 7);
+                let host = span(at * 1_000, at * 1_000 + 300);
+                let mut zone = zone(range, Some(&streams[(at / 10 % 2) as usize]), &main, host, Some(gpu));
+                zone.sequence = at as u64;
+                zone.fields.push("layer", at % 32);
+                zone
+            })
+            .collect();
+        sink.write(Batch::Zones(&records)).unwrap();
+        let done = (batch + 1) * BATCH;
+        if done % OF_STEP == 0 {
+            let host = span((done - OF_STEP) * 1_000, done * 1_000);
+            let step = StepRecord { number: (done / OF_STEP) as u64, thread: main.clone(), host };
+            sink.write(Batch::Steps(&[step])).unwrap();
+        }
+        sink.flush().unwrap();
+    }
+    let duration = Duration::from_nanos((zones * 1_000) as u64);
+    let (begun, recorded) = (zones as u64, zones as u64);
+    sink.finish(&Report { begun, recorded, duration, ..Report::default() }).unwrap();
+}
+
+struct Ran {
+    text: String,
+    wall: Duration,
+    peak_kib: u64,
+}
+
+/// Runs the command, and watches the most memory that it ever had, as the kernel counts it.
+fn report(trace: &Path, html: Option<&Path>) -> Ran {
+    let begin = Instant::now();
+    let out = trace.with_extension("txt");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
+    command.arg("report").arg(trace).stdin(Stdio::null()).stdout(File::create(&out).unwrap());
+    if let Some(html) = html {
+        command.arg("--html").arg(html);
+    }
+    let mut child = command.spawn().unwrap();
+    let (status, mut peak_kib) = (format!("/proc/{}/status", child.id()), 0);
+    let ended = loop {
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let high = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        peak_kib = high.unwrap_or(0).max(peak_kib);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let wall = begin.elapsed();
+    let text = fs::read_to_string(&out).unwrap();
+    assert!(ended.success(), "{text}");
+    Ran { text, wall, peak_kib }
+}
+
+#[test]
+fn ten_times_the_slices_take_the_same_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let [small, large, page] = ["small.pftrace", "large.pftrace", "page.html"].map(|name| folder.path().join(name));
+    write(&small, 50_000);
+    write(&large, 500_000);
+    // A row keeps its latest slices, a name its histogram, and the path its latest zones: all of that is there after 10^5 slices. The page also keeps
+    // the zones of a row that may have others around them, up to a limit.
+    for (html, more_kib) in [(None, 4 << 10), (Some(&*page), 20 << 10)] {
+        let [few, many] = [&small, &large].map(|trace| report(trace, html));
+        assert!(many.text.contains("500000 zones begun, 500000 recorded"), "{}", many.text);
+        println!("{} KiB for 10^5 slices, {} KiB for 10^6 in {:?}", few.peak_kib, many.peak_kib, many.wall);
+        let most_kib = few.peak_kib + more_kib;
+        assert!(few.peak_kib > 0 && many.peak_kib <= most_kib, "{} KiB, not {}", many.peak_kib, few.peak_kib);
+    }
+    let bytes = fs::metadata(&page).unwrap().len();
+    assert!(bytes < 1 << 20, "the page has {bytes} bytes");
+}
+
+#[test]
+#[ignore = "writes a gigabyte, and measures a release build"]
+fn ten_million_slices_take_seconds_and_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, page] = ["large.pftrace", "page.html"].map(|name| folder.path().join(name));
+    write(&path, 5_000_000);
+    let bytes = fs::metadata(&path).unwrap().len();
+    for html in [None, Some(&*page)] {
+        let Ran { text, wall, peak_kib } = report(&path, html);
+        assert!(text.contains("4500000"), "{text}");
+        println!("{text}\n{bytes} bytes, {wall:?}, {} MiB at most, page: {}", peak_kib >> 10, html.is_some());
+        assert!(wall < Duration::from_secs(60), "{wall:?}");
+    }
+    println!("the page has {} bytes", fs::metadata(&page).unwrap().len());
+}
