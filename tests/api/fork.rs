@@ -122,6 +122,36 @@ fn children_begin_and_end_zones_while_another_thread_makes_streams() {
 }
 
 #[test]
+fn children_take_steps_of_their_own_while_another_thread_takes_steps() {
+    if !in_a_process_of_its_own(this_test!()) {
+        return;
+    }
+    let records = MemorySink::new(1 << 20);
+    let session = Session::builder().sink(records.clone()).start().expect("no other session");
+    let mut number = 0_u64;
+    let steps = || {
+        number += 1;
+        warpline::step(number);
+    };
+    meanwhile(steps, || {
+        storm(200, || {
+            forked(|| {
+                // No step of the parent, and then a session that has its own.
+                warpline::step(u64::MAX);
+                let records = MemorySink::new(100);
+                let Ok(session) = Session::builder().sink(records.clone()).start() else { return false };
+                (7..9_u64).for_each(warpline::step);
+                drop(session);
+                records.take_steps().iter().map(|step| step.number).eq([7])
+            })
+        });
+    });
+    let report = session.finish();
+    assert!(records.take_steps().iter().all(|step| step.number < u64::MAX));
+    assert_eq!((report.steps.count + report.steps.dropped, report.steps.cut), (number - 1, 1));
+}
+
+#[test]
 fn children_begin_and_end_zones_while_sessions_start_and_end() {
     if !in_a_process_of_its_own(this_test!()) {
         return;

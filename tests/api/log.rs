@@ -22,7 +22,7 @@ warpline::range! {
 }
 
 /// With a field of each type, and one whose name the event has for something else.
-#[gpu_zone("api.logged.add", fields(n = n, share = 0.5, ok = true, text = "a", range = "taken"), err)]
+#[gpu_zone("api.logged.add", fields(n = n, share = 0.5, ok = true, text = "a", range = "taken", shape = [4, 2], tile = [("rows", 8)]), err)]
 fn add(stream: &HostStream, n: u64) -> Result<(), String> {
     stream.launch(|| ());
     if n == 0 { Err("nothing to add".to_owned()) } else { Ok(()) }
@@ -104,9 +104,13 @@ fn zones_are_events_of_the_subscriber_where_the_session_began() {
     };
     let whole = zone("api.logged.add", "complete");
     assert_eq!((whole.target, whole.level, whole.line.is_some()), ("api", Level::INFO, true));
-    let said: Vec<_> =
-        ["message", "stream", "device", "n", "share", "ok", "text", "field.range"].map(|name| whole.says(name)).into();
-    assert_eq!(said, ["zone ended", "\"compute\"", "\"host\"", "7", "0.5", "true", "\"a\"", "\"taken\""]);
+    let said: Vec<_> = ["message", "stream", "device", "n", "share", "ok", "text", "field.range", "shape", "tile"]
+        .map(|name| whole.says(name))
+        .into();
+    assert_eq!(
+        said,
+        ["zone ended", "\"compute\"", "\"host\"", "7", "0.5", "true", "\"a\"", "\"taken\"", "[4, 2]", "{rows: 8}"]
+    );
     assert!(whole.says("gpu_ns").parse::<i64>().is_ok() && whole.says("launch_ns").parse::<i64>().is_ok(), "{whole:?}");
     assert!(!whole.fields.contains_key("host_ns") && !whole.fields.contains_key("error"), "{whole:?}");
     assert_eq!(zone("api.logged.add", "error").says("error"), "\"nothing to add\"");

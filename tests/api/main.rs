@@ -51,6 +51,12 @@ mod live;
 mod log;
 #[cfg(feature = "enable")]
 mod marks;
+#[cfg(feature = "otlp")]
+mod metrics_otlp;
+#[cfg(feature = "prometheus")]
+mod metrics_prometheus;
+#[cfg(all(feature = "prometheus", target_os = "linux"))]
+mod metrics_server;
 #[cfg(feature = "enable")]
 mod overload;
 #[cfg(all(feature = "enable", target_os = "linux"))]
@@ -59,12 +65,26 @@ mod pipes;
 mod processes;
 #[cfg(feature = "enable")]
 mod profile;
+#[cfg(all(feature = "ranks", unix))]
+mod ranks_disk;
+#[cfg(feature = "ranks")]
+mod ranks_tables;
+#[cfg(all(feature = "ranks", unix))]
+mod ranks_trouble;
+#[cfg(feature = "otlp")]
+#[path = "../support/receiver.rs"]
+mod receiver;
 #[cfg(feature = "enable")]
 mod recording;
 #[cfg(feature = "enable")]
 mod rotation;
+#[cfg(feature = "prometheus")]
+#[path = "../support/scrape.rs"]
+mod scrape;
 #[cfg(feature = "enable")]
 mod settings;
+#[cfg(feature = "enable")]
+mod several;
 #[cfg(feature = "enable")]
 mod sink_panics;
 #[cfg(feature = "enable")]
@@ -72,7 +92,12 @@ mod sinks;
 #[cfg(feature = "enable")]
 mod start;
 #[cfg(feature = "enable")]
+mod steps;
+#[cfg(feature = "enable")]
 mod streams;
+#[cfg(feature = "ranks")]
+#[path = "../support/tables.rs"]
+mod tables;
 #[cfg(feature = "enable")]
 mod taken_away;
 #[cfg(feature = "timeline")]
@@ -84,8 +109,12 @@ mod timeline_trace;
 mod trace;
 #[cfg(feature = "tracing")]
 mod tracing;
+#[cfg(feature = "tracing")]
+mod tracing_zones;
 #[cfg(feature = "enable")]
 mod windows;
+#[cfg(feature = "enable")]
+mod work;
 
 warpline::namespace!("api", "zones of the tests of the public API");
 

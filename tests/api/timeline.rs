@@ -1,6 +1,9 @@
 //! Timelines on in-process streams: the cases of IREE's conformance tests, by their names; what those leave open; and random
 //! graphs of work.
 
+mod memory;
+#[cfg(feature = "enable")]
+mod memory_trace;
 mod rules;
 
 use warpline_tests::alone;

@@ -23,7 +23,7 @@ warpline::range! {
     ENTRY = "cuda_tests.nccl_entry": "One of them.", kind = collective;
 }
 
-const RANKS: u32 = 2;
+pub(super) const RANKS: u32 = 2;
 
 /// Elements of a rank's part.
 const COUNT: usize = 10_007;
@@ -34,13 +34,13 @@ const ALL: usize = COUNT * RANKS as usize;
 const ROOT: u32 = 1;
 
 /// One rank, on a GPU of its own. What it has for the device goes before the device.
-struct Rank {
-    comm: Comm,
-    group: ProcessGroup,
+pub(super) struct Rank {
+    pub(super) comm: Comm,
+    pub(super) group: ProcessGroup,
     from: DeviceMemory,
     to: DeviceMemory,
-    stream: Arc<CudaStream>,
-    gpu: Gpu,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) gpu: Gpu,
 }
 
 /// Sums over the ranks.
@@ -156,7 +156,7 @@ impl Rank {
         1 - self.comm.rank()
     }
 
-    fn raw(&self) -> *mut std::ffi::c_void {
+    pub(super) fn raw(&self) -> *mut std::ffi::c_void {
         self.stream.cu_stream().cast()
     }
 
@@ -192,7 +192,7 @@ fn library() -> &'static Library {
 }
 
 /// Runs `work` as two ranks on two threads.
-fn on_two_gpus(work: impl Fn(&Rank) + Sync) {
+pub(super) fn on_two_gpus(work: impl Fn(&Rank) + Sync) {
     let id = library().unique_id().expect("NCCL gives ids");
     std::thread::scope(|scope| {
         for rank in 0..RANKS {

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
 use warpline::graph::GraphZones;
-use warpline::record::{KernelRecord, KernelWork, ZoneRecord};
+use warpline::profile::{self, SubmittedWork};
+use warpline::record::{KernelRecord, KernelWork, SyncKind, SyncRecord, ZoneRecord};
 use warpline::report::Report;
 use warpline::{EndMode, Session};
 
@@ -236,5 +238,112 @@ fn a_session_does_not_wait_for_a_kernel_that_runs_past_its_end() {
         // CUPTI says that there is a kernel without a time, or nothing of it yet.
         assert!(report.kernels.lost() <= 1, "{report}");
         stream.synchronize().expect("no error");
+    });
+}
+
+/// What a session saw of threads' waits during `work`.
+fn synchronized(work: impl FnOnce()) -> (Report, Vec<SyncRecord>) {
+    let (session, sink) = start(Session::builder().synchronizations(true));
+    work();
+    let report = session.finish();
+    assert_exact(&report);
+    let mut syncs = sink.take_synchronizations();
+    syncs.sort_by_key(|sync| sync.host.begin_ns);
+    assert_eq!((syncs.len() as u64, sink.take_kernels().len()), (report.synchronizations.recorded, 0), "{report}");
+    (report, syncs)
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn waits_of_threads_last_as_long_as_the_device_works() {
+    alone_in_a_process(this_test!(), || {
+        let gpu = device();
+        let streams = gpu.streams(2).expect("streams");
+        let event = gpu.context.new_event(None).expect("an event");
+        let spin = |stream: &Arc<CudaStream>| gpu.spin(stream, 20 * MS, None).expect("launched");
+        let begin = Instant::now();
+        let (report, syncs) = synchronized(|| {
+            {
+                let _outer = OUTER.zone(&streams[0]);
+                spin(&streams[0]);
+                streams[0].synchronize().expect("no error");
+            }
+            spin(&streams[0]);
+            event.record(&streams[0]).expect("recorded");
+            streams[1].wait(&event).expect("queued");
+            event.synchronize().expect("no error");
+            spin(&streams[1]);
+            gpu.context.synchronize().expect("no error");
+            // Queries are no waits.
+            assert!(event.is_complete());
+        });
+        let most_ns = begin.elapsed().as_nanos() as i64;
+        let kinds: Vec<_> = syncs.iter().map(|sync| sync.kind).collect();
+        let wanted = [
+            SyncKind::StreamSynchronize,
+            SyncKind::StreamWaitEvent,
+            SyncKind::EventSynchronize,
+            SyncKind::ContextSynchronize,
+        ];
+        assert_eq!(kinds, wanted, "{report}");
+        let here = syncs[0].thread.id;
+        for (sync, kind) in syncs.iter().zip(wanted) {
+            assert_eq!((sync.thread.id, sync.kind), (here, kind));
+            let waits = if kind.is_on_thread() { 15_000_000..most_ns } else { 0..10_000_000 };
+            assert!(waits.contains(&sync.duration_ns()), "{sync:?}");
+        }
+        assert_eq!(syncs[0].zone.map(|zone| zone.range.name()), Some(OUTER.name()));
+        assert!(syncs[1..].iter().all(|sync| sync.zone.is_none()));
+        // A zone has begun on the stream, so its device is known.
+        assert!(syncs[0].stream.is_some(), "{:?}", syncs[0]);
+        assert_eq!(report.host_waits.len(), 3, "{report}");
+    });
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn the_next_submission_is_timed_whatever_it_is() {
+    alone_in_a_process(this_test!(), || {
+        const LONG: Duration = Duration::from_secs(20);
+        let gpu = device();
+        let streams = gpu.streams(2).expect("streams");
+        let event = gpu.context.new_event(None).expect("an event");
+        let memory = DeviceMemory::zeroed(1 << 20).expect("memory");
+        for is_in_session in [false, true] {
+            let session = is_in_session.then(|| start(Session::builder().kernels(true).ends(EndMode::Eager)));
+            gpu.spin(&streams[0], 5 * MS, None).expect("launched");
+            let pending = profile::next_submission(&streams[0]);
+            gpu.spin(&streams[1], MS, None).expect("launched");
+            gpu.spin(&streams[0], 2 * MS, None).expect("launched");
+            let found = pending.wait(LONG).expect("it was launched");
+            assert!(found.name.contains("spin"), "{found:?}");
+            assert!((2 * MS as i64..4 * MS as i64).contains(&found.gpu_ns().expect("it ran")), "{found:?}");
+
+            let pending = profile::next_submission(&streams[0]);
+            // SAFETY: the memory is as large, and lives until the synchronisation behind this.
+            unsafe { result::memset_d8_async(memory.0, 3, 1 << 20, streams[0].cu_stream()).expect("set") };
+            let found = pending.wait(LONG).expect("it was launched");
+            assert!(
+                matches!(found.work, SubmittedWork::Single(KernelWork::Memset { bytes: 1_048_576, .. })),
+                "{found:?}"
+            );
+
+            // CUPTI delivers the wait while the kernel before it still runs.
+            gpu.spin(&streams[1], 300 * MS, None).expect("launched");
+            event.record(&streams[1]).expect("recorded");
+            let pending = profile::next_submission(&streams[0]);
+            streams[0].wait(&event).expect("queued");
+            gpu.spin(&streams[0], MS, None).expect("launched");
+            let found = pending.wait(LONG).expect("it was queued");
+            assert_eq!(found.work, SubmittedWork::Barrier(SyncKind::StreamWaitEvent), "{found:?}");
+            assert_eq!(found.gpu, None);
+
+            gpu.context.synchronize().expect("no error");
+            if let Some((session, _)) = session {
+                let report = session.finish();
+                assert_exact(&report);
+                assert_eq!(report.synchronizations.recorded, 0, "{report}");
+            }
+        }
     });
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaStream, sys};
 use gpu::Gpu;
 use warpline::profile::{PendingZone, ProfileError};
-use warpline::{Value, profile};
+use warpline::{RawEvent, Value, profile};
 use warpline_tests::alone;
 
 use super::{CAPTURED, MS, US, assert_exact, capture, device, gpu_ns, memory};
@@ -172,4 +172,34 @@ fn a_capture_is_whole_while_zones_are_asked_for() {
     }
     assert!(gpu_ns(&pending.wait(LONG).expect("it is timed")) >= 50 * US as i64);
     assert!(range.wait(LONG).iter().all(Result::is_ok));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn the_callers_event_is_behind_the_zone_and_before_what_follows() {
+    let _turn = alone();
+    let gpu = device();
+    let stream = gpu.stream().expect("a stream");
+    for is_in_session in [false, true] {
+        let session = is_in_session.then(memory);
+        let event = gpu.context.new_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)).expect("an event");
+        // SAFETY: the event lives until the end of the round.
+        let raw = unsafe { RawEvent::from_ptr(event.cu_event().cast()) };
+        let pending = profile::next_with_event(&stream, raw);
+        let begin = Instant::now();
+        {
+            let _step = STEP.zone(&stream);
+            gpu.spin(&stream, 20 * MS, None).expect("launched");
+        }
+        gpu.spin(&stream, 400 * MS, None).expect("launched");
+        event.synchronize().expect("the event was recorded");
+        let took = begin.elapsed();
+        assert!((Duration::from_millis(20)..Duration::from_millis(300)).contains(&took), "{took:?}");
+        stream.synchronize().expect("no error");
+        let zone = pending.wait(LONG).expect("the stream is sound");
+        assert!((20 * MS as i64..60 * MS as i64).contains(&gpu_ns(&zone)), "{zone:?}");
+        if let Some((session, _)) = session {
+            assert_exact(&session.finish());
+        }
+    }
 }

@@ -14,12 +14,15 @@ mod captured;
 #[path = "../support/child.rs"]
 mod child;
 mod collectives;
+mod collectives_graphed;
+mod conditional;
 mod contexts;
 mod cupti;
 mod flight;
 mod graphs;
 mod kernel_timing;
 mod live;
+mod memory;
 mod nvtx;
 mod replays;
 mod stamps;

@@ -244,8 +244,8 @@ fn kernels_of_a_child_graph_are_in_its_replays_and_none_is_taken_for_another() {
         println!("unplaced {}\n{report}", replays[0].unplaced);
         for replay in &replays {
             assert_whole(replay, &kernels, 7);
-            // The child's four, and the others only where ids are not the nodes' alone.
-            assert!((4..=7).contains(&replay.unplaced), "{replay:?}");
+            // The child's four where it is not known how the driver numbers them, and the others only where ids are not the nodes' alone.
+            assert!(replay.unplaced == 0 || (4..=7).contains(&replay.unplaced), "{replay:?}");
             let layer = &replay.zones[0];
             assert_eq!((layer.zone.range.name(), layer.kernels, layer.zone.gpu), (LAYER.name(), 7, Some(replay.gpu)));
             for inner in &replay.zones[1..] {
@@ -257,10 +257,8 @@ fn kernels_of_a_child_graph_are_in_its_replays_and_none_is_taken_for_another() {
             }
         }
         let unplaced: u64 = replays.iter().map(|replay| u64::from(replay.unplaced)).sum();
-        assert!(
-            report.notes.iter().any(|note| note.starts_with(&format!("{unplaced} kernels and copies"))),
-            "{report}"
-        );
+        let is_noted = report.notes.iter().any(|note| note.starts_with(&format!("{unplaced} kernels and copies")));
+        assert_eq!(is_noted, unplaced > 0, "{report}");
     });
 }
 

@@ -4,6 +4,7 @@
 //! to a zone in every shape of a graph is tested where it is worked out, in `warpline::graph`.
 
 mod annotations;
+mod built;
 mod captures;
 mod threads;
 

@@ -323,3 +323,34 @@ fn eager_zones_and_replays_are_recorded_beside_each_other() {
         assert_clean(driver);
     });
 }
+
+#[test]
+fn each_iteration_of_a_captured_body_is_a_replay_of_the_body() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let ((session, sink), stream) = (stamped(), driver.stream());
+        // Loops cannot be instantiated twice, nor cloned, and an event in a body cannot be instantiated at all: stamps are kernels.
+        let graph = driver.graph();
+        let first = driver.add_kernel(graph, &[]);
+        let (_, bodies) = driver.add_conditional(graph, &[first], WHILE, 3, 1);
+        let nothing = std::ptr::null();
+        let mode = GLOBAL;
+        assert_eq!(driver.cuStreamBeginCaptureToGraph(stream, bodies[0], nothing, nothing.cast(), 0, mode), SUCCESS);
+        zone(driver, &ATTENTION, stream, 10);
+        zone(driver, &MLP, stream, 20);
+        assert_eq!(end(driver, stream), bodies[0]);
+        let body = register(bodies[0], 0);
+        let exec = instantiate(driver, graph);
+        let outer = register(graph, exec);
+        outer.inside(1, &body).expect("a body");
+        launch(driver, exec, stream, 2);
+        for replay in wait_for_replays(&sink, 6) {
+            assert_eq!((replay.graph, replay.zones.len()), (body.number(), 2), "{replay:?}");
+            assert_length(&replay, &ATTENTION, 10, 1);
+            assert_length(&replay, &MLP, 20, 1);
+        }
+        let report = session.finish();
+        assert_all_timed(&report);
+        assert_eq!(report.captured, 2, "{report}");
+    });
+}

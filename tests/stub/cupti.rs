@@ -2,7 +2,10 @@
 //! what is lost is counted. Kernels of graphs are in `replays`; when CUPTI is on, off and not to be had, in `library`.
 
 mod library;
+mod names;
 mod replays;
+mod submissions;
+mod syncs;
 mod times;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

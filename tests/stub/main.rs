@@ -1,4 +1,4 @@
-//! Warpline on doubles of what it calls: a CUDA driver and NCCL, CUPTI, a tool for NVTX, Tracy's client. No GPU is needed.
+//! Warpline on doubles of what it calls: a CUDA driver and NCCL, CUPTI, a HIP runtime, a tool for NVTX, Tracy's client. No GPU is needed.
 //!
 //! Nearly every test runs again in a process of its own, which finds the stub where a program looks for the library.
 #![cfg(target_os = "linux")]
@@ -20,8 +20,12 @@ mod cuda_graph;
 mod cuda_lifetimes;
 #[cfg(feature = "cuda")]
 mod cuda_live;
+#[cfg(all(feature = "cuda", feature = "timeline"))]
+mod cuda_memory;
 #[cfg(feature = "cuda")]
 mod cuda_nccl;
+#[cfg(feature = "cuda")]
+mod cuda_own_events;
 #[cfg(feature = "cuda")]
 mod cuda_reading;
 #[cfg(feature = "cuda")]
@@ -42,11 +46,17 @@ mod cuda_trace;
 #[cfg(feature = "cupti")]
 mod cupti;
 #[cfg(feature = "cupti")]
+mod cupti_conditional;
+#[cfg(feature = "cupti")]
 mod cupti_replays;
 #[cfg(feature = "cupti")]
 mod cupti_trace;
 #[cfg(feature = "enable")]
 mod growth;
+#[cfg(feature = "hip")]
+mod hip;
+#[cfg(feature = "hip")]
+mod hip_roctx;
 #[cfg(feature = "enable")]
 mod nvtx;
 #[cfg(all(feature = "enable", feature = "timeline"))]

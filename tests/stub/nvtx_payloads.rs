@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::timeline::{Semaphore, wait_all};
-use warpline::{HostStream, Session, catalog, collective};
+use warpline::{HostStream, Session, catalog, collective, gpu_zone};
 use warpline_tests::counting::allocations_of_thread;
 use warpline_tests::this_test;
 
@@ -22,6 +22,12 @@ warpline::range! {
 /// Sums over the group.
 #[collective("stub.nvtx_tests.sum", kind = "all_reduce", count = count, dtype = f32, group = group, op = "sum", fields(layer = 7))]
 fn sum(stream: &HostStream, group: &ProcessGroup, count: u64) {
+    let _ = stream;
+}
+
+/// Has values that a payload has as text.
+#[gpu_zone("stub.nvtx_tests.several", lane = format_args!("lane {n}"), fields(shape = [4, n, 64], sizes = [7; 100], tile = [("rows", n)]))]
+fn several(stream: &HostStream, n: i32) {
     let _ = stream;
 }
 
@@ -56,6 +62,18 @@ fn a_tool_gets_every_range_with_its_description_when_it_is_attached() {
         assert_eq!(of_tool, of_catalog);
         assert!(of_tool["stub"].contains("stub.nvtx_tests.gradient: Sums one gradient."));
         assert_eq!(log[..first].iter().filter(|line| line.call == "string").count(), catalog().len());
+    });
+}
+
+#[test]
+fn a_list_and_a_map_are_texts_that_say_how_many_items_there_were() {
+    with_tool(this_test!(), "record", &[], |tool| {
+        let stream = HostStream::new("work");
+        several(&stream, 128);
+        let log = tool.log();
+        let sevens = "7, ".repeat(17);
+        let expected = format!("shape=text:[4, 128, 64] sizes=text:[{sevens}… of 100] tile=text:{{rows: 128}}");
+        assert_eq!(calls(&log, "push", ".several")[0][5], expected);
     });
 }
 

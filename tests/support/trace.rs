@@ -116,6 +116,12 @@ fn value(argument: &[(u64, Wire<'_>)], sequence: &Sequence) -> String {
                 let elements = all(argument, 12).map(|element| value(&message(element), sequence));
                 elements.collect::<Vec<_>>().join(" ")
             }
+            (11, Wire::Bytes(_)) => {
+                let entries = all(argument, 11).map(message).map(|entry| {
+                    format!("{}={}", text(bytes(&entry, 10).expect("an entry has a name")), value(&entry, sequence))
+                });
+                entries.collect::<Vec<_>>().join(" ")
+            }
             _ => continue,
         };
     }

@@ -47,6 +47,11 @@ pub fn describe() -> Result<String> {
     Ok(format!("{name}, driver for CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
+const MULTIPROCESSORS: sys::CUdevice_attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+
+/// Multiprocessors that `churn` leaves to others, such as the kernels of NCCL.
+const LEFT_FREE: u32 = 16;
+
 /// A device with its kernels.
 pub struct Gpu {
     /// The device's primary context.
@@ -57,6 +62,8 @@ pub struct Gpu {
     poke: Function,
     answer: Function,
     halve: Function,
+    churn: Function,
+    processors: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -90,6 +97,8 @@ impl Gpu {
             poke: function("poke")?,
             answer: function("answer")?,
             halve: function("halve")?,
+            churn: function("churn")?,
+            processors: context.attribute(MULTIPROCESSORS)?.max(1) as u32,
             context,
         })
     }
@@ -140,6 +149,16 @@ impl Gpu {
         let blocks = (count / 2).div_ceil(256).clamp(1, 1056) as u32;
         let parameters = &mut [ptr::from_mut(&mut numbers).cast(), ptr::from_mut(&mut pairs).cast()];
         launch(self.halve, (blocks, 256), stream, parameters)
+    }
+
+    /// Launches a kernel of a fixed amount of work, which is about `us` on an H100 that does nothing else, and twice as long beside another
+    /// one. It fills all but a few multiprocessors.
+    pub fn churn(&self, stream: &CudaStream, us: u64) -> Result {
+        // Eight warps on each scheduler, each with 32 steps a round: 256 cycles.
+        const ROUNDS_A_MS: u64 = 7_000;
+        let mut rounds = (us * ROUNDS_A_MS / 1000).min(u64::from(u32::MAX)) as u32;
+        let blocks = self.processors.saturating_sub(LEFT_FREE).max(1);
+        launch(self.churn, (blocks, 1024), stream, &mut [ptr::from_mut(&mut rounds).cast()])
     }
 
     /// Memory in use on the device, by all programs, in bytes.

@@ -19,6 +19,7 @@ mod mirror;
 mod options;
 mod overlap;
 mod position;
+mod skew;
 mod soak;
 mod stamps;
 mod steps;
@@ -57,6 +58,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=9
   nccl        collectives of NCCL on two GPUs: bus bandwidth as records say it, beside plain events; 1 MiB to 1 GiB
                 --rounds=7
+  skew        how far apart the ends of one collective are on its GPUs, by kind and size; whether a rank leaves before the last has come
+                --zones=300
   steps       a transformer block with cuBLAS, on and off, with a budget and without
                 --rounds=12
   decode      a loop like the decoding of a language model, and the small block: every way of recording, and as a graph
@@ -73,7 +76,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 16] = [
+const BENCHES: [(&str, Bench); 17] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -84,6 +87,7 @@ const BENCHES: [(&str, Bench); 16] = [
     ("overlap", overlap::run),
     ("hidden", hidden::run),
     ("nccl", collectives::run),
+    ("skew", skew::run),
     ("steps", steps::run),
     ("decode", decode::run),
     ("live", live::run),

@@ -27,11 +27,11 @@ const AHEAD_NS: u64 = 30_000;
 const GOAL_NS: f64 = 5_000.0;
 
 /// The device's clock on the host's, at one instant.
-struct Tie {
+pub struct Tie {
     device_ns: i64,
     host_ns: i64,
     /// Half the time that the question and its answer took.
-    within_ns: i64,
+    pub within_ns: i64,
 }
 
 /// One zone's begin, less its kernel's.
@@ -128,7 +128,7 @@ fn worst_seconds(offs: &[Off]) {
 }
 
 /// Asks a running kernel for the time, many times, and keeps the quickest answer.
-fn ask(gpu: &Gpu, stream: &Arc<CudaStream>, mailbox: &Pinned) -> Result<Tie> {
+pub fn ask(gpu: &Gpu, stream: &Arc<CudaStream>, mailbox: &Pinned) -> Result<Tie> {
     let question: *mut u32 = mailbox.as_ptr().cast();
     // SAFETY: the mailbox has three numbers of 8 bytes: question, answer, time.
     let (answer, time) = unsafe { (question.add(2), mailbox.as_ptr().add(2)) };
@@ -163,7 +163,7 @@ fn ask(gpu: &Gpu, stream: &Arc<CudaStream>, mailbox: &Pinned) -> Result<Tie> {
 }
 
 /// A time of the device on the host's clock: on the line through the ties around it.
-fn on_host(ties: &[Tie], device_ns: i64) -> i64 {
+pub fn on_host(ties: &[Tie], device_ns: i64) -> i64 {
     let after = ties.partition_point(|tie| tie.device_ns <= device_ns).clamp(1, (ties.len() - 1).max(1));
     let (Some(a), b) = (ties.get(after - 1), ties.get(after)) else { return 0 };
     let Some(b) = b else { return a.host_ns + device_ns - a.device_ns };

@@ -111,6 +111,7 @@ pub extern "C" fn cuptiFinalize() -> c_int {
         (state.subscribers, state.subscriber) = (0, None);
         (state.request, state.completed) = (None, None);
         state.thread_ids = 0;
+        state.all_syncs = true;
         state.is_attached = false;
         state.attachment += 1;
         SUCCESS
@@ -153,6 +154,11 @@ pub extern "C" fn cuptiActivityEnableRuntimeApi(id: u32, on: u8) -> c_int {
             _ = if on == 0 { state.other_runtime_calls.insert(id) } else { state.other_runtime_calls.remove(&id) }
         }),
     )
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableAllSyncRecords(on: u8) -> c_int {
+    call("cuptiActivityEnableAllSyncRecords", done(|state| state.all_syncs = on != 0))
 }
 
 #[unsafe(no_mangle)]

@@ -3,8 +3,10 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::launch::Launch;
-use crate::record::{self, CONCURRENT_KERNEL, DRIVER, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET, RUNTIME};
+use crate::launch::{Launch, Sync};
+use crate::record::{
+    self, CONCURRENT_KERNEL, DRIVER, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET, RUNTIME, SYNCHRONIZATION,
+};
 use crate::state::{IS_AT_EXIT, lock, with_stack};
 
 /// CUPTI's clock is this much before `CLOCK_BOOTTIME`.
@@ -36,11 +38,11 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
             let number = if launch.graph > 0 { 514 } else { 307 };
             let begin_ns = launch.begin_ns.saturating_sub(5_000);
             if state.runtime != 1 {
-                state.write(&record::call(DRIVER, number, thread, begin_ns, correlation));
+                state.write(&record::call(DRIVER, number, thread, (begin_ns, begin_ns + 3_000), correlation));
             }
             if state.runtime != 0 {
                 // cudaLaunchKernel.
-                state.write(&record::call(RUNTIME, 211, thread, begin_ns, correlation));
+                state.write(&record::call(RUNTIME, 211, thread, (begin_ns, begin_ns + 3_000), correlation));
             }
         }
     }
@@ -48,7 +50,7 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         kind @ (MEMCPY | MEMCPY2 | MEMSET) => kind,
         _ => CONCURRENT_KERNEL,
     };
-    let (version, correlation) = (state.version, state.correlation);
+    let (version, correlation) = (state.version, if launch.is_more == 2 { 0 } else { state.correlation });
     if state.kinds.contains(&kind) && launch.is_unreported == 0 {
         let bytes = record::work(version, &launch, correlation);
         if launch.is_pending == 0 {
@@ -56,6 +58,46 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         } else {
             state.incomplete.push(bytes);
         }
+    }
+    correlation
+}
+
+/// The program names a stream through NVTX, whose tool is CUPTI.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_name(context: u32, stream: u32, name: *const c_char) {
+    let mut state = lock();
+    if state.kinds.contains(&record::NAME) {
+        state.write(&record::name(context, stream, name as u64));
+    }
+}
+
+/// This thread synchronises; gives the call's correlation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_sync(sync: *const Sync) -> u32 {
+    // SAFETY: the harness gives one.
+    let sync = unsafe { *sync };
+    let mut state = lock();
+    let cupti_ns = |ns: u64, state: &crate::state::State| if ns > 0 { ns + AHEAD_NS - state.set_back_ns } else { 0 };
+    let (begin_ns, end_ns) = (cupti_ns(sync.begin_ns, &state), cupti_ns(sync.end_ns, &state));
+    state.correlation += 1;
+    let correlation = state.correlation;
+    let (kind, others) = match sync.is_of_runtime {
+        0 => (DRIVER, &state.other_driver_calls),
+        _ => (RUNTIME, &state.other_runtime_calls),
+    };
+    let api = state.kinds.contains(&kind) && !others.contains(&sync.call);
+    let top = with_stack(state.attachment, |stack| stack.last().copied());
+    if let Some((kind, id)) = top.filter(|_| api && state.kinds.contains(&EXTERNAL_CORRELATION)) {
+        state.write(&record::external(kind, id, correlation));
+    }
+    if state.kinds.contains(&SYNCHRONIZATION) && (state.all_syncs || sync.is_incomplete == 0) {
+        let version = state.version;
+        state.write(&record::sync(version, &sync, begin_ns, end_ns, correlation));
+    }
+    if api {
+        // SAFETY: the call takes nothing.
+        let thread = unsafe { libc::gettid() }.cast_unsigned();
+        state.write(&record::call(kind, sync.call, thread, (begin_ns.saturating_sub(100), end_ns + 100), correlation));
     }
     correlation
 }
@@ -114,13 +156,15 @@ pub extern "C" fn stub_cupti_version(version: u32) {
     lock().version = version;
 }
 
-/// How many kinds and subscribers are on, and calls left out; one more where threads are not told as CUPTI itself would.
+/// How many kinds and subscribers are on, and calls left out; one more where threads are not told as CUPTI itself would,
+/// and one more where incomplete queries are left out.
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_on() -> u64 {
     let state = lock();
     (state.kinds.len() + state.other_driver_calls.len() + state.other_runtime_calls.len()) as u64
         + state.subscribers
         + u64::from(state.thread_ids != 0)
+        + u64::from(!state.all_syncs)
 }
 
 /// Whether a kind is on.

@@ -2,6 +2,24 @@
 
 use std::ffi::c_char;
 
+/// A call that synchronises, as a test tells the stub of it. Times are `CLOCK_BOOTTIME`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Sync {
+    /// `CUpti_ActivitySynchronizationType`.
+    pub sync_type: u32,
+    /// The driver's or the runtime's call.
+    pub call: u32,
+    pub is_of_runtime: u32,
+    pub context: u32,
+    pub stream: u32,
+    pub event: u32,
+    /// What a query finds: 1 for an event that has not happened.
+    pub is_incomplete: u32,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+}
+
 /// Something that the device executes. Times are `CLOCK_BOOTTIME`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -13,7 +31,7 @@ pub struct Launch {
     pub graph: u32,
     /// Not before `stub_cupti_complete`.
     pub is_pending: u32,
-    /// Part of the last launch: another node of a graph.
+    /// 1: part of the last launch, another node of a graph. 2: of no launch that its record names, as in the body of a conditional node.
     pub is_more: u32,
     /// The call is reported, and what it launched never is.
     pub is_unreported: u32,

@@ -1,13 +1,15 @@
 //! Records as CUPTI's headers lay them out, by the offsets that gcc gives (CUDA 12.0 to 13.5).
 
-use crate::launch::Launch;
+use crate::launch::{Launch, Sync};
 
 pub const MEMCPY: u32 = 1;
 pub const MEMSET: u32 = 2;
 pub const DRIVER: u32 = 4;
 pub const RUNTIME: u32 = 5;
 pub const CONCURRENT_KERNEL: u32 = 10;
+pub const NAME: u32 = 11;
 pub const MEMCPY2: u32 = 22;
+pub const SYNCHRONIZATION: u32 = 38;
 pub const EXTERNAL_CORRELATION: u32 = 39;
 
 /// How large records are, by what `cuptiGetVersion` says: kernel, copy, copy between devices, set.
@@ -112,16 +114,44 @@ pub fn work(version: u32, launch: &Launch, correlation: u32) -> Vec<u8> {
 }
 
 /// The record of a call.
-pub fn call(kind: u32, number: u32, thread: u32, begin_ns: u64, correlation: u32) -> Vec<u8> {
+pub fn call(kind: u32, number: u32, thread: u32, (begin_ns, end_ns): (u64, u64), correlation: u32) -> Vec<u8> {
     let mut record = Record::new(40, kind);
     record.u32(4, number);
     record.u64(8, begin_ns);
-    record.u64(16, begin_ns + 3_000);
+    record.u64(16, end_ns);
     record.u32(28, thread);
     record.u32(32, correlation);
     // It succeeded.
     record.u32(36, 0);
     record.0
+}
+
+/// The record of a call that synchronised, which comes before the call's own.
+pub fn sync(version: u32, sync: &Sync, begin_ns: u64, end_ns: u64, correlation: u32) -> Vec<u8> {
+    let mut record = Record::new(sync_len(version), SYNCHRONIZATION);
+    record.u32(4, sync.sync_type);
+    record.u64(8, begin_ns);
+    record.u64(16, end_ns);
+    for (at, value) in (24..).step_by(4).zip([correlation, sync.context, sync.stream, sync.event]) {
+        record.u32(at, value);
+    }
+    record.0
+}
+
+/// The record of a stream's name.
+pub fn name(context: u32, stream: u32, name: u64) -> Vec<u8> {
+    let mut record = Record::new(32, NAME);
+    // CUPTI_ACTIVITY_OBJECT_STREAM.
+    for (at, value) in (4..).step_by(4).zip([5, 0, context, stream]) {
+        record.u32(at, value);
+    }
+    record.u64(24, name);
+    record.0
+}
+
+/// `CUpti_ActivitySynchronization2` has two fields more.
+fn sync_len(version: u32) -> usize {
+    if version < 26 { 40 } else { 56 }
 }
 
 /// The record that comes before a call's.
@@ -142,6 +172,8 @@ pub fn len(version: u32, kind: u32) -> Option<usize> {
         MEMCPY2 => Some(peer),
         MEMSET => Some(set),
         DRIVER | RUNTIME => Some(40),
+        NAME => Some(32),
+        SYNCHRONIZATION => Some(sync_len(version)),
         EXTERNAL_CORRELATION => Some(24),
         _ => None,
     }

@@ -26,6 +26,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     subscriber: None,
     told: BTreeSet::new(),
     thread_ids: 0,
+    all_syncs: true,
     request: None,
     completed: None,
     current: None,
@@ -79,6 +80,8 @@ pub struct State {
     pub told: BTreeSet<(u32, u32)>,
     /// What stands for a thread in records; 0 for what CUPTI itself would take.
     pub thread_ids: i32,
+    /// Whether queries of what has not happened have records.
+    pub all_syncs: bool,
     pub request: Option<Request>,
     pub completed: Option<Completed>,
     current: Option<Buffer>,

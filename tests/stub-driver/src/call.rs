@@ -64,6 +64,12 @@ impl<T> Out<T> {
         Ok(())
     }
 
+    /// Reads what the caller put there.
+    pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Result<R, Code> {
+        // SAFETY: the caller of a driver function gives a pointer to a `T`, or null.
+        unsafe { self.0.as_ref() }.map(read).ok_or(Code::INVALID_VALUE)
+    }
+
     /// Puts it there if the caller wants it.
     pub fn put_if_wanted(self, value: T) {
         let _ = self.put(value);

@@ -8,7 +8,7 @@ use crate::call::{Out, Tracer, driver_calls, trace};
 use crate::clock;
 use crate::code::Code;
 use crate::driver::{self, EventCosts, EventState};
-use crate::graph::Kind;
+use crate::graph::{Condition, ConditionKind, Kind};
 use crate::table::Handle;
 
 /// The function of every kernel.
@@ -24,7 +24,7 @@ driver_calls! {
     /// A node whose body runs on a condition.
     fn stub_conditional(stream: Handle) = |driver| {
         let id = driver.resolve(stream)?;
-        driver.launch(id, 0, Kind::Conditional)
+        driver.launch(id, 0, Kind::Conditional(Condition { kind: ConditionKind::If, value: 1, bodies: &[] }))
     }
 
     /// A kernel that breaks the device with `code` after `ns`: nearly every call returns it from then on.
@@ -163,13 +163,19 @@ controls! {
         driver.contexts.values_mut().filter(|context| context.is_active).count() as u64
     }
 
+    /// Whether the devices have memory pools; they do at first.
+    fn stub_memory_pools(has: bool) -> () = |driver| { driver.has_memory_pools = has }
+
+    /// The bytes that are allocated in the order of streams.
+    fn stub_memory() -> u64 = |driver| { driver.memory.values().sum() }
+
     /// Streams and events that were live when their context ended.
     fn stub_leaked() -> u64 = |driver| { driver.leaked }
 
     /// Uses of handles that were destroyed or never made, and driver calls of host functions.
     fn stub_misuse() -> u64 = |driver| {
         let handles = [driver.contexts.misuse(), driver.stream_handles.misuse(), driver.events.misuse()];
-        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.nodes.misuse() + driver.execs.misuse() + driver.host_function_calls
+        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.nodes.misuse() + driver.execs.misuse() + driver.memory_misuse + driver.host_function_calls
     }
 
     /// Uses of streams and events whose context is gone. To ask for the context itself is how a program finds out.
@@ -184,6 +190,9 @@ controls! {
 
     /// Whether the driver is one for 13.1, which tells ids of graphs and nodes; it is not at first.
     fn stub_tells_ids(tells: bool) -> () = |driver| { driver.tells_ids = tells }
+
+    /// Whether the driver is one for 13.2, which tells the parameters of every node.
+    fn stub_tells_bodies(tells: bool) -> () = |driver| { driver.tells_bodies = tells }
 
     /// From now on stamps are kept back, or those that were are written, in the order of their times.
     fn stub_hold_stamps(hold: bool) -> () = |driver| { driver.hold_stamps(hold) }

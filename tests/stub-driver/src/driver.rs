@@ -1,6 +1,6 @@
 //! What the driver keeps for the process: contexts, streams, events, and the settings of the tests. One lock for all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::capture::{Capture, CaptureId};
@@ -57,10 +57,17 @@ pub struct Driver {
     pub nodes: Table<Node>,
     pub execs: Table<Exec>,
     pub modules: Modules,
+    /// What is allocated in the order of streams: bytes by address.
+    pub memory: BTreeMap<u64, u64>,
+    /// Frees of what is not allocated.
+    pub memory_misuse: u64,
+    pub has_memory_pools: bool,
     /// The last id of a graph or an executable one.
     pub last_graph: u32,
     /// Whether the driver is one for 13.1 or newer, which tells ids of graphs.
     pub tells_ids: bool,
+    /// Whether it tells the parameters of every node.
+    pub tells_bodies: bool,
     pub captures: HashMap<CaptureId, Capture>,
     default_streams: HashMap<DefaultStream, StreamId>,
     /// When each gate began to be shut.
@@ -171,8 +178,12 @@ impl Driver {
             nodes: Table::new(0x5000_0000, true),
             execs: Table::new(0x6000_0000, true),
             modules: Modules::default(),
+            memory: BTreeMap::new(),
+            memory_misuse: 0,
+            has_memory_pools: true,
             last_graph: 0,
             tells_ids: false,
+            tells_bodies: false,
             captures: HashMap::new(),
             default_streams: HashMap::new(),
             gates: HashMap::new(),

@@ -14,6 +14,7 @@ pub struct Graph {
     /// The node that it is inside of: it goes with that one.
     is_inside: bool,
     last_local: u32,
+    is_instantiated: bool,
 }
 
 /// A node of a graph.
@@ -44,7 +45,37 @@ pub enum Kind {
     Event(Handle),
     /// A graph inside.
     Graph(Handle),
-    Conditional,
+    Conditional(Condition),
+}
+
+/// What decides on the bodies of a conditional node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub kind: ConditionKind,
+    /// The value that each launch begins with. Nothing but the end of an iteration changes it: of a loop it becomes one less.
+    pub value: u32,
+    /// The real one's array belongs to the driver; it stays.
+    pub bodies: &'static [Handle],
+}
+
+/// `CUgraphConditionalNodeType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionKind {
+    If = 0,
+    While = 1,
+    Switch = 2,
+}
+
+impl Condition {
+    /// The bodies that a launch runs, one behind the other.
+    fn runs(self) -> Vec<Handle> {
+        let body = |index: u32| self.bodies.get(index as usize).copied();
+        match self.kind {
+            ConditionKind::If => body(u32::from(self.value == 0)).into_iter().collect(),
+            ConditionKind::While => body(0).into_iter().flat_map(|body| vec![body; self.value as usize]).collect(),
+            ConditionKind::Switch => body(self.value).into_iter().collect(),
+        }
+    }
 }
 
 impl Kind {
@@ -55,7 +86,7 @@ impl Kind {
             Kind::Host => 3,
             Kind::Graph(_) => 4,
             Kind::Event(_) => 7,
-            Kind::Conditional => 13,
+            Kind::Conditional(_) => 13,
         }
     }
 }
@@ -110,15 +141,76 @@ impl Driver {
     pub fn destroy_graph(&mut self, graph: Handle) -> Result<(), Code> {
         let graph = self.graphs.remove(graph)?;
         for node in graph.nodes {
-            if let Kind::Graph(inside) = self.nodes.remove(node)?.kind {
-                self.destroy_graph(inside)?;
-            }
+            self.destroy_inside(node)?;
         }
         Ok(())
     }
 
+    fn destroy_inside(&mut self, node: Handle) -> Result<(), Code> {
+        match self.nodes.remove(node)?.kind {
+            Kind::Graph(inside) => self.destroy_graph(inside),
+            Kind::Conditional(Condition { bodies, .. }) => bodies.iter().try_for_each(|body| self.destroy_graph(*body)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Destroys a node; those behind it no longer wait for it.
+    pub fn destroy_node(&mut self, node: Handle) -> Result<(), Code> {
+        let graph = self.nodes.get(node)?.graph;
+        self.destroy_inside(node)?;
+        let of = self.graphs.get(graph)?;
+        of.nodes.retain(|other| *other != node);
+        for other in of.nodes.clone() {
+            self.nodes.get(other)?.deps.retain(|dep| *dep != node);
+        }
+        Ok(())
+    }
+
+    /// Adds a conditional node, with so many empty bodies.
+    pub fn add_conditional(
+        &mut self,
+        graph: Handle,
+        deps: &[Handle],
+        (kind, handle, size): (ConditionKind, u64, u32),
+    ) -> Result<(Handle, &'static [Handle]), Code> {
+        let is_possible = match kind {
+            ConditionKind::If => (1..=2).contains(&size),
+            ConditionKind::While => size == 1,
+            ConditionKind::Switch => size > 0,
+        };
+        // A handle is of the outermost graph; its value is its lower half.
+        if !is_possible || handle >> 32 == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let bodies: Vec<Handle> = (0..size).map(|_| self.new_graph()).collect();
+        for body in &bodies {
+            self.graphs.get(*body)?.is_inside = true;
+        }
+        let bodies: &'static [Handle] = bodies.leak();
+        let node = self.add_node(graph, Kind::Conditional(Condition { kind, value: handle as u32, bodies }), deps)?;
+        Ok((node, bodies))
+    }
+
+    /// Whether a graph, or one inside it, has a conditional node.
+    fn has_conditional(&mut self, graph: Handle) -> Result<bool, Code> {
+        for node in self.graphs.get(graph)?.nodes.clone() {
+            let has = match self.nodes.get(node)?.kind {
+                Kind::Conditional(_) => true,
+                Kind::Graph(inside) => self.has_conditional(inside)?,
+                _ => false,
+            };
+            if has {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// A copy of a graph and of all that is inside of it; `is_inside` of a node.
     pub fn clone_graph(&mut self, graph: Handle, is_inside: bool) -> Result<Handle, Code> {
+        if self.has_conditional(graph)? {
+            return Err(Code::NOT_SUPPORTED);
+        }
         let original = self.graphs.get(graph)?.clone();
         let clone = self.new_graph();
         self.graphs.get(clone)?.is_inside = is_inside;
@@ -155,6 +247,9 @@ impl Driver {
     /// An executable graph, whose id is one of the graphs' ids, too.
     pub fn instantiate(&mut self, graph: Handle) -> Result<Handle, Code> {
         let steps = self.steps(graph)?;
+        if self.has_conditional(graph)? && std::mem::replace(&mut self.graphs.get(graph)?.is_instantiated, true) {
+            return Err(Code::NOT_SUPPORTED);
+        }
         self.last_graph += 1;
         Ok(self.execs.insert(Exec { id: self.last_graph, steps }))
     }
@@ -190,8 +285,32 @@ impl Driver {
         for handle in &nodes {
             let Node { kind, ns, deps, .. } = self.nodes.get(*handle)?.clone();
             let deps = deps.iter().filter_map(|dep| nodes.iter().position(|node| node == dep)).collect();
-            let inside = if let Kind::Graph(inside) = kind { self.steps(inside)? } else { Vec::new() };
+            let inside = match kind {
+                Kind::Graph(inside) => self.steps(inside)?,
+                Kind::Conditional(condition) => self.body_steps(condition)?,
+                _ => Vec::new(),
+            };
             steps.push(Step { node: *handle, kind, ns, deps, inside });
+        }
+        Ok(steps)
+    }
+}
+
+impl Driver {
+    /// The steps of all iterations, one behind the other.
+    fn body_steps(&mut self, condition: Condition) -> Result<Vec<Step>, Code> {
+        let mut steps: Vec<Step> = Vec::new();
+        for body in condition.runs() {
+            let first = steps.len();
+            for step in self.steps(body)? {
+                // Events are not allowed here.
+                if matches!(step.kind, Kind::Event(_)) {
+                    return Err(Code::INVALID_VALUE);
+                }
+                let deps = step.deps.iter().map(|dep| first + dep);
+                let deps = if step.deps.is_empty() { (0..first).collect() } else { deps.collect() };
+                steps.push(Step { deps, ..step });
+            }
         }
         Ok(steps)
     }

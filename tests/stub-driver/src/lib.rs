@@ -11,7 +11,7 @@
 //!
 //! It knows warpline's own kernels by their names and does what they do; a graph that is replayed does it again.
 //!
-//! What it leaves out: other kernels, memory, and that the legacy default stream waits for the others.
+//! What it leaves out: other kernels, the bytes of memory, and that the legacy default stream waits for the others.
 #![cfg(target_os = "linux")]
 
 #[cfg(not(feature = "free"))]

@@ -157,6 +157,7 @@ collectives! {
     fn ncclGroupStart();
     fn ncclGroupEnd();
     fn ncclCommDestroy(comm: usize);
+    fn ncclCommAbort(comm: usize);
     fn ncclReduce(sendbuff: *const c_void, recvbuff: *mut c_void, count: usize, datatype: c_int, op: c_int, root: c_int, comm: usize, stream: *mut c_void);
     fn ncclBroadcast(sendbuff: *const c_void, recvbuff: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: usize, stream: *mut c_void);
     fn ncclAllReduce(sendbuff: *const c_void, recvbuff: *mut c_void, count: usize, datatype: c_int, op: c_int, comm: usize, stream: *mut c_void);

@@ -41,7 +41,11 @@ fn annotations_are_what_the_schema_says() {
                 .zone(&raw(stream))
                 .message(Message::new(CollectiveKind::AllReduce).group(&group))
                 .field("big", u64::MAX)
-                .field("nan", f64::NAN);
+                .field("nan", f64::NAN)
+                .field("shape", [4, 128])
+                .field("sizes", vec![u64::MAX; 100])
+                .field("tile", [("rows", 8)])
+                .lane(format_args!("loader {}", 3));
             kernel(driver, stream);
         }
         let graph = end(driver, stream);
@@ -53,7 +57,18 @@ fn annotations_are_what_the_schema_says() {
         assert_eq!((graph["name"].as_str(), graph["ids"].as_str()), (Some("a \"name\""), Some("none")));
         assert_eq!(graph["zones"].as_array().unwrap().len(), 1, "zones without nodes are left out: {graph}");
         let zone = &graph["zones"][0];
-        assert_eq!(zone["lane"], "comm: tp0");
+        assert_eq!(zone["lane"], "loader 3");
+        let lanes: Vec<_> = zones.lanes().iter().map(|count| count.name.as_deref().map(str::to_owned)).collect();
+        assert_eq!(lanes, [Some("loader 3".to_owned())], "the zone's own lane comes before that of its range");
+        let fields = &zone["fields"];
+        assert_eq!(
+            (&fields["shape"], &fields["tile"]),
+            (&serde_json::json!([4, 128]), &serde_json::json!({"rows": 8}))
+        );
+        assert_eq!(
+            (fields["sizes"][63].as_str(), fields["sizes.len"].as_u64()),
+            (Some("18446744073709551615"), Some(100))
+        );
         assert_eq!(
             (zone["fields"]["big"].as_str(), zone["fields"]["nan"].as_str()),
             (Some("18446744073709551615"), Some("NaN"))

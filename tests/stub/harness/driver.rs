@@ -172,6 +172,12 @@ warpline_tests::exports! {
     fn cuEventSynchronize(event: Handle) -> u32;
     fn cuEventElapsedTime(ms: &mut f32, start: Handle, end: Handle) -> u32;
     fn cuLaunchHostFunc(stream: Handle, function: extern "C" fn(*mut c_void), data: *mut c_void) -> u32;
+    fn cuGraphCreate(graph: &mut Handle, flags: u32) -> u32;
+    fn cuGraphAddKernelNode_v2(node: &mut Handle, graph: Handle, deps: *const Handle, count: usize, params: *const c_void) -> u32;
+    fn cuGraphConditionalHandleCreate(handle: &mut u64, graph: Handle, context: Handle, value: u32, flags: u32) -> u32;
+    fn cuGraphAddNode_v2(node: &mut Handle, graph: Handle, deps: *const Handle, edges: *const c_void, count: usize, params: *mut c_void) -> u32;
+    fn cuGraphChildGraphNodeGetGraph(node: Handle, graph: &mut Handle) -> u32;
+    fn cuGraphDestroyNode(node: Handle) -> u32;
     fn cuGraphDestroy(graph: Handle) -> u32;
     fn cuGraphClone(clone: &mut Handle, graph: Handle) -> u32;
     fn cuGraphAddChildGraphNode(node: &mut Handle, graph: Handle, deps: *const Handle, count: usize, child: Handle) -> u32;
@@ -192,6 +198,8 @@ warpline_tests::exports! {
     fn stub_overtake(times: u64) -> ();
     /// Whether the driver is one for 13.1, which tells ids of graphs and nodes.
     fn stub_tells_ids(tells: bool) -> ();
+    /// Whether the driver is one for 13.2, which tells the parameters of every node.
+    fn stub_tells_bodies(tells: bool) -> ();
     /// A kernel that breaks the device with `code` after `ns`.
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) -> u32;
     /// A kernel that hangs; gives what `stub_release` takes.
@@ -229,6 +237,10 @@ warpline_tests::exports! {
     /// Uses of streams and events whose context is gone.
     fn stub_orphan_uses() -> u64;
     fn stub_captured_records() -> u64;
+    /// Whether the devices have memory pools.
+    fn stub_memory_pools(has: bool) -> ();
+    /// The bytes that are allocated in the order of streams.
+    fn stub_memory() -> u64;
     fn stub_graph_nodes(graph: Handle) -> u64;
     fn stub_launch_edges(graph: Handle) -> u64;
     /// From now on stamps are kept back, or those that were are written, in the order of their times.

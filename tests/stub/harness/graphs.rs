@@ -101,3 +101,52 @@ pub fn length_ns(replay: &ReplayRecord, range: &'static RangeSpec) -> i64 {
     let zone = replay.zones.iter().find(|replayed| std::ptr::eq(replayed.zone.range, range));
     zone.unwrap_or_else(|| panic!("no {}: {replay:?}", range.name())).zone.gpu_ns().expect("timed")
 }
+
+/// What a graph that is built without a capture is built of.
+impl Stub {
+    pub fn graph(&self) -> Handle {
+        made(|graph| self.cuGraphCreate(graph, 0))
+    }
+
+    /// A kernel behind these nodes.
+    pub fn add_kernel(&self, graph: Handle, deps: &[Handle]) -> Handle {
+        // `CUDA_KERNEL_NODE_PARAMS_v2`, of which the stub reads the function.
+        let params: [usize; 9] = [0x7000_0000, 0, 0, 0, 0, 0, 0, 0, 0];
+        made(|node| self.cuGraphAddKernelNode_v2(node, graph, deps.as_ptr(), deps.len(), params.as_ptr().cast()))
+    }
+
+    pub fn add_child(&self, graph: Handle, deps: &[Handle], child: Handle) -> Handle {
+        made(|node| self.cuGraphAddChildGraphNode(node, graph, deps.as_ptr(), deps.len(), child))
+    }
+
+    /// A conditional node of this `CUgraphConditionalNodeType`, whose handle has this value, and its bodies.
+    pub fn add_conditional(
+        &self,
+        graph: Handle,
+        deps: &[Handle],
+        kind: u32,
+        value: u32,
+        size: u32,
+    ) -> (Handle, Vec<Handle>) {
+        let mut handle = 0;
+        assert_eq!(self.cuGraphConditionalHandleCreate(&mut handle, graph, 0, value, 1), SUCCESS);
+        // `CUgraphNodeParams`.
+        let mut params = [0_u64; 32];
+        (params[0], params[2], params[3]) = (13, handle, u64::from(kind) | u64::from(size) << 32);
+        let node = made(|node| {
+            self.cuGraphAddNode_v2(node, graph, deps.as_ptr(), std::ptr::null(), deps.len(), params.as_mut_ptr().cast())
+        });
+        let bodies = params[4] as *const Handle;
+        // SAFETY: the stub gives as many bodies as it was asked for, which stay.
+        (node, unsafe { std::slice::from_raw_parts(bodies, size as usize) }.to_vec())
+    }
+}
+
+pub const IF: u32 = 0;
+pub const WHILE: u32 = 1;
+pub const SWITCH: u32 = 2;
+
+/// A node, as programs have it.
+pub fn pointer(node: Handle) -> *mut c_void {
+    node as *mut c_void
+}

@@ -5,6 +5,8 @@ pub mod cupti;
 pub mod driver;
 #[cfg(feature = "cuda")]
 pub mod graphs;
+#[cfg(feature = "hip")]
+pub mod hip;
 #[cfg(feature = "enable")]
 pub mod nvtx;
 #[cfg(feature = "enable")]

@@ -36,6 +36,7 @@ driver_calls! {
             33 => device + 1, // PCI_BUS_ID
             40 => 3,          // ASYNC_ENGINE_COUNT
             75 => 9,          // COMPUTE_CAPABILITY_MAJOR
+            115 => i32::from(driver.has_memory_pools), // MEMORY_POOLS_SUPPORTED
             _ => 0,
         })
     }

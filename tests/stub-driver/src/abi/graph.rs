@@ -7,7 +7,7 @@ use crate::capture::edge;
 use crate::code::Code;
 use crate::control::KERNEL;
 use crate::driver::Driver;
-use crate::graph::{Kind, Node};
+use crate::graph::{ConditionKind, Kind, Node};
 use crate::table::Handle;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`, as far as anybody looks.
@@ -17,7 +17,76 @@ struct KernelParams {
     others: [usize; 8],
 }
 
+/// `CUgraphNodeParams`, as far as anybody looks: the type, and the parameters of a conditional node; the function of a kernel is
+/// where the handle is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct NodeParams {
+    kind: i32,
+    reserved: [i32; 3],
+    handle: u64,
+    condition: u32,
+    size: u32,
+    bodies: *const Handle,
+    context: Handle,
+    others: [u64; 26],
+}
+
+const _: () = assert!(size_of::<NodeParams>() == 256);
+
 driver_calls! {
+    fn cuGraphCreate(graph: Out<Handle>, _flags: u32) = |driver| { let made = driver.new_graph(); graph.put(made) }
+
+    fn cuGraphAddKernelNode_v2(node: Out<Handle>, graph: Handle, deps: List, count: usize, params: Out<KernelParams>) = |driver| {
+        let func = params.read(|params| params.func)?;
+        let deps = deps.get(count);
+        node.put(driver.add_node(graph, Kind::Kernel(func), &deps)?)
+    }
+
+    fn cuGraphConditionalHandleCreate(handle: Out<u64>, graph: Handle, _context: Handle, value: u32, _flags: u32) = |driver| {
+        let id = driver.graphs.get(graph)?.id;
+        handle.put(u64::from(id) << 32 | u64::from(value))
+    }
+
+    fn cuGraphAddNode_v2(node: Out<Handle>, graph: Handle, deps: List, _edges: List, count: usize, params: Out<NodeParams>) = |driver| {
+        let given = params.read(|params| *params)?;
+        let deps = deps.get(count);
+        let kind = match (given.kind, given.condition) {
+            (0, _) => return node.put(driver.add_node(graph, Kind::Kernel(given.handle as Handle), &deps)?),
+            (13, 0) => ConditionKind::If,
+            (13, 1) => ConditionKind::While,
+            (13, 2) => ConditionKind::Switch,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        let (made, bodies) = driver.add_conditional(graph, &deps, (kind, given.handle, given.size))?;
+        params.put(NodeParams { bodies: bodies.as_ptr(), ..given })?;
+        node.put(made)
+    }
+
+    /// Drivers before 13.2 do not have it, which here is an error.
+    fn cuGraphNodeGetParams(node: Handle, params: Out<NodeParams>) = |driver| {
+        if !driver.tells_bodies {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let kind = driver.nodes.get(node)?.kind;
+        let (condition, handle, bodies): (_, _, &[Handle]) = match kind {
+            Kind::Conditional(condition) => (condition.kind as u32, u64::from(condition.value), condition.bodies),
+            _ => (0, 0, &[]),
+        };
+        params.put(NodeParams {
+            kind: kind.number(),
+            reserved: [0; 3],
+            handle,
+            condition,
+            size: bodies.len() as u32,
+            bodies: bodies.as_ptr(),
+            context: 0,
+            others: [0; 26],
+        })
+    }
+
+    fn cuGraphDestroyNode(node: Handle) = |driver| { driver.destroy_node(node) }
+
     fn cuGraphDestroy(graph: Handle) = |driver| { driver.destroy_graph(graph) }
 
     fn cuGraphClone(clone: Out<Handle>, graph: Handle) = |driver| {

@@ -6,5 +6,6 @@ mod context;
 mod device;
 mod event;
 mod graph;
+mod memory;
 mod module;
 mod stream;
