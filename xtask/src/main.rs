@@ -2,6 +2,7 @@
 
 mod api;
 mod attack;
+mod cluster;
 mod compiler;
 mod cycles;
 mod deny;
@@ -13,13 +14,16 @@ mod markdown;
 mod miri;
 mod needs;
 mod package;
+mod pages;
 mod picture;
+mod prometheus;
 mod promises;
 mod quickstart;
 mod ranks;
 mod readme;
 mod sanitize;
 mod shell;
+mod soak;
 mod steps;
 mod test;
 
@@ -29,11 +33,14 @@ const USAGE: &str = "\
 usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask attack [--minutes N] [--only NAME] [--seed N]
        cargo xtask api [--bless]
+       cargo xtask cluster [--only ENGINE] [--bin FOLDER]
        cargo xtask cycles [CRATE…]
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
+       cargo xtask picture PAGE.html[#FRAGMENT] OUT.png [--size WIDTHxHEIGHT] [--dark]
+       cargo xtask soak [--minutes N [--keep FOLDER]]
 
   test          everything that CI runs, step by step; the first failure ends it
   --list        the steps, in order
@@ -48,6 +55,11 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   api           compares the public API of `warpline` with runtime/public-api.txt
   --bless       writes that list anew
 
+  cluster       the queries of `ranks/sql/` on DuckDB, ClickHouse, where Java is Spark, and a Ballista cluster of which an executor is killed; it
+                installs them into target/cluster; fails if an answer is not that of `warpline-ranks query`
+  --only ENGINE duckdb, clickhouse, spark or ballista alone
+  --bin FOLDER  with `ballista-scheduler`, `ballista-executor` and `warpline-ranks` (feature `ballista`) of this folder, in place of building them
+
   cycles        the cycles between the modules of the crates in these folders, such as `runtime/core` (those that CI checks)
 
   gate          refuses a trace of which Perfetto's own reader would lose something
@@ -60,7 +72,10 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   gpu           packs the GPU tests, the GPU benches and the examples for a host with an NVIDIA driver and no Rust;
                 there, `bash FOLDER/run.sh` runs them (default folder: .gpu-bundle)
 
-  picture       draws a part of a trace as the UI shows it";
+  picture       draws a part of a trace as the UI shows it, or takes a picture of a page in a headless browser (1280x800)
+  soak          eight ranks that write their tables for N minutes (30) while one is killed and started again and clocks are stepped;
+                fails if `warpline-ranks` blames a rank for what did not happen
+  --keep FOLDER keeps the tables";
 
 fn main() -> ExitCode {
     if let Some(code) = compiler::run() {
@@ -72,10 +87,12 @@ fn main() -> ExitCode {
         ["test", options @ ..] => test::run(options),
         ["attack", options @ ..] => attack::run(options),
         ["api", options @ ..] => api::run(options),
+        ["cluster", options @ ..] => cluster::run(options),
         ["cycles", options @ ..] => cycles::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),
+        ["soak", options @ ..] => soak::run(options),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)

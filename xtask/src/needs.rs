@@ -5,17 +5,18 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::shell::{Stop, line, target};
+use crate::shell::{Line, Stop, line, target};
 
 /// All packages, with every feature that tests need but `tracy`. Steps that share it share what is built.
-pub const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/tracing,\
-                              warpline-example-tensor/cuda,warpline-examples/tracing";
+pub const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/hip,\
+                              warpline-tests/otlp,warpline-tests/prometheus,warpline-tests/ranks,warpline-cli/hip,warpline-tests/tracing,warpline-example-tensor/cuda,\
+                              warpline-examples/hip,warpline-examples/tracing";
 
 /// The tests of Tracy, apart: its client starts with each program that has it, with threads and descriptors of its own, which other tests
 /// count. The other features and packages are there to share what is built of `EVERYTHING`.
 pub const TRACY: &str = "-p warpline -p warpline-tests -p warpline-example-tensor -p warpline-third-party \
-                         --features warpline/enable,warpline-tests/cupti,warpline-tests/tracing,warpline-tests/tracy,\
-                         warpline-example-tensor/cuda --lib --test stub -- tracy::";
+                         --features warpline/enable,warpline-tests/cupti,warpline-tests/hip,warpline-tests/otlp,\
+                         warpline-tests/prometheus,warpline-tests/ranks,warpline-tests/tracing,warpline-tests/tracy,warpline-example-tensor/cuda --lib --test stub -- tracy::";
 
 /// Packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together. The last one turns on the
 /// features of other crates that the whole workspace turns on, so that those crates are shared with `EVERYTHING`.
@@ -45,6 +46,34 @@ pub fn command() -> Result<PathBuf, Stop> {
 pub fn example(name: &str) -> Result<PathBuf, Stop> {
     line(&format!("cargo build --quiet {EVERYTHING} --example {name}")).run()?;
     Ok(target().join("debug/examples").join(name))
+}
+
+/// Builds the job into which faults are injected as the tests have it, and says where it is.
+///
+/// # Errors
+/// It does not build.
+pub fn faults() -> Result<PathBuf, Stop> {
+    line(&format!("cargo build --quiet {EVERYTHING} --bin faults")).run()?;
+    Ok(target().join("debug/faults"))
+}
+
+/// Builds `warpline-ranks` as its tests have it, and says where it is.
+///
+/// # Errors
+/// It does not build.
+pub fn reader() -> Result<PathBuf, Stop> {
+    // `cargo build` would have other features, and build DataFusion once more.
+    ranks_crate("test --quiet --no-run").run()?;
+    Ok(target().join("ranks-crate/debug/warpline-ranks"))
+}
+
+/// A command of Cargo's for `ranks/`. It has a folder of its own, which is kept: DataFusion takes minutes to build, and shares no crate with
+/// the others.
+pub fn ranks_crate(command: &str) -> Line {
+    // Clippy compiles this crate in place of rustc: `cargo clippy` would check all of DataFusion besides what the tests build of it.
+    line(&format!("cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir target/ranks-crate"))
+        .with("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+        .with("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 
 /// Checks the manifest of the tests.
@@ -91,7 +120,9 @@ mod tests {
 
     #[test]
     fn a_test_runs_where_its_features_are_on() {
-        assert!(check_of(&["default", "enable", "timeline", "cuda", "cupti", "tracing", "tracy", "gpu"]).is_ok());
+        assert!(
+            check_of(&["default", "enable", "timeline", "cuda", "cupti", "hip", "tracing", "tracy", "gpu"]).is_ok()
+        );
     }
 
     #[test]

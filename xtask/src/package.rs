@@ -8,11 +8,12 @@ use crate::markdown::pages;
 use crate::shell::{Stop, line, root, target};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 8] = [
+const PUBLISHED: [&str; 9] = [
     "warpline-macros",
     "warpline-core",
     "warpline-trace",
     "warpline-cuda",
+    "warpline-hip",
     "warpline-timeline",
     "warpline",
     "warpline-annotate",

@@ -26,6 +26,13 @@ pub fn run() -> Result<u64, Stop> {
     Ok(0)
 }
 
+/// Runs a job of in-process ranks with each of the faults, which `warpline-ranks` must name. On GPUs, `run.sh --faults` of the bundle runs it.
+pub fn faults() -> Result<u64, Stop> {
+    let judge = needs::reader()?;
+    line(&format!("{} --host --repeat 1 --judge {}", needs::faults()?.display(), judge.display())).run()?;
+    Ok(0)
+}
+
 fn judge(how: &str, trace: &Path, traces: &[PathBuf]) -> Result<(), Stop> {
     let program = target().join("release/examples/nccl_all_reduce");
     let late = format!("--late-rank 1 --late-ms {LATE_MS} --late-at {AT}");

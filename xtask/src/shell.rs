@@ -148,8 +148,11 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// How many tests a line such as `test result: ok. 12 passed; 0 failed; …` tells of.
+/// How many tests a line such as `test result: ok. 12 passed; 0 failed; …` tells of, or Node's `ℹ pass 12`.
 fn tests_passed(text: &str) -> u64 {
+    if let Some(number) = text.strip_prefix("ℹ pass ") {
+        return number.parse().unwrap_or(0);
+    }
     let counts = text.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
     let passed = counts.and_then(|(_, counts)| counts.split_once(" passed"));
     passed.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
@@ -170,6 +173,8 @@ mod tests {
         assert_eq!(tests_passed("test result: ok. 12 passed; 0 failed; 1 ignored; finished in 0.5s"), 12);
         assert_eq!(tests_passed("test result: FAILED. 3 passed; 1 failed"), 3);
         assert_eq!(tests_passed("12 passed"), 0);
+        assert_eq!(tests_passed("ℹ pass 12"), 12);
+        assert_eq!(tests_passed("ℹ fail 12"), 0);
     }
 
     #[test]

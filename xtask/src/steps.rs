@@ -2,7 +2,9 @@
 
 use crate::needs::{self, EVERYTHING, OFF, TRACY};
 use crate::shell::{Stop, line};
-use crate::{api, cycles, deny, docs, features, gate, miri, package, quickstart, ranks, readme, sanitize};
+use crate::{
+    api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, quickstart, ranks, readme, sanitize,
+};
 
 /// One step of `cargo xtask test`.
 pub struct Step {
@@ -80,6 +82,13 @@ pub const STEPS: &[Step] = &[
         is_beside: false,
     },
     Step {
+        name: "prometheus",
+        about: "Prometheus scrapes a running session and answers the dashboard's queries; `promtool` finds no fault in the names",
+        remedy: "the failing test says above what it wanted; Prometheus's log is in its message",
+        run: prometheus::run,
+        is_beside: false,
+    },
+    Step {
         name: "readme",
         about: "the README's first program builds as it stands there, and its zone has the length of its work",
         remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
@@ -101,10 +110,31 @@ pub const STEPS: &[Step] = &[
         is_beside: false,
     },
     Step {
+        name: "ranks-crate",
+        about: "the tables of many ranks: late and slow ranks, hangs and clocks of generated jobs are found, and nobody is blamed in clean ones",
+        remedy: "the failing test says above what it wanted; `ranks/` is a workspace of its own and needs Rust 1.94",
+        run: ranks_crate,
+        is_beside: false,
+    },
+    Step {
+        name: "faults",
+        about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line",
+        remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks` about the folder",
+        run: ranks::faults,
+        is_beside: false,
+    },
+    Step {
         name: "gate",
         about: "Perfetto's own reader loses nothing of the sinks' traces, and broken traces are refused",
         remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
         run: gate::self_test,
+        is_beside: false,
+    },
+    Step {
+        name: "pages",
+        about: "the HTML pages that the commands write open in a headless browser: no request, no error, and what the tests of each want",
+        remedy: "the failing test says above what it wanted; the pages are in `target/pages`, and their tests in `tests/pages`",
+        run: pages::run,
         is_beside: false,
     },
     Step {
@@ -139,18 +169,23 @@ pub const STEPS: &[Step] = &[
 
 /// The feature sets of `warpline` of which nothing but the libraries is compiled here: its tests run with none, with `enable` and with
 /// all that the workspace turns on.
-const LIBRARY_SETS: [&str; 11] = [
+const LIBRARY_SETS: [&str; 16] = [
     "default",
     "enable",
     "export",
     "cuda",
     "cublas",
     "cupti",
+    "hip",
+    "enable,hip",
     "tracing",
     "tracy",
     "timeline",
     "timeline,cuda",
     "export,cuda",
+    "enable,ranks",
+    "enable,otlp",
+    "enable,prometheus",
 ];
 
 fn format() -> Result<u64, Stop> {
@@ -186,6 +221,11 @@ fn tests_on() -> Result<u64, Stop> {
     let all = line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()?;
     // Compiles Tracy's client, which is C++.
     Ok(all + line(&format!("cargo test {TRACY}")).run_tests()?)
+}
+
+fn ranks_crate() -> Result<u64, Stop> {
+    line("cargo fmt --manifest-path ranks/Cargo.toml --check").run()?;
+    needs::ranks_crate("test").run_tests()
 }
 
 fn loom() -> Result<u64, Stop> {

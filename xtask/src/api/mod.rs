@@ -21,8 +21,15 @@ use crate::{compiler, features};
 const LIST: &str = "runtime/public-api.txt";
 
 /// The crate that users name, and those whose items it re-exports.
-const CRATES: [&str; 6] =
-    ["warpline", "warpline-core", "warpline-trace", "warpline-cuda", "warpline-timeline", "warpline-macros"];
+const CRATES: [&str; 7] = [
+    "warpline",
+    "warpline-core",
+    "warpline-trace",
+    "warpline-cuda",
+    "warpline-hip",
+    "warpline-timeline",
+    "warpline-macros",
+];
 
 /// How the API with `enable` differs from it: `+` for lines that only it has, `-` for lines that it lacks.
 const DIFFERENCES: &str = "runtime/public-api.differences.txt";

@@ -2,13 +2,14 @@
 //!
 //! `cargo xtask gate TRACE` checks one trace, Perfetto's or Chrome's. `cargo xtask gate --self-test` has the sinks write one
 //! of each, compares every row that a reader sees with `tests/gate/*.expected.json`, and shows that each trace of a corpus of
-//! broken ones is refused for the right reason. It runs the SQL of every page over a trace with known numbers. Then it reads what zones on the streams of a stub driver, kernels of a stub
+//! broken ones is refused for the right reason. It runs the SQL of every page over a trace with known numbers, and compares the figures of `warpline report` with those of SQL. Then it reads what zones on the streams of a stub driver, kernels of a stub
 //! CUPTI and collectives of two ranks left and what `warpline annotate` made of another tool's trace, runs the quickstart, records it from outside, runs the
-//! example with ranks and the one with spans to their end, kills processes that write Chrome traces, and runs the quickstart until it is killed.
+//! example with ranks, the one with spans and the one with a backend to their end, kills processes that write Chrome traces, and runs the quickstart until it is killed.
 //! `cargo xtask test` runs the self-test.
 
 mod check;
 mod pages;
+mod report;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -79,15 +80,18 @@ type Part = fn(&Tools) -> Result<u64, Stop>;
 const PARTS: &[(&str, Part)] = &[
     ("corpus", hand_made),
     ("pages", of_pages),
+    ("report", of_report),
     ("cuda", of_cuda),
     ("kernels", of_kernels),
     ("ranks", of_ranks),
+    ("merged", of_merged),
     ("annotated", of_annotated),
     ("pieces", of_pieces),
     ("quickstart", of_quickstart),
     ("outside", of_outside),
     ("example-ranks", of_example_ranks),
     ("spans", of_spans),
+    ("backend", of_backend),
     ("killed-chrome", of_killed_chrome),
     ("killed", of_killed),
 ];
@@ -184,6 +188,30 @@ fn of_pages(tools: &Tools) -> Result<u64, Stop> {
     Ok(1)
 }
 
+/// The figures of `warpline report` are those of SQL: on handmade records of every shape, on the trace of the pages, with kernels and replays on
+/// the stub driver, and on a real session.
+fn of_report(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("report")?;
+    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces"))
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    line(&format!("cargo test {EVERYTHING} --test stub cupti_trace::"))
+        .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
+        .run_tests()?;
+    let (packets, _, settings) = traces(&folder);
+    line("cargo run --release --example quickstart -- --steps 4")
+        .little_optimized()
+        .with("WARPLINE", settings)
+        .run()?;
+    let command = needs::command()?;
+    let all = ["good", "docs", "kernels", "replays"].map(|name| folder.join(format!("{name}.pftrace")));
+    for trace in all.iter().chain([&packets]) {
+        let equal = report::check(tools, &command, trace)?;
+        println!("{}: {equal} figures of the report are those of SQL", trace.display());
+    }
+    Ok(all.len() as u64 + 1)
+}
+
 /// Zones on CUDA streams, on the stub driver: with ends that are events, with ends that are found, and in the replays of a
 /// graph, timed by stamps.
 fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
@@ -256,6 +284,14 @@ fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
         pass(tools, &folder.join(format!("{rank}.json")), Some(&expected("ranks_chrome")), Ended::Finished)?;
     }
     Ok(5)
+}
+
+/// The traces of ranks on two hosts, as `warpline-ranks perfetto` merges them for a step: each collective lies where truth says.
+fn of_merged(tools: &Tools) -> Result<u64, Stop> {
+    let folder = folder("merged")?;
+    needs::ranks_crate("test --lib perfetto::tests").with("WARPLINE_GATE_DIR", folder.to_string_lossy()).run_tests()?;
+    pass(tools, &folder.join("step.tar"), Some(&folder.join("step.expected.json")), Ended::Finished)?;
+    Ok(1)
 }
 
 /// The trace of another tool, with annotations of a graph.
@@ -361,6 +397,15 @@ fn of_spans(tools: &Tools) -> Result<u64, Stop> {
     let program = needs::example("tracing_spans")?;
     line(&program.display().to_string()).with("WARPLINE", settings).run()?;
     pass(tools, &packets, Some(&expected("spans")), Ended::Finished)?;
+    pass(tools, &json, None, Ended::Finished)?;
+    Ok(2)
+}
+
+/// What a backend outside of the workspace's libraries leaves in both formats.
+fn of_backend(tools: &Tools) -> Result<u64, Stop> {
+    let (packets, json, settings) = traces(&folder("backend")?);
+    line("cargo run -p warpline-example-backend").with("WARPLINE", settings).run()?;
+    pass(tools, &packets, Some(&expected("backend")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask gpu`: one folder for a host with an NVIDIA driver and no Rust: the GPU tests, the GPU benches, the examples,
-//! the command `warpline`, and `run.sh`, which runs them there. Nothing of it runs here.
+//! the commands `warpline` and `warpline-ranks`, the job into which faults are injected, and `run.sh`, which runs them there. Nothing of it runs
+//! here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,6 +22,11 @@ const TESTS: &str = "gpu-tests";
 const BENCH: &str = "warpline-gpu-bench";
 const EXAMPLES: [&str; 4] = ["quickstart", "cuda_streams", "cuda_graph", "nccl_all_reduce"];
 const COMMAND: &str = "warpline";
+const FAULTS: &str = "faults";
+const RANKS: &str = "warpline-ranks";
+
+/// Where the small build of `warpline-ranks` is kept: DataFusion takes minutes, and another optimization shares nothing with other builds.
+const RANKS_TARGET: &str = "ranks-small";
 
 /// Runs `cargo xtask gpu` with these options.
 ///
@@ -50,11 +56,22 @@ fn bundle(folder: &Path) -> Result<(), Stop> {
     let examples: Vec<String> = EXAMPLES.iter().map(|name| format!("--example {name}")).collect();
     line(&format!("cargo build --release -p warpline-examples --features cupti {}", examples.join(" "))).run()?;
     line("cargo build --release -p warpline-cli --bin warpline").run()?;
+    line("cargo build --release -p warpline-faults --bin faults").run()?;
+    let ranks = target().join(RANKS_TARGET);
+    // Optimized for size: it reads tables of some MiB there, and the bundle has a limit.
+    line(&format!("cargo build --release --locked --manifest-path ranks/Cargo.toml --target-dir {}", ranks.display()))
+        .with("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
+        .with("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .run()?;
     make_empty(folder)?;
     let release = target().join("release");
     strip(&tests, &folder.join(TESTS))?;
     strip(&release.join(BENCH), &folder.join(BENCH))?;
     strip(&release.join(COMMAND), &folder.join(COMMAND))?;
+    strip(&release.join(FAULTS), &folder.join(FAULTS))?;
+    strip(&ranks.join("release").join(RANKS), &folder.join(RANKS))?;
+    // DataFusion is large; `run.sh` unpacks it.
+    line(&format!("gzip -9 -n {}", folder.join(RANKS).display())).run()?;
     for name in EXAMPLES {
         strip(&release.join("examples").join(name), &folder.join(name))?;
     }
@@ -131,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_script_runs_what_the_bundle_has() {
-        for name in [TESTS, BENCH, COMMAND].iter().chain(&EXAMPLES) {
+        for name in [TESTS, BENCH, COMMAND, FAULTS, RANKS].iter().chain(&EXAMPLES) {
             assert!(RUN.contains(name), "run.sh does not run {name}");
         }
     }

@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'TEXT'
-usage: run.sh [--tests] [--examples] [--two-gpus] [--ncu] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
+usage: run.sh [--tests] [--examples] [--two-gpus] [--faults] [--skew] [--ncu] [--benches | --bench 'NAME [--SIZE=N…]']… [OPTIONS]
 
 Without a choice, everything runs.
   --tests             the GPU tests, each in a process of its own; those that need two GPUs where there are two
@@ -14,6 +14,10 @@ Without a choice, everything runs.
   --examples          the examples; their traces go to the output folder; two of them also recorded from outside
   --two-gpus          what needs two GPUs and NCCL: its tests, its bench, cuda_graph with captured all-reduces, nccl_all_reduce as
                       two threads and as two processes with a rank that is 10 ms late, and who was late by their traces
+  --faults            faults in ranks, one rank a GPU: a late rank, a slow GPU, a slow stage, a hang, a call that differs, a cycle, and
+                      clean runs; `warpline-ranks` must name the rank, the number and the line. Its table: faults.md
+  --faults-repeat N   cases of each fault (default 20)
+  --skew              how far apart the ends of NCCL's collectives are on two GPUs or more. Its table: skew.md
   --benches           every bench with its default sizes
   --ncu               each filter of the quickstart's catalog alone: which kernels Nsight Compute then takes
   --bench 'NAME …'    this bench, with sizes if any: --bench 'position --seconds=300'; may stand several times
@@ -24,10 +28,10 @@ Without a choice, everything runs.
 TEXT
 }
 
-tests=0 examples=0 two_gpus=0 ncu=0 all=1 test_limit=90 limit=240
+tests=0 examples=0 two_gpus=0 faults=0 repeat=20 skew=0 ncu=0 all=1 test_limit=90 limit=240
 out=${OUT:-$here/out}
 benches=() chosen=()
-every=(calls zone mirror collector length kernels position overlap hidden nccl steps decode live graph soak timeline)
+every=(calls zone mirror collector length kernels position overlap hidden nccl skew steps decode live graph soak timeline)
 
 needs() { [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; usage >&2; exit 2; }; }
 while [ $# -gt 0 ]; do
@@ -37,6 +41,9 @@ while [ $# -gt 0 ]; do
         --examples) examples=1 all=0 ;;
         --ncu) ncu=1 all=0 ;;
         --two-gpus) two_gpus=1 all=0 ;;
+        --faults) faults=1 all=0 ;;
+        --faults-repeat) needs "$@"; repeat=$2; shift ;;
+        --skew) skew=1 all=0 ;;
         --benches) benches=("${every[@]}") all=0 ;;
         --bench) needs "$@"; benches+=("$2"); all=0; shift ;;
         --test-limit) needs "$@"; test_limit=$2; shift ;;
@@ -50,7 +57,7 @@ while [ $# -gt 0 ]; do
 done
 if [ $all = 1 ]; then tests=1 examples=1 ncu=1 benches=("${every[@]}"); fi
 gpu_count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-if [ $all = 1 ] && [ "$gpu_count" -ge 2 ]; then two_gpus=1; fi
+if [ $all = 1 ] && [ "$gpu_count" -ge 2 ]; then two_gpus=1 faults=1; fi
 
 export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-}
 # NCCL and NVRTC often come with PyTorch alone.
@@ -100,15 +107,60 @@ if [ $tests = 1 ] && [ ${#chosen[@]} = 0 ]; then
     if [ "$gpu_count" -ge 2 ]; then
         mapfile -t chosen < <(names)
     else
-        mapfile -t chosen < <(names | grep -v '^collectives::')
-        skipped=$(names | grep -c '^collectives::')
+        mapfile -t chosen < <(names | grep -v '^collectives')
+        skipped=$(names | grep -c '^collectives')
     fi
 elif [ $two_gpus = 1 ] && [ ${#chosen[@]} = 0 ]; then
-    mapfile -t chosen < <(names | grep '^collectives::')
+    mapfile -t chosen < <(names | grep '^collectives')
 fi
 if [ $two_gpus = 1 ]; then
     tests=1
     case " ${benches[*]} " in *" nccl "*) ;; *) benches+=(nccl) ;; esac
+fi
+
+# First: their tables are there also if what follows takes too long. Each is a file, and stands at the end of the output as well.
+tables=()
+rm -f "$out/faults.md" "$out/skew.md"
+table() {
+    tables+=("$out/$1")
+    if [ -n "${OUT:-}" ] && [ -d "${OUT:-}" ] && [ ! "$OUT" -ef "$out" ]; then cp "$out/$1" "$OUT"; fi
+}
+
+if [ $skew = 1 ]; then
+    echo
+    if ! part "skew" "$limit" "$here/warpline-gpu-bench" skew; then
+        lost "skew"
+    elif ! grep -q '^all that synchronise' "$log"; then
+        why="one GPU has nothing to compare"
+        lost "skew"
+    else
+        won "skew"
+        cp "$log" "$out/skew.md" && table skew.md
+    fi
+    cat "$log"
+fi
+
+if [ $faults = 1 ]; then
+    echo
+    # Each case has a limit of its own; all together take some three minutes.
+    if [ "$gpu_count" -lt 2 ]; then
+        took=0 why="each rank needs a GPU, and this host has $gpu_count"
+        lost "faults"
+    elif ! gzip -dc "$here/warpline-ranks.gz" >"$out/warpline-ranks" || ! chmod +x "$out/warpline-ranks"; then
+        took=0 why="warpline-ranks.gz cannot be unpacked"
+        lost "faults"
+    else
+        if part "faults" $((120 + 15 * repeat)) "$here/faults" --repeat "$repeat" --judge "$out/warpline-ranks" \
+            --markdown "$out/faults.md"; then
+            # Without NCCL it would take in-process streams.
+            if grep -q '^[0-9]* ranks on GPUs' "$log"; then won "faults"; else why="not on GPUs"; lost "faults"; fi
+        else
+            lost "faults"
+        fi
+        rm -f "$out/warpline-ranks"
+        [ ! -f "$out/faults.md" ] || table faults.md
+        tail -n 200 "$log" | cut -c 1-600
+    fi
 fi
 
 if [ $tests = 1 ]; then
@@ -288,6 +340,11 @@ for bench in "${benches[@]}"; do
         lost "bench $bench"
     fi
     cat "$log"
+done
+
+for file in "${tables[@]}"; do
+    echo
+    cat "$file"
 done
 
 echo

@@ -3,6 +3,8 @@
 //! It asks Perfetto's own trace processor for everything that it draws, so it shows what the UI would show. `svg.rs` draws.
 //! The window is from the first launch to the end of the third of the zones that take most of the time; `--from` and
 //! `--length` choose another, in ms since the session began.
+//!
+//! `cargo xtask picture PAGE.html OUT.png` takes a picture of a page in the browser that tests it.
 
 mod svg;
 
@@ -13,6 +15,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::gate::Tools;
+use crate::pages;
 use crate::shell::Stop;
 
 /// How many of the main zones the window holds if nobody says otherwise.
@@ -77,18 +80,34 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
         let ms = text.parse::<f64>().ok().filter(|ms| ms.is_finite());
         ms.map(|ms| (ms * 1e6) as i64).ok_or_else(|| format!("`{text}` is not a number of ms, such as `12.5`"))
     };
+    if let [page, out, rest @ ..] = options
+        && page.split('#').next().is_some_and(|file| file.ends_with(".html"))
+    {
+        let (size, theme) = match rest {
+            [] => ("1280x800", "light"),
+            ["--dark"] => ("1280x800", "dark"),
+            ["--size", size] => (*size, "light"),
+            ["--size", size, "--dark"] => (*size, "dark"),
+            _ => return Err(format!("`picture` of a page does not know `{}`", rest.join(" "))),
+        };
+        return Ok(ended(pages::picture(page, Path::new(out), size, theme)));
+    }
     let (trace, out, window) = match options {
         [trace, out] => (trace, out, None),
         [trace, out, "--from", from, "--length", length] => (trace, out, Some((ms(from)?, ms(length)?))),
         _ => return Err(format!("`picture` does not know `{}`", options.join(" "))),
     };
-    Ok(match draw(Path::new(trace), Path::new(out), window) {
+    Ok(ended(draw(Path::new(trace), Path::new(out), window)))
+}
+
+fn ended(result: Result<(), Stop>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Lacks(what) | Stop::Failed(what) | Stop::Skipped(what)) => {
             eprintln!("error: {what}");
             ExitCode::FAILURE
         }
-    })
+    }
 }
 
 fn draw(trace: &Path, out: &Path, window: Option<(i64, i64)>) -> Result<(), Stop> {
