@@ -205,14 +205,7 @@ function makeControls() {
     if (event.key === 'n') nextBlamed(1);
     else if (event.key === 'p') nextBlamed(-1);
   });
-  const themes = ['system', 'light', 'dark'];
-  byId('theme').addEventListener('click', () => {
-    const now = themes[(themes.indexOf(document.documentElement.dataset.theme ?? 'system') + 1) % themes.length];
-    document.documentElement.dataset.theme = now;
-    byId('theme').textContent = `Colors: ${now}`;
-    update();
-  });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', update);
+  chooseColors(update);
 }
 
 function sayWhatIsMerged() {

@@ -30,6 +30,8 @@ pub mod kernel;
 pub mod lock;
 pub mod memory;
 pub mod observer;
+#[cfg(feature = "export")]
+pub mod page;
 pub mod path;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod peer;

@@ -30,14 +30,7 @@ function makePage() {
     byId('query').focus();
   });
 
-  const themes = ['system', 'light', 'dark'];
-  byId('theme').addEventListener('click', () => {
-    const now = themes[(themes.indexOf(document.documentElement.dataset.theme ?? 'system') + 1) % themes.length];
-    document.documentElement.dataset.theme = now;
-    byId('theme').textContent = `Colors: ${now}`;
-    all.forEach((chart) => chart.style());
-  });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => all.forEach((chart) => chart.style()));
+  chooseColors(() => all.forEach((chart) => chart.style()));
   return charts;
 }
 

@@ -1,34 +1,32 @@
-//! The report as one HTML page that needs nothing else: style, script and data are in it, and its policy forbids every request. The data
-//! is JSON in which no `<` stands, so no name of a trace can end its element; the script makes text of it, never markup.
+//! The report as one HTML page in the [frame](crate::page) of all pages.
 //!
 //! The figures are those of [`Report::to_json`]. The command `warpline report` adds what a report does not have: histograms, the calls of ranges,
 //! and timelines. The size is bounded, and the page says what it leaves out.
 
 mod verdict;
 
-use std::hash::{BuildHasher, RandomState};
-
 use serde_json::{Map, Value, json};
 
 use super::Report;
+use crate::page::Page;
 use crate::path::CriticalPath;
 use crate::text::printable;
 
-const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("style.css");
-
-/// In this order they are one script.
-const SCRIPT: [&str; 9] = [
-    include_str!("format.js"),
-    include_str!("data.js"),
-    include_str!("table.js"),
-    include_str!("chart.js"),
-    include_str!("histogram.js"),
-    include_str!("charts.js"),
-    include_str!("tables.js"),
-    include_str!("verdict.js"),
-    include_str!("main.js"),
-];
+const PAGE: Page<'static> = Page {
+    title: "Report",
+    body: include_str!("page.html"),
+    style: include_str!("style.css"),
+    scripts: &[
+        include_str!("data.js"),
+        include_str!("table.js"),
+        include_str!("chart.js"),
+        include_str!("histogram.js"),
+        include_str!("charts.js"),
+        include_str!("tables.js"),
+        include_str!("verdict.js"),
+        include_str!("main.js"),
+    ],
+};
 
 /// The most rows of a table.
 const ROWS: usize = 2_000;
@@ -65,11 +63,7 @@ impl Report {
         });
         shorten_texts(&mut data["verdict"]);
         shorten_texts(&mut data["path"]);
-        // In JSON, `<` stands in texts alone.
-        let data = data.to_string().replace('<', "\\u003c");
-        let (script, nonce) = (SCRIPT.concat(), nonce());
-        let parts = [("NONCE", nonce.as_str()), ("STYLE", STYLE), ("SCRIPT", script.as_str()), ("DATA", data.as_str())];
-        filled(PAGE, &parts)
+        PAGE.with_data(&data.to_string())
     }
 }
 
@@ -125,30 +119,6 @@ fn drawn(path: &CriticalPath) -> Value {
     })
 }
 
-/// The template with its `{{NAME}}`s replaced, each place once: what is put in is not looked at again.
-fn filled(template: &str, parts: &[(&str, &str)]) -> String {
-    let mut page = String::with_capacity(template.len() + parts.iter().map(|part| part.1.len()).sum::<usize>());
-    let mut rest = template;
-    while let Some((before, name, after)) = place(rest) {
-        page.push_str(before);
-        page.push_str(parts.iter().find(|part| part.0 == name).map_or("", |part| part.1));
-        rest = after;
-    }
-    page.push_str(rest);
-    page
-}
-
-fn place(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once("{{")?;
-    let (name, after) = rest.split_once("}}")?;
-    Some((before, name, after))
-}
-
-/// A random number that whoever chooses the names in a trace cannot know. Only elements with it run.
-fn nonce() -> String {
-    format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{KernelStats, RangeStats};
@@ -156,23 +126,7 @@ mod tests {
 
     #[test]
     fn the_parts_need_nothing_else() {
-        for (name, text) in [("page", PAGE), ("style", STYLE)].into_iter().chain(SCRIPT.map(|part| ("script", part))) {
-            for word in
-                ["http:", "https:", "import ", "@import", "url(", "innerHTML", "insertAdjacentHTML", "eval(", "src="]
-            {
-                assert!(!text.contains(word), "{name} has `{word}`");
-            }
-        }
-        // A script of the page must not end its own element.
-        assert!(SCRIPT.iter().all(|part| !part.contains("</script") && !part.contains("<!--")));
-    }
-
-    #[test]
-    fn what_is_put_in_is_not_looked_at_again() {
-        let parts = [("A", "{{B}} {{A}}"), ("B", "b")];
-        assert_eq!(filled("<{{A}}|{{B}}|{{C}}>", &parts), "<{{B}} {{A}}|b|>");
-        assert_eq!(filled("no end {{A", &parts), "no end {{A");
-        assert_ne!(nonce(), nonce());
+        PAGE.assert_needs_nothing_else();
     }
 
     #[test]
