@@ -19,6 +19,7 @@ mod catalog_names;
 #[cfg(feature = "enable")]
 mod catalog_versions;
 mod front_page;
+mod program_pages;
 
 #[cfg(feature = "enable")]
 #[path = "../support/child.rs"]

@@ -1,0 +1,63 @@
+//! The pages on programs with other libraries (burn, candle, cudarc, PyO3): their examples are not built here, because some take long, so
+//! each block of Rust or Python in a page has to be in the sources of its example, and each number of lines in a table has to be right.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: [&str; 1] = ["cudarc"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The sources of an example, with their paths.
+fn sources(example: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("examples").join(example)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the folder is there") {
+            let path = entry.expect("it can be listed").path();
+            match path.extension().and_then(|ending| ending.to_str()) {
+                Some("rs" | "py") => found.push((path.clone(), fs::read_to_string(&path).expect("a text"))),
+                // What was built or installed is no source.
+                None if path.is_dir() && path.file_name().is_some_and(|name| name != "target") => folders.push(path),
+                _ => {}
+            }
+        }
+    }
+    assert!(!found.is_empty(), "examples/{example} has no source");
+    found
+}
+
+/// The blocks of Rust and Python in a page.
+fn blocks(page: &str) -> Vec<String> {
+    let parts: Vec<&str> = page.split("\n```").collect();
+    let blocks = parts.iter().filter_map(|part| part.strip_prefix("rust,ignore\n").or(part.strip_prefix("python\n")));
+    blocks.map(|block| format!("{block}\n")).collect()
+}
+
+#[test]
+fn what_the_pages_show_is_in_the_examples() {
+    for example in EXAMPLES {
+        let page = fs::read_to_string(root().join(format!("docs/{example}.md"))).expect("the page is there");
+        let (blocks, sources) = (blocks(&page), sources(example));
+        assert!(!blocks.is_empty(), "docs/{example}.md shows nothing");
+        for block in blocks {
+            let is_there = sources.iter().any(|(_, source)| source.contains(&block));
+            assert!(is_there, "docs/{example}.md shows what is not in examples/{example}:\n{block}");
+        }
+    }
+}
+
+#[test]
+fn each_program_with_cudarc_has_three_lines_of_warpline() {
+    let programs =
+        sources("cudarc").into_iter().filter(|(path, _)| path.parent().is_some_and(|bin| bin.ends_with("bin")));
+    let mut count = 0;
+    for (path, source) in programs {
+        let lines = source.lines().filter(|line| line.contains("warpline::") && !line.starts_with("//"));
+        assert_eq!(lines.count(), 3, "{}", path.display());
+        count += 1;
+    }
+    assert_eq!(count, 3);
+}
