@@ -125,6 +125,12 @@ pub mod profile {
     const _: &str = include_str!("../docs/profile.md");
 }
 
+#[doc = warpline_macros::__page!("docs/pyo3.md")]
+pub mod pyo3 {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/pyo3.md");
+}
+
 #[doc = warpline_macros::__page!("docs/ranks.md")]
 pub mod ranks {
     /// Makes Cargo rebuild the documentation when the page changes.
