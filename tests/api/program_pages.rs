@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 2] = ["cudarc", "pyo3"];
+const EXAMPLES: [&str; 3] = ["burn", "cudarc", "pyo3"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

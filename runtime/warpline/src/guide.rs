@@ -17,6 +17,12 @@ pub mod backends {
     const _: &str = include_str!("../docs/backends.md");
 }
 
+#[doc = warpline_macros::__page!("docs/burn.md")]
+pub mod burn {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/burn.md");
+}
+
 #[doc = warpline_macros::__page!("docs/catalog.md")]
 pub mod catalog {
     /// Makes Cargo rebuild the documentation when the page changes.
