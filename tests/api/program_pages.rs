@@ -1,10 +1,10 @@
-//! The pages on programs with other libraries (burn, candle, cudarc, PyO3): their examples are not built here, because some take long, so
-//! each block of Rust or Python in a page has to be in the sources of its example, and each number of lines in a table has to be right.
+//! The pages on programs with other libraries (burn, candle, cudarc, PyO3): some of their examples are built in no step, because they take
+//! long, so each block of Rust or Python in a page has to be in the sources of its example. The programs with cudarc have three lines each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: [&str; 3] = ["burn", "cudarc", "pyo3"];
+const EXAMPLES: [&str; 4] = ["burn", "candle", "cudarc", "pyo3"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -191,7 +191,7 @@ const LIBRARY_SETS: [&str; 16] = [
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
     // Workspaces of their own, which no step builds.
-    for example in ["burn", "pyo3"] {
+    for example in ["burn", "candle", "pyo3"] {
         line(&format!("cargo fmt --manifest-path examples/{example}/Cargo.toml --check")).run()?;
     }
     Ok(0)

@@ -23,6 +23,12 @@ pub mod burn {
     const _: &str = include_str!("../docs/burn.md");
 }
 
+#[doc = warpline_macros::__page!("docs/candle.md")]
+pub mod candle {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/candle.md");
+}
+
 #[doc = warpline_macros::__page!("docs/catalog.md")]
 pub mod catalog {
     /// Makes Cargo rebuild the documentation when the page changes.
