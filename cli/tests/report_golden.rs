@@ -1,4 +1,4 @@
-//! The texts of `warpline report` on small traces: of a program with steps, of replays of a graph, and of two ranks. `WARPLINE_BLESS=1` writes what
+//! The texts of `warpline report` on small traces: of a program with steps, of replays of a graph, of two ranks, and of a GPU. `WARPLINE_BLESS=1` writes what
 //! is printed to `tests/report/`; read the difference before it is committed.
 
 use std::fs;
@@ -63,6 +63,13 @@ fn assert_golden(name: &str, text: &str) {
         fs::write(&golden, text).unwrap();
     }
     assert_eq!(text, fs::read_to_string(golden).unwrap(), "\n{text}");
+}
+
+/// 20 steps of `examples/candle` on an H100, driver 580.159.04.
+#[test]
+fn the_text_of_a_gpus_trace() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/h100.pftrace.gz");
+    assert_golden("h100.txt", &report(&trace));
 }
 
 /// The text without what another run may say differently: measured values, the spaces that align them, first calls, and the path.
