@@ -3,6 +3,7 @@
 
 mod cluster;
 mod held;
+mod pages;
 mod scan;
 
 use std::collections::{BTreeSet, HashMap};
