@@ -1,9 +1,8 @@
 //! The report as one HTML page that needs nothing else: style, script and data are in it, and its policy forbids every request. The data
 //! is JSON in which no `<` stands, so no name that ranks wrote can end its element; the script makes text of it, never markup.
 
-use std::hash::{BuildHasher, RandomState};
-
 use serde::Serialize;
+use warpline_core::report::page::{FORMAT, filled, nonce};
 
 use super::{HeatMap, Report};
 use crate::error::Error;
@@ -13,7 +12,7 @@ const STYLE: &str = include_str!("../../page/style.css");
 
 /// In this order they are one script.
 const SCRIPT: [&str; 7] = [
-    include_str!("../../page/format.js"),
+    FORMAT,
     include_str!("../../page/data.js"),
     include_str!("../../page/color.js"),
     include_str!("../../page/map.js"),
@@ -48,40 +47,9 @@ impl Report {
     }
 }
 
-/// The template with its `{{NAME}}`s replaced, each place once: what is put in is not looked at again.
-fn filled(template: &str, parts: &[(&str, &str)]) -> String {
-    let mut page = String::with_capacity(template.len() + parts.iter().map(|part| part.1.len()).sum::<usize>());
-    let mut rest = template;
-    while let Some((before, name, after)) = place(rest) {
-        page.push_str(before);
-        page.push_str(parts.iter().find(|part| part.0 == name).map_or("", |part| part.1));
-        rest = after;
-    }
-    page.push_str(rest);
-    page
-}
-
-fn place(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once("{{")?;
-    let (name, after) = rest.split_once("}}")?;
-    Some((before, name, after))
-}
-
-/// A number that nobody who writes names of ranks knows: only elements with it run. From the system's randomness.
-fn nonce() -> String {
-    format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_put_in_is_not_looked_at_again() {
-        let parts = [("A", "{{B}} {{A}}"), ("B", "b")];
-        assert_eq!(filled("<{{A}}|{{B}}|{{C}}>", &parts), "<{{B}} {{A}}|b|>");
-        assert_eq!(filled("no end {{A", &parts), "no end {{A");
-    }
 
     #[test]
     fn the_parts_need_nothing_else() {
@@ -94,11 +62,5 @@ mod tests {
         }
         // A script of the page must not end its own element.
         assert!(SCRIPT.iter().all(|part| !part.contains("</script") && !part.contains("<!--")));
-    }
-
-    #[test]
-    fn a_nonce_is_new_each_time() {
-        assert_eq!(nonce().len(), 32);
-        assert_ne!(nonce(), nonce());
     }
 }

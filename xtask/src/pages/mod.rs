@@ -77,16 +77,3 @@ impl Browser {
             .with("WARPLINE_PAGES", folder().display().to_string())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::shell::root;
-
-    /// Each of the two packages has to have the file within itself.
-    #[test]
-    fn the_pages_write_numbers_in_the_same_way() {
-        let [report, ranks] = ["runtime/core/src/report/page/format.js", "ranks/page/format.js"]
-            .map(|file| std::fs::read_to_string(root().join(file)).unwrap());
-        assert_eq!(report, ranks);
-    }
-}

@@ -13,7 +13,8 @@ pub mod figures;
 pub mod lengths;
 pub mod nesting;
 #[cfg(feature = "export")]
-mod page;
+#[doc(hidden)]
+pub mod page;
 #[cfg(feature = "runtime")]
 pub mod per_step;
 mod table;

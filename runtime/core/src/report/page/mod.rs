@@ -2,7 +2,8 @@
 //! is JSON in which no `<` stands, so no name of a trace can end its element; the script makes text of it, never markup.
 //!
 //! The figures are those of [`Report::to_json`]. The command `warpline report` adds what a report does not have: histograms, the calls of ranges,
-//! and timelines. The size is bounded, and the page says what it leaves out.
+//! and timelines. The size is bounded, and the page says what it leaves out. [`filled`], [`nonce`] and [`FORMAT`] are also for the page of
+//! `warpline-ranks`.
 
 mod verdict;
 
@@ -17,9 +18,12 @@ use crate::text::printable;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 
+/// The script that writes numbers, times and sizes. The page of `warpline-ranks` has it too.
+pub const FORMAT: &str = include_str!("format.js");
+
 /// In this order they are one script.
 const SCRIPT: [&str; 9] = [
-    include_str!("format.js"),
+    FORMAT,
     include_str!("data.js"),
     include_str!("table.js"),
     include_str!("chart.js"),
@@ -126,7 +130,7 @@ fn drawn(path: &CriticalPath) -> Value {
 }
 
 /// The template with its `{{NAME}}`s replaced, each place once: what is put in is not looked at again.
-fn filled(template: &str, parts: &[(&str, &str)]) -> String {
+pub fn filled(template: &str, parts: &[(&str, &str)]) -> String {
     let mut page = String::with_capacity(template.len() + parts.iter().map(|part| part.1.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, name, after)) = place(rest) {
@@ -145,7 +149,7 @@ fn place(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// A random number that whoever chooses the names in a trace cannot know. Only elements with it run.
-fn nonce() -> String {
+pub fn nonce() -> String {
     format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
 }
 
