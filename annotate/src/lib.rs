@@ -8,7 +8,7 @@
 //! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
 //! file,
 //! `input` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
-//! event.
+//! event. `trace`, which the commands `report`, `compare` and `query` read with, reads traces as slices.
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
 //! plus the largest event. The output appears under its name when it is complete. This crate prints nothing.
@@ -28,6 +28,8 @@ mod native;
 mod output;
 mod reading;
 mod runtime;
+#[doc(hidden)]
+pub mod trace;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("You have a binary:", &["catalog", "check"]),
     (
         "You have traces, or the file of a flight recorder:",
-        &["open", "report", "compare", "stragglers", "annotate", "recover"],
+        &["open", "report", "compare", "query", "stragglers", "annotate", "recover"],
     ),
     ("You have the tables of many ranks, of `ranks=FOLDER`:", &["ranks"]),
     (
@@ -215,6 +215,16 @@ pub(crate) enum Command {
     #[command(disable_help_flag = true)]
     Ranks {
         /// The arguments of `warpline-ranks`, such as `report DIR`; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
+    },
+    /// Answer SQL over one trace: everything behind it goes to `warpline-ranks query`
+    ///
+    /// The tables are zones, launches, kernels, collectives, waits, steps, ranges and others; `query --list` shows them, and the queries that
+    /// are shipped. Runs the `warpline-ranks` beside this command or on the PATH, which is built apart. Its exit status is the command's.
+    #[command(disable_help_flag = true)]
+    Query {
+        /// The arguments of `warpline-ranks query`, such as `T.pftrace 'SELECT * FROM ranges'`; `--help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
         arguments: Vec<OsString>,
     },

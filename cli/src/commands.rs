@@ -1,6 +1,7 @@
 //! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found and for what `compare` found slower, 2 for
 //! any error.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -93,6 +94,10 @@ pub fn warpline() -> ExitCode {
         }
         Command::Stragglers { traces, top, format, output } => stragglers(&traces, top, format, output.as_deref()),
         Command::Ranks { arguments } => hand_over::run(hand_over::RANKS, &arguments).map_err(Into::into),
+        Command::Query { arguments } => {
+            let arguments: Vec<OsString> = std::iter::once("query".into()).chain(arguments).collect();
+            hand_over::run(hand_over::RANKS, &arguments).map_err(Into::into)
+        }
         Command::Annotate { annotations, trace, output, by, before_after, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
             place::expand_here(&output).map_err(Into::into).and_then(|output| {
@@ -167,6 +172,7 @@ fn ask(command: Command) -> Result<u8, CommandError> {
         | Command::Compare { .. }
         | Command::Stragglers { .. }
         | Command::Ranks { .. }
+        | Command::Query { .. }
         | Command::Annotate { .. }
         | Command::Recover { .. }
         | Command::Open { .. }

@@ -1,5 +1,5 @@
-//! Commands that another program of this project carries out: `warpline ranks` is `warpline-ranks`, which needs a newer Rust and has
-//! hundreds of crates, so it is built apart. The arguments go through as they are, and its exit status is that of this command.
+//! Commands that another program of this project carries out: `warpline ranks` is `warpline-ranks`, and `warpline query` is its `query`. That
+//! program needs a newer Rust and has hundreds of crates, so it is built apart. The arguments go through as they are, and its exit status is that of this command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) struct Program {
     built: &'static str,
 }
 
-/// What reads the tables of many ranks.
+/// What reads the tables of many ranks, and answers SQL.
 pub(crate) const RANKS: Program = Program {
     name: "warpline-ranks",
     build: "cargo build --release --manifest-path ranks/Cargo.toml",

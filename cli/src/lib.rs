@@ -28,8 +28,9 @@ mod runtime;
 mod shell;
 mod source;
 pub mod stragglers;
-mod trace;
 mod trace_catalog;
+
+use warpline_annotate::trace;
 
 pub use commands::{cargo_warpline, warpline};
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! `warpline ranks` is `warpline-ranks`, wherever it is.
+//! `warpline ranks` is `warpline-ranks`, wherever it is, and `warpline query` is `warpline-ranks query`.
 #![cfg(unix)]
 
 use std::fs;
@@ -36,6 +36,11 @@ fn arguments_and_status_go_through() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8(output.stdout).expect("UTF-8");
     assert_eq!(said, "path\n<query>\n<DIR>\n<SELECT 'a b'>\n<--json>\n<-->\n<-x>\n<>\n");
+    let output = run(&command, &path, &["query", "T.pftrace", "SELECT 1", "--format", "csv"]);
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(said, "path\n<query>\n<T.pftrace>\n<SELECT 1>\n<--format>\n<csv>\n");
+    let said = String::from_utf8(run(&command, &path, &["query", "--help"]).stdout).expect("UTF-8");
+    assert_eq!(said, "path\n<query>\n<--help>\n");
     // Its own help, and not one that knows none of its commands.
     for help in ["--help", "-h", "--version"] {
         let said = String::from_utf8(run(&command, &path, &["ranks", help]).stdout).expect("UTF-8");
@@ -62,10 +67,12 @@ fn the_one_beside_the_command_comes_first() {
 fn where_it_is_missing_the_way_to_build_it_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     let command = warpline(&dir.path().join("bin"));
-    let output = run(&command, "/nowhere", &["ranks", "report", "DIR"]);
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("cargo build --release --manifest-path ranks/Cargo.toml"), "{said}");
+    for arguments in [&["ranks", "report", "DIR"], &["query", "T.pftrace", "SELECT 1"]] {
+        let output = run(&command, "/nowhere", arguments);
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("cargo build --release --manifest-path ranks/Cargo.toml"), "{said}");
+    }
     // The manifest that it names is there.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     assert!(root.join("ranks/Cargo.toml").is_file() || !root.join("xtask").is_dir(), "ranks/Cargo.toml is not there");

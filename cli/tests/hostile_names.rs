@@ -280,7 +280,7 @@ fn scenes(name: &str, dir: &Path, pid: &str) -> Vec<Vec<OsString>> {
         "man" => vec![scene(&[Path::new(&binary).join(hostile_name()).as_os_str()])],
         "help" => vec![scene(&[&hostile_name()])],
         // Where the program is missing: what it prints is its own.
-        "ranks" => vec![scene(&[&hostile_name()])],
+        "ranks" | "query" => vec![scene(&[&hostile_name()])],
         other => panic!("`{other}` is a new command: say here what makes it show names of others"),
     }
 }
@@ -340,8 +340,8 @@ fn no_command_writes_what_deceives_a_terminal_or_its_reader() {
                 run.run(&[OsStr::new(name), &option]);
             }
         }
-        // `ranks` hands all of it to another program, and says nothing of it.
-        if name != "ranks" {
+        // These hand all of it to another program, and say nothing of it.
+        if !["ranks", "query"].contains(&name) {
             run.has_spelled(name);
         }
     }

@@ -1,15 +1,15 @@
 //! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3: `hang` found one.
 
+mod query;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use datafusion::arrow::json::WriterBuilder;
-use datafusion::arrow::json::writer::LineDelimited;
-use datafusion::arrow::util::pretty::pretty_format_batches;
 
+use self::query::{Format, Query};
 use crate::clocks::{self, Options, clocks};
 use crate::compact::{Compacted, compact};
 use crate::engine::{Engine, Scheduler};
@@ -21,7 +21,6 @@ use crate::perfetto::{Plan, Ranks, Window, merge};
 use crate::progress::busy;
 use crate::report::Report;
 use crate::shell::Shell;
-use crate::views;
 
 #[derive(Parser)]
 #[command(name = "warpline-ranks", version, about = "Reads the tables that the ranks of a job write with `ranks=DIR`.")]
@@ -70,7 +69,7 @@ enum What {
         #[arg(long, conflicts_with = "json")]
         write: bool,
     },
-    /// Answer a query over the tables and views.
+    /// Answer a query over the tables and views of a folder, or over one trace.
     Query(Query),
     /// Merge the files of old windows into one for each table and window.
     Compact {
@@ -124,30 +123,6 @@ struct Perfetto {
     /// The archive; without it, `step-N.tar`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-#[derive(Args)]
-struct Query {
-    /// The folder that the setting `ranks=DIR` named.
-    #[arg(required_unless_present = "list")]
-    folder: Option<PathBuf>,
-    /// One SELECT.
-    #[arg(required_unless_present_any = ["list", "file"])]
-    sql: Option<String>,
-    /// Read the query from a file.
-    #[arg(long, conflicts_with = "sql")]
-    file: Option<PathBuf>,
-    /// List the views that the report is made of.
-    #[arg(long)]
-    list: bool,
-    /// Print a JSON object for each row.
-    #[arg(long)]
-    json: bool,
-    /// The run, if the folder has several.
-    #[arg(long)]
-    run: Option<String>,
-    #[command(flatten)]
-    on: On,
 }
 
 #[derive(Args)]
@@ -242,7 +217,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                            AVG(offset_ns) / 1000 AS offset_us, AVG(drift) * 1000000 AS drift_ppm, \
                            MAX(err_ns) / 1000.0 AS err_us, MAX(most_ns - least_ns) / 2000 AS certified_us \
                            FROM clocks WHERE meetings > 0 GROUP BY host, beside ORDER BY host";
-                print(&table(&engine.query("clocks", sql)?)?);
+                print(&Format::Table.write(&engine.query("clocks", sql)?)?);
             }
         }
         What::Hang { folder, run, between, json } => {
@@ -259,7 +234,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             let Compacted { removed, written, rows, damaged } = done;
             print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and stay\n"));
         }
-        What::Query(query) => return ask(query),
+        What::Query(query) => query.answer()?,
         What::Perfetto(asked) => {
             let Perfetto { of, step, ranks, traces, output } = asked;
             let steps = if step.from == step.to { step.from.to_string() } else { format!("{}-{}", step.from, step.to) };
@@ -294,48 +269,6 @@ fn options(of: &Of) -> Result<Options, Error> {
         return Ok(Options { max_drift_ppm: of.max_drift_ppm });
     }
     Err(Error::Asked(format!("`--max-drift-ppm {}` is no drift; 200 is twice what poor clocks have", of.max_drift_ppm)))
-}
-
-fn ask(query: Query) -> Result<ExitCode, Error> {
-    if query.list {
-        let width = views::ALL.iter().map(|view| view.name.len()).max().unwrap_or(0);
-        let lines: Vec<String> =
-            views::ALL.iter().map(|view| format!("{:width$}  {}\n", view.name, view.about())).collect();
-        print(&lines.concat());
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (Some(folder), sql) = (query.folder, query.sql) else {
-        return Err(Error::Asked("name the folder that the setting `ranks=DIR` named".to_owned()));
-    };
-    let sql = match (sql, query.file) {
-        (Some(sql), _) => sql,
-        (None, Some(path)) => std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?,
-        (None, None) => return Err(Error::Asked("write one SELECT, or `--file FILE`".to_owned())),
-    };
-    let engine = Engine::open_on(query.on.engine, &folder, query.run.as_deref())?;
-    // Only for those who ask: they read every collective.
-    if views::reads_clocks(&sql) {
-        clocks(&engine, Options::default())?;
-    }
-    engine.register_views_for(&sql)?;
-    let rows = busy("asking", || engine.query("SQL", &sql))?;
-    print(&if query.json { lines(&rows)? } else { table(&rows)? });
-    Ok(ExitCode::SUCCESS)
-}
-
-fn table(rows: &crate::engine::Rows) -> Result<String, Error> {
-    let text = pretty_format_batches(&rows.batches).map_err(|error| Error::query("SQL", error.into()))?;
-    Ok(format!("{text}\n"))
-}
-
-/// A JSON object for each row.
-fn lines(rows: &crate::engine::Rows) -> Result<String, Error> {
-    let mut text = Vec::new();
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut text);
-    let of = |error: datafusion::arrow::error::ArrowError| Error::query("SQL", error.into());
-    writer.write_batches(&rows.batches.iter().collect::<Vec<_>>()).map_err(of)?;
-    writer.finish().map_err(of)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {

@@ -3,7 +3,9 @@
 
 mod cluster;
 mod held;
+mod pages;
 mod scan;
+mod sql;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -11,7 +13,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::cluster::Scheduler;
+pub(crate) use self::scan::BATCH;
 pub use self::scan::Scope;
+pub(crate) use self::sql::Sql;
 
 use self::cluster::Cluster;
 
@@ -22,10 +26,8 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result as DfResult;
 use datafusion::datasource::memory::MemTable;
 use datafusion::datasource::view::ViewTable;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 
 use self::held::Held;
 use self::scan::{Scan, Wanted};
@@ -34,23 +36,15 @@ use crate::folder::Folder;
 use crate::table::Table;
 use crate::views;
 
-/// What the queries may hold at once, of 4 GiB for everything: beyond it they spill to the system's temporary folder.
-const MEMORY: usize = 1536 << 20;
-
-/// What [`Engine::hold`] may keep beside it.
+/// What [`Engine::hold`] may keep beside the queries.
 const HELD: usize = 1280 << 20;
-
-/// The smaller side of a join is not dealt out to threads up to this many rows, or bytes.
-const SMALL_ROWS: usize = 2 << 20;
-const SMALL_BYTES: usize = 256 << 20;
 
 /// Views with a row for each rank, step or collective at most, on which others build.
 const KEPT: [&str; 6] = ["placed", "late", "peers", "pace", "peer_steps", "suspect_steps"];
 
 /// Answers queries.
 pub struct Engine {
-    context: SessionContext,
-    runtime: tokio::runtime::Runtime,
+    sql: Sql,
     folder: Arc<Mutex<Folder>>,
     /// The rows that stay in memory.
     held: Arc<Mutex<HashMap<Table, Arc<Held>>>>,
@@ -73,27 +67,12 @@ impl Engine {
     /// The same, where the queries run on the cluster of a scheduler. What is kept for later queries is then a file in the folder.
     pub fn open_on(scheduler: Option<Scheduler>, path: &Path, run: Option<&str>) -> Result<Self, Error> {
         let folder = Folder::open(path, run)?;
-        let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()
-            .map_err(|source| Error::Folder { path: path.to_owned(), source })?;
-        let mut config = SessionConfig::new().with_target_partitions(threads).with_information_schema(true);
-        let options = config.options_mut();
-        options.execution.collect_statistics = false;
-        options.optimizer.hash_join_single_partition_threshold = SMALL_BYTES;
-        options.optimizer.hash_join_single_partition_threshold_rows = SMALL_ROWS;
-        let environment = RuntimeEnvBuilder::new()
-            .with_memory_limit(MEMORY, 1.0)
-            .build_arc()
-            .map_err(|error| Error::query("SQL", error))?;
-        let context = match &scheduler {
-            Some(scheduler) => runtime.block_on(scheduler.connect())?,
-            None => SessionContext::new_with_config_rt(config, environment),
-        };
+        let mut sql = Sql::new().map_err(|error| Error::query("SQL", error))?;
+        if let Some(scheduler) = &scheduler {
+            sql.context = sql.runtime.block_on(scheduler.connect())?;
+        }
         let cluster = scheduler.map(|scheduler| Cluster::new(scheduler, &folder));
-        let engine = Self { context, runtime, folder: Arc::new(Mutex::new(folder)), held: Arc::default(), cluster };
+        let engine = Self { sql, folder: Arc::new(Mutex::new(folder)), held: Arc::default(), cluster };
         for table in Table::ALL {
             engine.register(table, None)?;
         }
@@ -131,7 +110,7 @@ impl Engine {
             scope: None,
         };
         let known: usize = self.held().values().map(|held| held.bytes()).sum();
-        let threads = self.context.state().config_options().execution.target_partitions;
+        let threads = self.sql.context.state().config_options().execution.target_partitions;
         if let Some(held) = Held::load(&wanted, &self.folder, threads, HELD.saturating_sub(known)) {
             self.held().insert(table, Arc::new(held));
         }
@@ -190,10 +169,10 @@ impl Engine {
             return Err(Error::Asked(format!("there is no view `{name}`; `query --list` shows them")));
         };
         let plan: LogicalPlan =
-            self.runtime.block_on(self.context.state().create_logical_plan(view.sql)).map_err(of)?;
+            self.sql.runtime.block_on(self.sql.context.state().create_logical_plan(view.sql)).map_err(of)?;
         let table = ViewTable::new(plan, Some(view.sql.to_owned()));
-        self.context.deregister_table(name).map_err(of)?;
-        self.context.register_table(name, Arc::new(table)).map_err(of)?;
+        self.sql.context.deregister_table(name).map_err(of)?;
+        self.sql.context.register_table(name, Arc::new(table)).map_err(of)?;
         Ok(())
     }
 
@@ -204,8 +183,8 @@ impl Engine {
             Some(cluster) => cluster.rows(name, &schema, &batches)?,
             None => Arc::new(MemTable::try_new(schema, vec![batches]).map_err(of)?),
         };
-        self.context.deregister_table(name).map_err(of)?;
-        self.context.register_table(name, table).map_err(of)?;
+        self.sql.context.deregister_table(name).map_err(of)?;
+        self.sql.context.register_table(name, table).map_err(of)?;
         Ok(())
     }
 
@@ -232,14 +211,14 @@ impl Engine {
         let float = |name| (name, DataType::Float64);
         let boot = ("boot_id", DataType::Utf8);
         let clocks = vec![run, boot, int("segment"), int("mid_ns"), float("offset_ns"), float("drift"), int("err_ns")];
-        if !self.context.table_exist("clocks").map_err(|error| Error::query("clocks", error))? {
+        if !self.sql.context.table_exist("clocks").map_err(|error| Error::query("clocks", error))? {
             let fields: Vec<Field> = clocks.into_iter().map(|(name, kind)| Field::new(name, kind, true)).collect();
             let schema = Arc::new(Schema::new(fields));
             self.insert("clocks", schema.clone(), vec![RecordBatch::new_empty(schema)])?;
         }
         for view in views::ALL {
             let of = |error| Error::query(view.name, error);
-            if self.context.table_exist(view.name).map_err(of)? {
+            if self.sql.context.table_exist(view.name).map_err(of)? {
                 continue;
             }
             if KEPT.contains(&view.name) && needed.contains(view.name) {
@@ -251,12 +230,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Says which table there is not, if that is why a query of a user fails.
+    pub fn check(&self, sql: &str) -> Result<(), Error> {
+        self.sql.tables_of(sql)?;
+        let Some(name) = self.sql.unknown_table(sql) else { return Ok(()) };
+        let tables = Table::ALL.map(Table::name).join(", ");
+        Err(Error::NoTable { name, tables, of: "a folder of ranks" })
+    }
+
     fn run(&self, name: &str, sql: &str) -> Result<Rows, Error> {
         let of = |error| Error::query(name, error);
-        let nothing_written =
-            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        self.runtime.block_on(async {
-            let frame = self.context.sql_with_options(sql, nothing_written).await.map_err(of)?;
+        self.sql.runtime.block_on(async {
+            let frame = self.sql.frame(sql).await.map_err(of)?;
             let schema = Arc::new(frame.schema().as_arrow().clone());
             let batches = match &self.cluster {
                 Some(cluster) => frame.collect().await.map_err(|error| cluster.failed(name, error))?,
@@ -279,8 +264,8 @@ impl Engine {
                 held: self.held.clone(),
             }),
         };
-        self.context.deregister_table(table.name()).map_err(of)?;
-        self.context.register_table(table.name(), files).map_err(of)?;
+        self.sql.context.deregister_table(table.name()).map_err(of)?;
+        self.sql.context.register_table(table.name(), files).map_err(of)?;
         Ok(())
     }
 }

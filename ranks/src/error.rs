@@ -1,4 +1,4 @@
-//! What can go wrong for the whole folder. A file that cannot be read is no error: it is left out, counted and reported
+//! What can go wrong for the whole folder, or for a trace. A file that cannot be read is no error: it is left out, counted and reported
 //! ([`crate::folder::Omission`]).
 
 use std::path::PathBuf;
@@ -51,6 +51,27 @@ pub enum Error {
         /// What DataFusion says.
         source: Box<datafusion::error::DataFusionError>,
     },
+    /// A query that does not only read.
+    #[error("a query only reads, and this one begins with `{begin}`; write one SELECT")]
+    Writes {
+        /// Its first words.
+        begin: String,
+    },
+    /// A table that is not there.
+    #[error(
+        "there is no table `{name}` in {of}; its tables are {tables}, and `query --list` shows what is made of them"
+    )]
+    NoTable {
+        /// What the query names.
+        name: String,
+        /// What there is.
+        tables: String,
+        /// Whose tables.
+        of: &'static str,
+    },
+    /// A trace.
+    #[error(transparent)]
+    Trace(#[from] warpline_annotate::trace::ReadError),
     /// A query on a cluster.
     #[error("the query `{name}` fails on the cluster of `{scheduler}`: {source}; its scheduler and executors must reach `{}` under this path, and their logs say more", path.display())]
     Cluster {

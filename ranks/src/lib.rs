@@ -1,6 +1,6 @@
 //! Reads the tables that the ranks of a job write with warpline's setting `ranks=DIR`, and says which rank is late, which is slow,
-//! which one hangs, and why. The command `warpline-ranks` is a thin layer over it. Only Parquet and JSON are read: nothing here
-//! depends on warpline's runtime crates.
+//! which one hangs, and why; and answers SQL over them, or over one trace. The command `warpline-ranks` is a thin layer over it. Nothing here
+//! records.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod progress;
 pub mod report;
 mod shell;
 pub mod table;
+pub mod trace;
 pub mod views;
 
 pub use engine::Engine;

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use warpline_core::suggest::counted_as;
 
 use crate::clocks::{Clock, Options, clocks};
 use crate::engine::Engine;
@@ -255,41 +256,104 @@ impl Report {
         let one = |column: &str| Ok::<i64, Error>(account.ints(column)?.first().copied().unwrap_or(0));
         let folder = engine.folder();
         let mut all = Vec::new();
-        let mut say = |number: i64, what: &str| {
+        let mut say = |number: i64, one: &str, many: &str| {
             if number > 0 {
-                all.push(format!("{number} {what}"));
+                all.push(counted_as(number.unsigned_abs(), one, many));
             }
         };
-        say(folder.left_out().1 as i64, "files were left out: they are damaged, unfinished or foreign");
-        say(folder.unfinished() as i64, "files are under a temporary name: a rank writes them, or was killed then");
+        say(
+            folder.left_out().1 as i64,
+            "file was left out: it is damaged, unfinished or foreign",
+            "files were left out: they are damaged, unfinished or foreign",
+        );
+        say(
+            folder.unfinished() as i64,
+            "file is under a temporary name: a rank writes it, or was killed then",
+            "files are under a temporary name: a rank writes them, or was killed then",
+        );
         let expected = self.size.ranks * self.size.windows;
         let sql = "SELECT rank, COUNT(*) AS n FROM placed GROUP BY rank ORDER BY rank";
         let seen = engine.query("placed", sql)?;
         let windows = seen.ints("n")?;
         let of_ranks = seen.ints("rank")?.into_iter().zip(&windows);
         let short: Vec<i64> = of_ranks.filter(|(_, n)| **n < self.size.windows).map(|(rank, _)| rank).collect();
+        let short = ranks(&short, LISTED);
         say(
             expected - windows.iter().sum::<i64>(),
-            &format!("windows are missing, of {}: their steps and collectives are not judged", ranks(&short, LISTED)),
+            &format!("window is missing, of {short}: its steps and collectives are not judged"),
+            &format!("windows are missing, of {short}: their steps and collectives are not judged"),
         );
         let least = one("least_rank")?;
-        say(one("most_rank")? - least + 1 - self.size.ranks, "ranks between the lowest and the highest wrote nothing");
-        say(one("collectives_left_out")?, "collectives were left out by sampling");
-        say(one("zones_dropped")?, "zones were dropped by the ranks that recorded them");
-        say(one("coarsened")?, "windows were coarsened to keep to the budget");
-        say(one("wrong")?, "windows do not add up: kept and left out are not what was begun");
-        say(engine.view("twice")?.len() as i64, "ranks were written by two processes at once: their rows are mixed");
-        say(unknown as i64, "collectives are not judged: a rank that has no row of them may have come last");
+        say(
+            one("most_rank")? - least + 1 - self.size.ranks,
+            "rank between the lowest and the highest wrote nothing",
+            "ranks between the lowest and the highest wrote nothing",
+        );
+        say(
+            one("collectives_left_out")?,
+            "collective was left out by sampling",
+            "collectives were left out by sampling",
+        );
+        say(
+            one("zones_dropped")?,
+            "zone was dropped by the rank that recorded it",
+            "zones were dropped by the ranks that recorded them",
+        );
+        say(
+            one("coarsened")?,
+            "window was coarsened to keep to the budget",
+            "windows were coarsened to keep to the budget",
+        );
+        say(
+            one("wrong")?,
+            "window does not add up: kept and left out are not what was begun",
+            "windows do not add up: kept and left out are not what was begun",
+        );
+        say(
+            engine.view("twice")?.len() as i64,
+            "rank was written by two processes at once: its rows are mixed",
+            "ranks were written by two processes at once: their rows are mixed",
+        );
+        say(
+            unknown as i64,
+            "collective is not judged: a rank that has no row of it may have come last",
+            "collectives are not judged: a rank that has no row of them may have come last",
+        );
         say(
             blamed.unknown as i64,
+            "late arrival has no known cause: the rank had waited in a collective that is not judged",
             "late arrivals have no known cause: the rank had waited in a collective that is not judged",
         );
-        say(blamed.not_followed as i64, "smaller late arrivals were not followed to their cause");
-        say(blamed.without_step as i64, "late arrivals are in no step that was written: their cause is unknown");
-        say(blamed.below as i64, "ranks were late for less than 0.05 % of the run and are not named");
-        say(self.clocks.inconsistent.len() as i64, "hosts have a clock whose bounds contradict each other");
-        say(self.clocks.apart.len() as i64, "groups of hosts never met in a collective: nothing compares them");
-        say(self.size.ranks.min(3) * i64::from(self.size.ranks < 4), "ranks are too few to say who is slow");
+        say(
+            blamed.not_followed as i64,
+            "smaller late arrival was not followed to its cause",
+            "smaller late arrivals were not followed to their cause",
+        );
+        say(
+            blamed.without_step as i64,
+            "late arrival is in no step that was written: its cause is unknown",
+            "late arrivals are in no step that was written: their cause is unknown",
+        );
+        say(
+            blamed.below as i64,
+            "rank was late for less than 0.05 % of the run and is not named",
+            "ranks were late for less than 0.05 % of the run and are not named",
+        );
+        say(
+            self.clocks.inconsistent.len() as i64,
+            "host has a clock whose bounds contradict each other",
+            "hosts have a clock whose bounds contradict each other",
+        );
+        say(
+            self.clocks.apart.len() as i64,
+            "group of hosts never met another in a collective: nothing compares them",
+            "groups of hosts never met in a collective: nothing compares them",
+        );
+        say(
+            self.size.ranks.min(3) * i64::from(self.size.ranks < 4),
+            "rank is too few to say who is slow",
+            "ranks are too few to say who is slow",
+        );
         if one_in > 1 {
             all.push(format!("one in {one_in} collectives was used for the clocks"));
         }

@@ -68,7 +68,7 @@ fn truncated_damaged_and_foreign_files_are_left_out() {
     let report = report(folder.path());
     let said = report.not_judged.join("\n");
     assert!(said.contains("5 files were left out"), "{said}\n{:#?}", report.left_out);
-    assert!(said.contains("1 files are under a temporary name"), "{said}");
+    assert!(said.contains("1 file is under a temporary name"), "{said}");
     let why = |end: &str| report.left_out.iter().any(|left_out| left_out.why.contains(end));
     assert!(why("its end is missing") && why("has no column") && why("does not end in"), "{:#?}", report.left_out);
 }
@@ -92,8 +92,8 @@ fn a_rank_twice_and_missing_windows_are_said() {
     let windows = files(folder.path(), "windows");
     std::fs::copy(&windows[0], windows[0].with_file_name("rank-00000-again.parquet")).unwrap();
     let said = report(folder.path()).not_judged.join("\n");
-    assert!(said.contains("1 ranks were written by two processes"), "{said}");
-    assert!(said.contains("windows are missing, of rank"), "{said}");
+    assert!(said.contains("1 rank was written by two processes"), "{said}");
+    assert!(said.contains("1 window is missing, of rank"), "{said}");
 }
 
 #[test]

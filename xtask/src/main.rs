@@ -18,6 +18,7 @@ mod pages;
 mod picture;
 mod prometheus;
 mod promises;
+mod query;
 mod quickstart;
 mod ranks;
 mod readme;

@@ -3,7 +3,8 @@
 use crate::needs::{self, EVERYTHING, OFF, TRACY};
 use crate::shell::{Stop, line};
 use crate::{
-    api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, quickstart, ranks, readme, sanitize,
+    api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, query, quickstart, ranks, readme,
+    sanitize,
 };
 
 /// One step of `cargo xtask test`.
@@ -121,6 +122,13 @@ pub const STEPS: &[Step] = &[
         about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line",
         remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks` about the folder",
         run: ranks::faults,
+        is_beside: false,
+    },
+    Step {
+        name: "query",
+        about: "SQL over the trace of the main job has the figures of `warpline report`, and each query that is shipped is answered",
+        remedy: "run the command that is named above by hand; the trace is in `target/query`",
+        run: query::run,
         is_beside: false,
     },
     Step {

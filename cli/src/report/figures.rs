@@ -15,13 +15,13 @@ use warpline_core::report::figures::StreamStats;
 use warpline_core::report::lengths::{Length, Lengths};
 use warpline_core::report::nesting::{self, Nesting};
 use warpline_core::report::per_step::{PerStep, StepSums};
-use warpline_core::report::traffic::{Lane, Traffic};
+use warpline_core::report::traffic::{Lane, Moved, Traffic};
 
 use super::account::Account;
 use super::calls::Calls;
 use super::messages::Messages;
 use super::steps::{Step, Steps};
-use crate::trace::{Arrow, Fact, Kind, Name, Names, Place, Rows, Slice, Visitor};
+use crate::trace::{Arrow, Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
 
 /// The slices of a row that wait until they can be put in the order of their ends.
 const REORDERED: usize = 1 << 13;
@@ -344,8 +344,8 @@ impl Figures {
     fn traffic(&mut self, slice: &Slice<'_>, ordinal: u32, lane: Lane, names: &Names) {
         let (device, span) = ((DeviceKind::Cuda, self.traces << 12 | ordinal), slice.span);
         if slice.kind == Kind::Collective {
-            if let Some(message) = Messages::read(slice, 1.0, names) {
-                self.traffic.collective(device, lane, span, &message.moved());
+            if let Some(message) = Message::read(slice, 1.0, names) {
+                self.traffic.collective(device, lane, span, &moved(&message, 1.0));
             }
         } else {
             // A late end may lie behind a wait of the stream.
@@ -365,13 +365,13 @@ impl Figures {
             };
             let slice = entry.slice();
             self.zone(&slice, if entry.in_replay { Spot::Replays } else { Spot::Streams }, &entry.rows(), share);
-            if let (Some(message), Some((device, at))) = (Messages::read(&slice, share, names), entry.stream) {
+            if let (Some(message), Some((device, at))) = (Message::read(&slice, share, names), entry.stream) {
                 let lane = Lane::from_stream(at as u32);
                 self.traffic.collective(
                     (DeviceKind::Cuda, self.traces << 12 | device),
                     lane,
                     slice.span,
-                    &message.moved(),
+                    &moved(&message, share),
                 );
             }
         }
@@ -388,6 +388,11 @@ impl Figures {
         let key = if table.len() < MOST || table.contains_key(&key) { key } else { more() };
         table.entry(key).or_default().add(ns);
     }
+}
+
+/// A collective for the sums of what was moved. `share` is its share of the slice's time.
+fn moved(message: &Message, share: f64) -> Moved<'_> {
+    Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share }
 }
 
 /// The stream or thread of a row, and its name.

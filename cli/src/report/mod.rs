@@ -82,29 +82,7 @@ pub(crate) fn text(report: &Report, on_terminal: bool) -> String {
 }
 
 pub(crate) fn complain_of(path: &Path, skipped: &Skipped) {
-    let path = path.display();
-    let warn = |what: String| output::complain(format_args!("warning: {path}: {what}"));
-    if skipped.malformed > 0 {
-        let events = output::counted_as(skipped.malformed, "packet or event", "packets and events");
-        warn(format!("{events} {} malformed or too large, and left out", output::is_or_are(skipped.malformed)));
-    }
-    if skipped.unpaired > 0 {
-        warn(format!(
-            "{} without an end or a begin {} left out",
-            output::counted(skipped.unpaired, "slice"),
-            output::is_or_are(skipped.unpaired)
-        ));
-    }
-    if skipped.unplaced > 0 {
-        warn(format!(
-            "{} without a known time or row {} left out",
-            output::counted(skipped.unplaced, "slice"),
-            output::is_or_are(skipped.unplaced)
-        ));
-    }
-    if let Some(at) = skipped.damaged_at {
-        warn(format!("damaged at byte {at}; the rest of the file is left out"));
-    } else if skipped.is_cut {
-        warn("the trace is cut, as a killed program leaves it; the figures are those of what is there".to_owned());
+    for warning in skipped.warnings() {
+        output::complain(format_args!("warning: {}: {warning}", path.display()));
     }
 }

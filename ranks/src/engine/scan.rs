@@ -18,10 +18,10 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DfResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use datafusion::parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetStatisticsPolicy};
 use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics as ColumnStatistics;
@@ -32,6 +32,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
 use super::held::Held;
+use super::pages::OneGroup;
 use crate::folder::{DataFile, Folder, check_ends};
 use crate::table::Table;
 
@@ -84,7 +85,8 @@ impl Wanted {
         let read = File::open(&file.path).and_then(|mut open| open.read_to_end(&mut bytes));
         read.map_err(|error| format!("cannot be read: {error}"))?;
         check_ends(&bytes)?;
-        match self.open(Bytes::from(bytes))? {
+        let bytes = Bytes::from(bytes);
+        match self.open(bytes.clone(), |facts| OneGroup::of(bytes, facts))? {
             Opened::Counted(rows, constants) => Ok(vec![self.counted(rows, &constants, file)?]),
             Opened::Reader(reader, constants) => {
                 reader.map(|batch| self.batch(&batch.map_err(damaged)?, &constants, file)).collect()
@@ -95,7 +97,7 @@ impl Wanted {
     /// The rows of a file, batch by batch, until `take` has enough.
     fn read_in_pieces(&self, file: &DataFile, take: &mut impl FnMut(RecordBatch) -> bool) -> Result<(), String> {
         let open = File::open(&file.path).map_err(|error| format!("cannot be read: {error}"))?;
-        match self.open(open)? {
+        match self.open(open, |_| None)? {
             Opened::Counted(rows, constants) => _ = take(self.counted(rows, &constants, file)?),
             Opened::Reader(reader, constants) => {
                 for batch in reader {
@@ -108,7 +110,12 @@ impl Wanted {
         Ok(())
     }
 
-    fn open<T: ChunkReader + 'static>(&self, input: T) -> Result<Opened, String> {
+    /// Opens a file; `in_memory` returns its pages, if they are in memory and can be read from there.
+    fn open<T: ChunkReader + 'static>(
+        &self,
+        input: T,
+        in_memory: impl FnOnce(&Arc<ParquetMetaData>) -> Option<OneGroup>,
+    ) -> Result<Opened, String> {
         let options = ArrowReaderOptions::new()
             .with_skip_arrow_metadata(true)
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
@@ -128,6 +135,11 @@ impl Wanted {
             Some(scope) => groups_within(builder.metadata(), scope),
             None => (0..builder.metadata().num_row_groups()).collect(),
         };
+        if let Some(pages) = (!groups.is_empty()).then(|| in_memory(builder.metadata())).flatten() {
+            let levels = parquet_to_arrow_field_levels(builder.parquet_schema(), mask, None).map_err(damaged)?;
+            let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, BATCH, None);
+            return Ok(Opened::Reader(reader.map_err(damaged)?, constants));
+        }
         let reader = builder.with_projection(mask).with_row_groups(groups).with_batch_size(BATCH).build();
         Ok(Opened::Reader(reader.map_err(damaged)?, constants))
     }

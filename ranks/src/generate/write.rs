@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::Int32Type;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding, ZstdLevel};
 use datafusion::parquet::file::metadata::KeyValue;
@@ -20,6 +21,9 @@ use crate::table::Table;
 const CLOCK_ERR_NS: i64 = 200;
 
 const STAGES: [Stage; 4] = [Stage::Load, Stage::Forward, Stage::Backward, Stage::Optimizer];
+
+/// A rank does not compress a table with fewer rows.
+const LEAST_ROWS: usize = 64;
 
 /// Files that `compact` makes have rows of many ranks, in their order: a reader skips the groups of ranks that it does not ask for.
 const ROWS_OF_GROUP: usize = 65_536;
@@ -288,15 +292,21 @@ fn encoded(
     facts: Vec<KeyValue>,
 ) -> Result<Vec<u8>, datafusion::parquet::errors::ParquetError> {
     use datafusion::arrow::datatypes::DataType;
-    let is_merged = !facts.is_empty();
+    let is_merged = !facts.is_empty() || !are_of_one_rank(batches);
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let zstd = Compression::ZSTD(ZstdLevel::try_new(3)?);
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(if is_merged { zstd } else { Compression::UNCOMPRESSED })
         .set_max_row_group_row_count(Some(ROWS_OF_GROUP))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .set_key_value_metadata((!facts.is_empty()).then_some(facts));
-    // As a rank writes them: what a reader selects by. A merged file has many ranks as well.
+    // As a rank writes them: compressed if that makes them shorter, with statistics of what a reader selects by. A merged file has many ranks as well.
     for field in table.written().fields() {
+        let is_short = matches!(field.name().as_str(), "rank" | "host") || field.name().ends_with("_ns");
+        if rows >= LEAST_ROWS && !is_short {
+            properties = properties.set_column_compression(ColumnPath::from(field.name().as_str()), zstd);
+        }
         if matches!(field.name().as_str(), "step" | "begin_ns") || is_merged && field.name() == "rank" {
             let column = ColumnPath::from(field.name().as_str());
             properties = properties.set_column_statistics_enabled(column, EnabledStatistics::Chunk);
@@ -313,6 +323,14 @@ fn encoded(
         writer.write(batch)?;
     }
     writer.into_inner()
+}
+
+/// Whether all rows are of one rank, as in the file that a rank writes.
+fn are_of_one_rank(batches: &[RecordBatch]) -> bool {
+    let ranks = batches.iter().filter_map(|batch| batch.column_by_name("rank"));
+    let mut ranks = ranks.filter_map(|ranks| ranks.as_primitive_opt::<Int32Type>()).flatten();
+    let first = ranks.next();
+    ranks.all(|rank| Some(rank) == first)
 }
 
 /// Puts a file into its place at once, so that no reader sees a part of it.

@@ -143,6 +143,12 @@ pub mod pyo3 {
     const _: &str = include_str!("../docs/pyo3.md");
 }
 
+#[doc = warpline_macros::__page!("docs/query.md")]
+pub mod query {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/query.md");
+}
+
 #[doc = warpline_macros::__page!("docs/ranks.md")]
 pub mod ranks {
     /// Makes Cargo rebuild the documentation when the page changes.

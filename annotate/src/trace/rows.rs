@@ -7,48 +7,55 @@ pub(super) const MAX_ROWS: usize = 1 << 20;
 
 /// A stream of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stream {
-    pub(crate) name: Arc<str>,
-    pub(crate) device: Arc<str>,
+pub struct Stream {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The device's name.
+    pub device: Arc<str>,
     /// The number in the device's name.
-    pub(crate) ordinal: u32,
+    pub ordinal: u32,
 }
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// An index into [`Rows::streams`].
     Stream(usize),
     /// A thread, by its id.
     Thread(u64),
+    /// Neither.
     Other,
 }
 
 /// A row.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) place: Place,
-    pub(crate) name: Arc<str>,
+pub struct Row {
+    /// Where it is.
+    pub place: Place,
+    /// Its name; empty if it has none.
+    pub name: Arc<str>,
 }
 
 /// All rows that have slices.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub struct Rows {
     rows: Vec<Row>,
     streams: Vec<Stream>,
 }
 
 impl Rows {
-    pub(crate) fn row(&self, at: usize) -> Option<&Row> {
+    /// The row of this index.
+    pub fn row(&self, at: usize) -> Option<&Row> {
         self.rows.get(at)
     }
 
-    pub(crate) fn stream(&self, at: usize) -> Option<&Stream> {
+    /// The stream of this index.
+    pub fn stream(&self, at: usize) -> Option<&Stream> {
         self.streams.get(at)
     }
 
     /// Returns the stream of a row, with its index; none if the row is of no stream.
-    pub(crate) fn stream_of(&self, row: usize) -> Option<(usize, &Stream)> {
+    pub fn stream_of(&self, row: usize) -> Option<(usize, &Stream)> {
         let Place::Stream(at) = self.row(row)?.place else { return None };
         Some((at, self.stream(at)?))
     }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::sync::Arc;
 
+use crate::document::{Broken, Document, MAX_VALUE, Piece};
+use crate::event::{Event, scalar};
 use serde_json::Value;
-use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
-use warpline_annotate::event::{Event, scalar};
 use warpline_core::record::Span;
 
 use super::kinds::{Args, Key, Kind, Said};

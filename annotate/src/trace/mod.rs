@@ -1,12 +1,13 @@
-//! Reads traces as slices on rows, for the commands that compute figures: `report` and `compare`.
+//! Reads traces as slices on rows, for the commands that compute figures: `report`, `compare` and `query`.
 //!
 //! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed with gzip or not, and passes
-//! each slice to a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds` and `rows` have what
-//! both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
+//! each slice to a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and
+//! `messages` have what both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
 
 mod chrome;
 mod kinds;
+mod messages;
 mod names;
 mod packets;
 mod perfetto;
@@ -20,9 +21,12 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use warpline_core::record::Span;
 
-pub(crate) use kinds::{Args, Kind};
-pub(crate) use names::{Name, Names};
-pub(crate) use rows::{Place, Rows};
+use crate::runtime::{counted, counted_as};
+
+pub use kinds::{Args, Kind};
+pub use messages::Message;
+pub use names::{Name, Names};
+pub use rows::{Place, Row, Rows, Stream};
 
 /// The maximum size of a decompressed trace, in bytes.
 const MAX_UNPACKED: u64 = 64 << 30;
@@ -34,37 +38,70 @@ const GZIP: [u8; 2] = [0x1F, 0x8B];
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+#[non_exhaustive]
+pub enum ReadError {
+    /// What the system says.
     #[error("{}: {error}; name a trace, such as one that `WARPLINE=perfetto=FILE` writes", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// The trace.
+        path: PathBuf,
+        /// The error.
+        error: io::Error,
+    },
+    /// It is a folder, a pipe or a device.
     #[error("{}: not a file; name a trace, or a folder of traces", path.display())]
-    NotAFile { path: PathBuf },
+    NotAFile {
+        /// What is no file.
+        path: PathBuf,
+    },
+    /// The folder has no trace.
     #[error("{}: no trace (`.pftrace`, `.json`, or either with `.gz`) in this folder; name the folder that the traces were written to", path.display())]
-    EmptyFolder { path: PathBuf },
+    EmptyFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file is something else.
     #[error("{}: {what}", path.display())]
-    NotATrace { path: PathBuf, what: &'static str },
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and the remedy.
+        what: &'static str,
+    },
+    /// The file is that of a flight recorder.
     #[error("{}: the file of a flight recorder; make a trace of it with `warpline recover {} -o trace.pftrace`", path.display(), path.display())]
-    Flight { path: PathBuf },
+    Flight {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The texts of the trace take too much memory.
     #[error("{}: the names in it take more than {} MiB; is the file damaged?", path.display(), names::MAX_TEXTS >> 20)]
-    TooManyNames { path: PathBuf },
+    TooManyNames {
+        /// The trace.
+        path: PathBuf,
+    },
 }
 
 /// One slice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) name: Name,
-    /// An index into [`Rows`].
-    pub(crate) row: usize,
-    pub(crate) span: Span,
+pub struct Slice<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name, such as that of its range.
+    pub name: Name,
+    /// An index into [`Rows`]; `usize::MAX` for a kernel that is on no row.
+    pub row: usize,
+    /// Its time.
+    pub span: Span,
     /// The launch of a zone: its row, and its time.
-    pub(crate) launch: Option<(usize, Span)>,
-    pub(crate) args: &'a Args,
+    pub launch: Option<(usize, Span)>,
+    /// Its arguments.
+    pub args: &'a Args,
 }
 
 /// A fact about the session.
 #[derive(Clone, Debug)]
-pub(crate) enum Fact {
+pub enum Fact {
     /// The session began at this time.
     Begun(i64),
     /// A number of the account at its end.
@@ -79,39 +116,69 @@ pub(crate) enum Fact {
 
 /// One end of a wait's arrow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrow {
-    /// The row that waited, and the end of the wait.
-    pub(crate) on: usize,
-    pub(crate) wait: Span,
-    /// The row that signalled, and when.
-    pub(crate) from: usize,
-    pub(crate) at_ns: i64,
+pub struct Arrow {
+    /// The row that waited.
+    pub on: usize,
+    /// The time of the wait.
+    pub wait: Span,
+    /// The row that signalled.
+    pub from: usize,
+    /// When it did, in ns.
+    pub at_ns: i64,
 }
 
 /// Receives what a trace contains.
-pub(crate) trait Visitor {
+pub trait Visitor {
+    /// A slice. They come in the order of the file.
     fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names);
 
+    /// What ended a wait.
     fn arrow(&mut self, _arrow: &Arrow, _rows: &Rows) {}
 
+    /// What the session says of itself.
     fn fact(&mut self, _fact: Fact) {}
 }
 
 /// What was left out of one trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
+pub struct Skipped {
     /// Packets or events that are malformed or too large.
-    pub(crate) malformed: u64,
+    pub malformed: u64,
     /// Slices without an end, and ends without a begin.
-    pub(crate) unpaired: u64,
+    pub unpaired: u64,
     /// Slices with more rows than are kept, or with a time that no clock of the trace gives.
-    pub(crate) unplaced: u64,
+    pub unplaced: u64,
     /// The byte at which the file stops being a trace.
-    pub(crate) damaged_at: Option<u64>,
+    pub damaged_at: Option<u64>,
     /// Whether the file ends within a packet or an event.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
     /// Whether the trace is of warpline, and not of another tool.
-    pub(crate) is_ours: bool,
+    pub is_ours: bool,
+}
+
+impl Skipped {
+    /// Returns what was left out, in sentences: nothing for a trace that was read whole.
+    pub fn warnings(&self) -> Vec<String> {
+        let is_or_are = |count: u64| if count == 1 { "is" } else { "are" };
+        let mut all = Vec::new();
+        let mut say = |count: u64, what: String, how: &str| {
+            if count > 0 {
+                all.push(format!("{what} {} {how}", is_or_are(count)));
+            }
+        };
+        let events = counted_as(self.malformed, "packet or event", "packets and events");
+        say(self.malformed, events, "malformed or too large, and left out");
+        say(self.unpaired, format!("{} without an end or a begin", counted(self.unpaired, "slice")), "left out");
+        say(self.unplaced, format!("{} without a known time or row", counted(self.unplaced, "slice")), "left out");
+        if let Some(at) = self.damaged_at {
+            all.push(format!("damaged at byte {at}; the rest of the file is left out"));
+        } else if self.is_cut {
+            all.push(
+                "the trace is cut, as a killed program leaves it; the figures are those of what is there".to_owned(),
+            );
+        }
+        all
+    }
 }
 
 /// What can be wrong within a trace.
@@ -131,7 +198,7 @@ impl From<io::Error> for Fault {
 ///
 /// # Errors
 /// The reason, with the remedy.
-pub(crate) fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, ReadError> {
+pub fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, ReadError> {
     let io = |error| ReadError::Io { path: path.to_owned(), error };
     // Opening a pipe would block.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
@@ -181,7 +248,7 @@ fn read_unpacked(mut trace: impl BufRead, names: &mut Names, visitor: &mut impl 
 ///
 /// # Errors
 /// A folder cannot be read, or contains no trace.
-pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ReadError> {
+pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ReadError> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {

@@ -4,22 +4,32 @@ use super::names::Name;
 
 /// The kind of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A zone on a stream, also in the replay of a graph.
     Zone,
+    /// A collective on a stream, also in the replay of a graph.
     Collective,
     /// A part of a batch of collectives.
     BatchEntry,
+    /// A zone on a thread.
     HostZone,
+    /// What a thread did to launch a zone.
     Launch,
+    /// A replay of a graph.
     Replay,
+    /// A kernel.
     Kernel,
+    /// A copy or a fill of memory.
     Copy,
+    /// A wait of a stream or a thread for a semaphore.
     Wait,
     /// A call with which a thread waits for the device.
     Sync,
+    /// The signal that ended a wait.
     Signal,
+    /// A step.
     Step,
+    /// What the session says of itself.
     Session,
     /// Anything else.
     Other,
@@ -49,32 +59,49 @@ impl Kind {
 
 /// The arguments of a slice.
 #[derive(Clone, Debug)]
-pub(crate) struct Args {
-    pub(crate) has_failed: bool,
+pub struct Args {
+    /// The zone did not complete.
+    pub has_failed: bool,
     /// The end was found in another way than by the zone's own event.
-    pub(crate) is_end_found: bool,
-    pub(crate) end_early_by_ns: i64,
-    pub(crate) corrected_ns: Option<i64>,
+    pub is_end_found: bool,
+    /// How much earlier the end may have been, in ns.
+    pub end_early_by_ns: i64,
+    /// The length without the time of the zone's own events, in ns.
+    pub corrected_ns: Option<i64>,
     /// The share of the range's zones that were recorded; 0 if it is not given.
-    pub(crate) sampled_ppm: u64,
+    pub sampled_ppm: u64,
     /// Zones in replays, kernels and replays have it.
-    pub(crate) has_correlation: bool,
+    pub has_correlation: bool,
     /// The name that PyTorch's profiler gives the collective.
-    pub(crate) collective: Option<Name>,
-    pub(crate) group: Option<Name>,
-    pub(crate) ranks: Option<Name>,
-    pub(crate) group_size: u64,
-    pub(crate) dtype: Option<Name>,
-    pub(crate) elements_in: Option<u64>,
-    pub(crate) elements_out: Option<u64>,
-    /// The zone of a kernel or of a wait, and who ended a wait.
-    pub(crate) zone: Option<Name>,
-    pub(crate) signalled_by: Option<Name>,
-    pub(crate) semaphore: Option<Name>,
+    pub collective: Option<Name>,
+    /// Its process group.
+    pub group: Option<Name>,
+    /// The ranks of the group, such as `[0, 1]`.
+    pub ranks: Option<Name>,
+    /// The number of ranks in the group; 0 if it is not given.
+    pub group_size: u64,
+    /// The number of the collective in its group.
+    pub seq: Option<u64>,
+    /// The type of its elements, as PyTorch names it.
+    pub dtype: Option<Name>,
+    /// The elements that this rank gives.
+    pub elements_in: Option<u64>,
+    /// The elements that this rank gets.
+    pub elements_out: Option<u64>,
+    /// The declared bytes that a zone moves.
+    pub bytes: Option<u64>,
+    /// The declared floating-point operations of a zone.
+    pub flops: Option<u64>,
+    /// The range of the zone that a kernel or a wait belongs to.
+    pub zone: Option<Name>,
+    /// The range that ended a wait, or the thread.
+    pub signalled_by: Option<Name>,
+    /// What a wait waited for.
+    pub semaphore: Option<Name>,
     /// The stream, where a row does not tell.
-    pub(crate) stream: Option<Name>,
+    pub stream: Option<Name>,
     /// The number of a step.
-    pub(crate) step: Option<u64>,
+    pub step: Option<u64>,
 }
 
 impl Args {
@@ -89,9 +116,12 @@ impl Args {
         group: None,
         ranks: None,
         group_size: 0,
+        seq: None,
         dtype: None,
         elements_in: None,
         elements_out: None,
+        bytes: None,
+        flops: None,
         zone: None,
         signalled_by: None,
         semaphore: None,
@@ -113,9 +143,12 @@ pub(super) enum Key {
     Group,
     Ranks,
     GroupSize,
+    Seq,
     Dtype,
     ElementsIn,
     ElementsOut,
+    Bytes,
+    Flops,
     Zone,
     SignalledBy,
     Semaphore,
@@ -137,9 +170,12 @@ impl Key {
             "Process Group Name" => Key::Group,
             "Process Group Ranks" => Key::Ranks,
             "Group size" => Key::GroupSize,
+            "Seq" => Key::Seq,
             "dtype" => Key::Dtype,
             "In msg nelems" => Key::ElementsIn,
             "Out msg nelems" => Key::ElementsOut,
+            "bytes" => Key::Bytes,
+            "flops" => Key::Flops,
             "zone" => Key::Zone,
             "signalled_by" => Key::SignalledBy,
             "semaphore" => Key::Semaphore,
@@ -171,9 +207,12 @@ impl Args {
             (Key::Group, Said::Text(text)) => self.group = Some(text),
             (Key::Ranks, Said::Text(text)) => self.ranks = Some(text),
             (Key::GroupSize, Said::Number(size)) => self.group_size = size.max(0) as u64,
+            (Key::Seq, Said::Number(seq)) => self.seq = u64::try_from(seq).ok(),
             (Key::Dtype, Said::Text(text)) => self.dtype = Some(text),
             (Key::ElementsIn, Said::Number(count)) => self.elements_in = u64::try_from(count).ok(),
             (Key::ElementsOut, Said::Number(count)) => self.elements_out = u64::try_from(count).ok(),
+            (Key::Bytes, Said::Number(bytes)) => self.bytes = u64::try_from(bytes).ok(),
+            (Key::Flops, Said::Number(flops)) => self.flops = u64::try_from(flops).ok(),
             (Key::Zone, Said::Text(text)) => self.zone = Some(text),
             (Key::SignalledBy, Said::Text(text)) => self.signalled_by = Some(text),
             (Key::Semaphore, Said::Text(text)) => self.semaphore = Some(text),

@@ -13,10 +13,10 @@ const ENTRY: usize = 96;
 
 /// The number of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Name(u32);
+pub struct Name(u32);
 
 /// The texts by number.
-pub(crate) struct Names {
+pub struct Names {
     texts: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, Name>,
     left: usize,
@@ -49,7 +49,7 @@ impl Names {
     }
 
     /// Returns the text of a number.
-    pub(crate) fn text(&self, name: Name) -> &Arc<str> {
+    pub fn text(&self, name: Name) -> &Arc<str> {
         self.texts.get(name.0 as usize).unwrap_or(&self.texts[0])
     }
 }

@@ -1,0 +1,36 @@
+-- How much of the time of collectives other zones of the device computed, and how much was exposed.
+WITH edges AS (
+    SELECT device, begin_ns AS at_ns, 1 AS comm, 0 AS compute FROM zones
+    WHERE place <> 'thread' AND is_collective
+    UNION ALL
+    SELECT device, begin_ns + dur_ns AS at_ns, -1 AS comm, 0 AS compute FROM zones
+    WHERE place <> 'thread' AND is_collective
+    UNION ALL
+    SELECT device, begin_ns AS at_ns, 0 AS comm, 1 AS compute FROM zones
+    WHERE place <> 'thread' AND NOT is_collective
+    UNION ALL
+    -- The end of a zone may have been found late.
+    SELECT device, GREATEST(begin_ns, begin_ns + dur_ns - end_early_by_ns) AS at_ns, 0 AS comm, -1 AS compute FROM zones
+    WHERE place <> 'thread' AND NOT is_collective
+),
+counted AS (
+    SELECT
+        device,
+        SUM(comm) OVER (
+            PARTITION BY device ORDER BY at_ns, comm, compute ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS comms,
+        SUM(compute) OVER (
+            PARTITION BY device ORDER BY at_ns, comm, compute ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS computes,
+        LEAD(at_ns) OVER (PARTITION BY device ORDER BY at_ns, comm, compute) - at_ns AS ns
+    FROM edges
+)
+SELECT
+    device,
+    SUM(ns) AS comm_ns,
+    SUM(CASE WHEN computes > 0 THEN ns ELSE 0 END) AS hidden_ns,
+    SUM(CASE WHEN computes > 0 THEN 0 ELSE ns END) AS exposed_ns
+FROM counted
+WHERE comms > 0 AND ns > 0
+GROUP BY device
+ORDER BY device
