@@ -1,5 +1,7 @@
 //! What a slice is, and the arguments that figures need.
 
+use warpline_core::work::Work;
+
 use super::names::Name;
 
 /// The kind of a slice.
@@ -75,6 +77,11 @@ pub(crate) struct Args {
     pub(crate) stream: Option<Name>,
     /// The number of a step.
     pub(crate) step: Option<u64>,
+    /// The declared work of a zone, if the trace also has its rates: without them, these are fields of the program.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) flops: Option<u64>,
+    pub(crate) has_byte_rate: bool,
+    pub(crate) has_flop_rate: bool,
 }
 
 impl Args {
@@ -97,7 +104,17 @@ impl Args {
         semaphore: None,
         stream: None,
         step: None,
+        bytes: None,
+        flops: None,
+        has_byte_rate: false,
+        has_flop_rate: false,
     };
+
+    /// Returns the work that the zone's mark declares.
+    pub(crate) fn work(&self) -> Work {
+        let declared = |amount: Option<u64>, has_rate: bool| amount.filter(|_| has_rate);
+        Work::new(declared(self.bytes, self.has_byte_rate), declared(self.flops, self.has_flop_rate))
+    }
 }
 
 /// The name of an argument.
@@ -121,6 +138,10 @@ pub(super) enum Key {
     Semaphore,
     Stream,
     Step,
+    Bytes,
+    Flops,
+    ByteRate,
+    FlopRate,
     Other,
 }
 
@@ -145,6 +166,10 @@ impl Key {
             "semaphore" => Key::Semaphore,
             "stream" => Key::Stream,
             "step" => Key::Step,
+            "bytes" => Key::Bytes,
+            "flops" => Key::Flops,
+            "gb_per_s" => Key::ByteRate,
+            "tflop_per_s" => Key::FlopRate,
             _ => Key::Other,
         }
     }
@@ -154,6 +179,8 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
     Number(i64),
+    /// A number that is no integer.
+    Real,
     Text(Name),
 }
 
@@ -179,6 +206,10 @@ impl Args {
             (Key::Semaphore, Said::Text(text)) => self.semaphore = Some(text),
             (Key::Stream, Said::Text(text)) => self.stream = Some(text),
             (Key::Step, Said::Number(number)) => self.step = u64::try_from(number).ok(),
+            (Key::Bytes, Said::Number(bytes)) => self.bytes = u64::try_from(bytes).ok(),
+            (Key::Flops, Said::Number(flops)) => self.flops = u64::try_from(flops).ok(),
+            (Key::ByteRate, Said::Number(_) | Said::Real) => self.has_byte_rate = true,
+            (Key::FlopRate, Said::Number(_) | Said::Real) => self.has_flop_rate = true,
             _ => {}
         }
     }

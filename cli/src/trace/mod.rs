@@ -94,6 +94,9 @@ pub(crate) trait Visitor {
 
     fn arrow(&mut self, _arrow: &Arrow, _rows: &Rows) {}
 
+    /// A value of a counter of device memory, by the counter's name.
+    fn memory(&mut self, _counter: &str, _at_ns: i64, _bytes: u64) {}
+
     fn fact(&mut self, _fact: Fact) {}
 }
 
