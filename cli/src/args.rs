@@ -361,8 +361,8 @@ pub(crate) enum Command {
     /// Say what works on this host, what does not, and what to do about it
     ///
     /// Examines the NVIDIA driver, its devices, CUPTI, NVTX tools, Tracy's port, the clock, the settings, and the places of traces and
-    /// sockets. It changes nothing, starts no tool and creates no GPU context. Exit status: 0 everything that the settings ask for works,
-    /// 1 something that they ask for is missing, or something is broken, 2 wrong usage.
+    /// sockets. It changes nothing, starts no tool and, without `--measure-peak`, creates no GPU context. Exit status: 0 everything that the
+    /// settings ask for works, 1 something that they ask for is missing, or something is broken, 2 wrong usage.
     Doctor {
         /// Examine the host for these settings instead of those in `WARPLINE`, such as `perfetto=trace.pftrace,kernels`
         #[arg(long, value_name = "SETTINGS")]
@@ -370,7 +370,13 @@ pub(crate) enum Command {
         /// The output format
         #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
         format: DoctorFormat,
-        /// How long to wait for the driver and for CUPTI; a driver may take seconds to initialise its devices
+        /// Measure what the devices reach: a copy and FP32 multiply-adds, for about a second on each kind of device
+        ///
+        /// It is kept in `~/.cache/warpline/peaks.tsv`. Reports compare declared work with it where the vendor's figures are not known. Measure
+        /// while no other program uses the devices.
+        #[arg(long)]
+        measure_peak: bool,
+        /// How long to wait for the driver, for CUPTI, and for a measurement; a driver may take seconds to initialise its devices
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
         within: Duration,
         /// Ask one library and print the answer; the command starts itself with it

@@ -115,8 +115,8 @@ pub fn warpline() -> ExitCode {
         Command::Doctor { probe: Some(part), .. } => {
             output::write(&doctor::answer(part), None).map(|()| DONE).map_err(Into::into)
         }
-        Command::Doctor { settings, format, within, probe: None } => {
-            let (text, works) = doctor::doctor(settings, within, format == DoctorFormat::Json);
+        Command::Doctor { settings, format, within, measure_peak, probe: None } => {
+            let (text, works) = doctor::doctor(settings, within, measure_peak, format == DoctorFormat::Json);
             output::write(&text, None).map(|()| if works { DONE } else { FAULTS }).map_err(Into::into)
         }
         command => ask(command),

@@ -318,3 +318,46 @@ fn the_hip_runtime_is_named_with_its_devices_and_what_it_lacks() {
     assert!(line(&text).starts_with("missing") && text.contains("install ROCm"), "{text}");
     assert_eq!(status, 0, "nothing asks for it: {text}");
 }
+
+#[test]
+fn peaks_are_measured_where_that_is_asked_for_and_kept_for_reports() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let file = cache.path().join("warpline/peaks.tsv");
+    let host = || Host::with_driver("devices=2", &[]).env("XDG_CACHE_HOME", cache.path());
+    let found = host().json(&[]);
+    assert!(found.0.get("peaks").is_none() && !file.exists(), "{:#}", found.0);
+
+    let found = host().json(&["--measure-peak"]);
+    assert!(found.works(), "{:#}", found.0);
+    let devices = found.0["peaks"]["found"]["devices"].as_array().expect("devices");
+    assert_eq!(devices.iter().map(|device| &device["device"]).collect::<Vec<_>>(), ["Stub GPU 0", "Stub GPU 1"]);
+    // The stub's kernels take 1 ms each: eight copies of 1 GiB, read and written, and a launch of multiply-adds.
+    let near = |value: &Value, wanted: f64| (value.as_f64().expect("a rate") / wanted - 1.0).abs() < 0.05;
+    let flops = 2.0 * (16 * 8 * 8_192) as f64 * f64::from(132 * 8 * 256) * 1e3;
+    for device in devices {
+        assert!(near(&device["bytes_per_s"], 2.0 * 1.073_741_824e12), "{device}");
+        assert!(near(&device["f32_flops_per_s"], flops) && device["failed"].is_null(), "{device}");
+    }
+    let (state, what, _) = found.part("peak");
+    assert!(state == "works" && what.starts_with("Stub GPU 0: 2.") && what.contains(" TB/s of a copy, "), "{what}");
+    assert!(!what.contains('%'), "nobody states a peak of it: {what}");
+    assert!(found.part("peak file").1.contains("peaks.tsv"), "{:#}", found.0);
+    let kept = fs::read_to_string(&file).expect("it was written");
+    let rows: Vec<Vec<&str>> = kept.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.iter().map(|row| (row[0], row.len())).collect::<Vec<_>>(), [("Stub GPU 0", 5), ("Stub GPU 1", 5)]);
+    assert!(rows[0][3].len() == 10 && rows[0][4].starts_with("CUDA 13.0"), "{kept}");
+
+    // No device, no memory for a file, and a device that hangs are problems, because a measurement was asked for.
+    let found = Host::with_driver("devices=0", &[]).env("XDG_CACHE_HOME", cache.path()).json(&["--measure-peak"]);
+    assert!(!found.works() && found.part("peak").0 == "missing", "{:#}", found.0);
+    let found = host().env("XDG_CACHE_HOME", "/proc/none").json(&["--measure-peak"]);
+    assert!(
+        !found.works() && found.part("peak file").1.starts_with("cannot write `/proc/none/warpline/"),
+        "{:#}",
+        found.0
+    );
+    let orders = "devices=2,hang=cuLaunchKernel";
+    let found = host().env("WARPLINE_STUB_DRIVER", orders).json(&["--measure-peak", "--within", "2s"]);
+    assert!(!found.works() && found.part("peak").1.contains("did not return within 2 s"), "{:#}", found.0);
+    assert_eq!(fs::read_to_string(&file).expect("it stays"), kept);
+}

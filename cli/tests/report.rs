@@ -9,12 +9,15 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 use warpline::sink::{Batch, Sink};
-use warpline::{HostStream, Session, gpu_zone, host_zone, step};
+use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
 use warpline_core::fixture;
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 
 warpline::namespace!("told", "what a report tells");
+
+/// Only one session at a time.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Has another zone inside.
 #[gpu_zone("told.outer", stream = stream)]
@@ -63,9 +66,50 @@ fn tables(text: &str) -> Vec<&str> {
 }
 
 #[test]
+fn device_memory_is_that_of_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let [packets, json] = ["m.pftrace", "m.json"].map(|name| folder.path().join(name));
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let session = Session::builder().perfetto(&packets).chrome(&json).start().unwrap();
+    let stream = HostStream::new("compute");
+    memory::allocated_named("kv cache: of (all) ranks", &stream, 0x1000, 64 << 10);
+    block::host_zone!("told.allocate", description = "Allocates.", {
+        memory::allocated(&stream, 0x2000, 16 << 10);
+        memory::allocated(&stream, 0x3000, 16 << 10);
+    });
+    memory::freed(0x2000);
+    memory::allocated(&stream, 0x4000, 1 << 10);
+    load();
+    let said = session.finish();
+    let own: Value = serde_json::from_str(&said.to_json()).unwrap();
+    assert_eq!(own["memory_holders"].as_array().unwrap().len(), 5, "{own:#}");
+    let at_peak = &own["memory_holders"][1];
+    assert_eq!((&at_peak["name"], &at_peak["at"]), (&"told.allocate".into(), &"peak".into()), "{own:#}");
+    assert_eq!((&at_peak["bytes"], &at_peak["allocations"]), (&(32 << 10).into(), &2.into()), "{own:#}");
+    for (trace, has_base) in [(&packets, false), (&json, true)] {
+        let output = warpline(&["report", "--format", "json", trace.to_str().unwrap()]);
+        let mut told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        if has_base {
+            // Times in Chrome JSON are relative to the session's begin.
+            told["memory"][0]["peak_at_ns"] = own["memory"][0]["peak_at_ns"].clone();
+        }
+        assert_eq!((&told["memory"], &told["memory_holders"]), (&own["memory"], &own["memory_holders"]));
+        let (text, said) = (report(trace), said.to_string());
+        let of_memory = |text: &str| {
+            let blocks =
+                text.split("\n\n").filter(|block| block.starts_with("memory ") || block.starts_with("at the peak"));
+            blocks.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!((of_memory(&text), of_memory(&text).len()), (of_memory(&said), 2), "{text}\n{said}");
+        assert!(text.contains("5 allocations and frees of device memory, 5 recorded, 0 dropped"), "{text}");
+    }
+}
+
+#[test]
 fn it_says_what_the_session_said() {
     let folder = tempfile::tempdir().unwrap();
     let [packets, json] = ["t.pftrace", "t.json"].map(|name| folder.path().join(name));
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let session = Session::builder().perfetto(&packets).chrome(&json).start().unwrap();
     let stream = HostStream::new("compute");
     for number in 0..30_u32 {

@@ -4,16 +4,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use warpline::fields::Fields;
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
 use warpline_core::fixture::{ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
+use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo};
 use warpline_core::report::{ClockFigures, Report};
 use warpline_core::step::StepRecord;
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
+use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 
 warpline::namespace!("paged", "what a session writes");
@@ -228,6 +232,103 @@ fn the_page_has_the_figures_of_the_command_and_the_drawings_of_the_trace() {
     }
     let stretches = data["path"]["stretches"].as_array().unwrap();
     assert!(stretches.len() > 400, "{}", stretches.len());
+}
+
+/// A trace of two devices with zones that declare work: on an H100, a quarter of its memory's peak and a half of its tensor cores', and on a
+/// device that is in no table. One zone has fields that only look like declared work.
+fn write_work(sink: &mut impl Sink) {
+    sink.start(&session()).unwrap();
+    let main = main_thread();
+    let on = |id, name: &str, ordinal, device: &str| {
+        let device = DeviceInfo { ordinal, name: device.to_owned(), kind: DeviceKind::Cuda };
+        Arc::new(StreamInfo { id, name: name.to_owned(), device })
+    };
+    let known = on(1, "compute", 0, "NVIDIA H100 80GB HBM3");
+    let unknown = on(2, "other", 1, "NVIDIA Tomorrow");
+    let (mut begin, mut sequence) = (0, 0);
+    let mut add = |range, stream: &Arc<StreamInfo>, ns: i64, declare: &dyn Fn(&mut Fields)| {
+        let mut zone = zone(range, Some(stream), &main, span(begin, begin + 1_000), Some(span(begin, begin + ns)));
+        sequence += 1;
+        zone.sequence = sequence;
+        declare(&mut zone.fields);
+        begin += ns;
+        zone
+    };
+    let zones = [
+        // 837.5 GB/s and 104.7 GFLOP/s: an eighth of an operation a byte.
+        add(&COPY, &known, 1_000_000, &|fields| {
+            fields.set_bytes(837_500_000_u64);
+            fields.set_flops(104_687_500_u64);
+        }),
+        // 494.75 TFLOP/s, and 500 operations a byte.
+        add(&STEP, &known, 4_000_000, &|fields| {
+            fields.set_bytes(3_958_000_000_u64);
+            fields.set_flops(1_979_000_000_000_u64);
+        }),
+        add(&ATTENTION, &unknown, 2_000_000, &|fields| {
+            fields.set_bytes(2_000_000_u64);
+            fields.set_flops(4_000_000_u64);
+        }),
+        add(&COPY, &known, 1_000_000, &|fields| {
+            fields.push("bytes", 7_u64);
+            fields.push("flops", 7_u64);
+        }),
+    ];
+    sink.write(Batch::Zones(&zones)).unwrap();
+    sink.finish(&Report { begun: 4, recorded: 4, ..Report::default() }).unwrap();
+}
+
+#[test]
+fn declared_work_of_a_trace_has_rates_shares_and_a_roofline() {
+    let folder = tempfile::tempdir().unwrap();
+    let (packets, chrome) = (folder.path().join("work.pftrace"), folder.path().join("work.json"));
+    write_work(&mut PerfettoSink::create(&packets).unwrap());
+    write_work(&mut ChromeSink::create(&chrome).unwrap());
+    let json = |path: &Path| -> Value {
+        let output = warpline(&["report", "--format", "json", path.to_str().unwrap()]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    for path in [&packets, &chrome] {
+        let report = json(path);
+        let rows = report["work"].as_array().unwrap();
+        let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+        let near = |value: &Value, wanted: f64| (value.as_f64().unwrap() / wanted - 1.0).abs() < 1e-6;
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        let copy = row("demo.copy");
+        assert_eq!((&copy["device"], &copy["on"]), (&json!("NVIDIA H100 80GB HBM3"), &json!("stream")));
+        assert!(near(&copy["bytes_per_s"], 837.5e9) && near(&copy["bytes_share"], 0.25), "{copy}");
+        assert!(near(&copy["flops_per_s"], 104.6875e9) && near(&copy["flops_per_byte"], 0.125), "{copy}");
+        assert!(near(&copy["peak_bytes_per_s"], 3.35e12) && copy["peak_measured_on"].is_null(), "{copy}");
+        assert!(near(&row("demo.step")["flops_share"], 0.5), "{rows:?}");
+        let attention = row("demo.attention");
+        assert!(near(&attention["bytes_per_s"], 1e9) && attention["bytes_share"].is_null(), "{attention}");
+    }
+    let text = String::from_utf8(warpline(&["report", packets.to_str().unwrap()]).stdout).unwrap();
+    let row = text.lines().find(|line| line.starts_with("demo.copy") && line.contains("B/s")).unwrap();
+    assert!(row.contains("838 GB/s   25.0 %   105 GFLOP/s    0.0 %"), "{row}");
+    let markdown = warpline(&["report", "--format", "markdown", packets.to_str().unwrap()]).stdout;
+    assert!(
+        String::from_utf8(markdown)
+            .unwrap()
+            .contains("| demo.copy | stream | NVIDIA H100 80GB HBM3 | 838 GB/s | 25.0 % |")
+    );
+    keep("report-work.html", &page_of(&packets));
+
+    // A peak that was measured on this host is named as such.
+    let cache = folder.path().join("cache");
+    fs::create_dir_all(cache.join("warpline")).unwrap();
+    let line = "NVIDIA Tomorrow\t2000000000\t4000000000\t2026-11-25\tCUDA 13.0, 580.159.04\n";
+    fs::write(cache.join("warpline/peaks.tsv"), line).unwrap();
+    let page = folder.path().join("measured.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
+    command.args(["report", packets.to_str().unwrap(), "--html", page.to_str().unwrap()]);
+    let output = command.env("XDG_CACHE_HOME", &cache).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row = text.lines().find(|line| line.starts_with("demo.attention") && line.contains("B/s")).unwrap();
+    assert!(row.contains("1.00 GB/s   50.0 %  2.00 GFLOP/s   50.0 %"), "{row}");
+    let said = "the peak of NVIDIA Tomorrow, measured on 2026-11-25:\n  with CUDA 13.0, 580.159.04: 2.00 GB/s copied, 4.00 GFLOP/s of FP32 FMAs\n";
+    assert!(text.contains(said), "{text}");
+    keep("report-measured.html", &fs::read_to_string(page).unwrap());
 }
 
 /// A trace of PyTorch's profiler with these names.

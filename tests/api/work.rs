@@ -84,7 +84,7 @@ fn declared_work_by_its_time_is_a_rate_in_records_reports_and_traces() {
     let wanted = 36_000.0 / (all_ns as f64 * 1e-9);
     assert!((work.rates.bytes_per_s.expect("declared") / wanted - 1.0).abs() < 1e-9, "{work:?}");
     // Nobody states a peak of threads.
-    assert_eq!((work.peak, work.bytes_share(), work.flops_share()), (None, None, None));
+    assert_eq!((work.bytes_share(), work.flops_share(), &work.peak), (None, None, &None));
     assert_eq!(work.device, one.stream.as_ref().expect("on a stream").device.name);
     assert!(stats("api.work.plain").work.is_none());
     let text = report.to_string();
@@ -94,6 +94,16 @@ fn declared_work_by_its_time_is_a_rate_in_records_reports_and_traces() {
     assert!(row.contains("B/s") && row.contains("FLOP/s") && row.contains('–'), "no share of a peak: {row}");
     assert!(text.contains(&format!("the peak of {} is not known", work.device)), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    let figures: Value = serde_json::from_str(&report.to_json()).expect("JSON");
+    let rows = figures["work"].as_array().expect("a table");
+    let row = rows.iter().find(|row| row["name"] == "api.work.add").expect("a row");
+    assert_eq!((&row["on"], &row["device"]), (&"stream".into(), &"host".into()));
+    assert_eq!(row["bytes_per_s"].as_f64(), work.rates.bytes_per_s);
+    let intensity = row["flops_per_byte"].as_f64().expect("both are declared");
+    assert!((intensity - 1.0 / 12.0).abs() < 1e-12, "{row}");
+    assert!(row["peak_bytes_per_s"].is_null() && row["bytes_share"].is_null(), "no peak is made up: {row}");
+    assert!(report.to_markdown().contains("## Declared work") && report.to_csv().contains("\nwork,api.work.add,"));
 
     let trace: Value = serde_json::from_slice(&std::fs::read(&chrome).expect("it was written")).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");

@@ -154,6 +154,47 @@ test('a histogram is shown for the range that is picked', PATIENCE, withPage('re
   assert.match(text, /p50 20[01] µs/);
 }));
 
+test('declared work has a table and a roofline', PATIENCE, withPage('report-work.html', {}, async (page) => {
+  const rows = await rowsOf(page, 'work');
+  const copy = rows.find((row) => row.name === 'demo.copy');
+  assert.deepEqual([copy.bytes_per_s, copy.bytes_share, copy.flops_per_s, copy.flops_per_byte], ['838 GB/s', '25.0 %', '105 GFLOP/s', '0.13']);
+  assert.equal(rows.find((row) => row.name === 'demo.attention').bytes_share, '–');
+  const { device, points, decade, wide } = await page.evaluate(() => window.warplineReport.roofline());
+  assert.equal(device, 'NVIDIA H100 80GB HBM3');
+  // A quarter of what the memory allows, and a half of what the tensor cores do.
+  for (const [name, share] of [['demo.copy', 0.25], ['demo.step', 0.5]]) {
+    const point = points.find((point) => point.name === name);
+    assert.ok(Math.abs((point.cy - point.roof) / decade + Math.log10(share)) < 1e-3, `${name}: ${point.cy} below ${point.roof}`);
+    const circle = page.locator(`#roofs circle[data-name="${name}"]`);
+    assert.ok(Math.abs(Number(await circle.getAttribute('cx')) - point.cx) < 1e-6 && Math.abs(Number(await circle.getAttribute('cy')) - point.cy) < 1e-6);
+  }
+  const [slow, fast] = points.map(({ cx }) => cx).sort((a, b) => a - b);
+  assert.ok(Math.abs((fast - slow) / wide - Math.log10(4_000)) < 1e-3);
+  assert.deepEqual(await page.locator('#roofs text.roof').allTextContents(), ['990 TFLOP/s, 16 bits, tensor cores', '67.0 TFLOP/s, 32 bits', '3.35 TB/s, memory']);
+  assert.match(await page.locator('#roofline .note').innerText(), /^The roofs are those that the vendor of NVIDIA H100 80GB HBM3 states\./);
+  await page.locator('#roofs circle[data-name="demo.copy"]').focus();
+  assert.equal(await page.locator('#roofline .picked').textContent(), 'demo.copy on streams: 105 GFLOP/s and 838 GB/s, 0.13 operations a byte, 25.0 % of what the roofs allow');
+  await page.fill('#query', 'step');
+  assert.equal(await page.locator('#roofs circle.faded').count(), 1);
+  await page.fill('#query', '');
+  // No roof is made up for the other device.
+  await page.locator('#roofline select').selectOption('1');
+  assert.equal(await page.locator('#roofs circle').count(), 1);
+  assert.equal(await page.locator('#roofs line.roof').count(), 0);
+  assert.match(await page.locator('#roofline .note').innerText(), /^The peak of NVIDIA Tomorrow is not known/);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), true);
+}));
+
+test('roofs that were measured say so', PATIENCE, withPage('report-measured.html', {}, async (page) => {
+  await page.locator('#roofline select').selectOption({ label: 'NVIDIA Tomorrow' });
+  assert.deepEqual(await page.locator('#roofs text.roof').allTextContents(), ['4.00 GFLOP/s, FP32 multiply-adds', '2.00 GB/s, memory']);
+  assert.match(await page.locator('#roofline .note').innerText(), /^The roofs are what a copy and multiply-adds reached on NVIDIA Tomorrow on 2026-11-25 with CUDA 13\.0, 580\.159\.04\./);
+}));
+
+test('a page without declared work has no roofline', PATIENCE, withPage('report.html', {}, async (page) => {
+  assert.equal(await page.locator('#roofline').count(), 0);
+}));
+
 test('the critical path is drawn, with its arrows', PATIENCE, withPage('report.html', {}, async (page) => {
   const rows = await hook(page, 'rows', 'path');
   assert.deepEqual([...rows].sort(), ['compute', 'main', 'side']);

@@ -11,7 +11,7 @@ use warpline_core::record::Span;
 
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
-use super::rows::{Place, Row, Rows, Stream};
+use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Fact, Fault, Skipped, Slice, Visitor};
 
 /// The most launches that wait for their zone.
@@ -82,11 +82,23 @@ impl<V: Visitor> Reader<'_, V> {
         match &*event.phase {
             "X" => self.slice(event, names),
             "M" => self.metadata(event, names),
+            "C" => {
+                self.counter(event);
+                Ok(())
+            }
             "B" | "E" => {
                 self.skipped.unpaired += 1;
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A value of a counter of device memory, which has bytes.
+    fn counter(&mut self, event: &Event<'_>) {
+        let bytes = event.members_of_args().and_then(|args| scalar(args.get("bytes")?).parse().ok());
+        if let (true, Some(ns), Some(bytes)) = (self.skipped.is_ours, event.ts, bytes) {
+            self.visitor.memory(&event.name, ns, bytes);
         }
     }
 
@@ -140,6 +152,7 @@ impl<V: Visitor> Reader<'_, V> {
                         let text = scalar(value);
                         let said = match text.parse::<i64>() {
                             Ok(number) if !value.get().starts_with('"') => Said::Number(number),
+                            _ if value.get().starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Said::Real,
                             _ => Said::Text(names.number(&text)?),
                         };
                         args.set(key, said);
@@ -208,6 +221,7 @@ impl<V: Visitor> Reader<'_, V> {
         });
         let place = if is_on_stream {
             let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| format!("GPU {}", event.pid).into());
+            let (device, _) = device_of(&device);
             let ordinal = event.pid.parse().unwrap_or(0);
             // Lanes below a stream are called `compute: copies`.
             let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);

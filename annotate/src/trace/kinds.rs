@@ -1,5 +1,7 @@
 //! What a slice is, and the arguments that figures need.
 
+use warpline_core::work::Work;
+
 use super::names::Name;
 
 /// The kind of a slice.
@@ -102,6 +104,10 @@ pub struct Args {
     pub stream: Option<Name>,
     /// The number of a step.
     pub step: Option<u64>,
+    /// Whether the trace has the rate of the declared bytes. Without it, `bytes` is a field of the program.
+    pub has_byte_rate: bool,
+    /// Whether the trace has the rate of the declared operations. Without it, `flops` is a field of the program.
+    pub has_flop_rate: bool,
 }
 
 impl Args {
@@ -127,7 +133,15 @@ impl Args {
         semaphore: None,
         stream: None,
         step: None,
+        has_byte_rate: false,
+        has_flop_rate: false,
     };
+
+    /// Returns the work that the zone's mark declares.
+    pub fn work(&self) -> Work {
+        let declared = |amount: Option<u64>, has_rate: bool| amount.filter(|_| has_rate);
+        Work::new(declared(self.bytes, self.has_byte_rate), declared(self.flops, self.has_flop_rate))
+    }
 }
 
 /// The name of an argument.
@@ -154,6 +168,8 @@ pub(super) enum Key {
     Semaphore,
     Stream,
     Step,
+    ByteRate,
+    FlopRate,
     Other,
 }
 
@@ -181,6 +197,8 @@ impl Key {
             "semaphore" => Key::Semaphore,
             "stream" => Key::Stream,
             "step" => Key::Step,
+            "gb_per_s" => Key::ByteRate,
+            "tflop_per_s" => Key::FlopRate,
             _ => Key::Other,
         }
     }
@@ -190,6 +208,8 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
     Number(i64),
+    /// A number that is no integer.
+    Real,
     Text(Name),
 }
 
@@ -218,6 +238,8 @@ impl Args {
             (Key::Semaphore, Said::Text(text)) => self.semaphore = Some(text),
             (Key::Stream, Said::Text(text)) => self.stream = Some(text),
             (Key::Step, Said::Number(number)) => self.step = u64::try_from(number).ok(),
+            (Key::ByteRate, Said::Number(_) | Said::Real) => self.has_byte_rate = true,
+            (Key::FlopRate, Said::Number(_) | Said::Real) => self.has_flop_rate = true,
             _ => {}
         }
     }

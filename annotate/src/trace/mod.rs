@@ -135,6 +135,9 @@ pub trait Visitor {
     /// What ended a wait.
     fn arrow(&mut self, _arrow: &Arrow, _rows: &Rows) {}
 
+    /// A value of a counter of device memory, by the counter's name.
+    fn memory(&mut self, _counter: &str, _at_ns: i64, _bytes: u64) {}
+
     /// What the session says of itself.
     fn fact(&mut self, _fact: Fact) {}
 }

@@ -11,7 +11,7 @@ use warpline_core::record::Span;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::{Name, Names};
 use super::packets::Packets;
-use super::rows::{Place, Row, Rows, Stream};
+use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::wire::{Fields, Malformed, Value};
 use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
 
@@ -24,6 +24,9 @@ const OPEN: usize = 4_096;
 
 /// The most tracks between a row and its process.
 const DEPTH: usize = 16;
+
+/// The name of the group of the counters of device memory.
+const MEMORY: &str = "memory";
 
 /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
 pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mut V) -> Result<Skipped, Fault> {
@@ -302,7 +305,7 @@ impl<'a, V: Visitor> Reader<'a, V> {
         let (mut kind, mut name, mut uuid, mut what) = (Kind::Other, Name::default(), sequence.track, 0);
         let mut flows = Flows::default();
         self.args.clone_from(&Args::NONE);
-        let (mut is_session, mut own_name) = (false, None);
+        let (mut is_session, mut own_name, mut counted) = (false, None, None);
         for read in Fields(bytes) {
             let (number, value) = read?;
             match number {
@@ -317,6 +320,7 @@ impl<'a, V: Visitor> Reader<'a, V> {
                 event::TRACK_UUID => uuid = value.int(),
                 event::FLOW_IDS => flows.out = value.int(),
                 event::TERMINATING_FLOW_IDS => flows.into = value.int(),
+                event::COUNTER_VALUE => counted = Some(value.int()),
                 event::ANNOTATIONS if !is_session => annotate(value.bytes(), sequence, &mut self.args, names)?,
                 _ => {}
             }
@@ -343,9 +347,19 @@ impl<'a, V: Visitor> Reader<'a, V> {
             }
             event::INSTANT if is_session => self.session(name, ns.unwrap_or(0), bytes, names)?,
             event::INSTANT if kind == Kind::Signal => self.arrow_end(uuid, ns, flows, names),
+            event::COUNTER => self.counter(uuid, ns.zip(counted), names),
             _ => {}
         }
         Ok(())
+    }
+
+    /// A value of a counter. Those of device memory are in a group of their own.
+    fn counter(&mut self, uuid: u64, counted: Option<(i64, u64)>, names: &Names) {
+        let Some((ns, value)) = counted else { return };
+        let Some(track) = self.tracks.get(&uuid) else { return };
+        if self.tracks.get(&track.parent).is_some_and(|group| &**names.text(group.name) == MEMORY) {
+            self.visitor.memory(names.text(track.name), ns, value);
+        }
     }
 
     fn slice(&mut self, open: Open, end_ns: i64, names: &Names) {
@@ -547,19 +561,11 @@ fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names: &mut Name
             _ if key == Key::Other => return Ok(()),
             annotation::UINT | annotation::INT => Said::Number(value.int() as i64),
             annotation::STRING_IID => Said::Text(sequence.strings.get(&value.int()).copied().unwrap_or_default()),
+            annotation::DOUBLE => Said::Real,
             annotation::STRING => Said::Text(names.number(&value.text())?),
             _ => continue,
         };
         args.set(key, said);
     }
     Ok(())
-}
-
-/// The name and the number of a device, from `NVIDIA H100 (device 0)`.
-fn device_of(text: &str) -> (std::sync::Arc<str>, u32) {
-    let numbered = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (device "));
-    match numbered.and_then(|(name, number)| Some((name, number.parse().ok()?))) {
-        Some((name, number)) => (name.into(), number),
-        None => (text.into(), 0),
-    }
 }

@@ -72,3 +72,12 @@ impl Rows {
         self.streams.len() - 1
     }
 }
+
+/// The name and the number of a device, from `NVIDIA H100 (device 0)`.
+pub(super) fn device_of(text: &str) -> (Arc<str>, u32) {
+    let numbered = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (device "));
+    match numbered.and_then(|(name, number)| Some((name, number.parse().ok()?))) {
+        Some((name, number)) => (name.into(), number),
+        None => (text.into(), 0),
+    }
+}

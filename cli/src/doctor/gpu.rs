@@ -207,12 +207,12 @@ pub(super) fn cupti(probed: &Probed<CuptiFacts>, wanted: &Wanted) -> Finding {
 }
 
 /// "13.1".
-fn readable(version: i32) -> String {
+pub(super) fn readable(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
 /// The version of NVIDIA's kernel module, where Linux shows it.
-fn kernel_module() -> Option<String> {
+pub(super) fn kernel_module() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let line = text.lines().next()?.to_owned();
     let is_version =

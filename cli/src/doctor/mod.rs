@@ -2,10 +2,12 @@
 //!
 //! `probe` asks the driver and CUPTI in a process of its own, because a driver can crash or hang. `gpu`, `tools` and `host` turn facts into
 //! findings, `show` prints them. Nothing is changed on the host: no tool is started, no context is created, and CUPTI is not initialised.
+//! With `--measure-peak` alone, `peaks` has the devices measured, in a process of its own, too, and keeps what they reached.
 
 mod gpu;
 mod hip;
 mod host;
+mod peaks;
 mod probe;
 mod show;
 mod tools;
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use probe::{CuptiFacts, DriverFacts, HipFacts, Probed};
+use probe::{CuptiFacts, DriverFacts, HipFacts, PeakFacts, Probed};
 use warpline::__doctor::{InspectedSettings, inspect};
 
 pub(crate) use probe::{Part, answer};
@@ -116,11 +118,14 @@ struct Examination {
     /// None if the command was built without the feature `hip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     hip: Option<Probed<HipFacts>>,
+    /// None without `--measure-peak`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peaks: Option<Probed<PeakFacts>>,
 }
 
-/// Examines the host. The driver and CUPTI have this long to answer. Returns the text to print, and whether everything
-/// that is asked for works.
-pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) -> (String, bool) {
+/// Examines the host. The driver and CUPTI have this long to answer. Measures the devices if that is asked for. Returns the text to print, and
+/// whether everything that is asked for works.
+pub(crate) fn doctor(settings: Option<String>, within: Duration, measures: bool, is_json: bool) -> (String, bool) {
     let wanted = Wanted::new(settings);
     let driver = probe::ask::<DriverFacts>(Part::Driver, within);
     let cupti = probe::ask::<CuptiFacts>(Part::Cupti, within);
@@ -128,6 +133,8 @@ pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) 
     findings.extend(gpu::driver(&driver, &wanted));
     findings.extend(gpu::graph_ids(&driver, &cupti));
     findings.push(gpu::cupti(&cupti, &wanted));
+    let peaks = measures.then(|| probe::ask::<PeakFacts>(Part::Peaks, within));
+    findings.extend(peaks.iter().flat_map(|peaks| peaks::findings(peaks, &driver)));
     let hip = hip::ask(within);
     findings.extend(hip.as_ref().map(hip::runtime));
     findings.push(tools::nvtx(&wanted));
@@ -137,7 +144,7 @@ pub(crate) fn doctor(settings: Option<String>, within: Duration, is_json: bool) 
     findings.extend(host::counters());
     findings.push(host::clock());
     let works = !findings.iter().any(Finding::is_problem);
-    let examination = Examination { format: FORMAT, works, settings: wanted.line, findings, driver, cupti, hip };
+    let examination = Examination { format: FORMAT, works, settings: wanted.line, findings, driver, cupti, hip, peaks };
     let text = if is_json { crate::output::json(&examination) } else { show::text(&examination.findings) };
     (text, works)
 }

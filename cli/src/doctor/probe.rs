@@ -25,6 +25,8 @@ const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"]
 pub(crate) enum Part {
     Driver,
     Cupti,
+    /// Measures the peaks of the devices.
+    Peaks,
     #[cfg(feature = "hip")]
     Hip,
 }
@@ -71,6 +73,41 @@ impl DriverFacts {
             not_initialised: found.not_initialised,
             devices: found.devices,
         }
+    }
+}
+
+/// What the devices of each name reached, measured on the first of them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct PeakFacts {
+    pub(super) devices: Vec<DevicePeak>,
+}
+
+/// What one device reached.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct DevicePeak {
+    pub(super) device: String,
+    pub(super) ordinal: u32,
+    /// Why it was not measured. The rates are then 0.
+    pub(super) failed: Option<String>,
+    /// The bytes per second that a copy within its memory reads and writes.
+    pub(super) bytes_per_s: f64,
+    /// The operations per second of FP32 multiply-adds, which are two each.
+    pub(super) f32_flops_per_s: f64,
+}
+
+impl PeakFacts {
+    fn read() -> PeakFacts {
+        let names = cuda::driver().devices;
+        let is_first = |(at, name): &(usize, &String)| !names[..*at].contains(name);
+        let measure = |(at, name): (usize, &String)| {
+            let ordinal = at as u32;
+            let (failed, bytes_per_s, f32_flops_per_s) = match warpline_cuda::peak::measure(ordinal) {
+                Ok(peak) => (None, peak.bytes_per_s, peak.f32_flops_per_s),
+                Err(why) => (Some(why), 0.0, 0.0),
+            };
+            DevicePeak { device: name.clone(), ordinal, failed, bytes_per_s, f32_flops_per_s }
+        };
+        PeakFacts { devices: names.iter().enumerate().filter(is_first).map(measure).collect() }
     }
 }
 
@@ -146,6 +183,7 @@ pub(crate) fn answer(part: Part) -> String {
     let answer = match part {
         Part::Driver => serde_json::to_string(&DriverFacts::read()),
         Part::Cupti => serde_json::to_string(&CuptiFacts::read()),
+        Part::Peaks => serde_json::to_string(&PeakFacts::read()),
         #[cfg(feature = "hip")]
         Part::Hip => serde_json::to_string(&HipFacts::read()),
     };

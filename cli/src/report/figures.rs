@@ -1,9 +1,11 @@
 //! The figures of traces: adds slices to the same values that a session's report is made of.
 //!
 //! One [`Figures`] reads any number of traces, one after another. Memory is bounded: it depends on the numbers of ranges, rows and
-//! streams, and a row keeps its latest slices until they are in the order of their ends. `totals` makes the report.
+//! streams, and a row keeps its latest slices until they are in the order of their ends. `visitor` receives the slices, and `totals` makes the
+//! report.
 
 mod totals;
+mod visitor;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +18,14 @@ use warpline_core::report::lengths::{Length, Lengths};
 use warpline_core::report::nesting::{self, Nesting};
 use warpline_core::report::per_step::{PerStep, StepSums};
 use warpline_core::report::traffic::{Lane, Moved, Traffic};
+use warpline_core::work::WorkSum;
 
 use super::account::Account;
 use super::calls::Calls;
+use super::memory::Memory;
 use super::messages::Messages;
-use super::steps::{Step, Steps};
-use crate::trace::{Arrow, Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
+use super::steps::Steps;
+use crate::trace::{Kind, Message, Name, Names, Place, Rows, Slice};
 
 /// The slices of a row that wait until they can be put in the order of their ends.
 const REORDERED: usize = 1 << 13;
@@ -34,8 +38,6 @@ const MOST: usize = 4_096;
 
 /// The number of latest zones in which the critical path is found, as in a session.
 const PATH: usize = 1 << 15;
-
-const MORE: &str = "…";
 
 /// Where a range's times are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +62,7 @@ struct Entry {
     name: Name,
     spot: Spot,
     lengths: Lengths,
+    work: WorkSum,
 }
 
 /// Numbers that are only counted and added.
@@ -116,6 +119,7 @@ pub(crate) struct Figures {
     /// The trace that has the path.
     path_of: u32,
     window_ns: i64,
+    memory: Memory,
     account: Account,
     /// Zones on streams, and those of them whose end was found in another way than by their own event.
     on_streams: u64,
@@ -189,6 +193,7 @@ impl Figures {
             }
         }
         self.late += current.per_step.late();
+        self.memory.end_trace();
         let is_complete = self.account.end_trace(is_whole);
         let all_ns = current.used.map_or(0, |used| used.duration_ns());
         let mut streams: Vec<_> =
@@ -232,7 +237,7 @@ impl Figures {
         let next = self.entries.len() as u32;
         let number = *self.numbers.entry((name, spot)).or_insert(next);
         if number == next {
-            self.entries.push(Entry { name, spot, lengths: Lengths::default() });
+            self.entries.push(Entry { name, spot, lengths: Lengths::default(), work: WorkSum::default() });
         }
         number
     }
@@ -265,7 +270,13 @@ impl Figures {
             device,
             has_failed: slice.args.has_failed,
         };
-        self.entries[number as usize].lengths.add(&zone, || false);
+        let entry = &mut self.entries[number as usize];
+        entry.lengths.add(&zone, || false);
+        let work = slice.args.work();
+        if !work.is_none() {
+            let on = rows.stream_of(slice.row).map_or("", |(_, stream)| &*stream.device);
+            entry.work.add(work, slice.args.corrected_ns.unwrap_or(ns), on);
+        }
         if share == 1.0 && slice.kind != Kind::BatchEntry {
             self.nest(slice, number);
             if spot != Spot::Replays {
@@ -426,80 +437,4 @@ fn settle(
         }
     }
     count
-}
-
-impl Visitor for Figures {
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
-        if slice.kind != Kind::BatchEntry || !self.current.messages.continues(slice) {
-            let batch = self.current.messages.take_batch();
-            if !batch.is_empty() {
-                self.add_entries(batch, names);
-            }
-        }
-        let ns = slice.span.duration_ns();
-        match slice.kind {
-            Kind::Zone | Kind::Collective if slice.args.has_correlation => {
-                self.zone(slice, Spot::Replays, rows, 1.0);
-                self.in_replay(slice, rows, names);
-            }
-            Kind::Zone | Kind::Collective => {
-                self.zone(slice, Spot::Streams, rows, 1.0);
-                self.on_stream(slice, rows, names);
-                self.follow(slice, rows, names);
-            }
-            Kind::HostZone => {
-                self.zone(slice, Spot::Threads, rows, 1.0);
-                self.follow(slice, rows, names);
-            }
-            Kind::BatchEntry => self.current.messages.add(slice, rows, names),
-            Kind::Kernel | Kind::Copy => {
-                let of_stages = slice.row == usize::MAX;
-                let table = if of_stages { &mut self.kernels } else { &mut self.kernel_slices };
-                Self::count_in(table, (slice.name, slice.args.zone), || (Name::default(), None), ns);
-                if !of_stages {
-                    self.on_stream(slice, rows, names);
-                }
-            }
-            Kind::Wait => {
-                if let Some(semaphore) = slice.args.semaphore {
-                    Self::count_in(&mut self.semaphores, semaphore, Name::default, ns);
-                }
-                self.on_stream(slice, rows, names);
-            }
-            Kind::Sync => {
-                if let Some((Track::Thread(_), thread)) = track(slice.row, rows) {
-                    let key = (slice.name, thread, slice.args.zone);
-                    Self::count_in(&mut self.host_waits, key, || (Name::default(), MORE.into(), None), ns);
-                }
-            }
-            Kind::Step => {
-                self.current.per_step.step(slice.span);
-                if let Some(page) = &mut self.for_page {
-                    page.steps.add(Step { trace: self.traces, number: slice.args.step, span: slice.span });
-                }
-                let zone = Length {
-                    ns,
-                    launch_ns: 0,
-                    begin_ns: slice.span.begin_ns,
-                    weight: 1.0,
-                    window: 0,
-                    device: None,
-                    has_failed: false,
-                };
-                // No first step is set apart: the mean and the percentiles of steps are those of all.
-                self.steps.add(&zone, || true);
-            }
-            _ => {}
-        }
-    }
-
-    fn arrow(&mut self, arrow: &Arrow, rows: &Rows) {
-        if let (Some(on), Some(from)) = (track(arrow.on, rows), track(arrow.from, rows)) {
-            self.current.path.waited((on.0, &on.1), arrow.wait, (from.0, &from.1), arrow.at_ns);
-        }
-    }
-
-    fn fact(&mut self, fact: Fact) {
-        self.account.fact(fact);
-    }
 }

@@ -1,12 +1,14 @@
 //! `warpline report`: the report of a session from its traces, or from traces of PyTorch's profiler.
 //!
-//! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, and `account` the counts that a
-//! session writes at its end. The tables and their text are those of a session's report in `warpline_core::report`, as is the HTML page, for which
-//! `page` collects what a trace shows beside the report: `calls` and `steps` with the figures, and `timeline` in a second reading.
+//! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, `memory` the bytes of devices, and `account`
+//! the counts that a session writes at its end. The tables and their text are those of a session's report in `warpline_core::report`, as is the
+//! HTML page, for which `page` collects what a trace shows beside the report: `calls` and `steps` with the figures, and `timeline` in a second
+//! reading.
 
 mod account;
 mod calls;
 mod figures;
+mod memory;
 mod messages;
 mod page;
 mod steps;

@@ -44,6 +44,18 @@ pub(crate) fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64
 }
 
+/// Returns the day of a time in seconds since the Unix epoch, in UTC: `2026-11-24`.
+pub fn utc_date(unix_s: i64) -> String {
+    // The civil calendar, in eras of 400 years that begin in March.
+    let shifted = unix_s.div_euclid(86_400) + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * march + 2) / 5 + 1, if march < 10 { march + 3 } else { march - 9 });
+    format!("{:04}-{month:02}-{day:02}", year + era * 400 + i64::from(month <= 2))
+}
+
 /// The time that a pair of points adds to the work between them, in ns, measured on the device itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOverhead {

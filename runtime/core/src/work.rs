@@ -1,8 +1,15 @@
-//! Work that marks declare, `bytes = …` and `flops = …`, and what devices can do at most.
+//! Work that marks declare, `bytes = …` and `flops = …`.
 //!
-//! A zone's work by its time is a rate; a rate by the device's peak is a share. Only devices whose vendor states a peak have one here.
+//! A zone's work by its time is a rate; a rate by the device's peak is a share. `peaks` has what devices can do at most, and `measured` those
+//! peaks that were measured on this host.
+
+#[doc(hidden)]
+pub mod measured;
+mod peaks;
 
 use std::fmt;
+
+pub use peaks::{Peak, PeakMeasurement};
 
 /// The work that a mark declares for one zone: the bytes that it reads and writes, and its floating-point operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +40,12 @@ impl WorkRates {
 }
 
 impl Work {
+    /// Returns work of so many bytes and operations.
+    #[doc(hidden)]
+    pub fn new(bytes: Option<u64>, flops: Option<u64>) -> Work {
+        Work { bytes, flops }
+    }
+
     /// Returns whether the mark declares no work.
     #[inline]
     pub fn is_none(self) -> bool {
@@ -88,53 +101,6 @@ impl IntoWork for f32 {
     }
 }
 
-/// What a device can do at most, as its vendor states it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Peak {
-    /// Bytes per second of the device's memory.
-    pub bytes_per_s: f64,
-    /// Floating-point operations per second of the tensor cores with 16-bit numbers (FP16 or BF16), without sparsity.
-    pub flops_per_s: f64,
-}
-
-/// Names as `cuDeviceGetName` returns them, GB per second, and TFLOP per second.
-const PEAKS: [(&str, f64, f64); 18] = [
-    // NVIDIA H200 data sheet: H200 SXM 4.8 TB/s, 1,979 TFLOP/s with sparsity; H200 NVL 4.8 TB/s, 1,671 with sparsity.
-    ("NVIDIA H200", 4_800.0, 989.5),
-    ("NVIDIA H200 NVL", 4_800.0, 835.5),
-    // NVIDIA H100 data sheet: SXM 3.35 TB/s, 1,979 with sparsity; NVL 3.9 TB/s, 1,671 with sparsity. PCIe, of its first edition: 2 TB/s,
-    // 1,513 with sparsity.
-    ("NVIDIA H100 80GB HBM3", 3_350.0, 989.5),
-    ("NVIDIA H100 NVL", 3_900.0, 835.5),
-    ("NVIDIA H100 PCIe", 2_000.0, 756.5),
-    // NVIDIA A100 data sheet: 312 TFLOP/s; 40 GB 1,555 GB/s, 80 GB PCIe 1,935 GB/s, 80 GB SXM 2,039 GB/s.
-    ("NVIDIA A100-SXM4-40GB", 1_555.0, 312.0),
-    ("A100-SXM4-40GB", 1_555.0, 312.0),
-    ("NVIDIA A100-PCIE-40GB", 1_555.0, 312.0),
-    ("A100-PCIE-40GB", 1_555.0, 312.0),
-    ("NVIDIA A100-SXM4-80GB", 2_039.0, 312.0),
-    ("NVIDIA A100 80GB PCIe", 1_935.0, 312.0),
-    // NVIDIA A30 data sheet: 933 GB/s, 165 TFLOP/s. A10: 600 GB/s, 125 TFLOP/s.
-    ("NVIDIA A30", 933.0, 165.0),
-    ("NVIDIA A10", 600.0, 125.0),
-    // NVIDIA L4 data sheet: 300 GB/s, 242 TFLOP/s with sparsity. L40S: 864 GB/s, 362.05 TFLOP/s.
-    ("NVIDIA L4", 300.0, 121.0),
-    ("NVIDIA L40S", 864.0, 362.05),
-    // NVIDIA V100 data sheet: 900 GB/s; SXM2 125 TFLOP/s, PCIe 112.
-    ("Tesla V100-SXM2-16GB", 900.0, 125.0),
-    ("Tesla V100-SXM2-32GB", 900.0, 125.0),
-    ("Tesla V100-PCIE-16GB", 900.0, 112.0),
-];
-
-impl Peak {
-    /// Returns the peak of a device by its name; none if it is not in the table.
-    pub fn of(device: &str) -> Option<Peak> {
-        let (_, gb, tflop) = PEAKS.into_iter().find(|(name, ..)| *name == device)?;
-        Some(Peak { bytes_per_s: gb * 1e9, flops_per_s: tflop * 1e12 })
-    }
-}
-
 /// The declared work of a range over a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -157,12 +123,19 @@ impl WorkStats {
 
     /// Returns the share of the memory's peak, 0 to 1; above 1 if data stayed in a cache, or if the declared bytes are too many.
     pub fn bytes_share(&self) -> Option<f64> {
-        Some(self.rates.bytes_per_s? / self.peak?.bytes_per_s)
+        Some(self.rates.bytes_per_s? / self.peak.as_ref()?.bytes_per_s)
     }
 
-    /// Returns the share of the tensor cores' peak with 16-bit numbers, 0 to 1.
+    /// Returns the share of [`Peak::flops_per_s`], 0 to 1: of the tensor cores' peak with 16-bit numbers or, if only that is known, of the
+    /// peak with 32-bit numbers.
     pub fn flops_share(&self) -> Option<f64> {
-        Some(self.rates.flops_per_s? / self.peak?.flops_per_s)
+        Some(self.rates.flops_per_s? / self.peak.as_ref()?.flops_per_s()?)
+    }
+
+    /// Returns the arithmetic intensity, in operations per byte; none if either is not declared.
+    pub fn flops_per_byte(&self) -> Option<f64> {
+        let WorkRates { bytes_per_s, flops_per_s } = self.rates;
+        Some(flops_per_s? / bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 }
 
@@ -200,7 +173,9 @@ impl WorkSum {
 }
 
 /// A rate for people: `1.43 TB/s`.
-pub(crate) struct Rate(pub(crate) f64, pub(crate) &'static str);
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rate(pub f64, pub &'static str);
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -249,9 +224,10 @@ mod tests {
         // The bytes of the first zone alone, the operations of both.
         assert!((stats.bytes_share().expect("known") - 0.5).abs() < 1e-9, "{stats:?}");
         assert!((stats.flops_share().expect("known") - 0.2).abs() < 1e-9, "{stats:?}");
+        assert!((stats.flops_per_byte().expect("both") - 197.9e12 / 1.675e12).abs() < 1e-9, "{stats:?}");
         sum.add(zone, 2_000, "NVIDIA H200");
         let stats = sum.stats().expect("three zones");
-        assert_eq!((stats.device.as_str(), stats.peak, stats.bytes_share()), ("", None, None));
+        assert_eq!((stats.device.as_str(), stats.bytes_share(), stats.peak), ("", None, None));
         assert_eq!(Peak::of("a device of tomorrow"), None, "no peak is made up");
     }
 

@@ -4,8 +4,9 @@
 //! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
-//! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and no other module uses it.
-//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `probe` and `stamps`, apart from the implementations of `Send` and
+//! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
+//! module uses them.
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -53,6 +54,7 @@ pub mod demangle;
 pub mod graphs;
 mod key;
 mod memory;
+pub mod peak;
 mod pool;
 pub mod probe;
 pub mod stamps;

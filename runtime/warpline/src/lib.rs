@@ -299,7 +299,7 @@ pub mod report {
         Retention, SemaphoreStats, SinkReport, SpanCounts, StepStats, StreamStats, SyncCounts, TraceFile, WaitCounts,
         WaitedFor, WindowFigures,
     };
-    pub use warpline_core::work::{Peak, WorkStats};
+    pub use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
 }
 
 /// Destinations of records: the trait, and warpline's own sinks.

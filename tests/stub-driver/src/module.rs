@@ -15,7 +15,18 @@ const STAMP_NS: i64 = 2_000;
 /// Slots of a ring of stamps.
 const SLOTS: u64 = 1 << 17;
 
-const NAMES: [&CStr; 5] = [c"warpline_stamp", c"warpline_anchor", c"warpline_spin", c"spin", c"null_kernel"];
+/// How long a kernel takes that measures a peak, however much it copies or computes.
+const PEAK_NS: i64 = 1_000_000;
+
+const NAMES: [&CStr; 7] = [
+    c"warpline_stamp",
+    c"warpline_anchor",
+    c"warpline_spin",
+    c"warpline_peak_copy",
+    c"warpline_peak_fma",
+    c"spin",
+    c"null_kernel",
+];
 
 #[derive(Default)]
 pub struct Modules {
@@ -78,6 +89,7 @@ impl Driver {
         let ns = match known.name.to_bytes() {
             b"warpline_stamp" => STAMP_NS,
             b"warpline_spin" | b"spin" => parameters[0] as i64,
+            b"warpline_peak_copy" | b"warpline_peak_fma" => PEAK_NS,
             _ => 0,
         };
         let is_captured = self.stream_mut(stream)?.capture.is_some();

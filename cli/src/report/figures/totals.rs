@@ -60,6 +60,7 @@ impl Figures {
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
         report.streams = self.streams.clone();
+        report.memory = self.memory.stats();
         report.critical_path = self.path.clone();
         report.notes.extend(self.notes());
         report
@@ -68,7 +69,8 @@ impl Figures {
     fn ranges(&self, names: &Names) -> Vec<RangeStats> {
         let coverage = Coverage { window_ns: self.window_ns.max(1), ..Coverage::default() };
         let stats = self.entries.iter().map(|entry| {
-            let stats = entry.lengths.stats(Cow::Owned(names.text(entry.name).to_string()), coverage);
+            let name = Cow::Owned(names.text(entry.name).to_string());
+            let stats = RangeStats { work: entry.work.stats(), ..entry.lengths.stats(name, coverage) };
             match entry.spot {
                 Spot::Threads => stats,
                 Spot::Streams => RangeStats { on_stream: true, ..stats },

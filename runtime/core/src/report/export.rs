@@ -105,7 +105,9 @@ fn value(cell: Cell) -> Value {
         Cell::Text(text) => text.into(),
         Cell::Count(number) | Cell::Bytes(number) => number.into(),
         Cell::Ns(ns) => ns.into(),
-        Cell::Share(number) | Cell::BytesPerSecond(number) | Cell::Number(number) => number.into(),
+        Cell::Share(number) | Cell::BytesPerSecond(number) | Cell::FlopsPerSecond(number) | Cell::Number(number) => {
+            number.into()
+        }
         Cell::None => Value::Null,
     }
 }

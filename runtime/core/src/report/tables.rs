@@ -2,7 +2,8 @@
 //! which fit a terminal.
 
 use super::table::{percent, size, time};
-use super::{RangeStats, Report};
+use super::{MemoryHolder, MemoryStats, RangeStats, Report};
+use crate::work::{Rate, WorkStats};
 
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,7 @@ pub enum Cell {
     Bytes(u64),
     Share(f64),
     BytesPerSecond(f64),
+    FlopsPerSecond(f64),
     Number(f64),
     /// The value is unknown, or there is none.
     None,
@@ -45,6 +47,7 @@ impl Cell {
             Cell::Bytes(bytes) => size(*bytes),
             Cell::Share(share) => percent(*share),
             Cell::BytesPerSecond(speed) => format!("{}/s", size(*speed as u64)),
+            Cell::FlopsPerSecond(rate) => Rate(*rate, "FLOP").to_string(),
             Cell::Number(number) => format!("{number:.2}"),
             Cell::None => String::new(),
         }
@@ -56,7 +59,10 @@ impl Cell {
             Cell::Text(text) => text.clone(),
             Cell::Count(number) | Cell::Bytes(number) => number.to_string(),
             Cell::Ns(ns) => ns.to_string(),
-            Cell::Share(number) | Cell::BytesPerSecond(number) | Cell::Number(number) => number.to_string(),
+            Cell::Share(number)
+            | Cell::BytesPerSecond(number)
+            | Cell::FlopsPerSecond(number)
+            | Cell::Number(number) => number.to_string(),
             Cell::None => String::new(),
         }
     }
@@ -100,6 +106,22 @@ const RANGES: &[&str] = &[
 
 const RANGE_STEPS: &[&str] = &["name", "on", "steps", "zones_per_step", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
 
+const WORK: &[&str] = &[
+    "name",
+    "on",
+    "device",
+    "bytes_per_s",
+    "bytes_share",
+    "flops_per_s",
+    "flops_share",
+    "flops_per_byte",
+    "peak_bytes_per_s",
+    "peak_f16_flops_per_s",
+    "peak_f32_flops_per_s",
+    "peak_measured_on",
+    "peak_driver",
+];
+
 const COLLECTIVES: &[&str] = &[
     "name",
     "group",
@@ -129,6 +151,8 @@ const STEPS: &[&str] =
 
 const MEMORY: &[&str] = &["name", "allocated", "freed", "bytes", "peak_bytes", "peak_at_ns"];
 
+const MEMORY_HOLDERS: &[&str] = &["name", "device", "at", "bytes", "held_share", "allocations"];
+
 const CLOCKS: &[&str] = &["name", "uncertainty_ns", "bracket_ns", "busy_bracket_ns"];
 
 impl Report {
@@ -139,6 +163,7 @@ impl Report {
             self.of_ranges(),
             self.of_steps(),
             self.of_range_steps(),
+            self.of_work(),
             self.of_collectives(),
             self.of_kernels(),
             self.of_host_waits(),
@@ -147,6 +172,7 @@ impl Report {
             self.of_semaphores(),
             self.of_path(),
             self.of_memory(),
+            self.of_memory_holders(),
             self.of_clocks(),
         ];
         all.into_iter().filter(|table| !table.rows.is_empty()).collect()
@@ -209,6 +235,30 @@ impl Report {
             ]
         });
         Table { key: "range_steps", title: "Ranges in a step", columns: RANGE_STEPS, rows: rows.collect() }
+    }
+
+    fn of_work(&self) -> Table {
+        let row = |(range, work): (&RangeStats, &WorkStats)| {
+            let peak = work.peak.as_ref();
+            let measured = peak.and_then(|peak| peak.measured.as_ref());
+            vec![
+                Cell::text(&*range.name),
+                Cell::text(range.place()),
+                Cell::text(&work.device),
+                Cell::or_none(work.rates.bytes_per_s, Cell::BytesPerSecond),
+                Cell::or_none(work.bytes_share(), Cell::Share),
+                Cell::or_none(work.rates.flops_per_s, Cell::FlopsPerSecond),
+                Cell::or_none(work.flops_share(), Cell::Share),
+                Cell::or_none(work.flops_per_byte(), Cell::Number),
+                Cell::or_none(peak.map(|peak| peak.bytes_per_s), Cell::BytesPerSecond),
+                Cell::or_none(peak.and_then(|peak| peak.f16_flops_per_s), Cell::FlopsPerSecond),
+                Cell::or_none(peak.and_then(|peak| peak.f32_flops_per_s), Cell::FlopsPerSecond),
+                Cell::or_none(measured, |measured| Cell::text(&measured.date)),
+                Cell::or_none(measured, |measured| Cell::text(&measured.driver)),
+            ]
+        };
+        let rows = self.ranges.iter().filter_map(|range| Some(row((range, range.work.as_ref()?)))).collect();
+        Table { key: "work", title: "Declared work", columns: WORK, rows }
     }
 
     fn of_collectives(&self) -> Table {
@@ -309,6 +359,25 @@ impl Report {
             ]
         });
         Table { key: "memory", title: "Device memory", columns: MEMORY, rows: rows.collect() }
+    }
+
+    /// Who held the memory of each device at its peak, and who at the end.
+    fn of_memory_holders(&self) -> Table {
+        let row = |device: &MemoryStats, at: &str, all: u64, holder: &MemoryHolder| {
+            vec![
+                Cell::text(if holder.name.is_empty() { "(no zone)" } else { holder.name.as_str() }),
+                Cell::text(&device.device),
+                Cell::text(at),
+                Cell::Bytes(holder.bytes),
+                Cell::Share(holder.bytes as f64 / all.max(1) as f64),
+                Cell::Count(holder.allocations),
+            ]
+        };
+        let rows = self.memory.iter().flat_map(|device| {
+            let at_peak = device.at_peak.iter().map(move |holder| row(device, "peak", device.peak_bytes, holder));
+            at_peak.chain(device.not_freed.iter().map(move |holder| row(device, "end", device.bytes, holder)))
+        });
+        Table { key: "memory_holders", title: "Who held device memory", columns: MEMORY_HOLDERS, rows: rows.collect() }
     }
 
     fn of_clocks(&self) -> Table {

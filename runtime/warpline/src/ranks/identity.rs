@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use warpline_core::clock::utc_date;
 use warpline_core::environment;
 use warpline_core::sink::SessionInfo;
 
@@ -95,17 +96,8 @@ fn run_of(variable: impl Fn(&str) -> Option<String>, begin_unix_ns: i64, process
 /// Returns a time as text: `20261124T174300Z`.
 fn utc(unix_ns: i64) -> String {
     let seconds = unix_ns.div_euclid(1_000_000_000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The civil calendar, in eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let march = (5 * of_year + 2) / 153;
-    let (day, month) = (of_year - (153 * march + 2) / 5 + 1, if march < 10 { march + 3 } else { march - 9 });
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+    let (day, second) = (utc_date(seconds).replace('-', ""), seconds.rem_euclid(86_400));
+    format!("{day}T{:02}{:02}{:02}Z", second / 3_600, second / 60 % 60, second % 60)
 }
 
 /// Returns the time, in ns since the Unix epoch.

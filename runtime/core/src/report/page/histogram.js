@@ -2,8 +2,11 @@
 
 const HISTOGRAMS = new Map((DATA.details.histograms?.ranges ?? []).map((one) => [`${one.on} ${one.name}`, one.bars]));
 
+// Its address, which the page has without naming it.
+const SVG = byId('bars').namespaceURI;
+
 function svg(name, attributes, ...children) {
-  const made = document.createElementNS(byId('bars').namespaceURI, name);
+  const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   made.append(...children);
   return made;

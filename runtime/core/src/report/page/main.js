@@ -8,6 +8,7 @@ function makePage() {
   charts.timeline = makeTimeline(byId('timeline'));
   charts.icicle = makeIcicle(byId('icicle'));
   charts.path = makePath(byId('path'));
+  const fadePoints = makeRoofline(byId('roofline'));
   makeAccount();
   const all = Object.values(charts).filter((chart) => chart !== undefined);
 
@@ -20,6 +21,7 @@ function makePage() {
     const test = (text) => words.every((word) => text.includes(word));
     const rows = filters.reduce((sum, filter) => sum + filter(test), 0);
     all.forEach((chart) => chart.filter((name) => test(name.toLowerCase())));
+    fadePoints?.(test);
     byId('found').textContent = words.length === 0 ? '' : plural(rows, 'row');
   };
   byId('query').addEventListener('input', search);
@@ -41,6 +43,12 @@ window.warplineReport = {
   rects: (chart) => CHARTS[chart].model.rects.map(({ name, lane, x, w, self, calls, isWait }) => ({ name, lane, x, w, self, calls, isWait })),
   rows: (chart) => CHARTS[chart].model.rows.map((row) => row.label),
   marks: (chart) => CHARTS[chart].model.marks,
+  /** The roofline of the device that is shown at first, and the pixels of its points in the units of the drawing. */
+  roofline() {
+    const [model] = ROOFLINES;
+    const { x, y } = rooflinePlace(model);
+    return { ...model, points: model.points.map((point) => ({ ...point, cx: x(point.x), cy: y(point.y), roof: model.memory ? y(attainable(model, point.x)) : null })), decade: y(1) - y(10), wide: x(10) - x(1) };
+  },
   links: (chart) => CHARTS[chart].model.links,
   view: (chart) => ({ ...CHARTS[chart].view, length: CHARTS[chart].model.length }),
   point(chart, at) {

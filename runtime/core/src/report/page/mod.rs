@@ -21,6 +21,7 @@ const PAGE: Page<'static> = Page {
         include_str!("table.js"),
         include_str!("chart.js"),
         include_str!("histogram.js"),
+        include_str!("roofline.js"),
         include_str!("charts.js"),
         include_str!("tables.js"),
         include_str!("verdict.js"),

@@ -5,6 +5,7 @@ const REPORT_COLUMNS = (() => {
   const number = (title, hint, show = (value) => count(value)) => ({ title, hint, show: (value) => (value === null || value === undefined ? '–' : show(value)), isNumber: true });
   const ns = (title, hint) => number(title, hint, timeOrZero);
   const share = (title, hint) => number(title, hint, withBar);
+  const rate = (title, unit, hint) => number(title, hint, (value) => scaledRate(value, unit));
   const speed = (title, hint) => number(title, hint, (value) => `${digits(value / 1e9)} GB/s`);
   return {
     name: text('name'),
@@ -37,6 +38,13 @@ const REPORT_COLUMNS = (() => {
     bytes: number('bytes', undefined, bytes),
     busbw_p50_bytes_per_s: speed('busbw p50', 'bus bandwidth as NCCL’s tests define it'),
     busbw_p99_bytes_per_s: speed('busbw p99'),
+    bytes_per_s: rate('bytes', 'B/s', 'declared bytes by the time of the work'),
+    bytes_share: share('of peak', 'of the memory’s peak'),
+    flops_per_s: rate('operations', 'FLOP/s', 'declared operations by the time of the work'),
+    flops_share: share('of peak', 'of the tensor cores’ peak with 16 bits or, if it was measured, of FP32 multiply-adds'),
+    flops_per_byte: number('operations a byte', 'the arithmetic intensity', digits),
+    held_share: share('share', 'of the device’s memory that the session knew of'),
+    at: text('when', 'at the peak, or at the end'),
     hidden_share: share('hidden', 'the share of the time in which a compute zone ran beside it'),
     streams: number('streams'),
     busy_ns: ns('busy'),
@@ -44,6 +52,7 @@ const REPORT_COLUMNS = (() => {
     idle_ns: ns('idle', 'in no zone and in no wait'),
     not_recorded_ns: ns('not recorded', 'in no recorded zone and in no wait; others may have run'),
     allocated: number('allocations'),
+    allocations: number('allocations'),
     freed: number('frees'),
     peak_bytes: number('peak', undefined, bytes),
     peak_at_ns: ns('peak at'),
@@ -70,6 +79,7 @@ const TABLES = [
   { id: 'steps', table: 'steps', title: 'Steps', columns: ['name', 'count', 'left_out', 'cut', 'dropped', 'mean_ns', 'min_ns', 'p50_ns', 'p99_ns', 'max_ns'], sortBy: 'name' },
   { id: 'steps-stream', table: 'range_steps', title: 'Ranges in a step, on streams', on: 'stream', columns: OF_STEPS, sortBy: 'mean_ns', about: 'What each range took in a step in which it ran. A zone belongs to the step in which it was launched.' },
   { id: 'steps-thread', table: 'range_steps', title: 'Ranges in a step, on threads', on: 'thread', columns: OF_STEPS, sortBy: 'mean_ns' },
+  { id: 'work', table: 'work', title: 'Declared work', columns: ['name', 'on', 'device', 'bytes_per_s', 'bytes_share', 'flops_per_s', 'flops_share', 'flops_per_byte'], sortBy: 'flops_per_s' },
   { id: 'streams', table: 'streams', title: 'Streams', columns: ['name', 'device', 'streams', 'busy_ns', 'waiting_ns', 'idle_ns', 'not_recorded_ns'], sortBy: 'busy_ns' },
   { id: 'stream-waits', table: 'stream_waits', title: 'Waits of streams', columns: ['name', 'waited_for', 'count', 'total_ns'], sortBy: 'total_ns' },
   { id: 'semaphores', table: 'semaphores', title: 'Semaphores', columns: ['name', 'count', 'total_ns'], sortBy: 'total_ns' },
@@ -78,6 +88,7 @@ const TABLES = [
   { id: 'host-waits', table: 'host_waits', title: 'Waits of threads for the device', columns: ['name', 'thread', 'range', 'count', 'total_ns', 'mean_ns', 'max_ns'], sortBy: 'total_ns' },
   { id: 'path-parts', table: 'critical_path', title: 'Ranges on the critical path', columns: ['name', 'on', 'total_ns', 'share'], sortBy: 'total_ns' },
   { id: 'memory', table: 'memory', title: 'Device memory', columns: ['name', 'allocated', 'freed', 'bytes', 'peak_bytes', 'peak_at_ns'], sortBy: 'peak_bytes' },
+  { id: 'memory-holders', table: 'memory_holders', title: 'Who held device memory', columns: ['name', 'device', 'at', 'bytes', 'held_share', 'allocations'], sortBy: 'bytes', about: 'The ranges in whose zones memory was allocated, or the names of allocations, at the peak of each device and at the end.' },
   { id: 'clocks', table: 'clocks', title: 'Clocks', columns: ['name', 'uncertainty_ns', 'bracket_ns', 'busy_bracket_ns'], sortBy: 'uncertainty_ns' },
 ];
 

@@ -1,12 +1,15 @@
 //! The declared work of ranges: rates, and shares of the device's peak where that is known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::super::RangeStats;
 use super::super::table::{NONE, Row, percent, table};
 use crate::text::printable;
-use crate::work::{Rate, WorkStats};
+use crate::work::{Peak, PeakMeasurement, Rate, WorkStats};
+
+/// The name of the device of in-process streams, which has no peak.
+const HOST: &str = "host";
 
 pub(super) fn work(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Result {
     let none = || NONE.to_owned();
@@ -25,17 +28,31 @@ pub(super) fn work(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Re
     };
     let head = Row::new("declared work", ["bytes", "of peak", "operations", "of peak"].map(str::to_owned));
     table(f, head, &declared().map(row).collect::<Vec<_>>())?;
-    let known: BTreeSet<&str> =
-        declared().filter(|(_, work)| work.peak.is_some()).map(|(_, work)| work.device.as_str()).collect();
-    for device in known {
-        writeln!(f, "the peak of {}: its memory, and its tensor cores with 16-bit numbers", printable(device))?;
+    let known: BTreeMap<&str, &Peak> =
+        declared().filter_map(|(_, work)| Some((work.device.as_str(), work.peak.as_ref()?))).collect();
+    for (device, peak) in known {
+        let device = printable(device);
+        match &peak.measured {
+            None => writeln!(f, "the peak of {device}: its memory, and its tensor cores with 16-bit numbers")?,
+            Some(PeakMeasurement { date, driver }) => {
+                writeln!(f, "the peak of {device}, measured on {}:", printable(date))?;
+                let flops = peak.f32_flops_per_s.map(|rate| format!(", {} of FP32 FMAs", Rate(rate, "FLOP")));
+                let (driver, bytes) = (printable(driver), Rate(peak.bytes_per_s, "B"));
+                writeln!(f, "  with {driver}: {bytes} copied{}", flops.unwrap_or_default())?;
+            }
+        }
     }
     let unknown: BTreeSet<&str> = declared()
         .filter(|(range, work)| range.on_stream && work.peak.is_none() && !work.device.is_empty())
         .map(|(_, work)| work.device.as_str())
         .collect();
     for device in unknown {
-        writeln!(f, "the peak of {} is not known", printable(device))?;
+        writeln!(f, "the peak of {} is not known{}", printable(device), remedy(device))?;
     }
     Ok(())
+}
+
+/// Says how a peak becomes known; in-process streams have none.
+fn remedy(device: &str) -> &'static str {
+    if device == HOST { "" } else { ":\n  `warpline doctor --measure-peak` measures NVIDIA GPUs" }
 }
