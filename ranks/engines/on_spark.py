@@ -12,8 +12,9 @@ def connect(folder, tables):
         .appName("warpline-ranks")
         # A run called 1234 is a text too.
         .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -27,7 +28,12 @@ def connect(folder, tables):
         answer = spark.sql(sql)
         return answer.columns, [tuple(row) for row in answer.collect()]
 
-    return lambda name, sql: spark.sql(f"CREATE TEMPORARY VIEW {name} AS {sql}"), ask
+    def define(name, sql):
+        spark.sql(f"CREATE TEMPORARY VIEW {name} AS {sql}")
+        # Views build on each other: each is answered once, when a query names it.
+        spark.catalog.cacheTable(name)
+
+    return define, ask
 
 
 if __name__ == "__main__":

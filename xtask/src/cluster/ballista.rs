@@ -1,14 +1,13 @@
 //! A Ballista cluster on this machine: a stock scheduler and two stock executors. Their answers are compared, and one executor is killed in
 //! the middle of a query: the answer must come all the same, or an error that says what happened.
 
-use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
+use super::process::{PATIENCE, Running, free_port};
 use super::rows::{Answers, Row, difference, is_same};
 use super::{own, printed};
 use crate::shell::{Stop, line};
@@ -16,16 +15,13 @@ use crate::shell::{Stop, line};
 /// The version of the cluster, which is that of DataFusion in `ranks/Cargo.toml`.
 pub const VERSION: &str = "55.0.0";
 
-/// How long a program may take to begin, and a query to end, on a machine with other work.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 /// A query that takes long enough to be interrupted.
 const LONG: &str = "suspect_stages";
 
 /// The processes, which end with this value.
 pub struct Cluster {
     _scheduler: Running,
-    executors: Vec<Running>,
+    executors: Vec<Executor>,
     url: String,
 }
 
@@ -74,7 +70,7 @@ impl Cluster {
                 ),
             )?;
             running.wait_for(flight)?;
-            executors.push(running);
+            executors.push(Executor { running, work });
         }
         Ok(Self { _scheduler: scheduler, executors, url: format!("ballista://127.0.0.1:{port}") })
     }
@@ -96,7 +92,7 @@ impl Cluster {
         Ok(faults)
     }
 
-    /// Kills an executor in the middle of a query.
+    /// Kills the executor that wrote last for a query, in the middle of it: what it has written is lost with it.
     fn kill_one(&mut self, reader: &Path, tables: &Path, here: &[Row]) -> Result<Option<String>, Stop> {
         let query = format!(
             "{} query {} --file ranks/sql/{LONG}.sql --json{}",
@@ -107,14 +103,44 @@ impl Cluster {
         let begin = Instant::now();
         printed(&query)?;
         let whole = begin.elapsed();
+        let before: BTreeSet<PathBuf> =
+            self.executors.iter().flat_map(|executor| executor.jobs().into_keys()).collect();
+        let begin = Instant::now();
         let mut running = Running::start(tables.with_file_name("killed.log"), &query)?;
         std::thread::sleep(whole / 2);
-        if running.has_ended() {
-            return Ok(Some("the query was over before the executor was killed".to_owned()));
-        }
-        println!("killing an executor after {:.1} of {:.1} s", whole.as_secs_f64() / 2.0, whole.as_secs_f64());
+        // A job has a folder in those executors that have written parts of it.
+        let newest = |executor: &Executor| {
+            let of_query = executor.jobs().into_iter().filter(|(job, _)| !before.contains(job));
+            of_query.max_by_key(|(_, written)| *written)
+        };
+        let (which, job) = loop {
+            let newest =
+                self.executors.iter().enumerate().filter_map(|(which, executor)| Some((which, newest(executor)?)));
+            let newest = newest.max_by_key(|(_, (_, written))| *written);
+            if running.has_ended() {
+                return Ok(Some("the query was over before an executor that had worked for it was killed".to_owned()));
+            }
+            match newest {
+                Some((which, (job, _))) => break (which, job),
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        let executor = &mut self.executors[which];
+        let files = executor.files(&job);
+        executor.running.kill();
         let killed = Instant::now();
-        self.executors[0].kill();
+        if running.has_ended() {
+            return Ok(Some("the query was over when the executor was killed".to_owned()));
+        }
+        let job = job.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!(
+            "killed executor {} after {:.1} of {:.1} s, with {files} files of the job {job}, which it had written last",
+            which + 1,
+            begin.elapsed().as_secs_f64(),
+            whole.as_secs_f64()
+        );
+        // The one that is left answers the next query.
+        self.executors.remove(which);
         let Some(status) = running.end_within(PATIENCE) else {
             return Ok(Some(format!("no answer {} s after an executor was killed", PATIENCE.as_secs())));
         };
@@ -139,72 +165,37 @@ impl Cluster {
     }
 }
 
-/// A program whose output goes to a file, and which is killed with this value.
-struct Running {
-    child: Child,
-    log: PathBuf,
+/// An executor, and the folder that it writes parts of answers to.
+struct Executor {
+    running: Running,
+    work: PathBuf,
 }
 
-impl Running {
-    fn start(log: PathBuf, command: &str) -> Result<Self, Stop> {
-        println!("$ {command} &");
-        let failed = |error| Stop::Failed(format!("`{command}` did not start: {error}"));
-        let out = File::create(&log).map_err(failed)?;
-        let mut words = command.split_whitespace();
-        let mut program = Command::new(words.next().unwrap_or_default());
-        let program = program.args(words).current_dir(crate::shell::root()).stdin(Stdio::null());
-        let child = program.stdout(out.try_clone().map_err(failed)?).stderr(out).spawn().map_err(failed)?;
-        Ok(Self { child, log })
+impl Executor {
+    /// The jobs of which it has written parts, and when it did last.
+    fn jobs(&self) -> BTreeMap<PathBuf, SystemTime> {
+        let jobs = entries(&self.work).into_iter().filter(|path| path.is_dir());
+        let last = |job: PathBuf| {
+            let of_files = below(&job).into_iter().filter_map(|file| std::fs::metadata(file).ok()?.modified().ok());
+            Some((job, of_files.max()?))
+        };
+        jobs.filter_map(last).collect()
     }
 
-    /// Waits until its port answers.
-    fn wait_for(&mut self, port: u16) -> Result<(), Stop> {
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if self.has_ended() || Instant::now() > deadline {
-                return Err(Stop::Failed(format!("nothing answers on port {port}: {}", self.said())));
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        Ok(())
-    }
-
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
-    fn end_within(&mut self, time: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + time;
-        while Instant::now() < deadline {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Some(status);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        None
-    }
-
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Ends it at once, as a machine that loses its power.
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// How many files it has of a job.
+    fn files(&self, job: &Path) -> usize {
+        below(job).len()
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// The files in a folder, and in the folders in it.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let (folders, mut files): (Vec<_>, Vec<_>) = entries(folder).into_iter().partition(|path| path.is_dir());
+    folders.iter().for_each(|folder| files.extend(below(folder)));
+    files
 }
 
-/// A port of the loopback interface that nobody has.
-fn free_port() -> Result<u16, Stop> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    listener
-        .map(|address| address.port())
-        .map_err(|error| Stop::Failed(format!("no port of 127.0.0.1 is free: {error}")))
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(all) = std::fs::read_dir(folder) else { return Vec::new() };
+    all.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }

@@ -2,7 +2,9 @@
 //! The engines are installed into `target/cluster`. It is no step of CI: Spark alone is half a gigabyte, and minutes of work.
 
 mod ballista;
+mod process;
 mod rows;
+mod s3;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,9 +42,28 @@ const ENGINES: [Engine; 3] = [
 struct Compared {
     engine: String,
     seconds: f64,
-    /// For each view, what differs.
-    differences: Vec<Option<String>>,
+    /// For each view, what came of it.
+    outcomes: Vec<Outcome>,
 }
+
+#[derive(Clone)]
+enum Outcome {
+    Same,
+    Differs(String),
+    NotAsked,
+}
+
+impl Outcome {
+    fn of(difference: Option<String>) -> Self {
+        difference.map_or(Self::Same, Self::Differs)
+    }
+}
+
+/// ClickHouse, with the tables in an object store.
+const S3: &str = "s3";
+
+/// What it is asked: its server is slow, and each query lists and reads the files again.
+const S3_VIEWS: [&str; 4] = ["account", "bandwidth", "late", "pace"];
 
 /// The engine that is built and not installed by `pip`.
 const BALLISTA: &str = "ballista";
@@ -61,7 +82,9 @@ impl<'a> Options<'a> {
         let mut options = Self::default();
         for pair in words.chunks(2) {
             match *pair {
-                ["--only", name] if name == BALLISTA || ENGINES.iter().any(|engine| engine.name == name) => {
+                ["--only", name]
+                    if [BALLISTA, S3].contains(&name) || ENGINES.iter().any(|engine| engine.name == name) =>
+                {
                     options.only = Some(name);
                 }
                 ["--bin", folder] => options.bin = Some(Path::new(folder)),
@@ -82,7 +105,7 @@ impl<'a> Options<'a> {
 /// Options that it does not have.
 pub fn run(words: &[&str]) -> Result<ExitCode, String> {
     let Some(options) = Options::parse(words) else {
-        let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).chain([BALLISTA]).collect();
+        let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).chain([S3, BALLISTA]).collect();
         return Err(format!("`cluster` does not know `{}`; write `--only {}`", words.join(" "), names.join("|")));
     };
     Ok(match compare(&options) {
@@ -109,10 +132,14 @@ fn compare(options: &Options) -> Result<bool, Stop> {
     line(&format!("{} clocks {} --write", reader.display(), tables.display())).run()?;
     let views = views()?;
     let (here, seconds) = timed(|| own(&reader, &tables, &views, ""))?;
-    let mut all = vec![Compared { engine: "warpline-ranks".into(), seconds, differences: vec![None; views.len()] }];
-    let mut compare = |engine: String, there: &Answers, seconds| {
-        let differences = views.iter().map(|view| difference(rows_of(&here, view), rows_of(there, view))).collect();
-        all.push(Compared { engine, seconds, differences });
+    let mut all =
+        vec![Compared { engine: "warpline-ranks".into(), seconds, outcomes: vec![Outcome::Same; views.len()] }];
+    let mut compare = |engine: String, asked: &[String], there: &Answers, seconds| {
+        let outcome = |view: &String| match asked.contains(view) {
+            true => Outcome::of(difference(rows_of(&here, view), rows_of(there, view))),
+            false => Outcome::NotAsked,
+        };
+        all.push(Compared { engine, seconds, outcomes: views.iter().map(outcome).collect() });
     };
     let mut left_out = Vec::new();
     for engine in ENGINES.iter().filter(|engine| options.has(engine.name)) {
@@ -121,8 +148,17 @@ fn compare(options: &Options) -> Result<bool, Stop> {
             continue;
         }
         let (python, version) = engine.install(&folder)?;
-        let (there, seconds) = timed(|| engine.answers(&python, &tables, &views))?;
-        compare(format!("{} {version}", engine.package), &there, seconds);
+        let (there, seconds) = timed(|| engine.answers(&python, &tables.display().to_string(), &views, &[]))?;
+        compare(format!("{} {version}", engine.package), &views, &there, seconds);
+    }
+    if options.has(S3) {
+        let engine = ENGINES.iter().find(|engine| engine.name == "clickhouse");
+        let engine = engine.ok_or_else(|| Stop::Failed("there is no engine that reads an object store".to_owned()))?;
+        let (python, version) = engine.install(&folder)?;
+        let store = s3::Store::start(&python, &folder, &tables)?;
+        let asked: Vec<String> = S3_VIEWS.map(str::to_owned).to_vec();
+        let (there, seconds) = timed(|| store.answers(engine, &python, &asked))?;
+        compare(format!("{S3} {} {version}", engine.package), &asked, &there, seconds);
     }
     let mut faults = Vec::new();
     if options.has(BALLISTA) {
@@ -130,12 +166,13 @@ fn compare(options: &Options) -> Result<bool, Stop> {
         let mut cluster = ballista::Cluster::start(&programs, &folder)?;
         let client = programs.join("warpline-ranks");
         let (there, seconds) = timed(|| own(&client, &tables, &views, &cluster.options()))?;
-        compare(format!("{BALLISTA} {}", ballista::VERSION), &there, seconds);
+        compare(format!("{BALLISTA} {}", ballista::VERSION), &views, &there, seconds);
         faults = cluster.faults(&client, &tables, &here)?;
     }
     print(&views, &here, &all);
     left_out.iter().chain(&faults).for_each(|what| println!("{what}"));
-    Ok(faults.is_empty() && all.iter().all(|compared| compared.differences.iter().all(Option::is_none)))
+    Ok(faults.is_empty()
+        && all.iter().all(|compared| compared.outcomes.iter().all(|outcome| !matches!(outcome, Outcome::Differs(_)))))
 }
 
 impl Engine {
@@ -152,11 +189,18 @@ impl Engine {
         Ok((python, version.to_owned()))
     }
 
-    /// What it says to each view.
-    fn answers(&self, python: &Path, tables: &Path, views: &[String]) -> Result<Answers, Stop> {
+    /// What it says to each view over the tables in a folder or at a URL, with these environment variables.
+    fn answers(
+        &self,
+        python: &Path,
+        tables: &str,
+        views: &[String],
+        settings: &[(String, String)],
+    ) -> Result<Answers, Stop> {
         let script = format!("ranks/engines/on_{}.py", self.name);
-        let command = format!("{} {script} {} --json {}", python.display(), tables.display(), views.join(" "));
-        parse(&printed(&command)?).map_err(|why| Stop::Failed(format!("`{script}` prints what is no row: {why}")))
+        let command = format!("{} {script} {tables} --json {}", python.display(), views.join(" "));
+        parse(&printed_with(&command, settings)?)
+            .map_err(|why| Stop::Failed(format!("`{script}` prints what is no row: {why}")))
     }
 }
 
@@ -189,8 +233,13 @@ fn is_there(program: &str) -> bool {
 }
 
 fn printed(command: &str) -> Result<String, Stop> {
+    printed_with(command, &[])
+}
+
+fn printed_with(command: &str, settings: &[(String, String)]) -> Result<String, Stop> {
     println!("$ {command}");
-    line(command).output().ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))
+    let line = settings.iter().fold(line(command), |line, (name, value)| line.with(name, value));
+    line.output().ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))
 }
 
 fn timed<T>(work: impl FnOnce() -> Result<T, Stop>) -> Result<(T, f64), Stop> {
@@ -209,7 +258,12 @@ fn print(views: &[String], here: &Answers, all: &[Compared]) {
     println!("\n{:<16}{:>8}{heads}", "view", "rows");
     for (place, view) in views.iter().enumerate() {
         let cell = |compared: &Compared| {
-            format!("  {:<18}", if compared.differences[place].is_none() { "same" } else { "DIFFERS" })
+            let said = match &compared.outcomes[place] {
+                Outcome::Same => "same",
+                Outcome::Differs(_) => "DIFFERS",
+                Outcome::NotAsked => "–",
+            };
+            format!("  {said:<18}")
         };
         let cells: String = all.iter().map(cell).collect();
         println!("{view:<16}{:>8}{}", rows_of(here, view).len(), cells.trim_end());
@@ -218,8 +272,8 @@ fn print(views: &[String], here: &Answers, all: &[Compared]) {
     let rows: usize = views.iter().map(|view| rows_of(here, view).len()).sum();
     println!("{:<16}{rows:>8}{}", "all", times.trim_end());
     for compared in all {
-        for (view, difference) in views.iter().zip(&compared.differences) {
-            if let Some(difference) = difference {
+        for (view, outcome) in views.iter().zip(&compared.outcomes) {
+            if let Outcome::Differs(difference) = outcome {
                 println!("{} differs in `{view}`: {difference}", compared.engine);
             }
         }
