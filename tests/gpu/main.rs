@@ -23,6 +23,7 @@ mod graphs;
 mod kernel_timing;
 mod live;
 mod memory;
+mod memory_cupti;
 mod nvtx;
 mod replays;
 mod stamps;

@@ -146,6 +146,8 @@ impl Account {
             "memory.dropped" => report.memory_counts.dropped += count,
             "memory.untracked" => report.memory_counts.untracked += count,
             "memory.unknown" => report.memory_counts.unknown += count,
+            "memory.within" => report.memory_counts.within += count,
+            "memory.refused" => report.memory_counts.refused += count,
             "event_pool.held" => report.event_pool.held += count,
             "event_pool.created" => report.event_pool.created += count,
             "event_pool.exhausted" => report.event_pool.exhausted += count,

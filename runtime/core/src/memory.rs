@@ -1,7 +1,7 @@
 //! The memory records of a session, as plain data: who took device memory, how much, when, and how much the device then held.
 //!
-//! `timeline::Queue` records its allocations, and the application may tell of its own. Sinks, tests and users' own analysis read the records.
-//! Times are on the same clock as a zone's.
+//! `timeline::Queue` records its allocations, the application may tell of its own, and CUPTI reports all of CUDA devices with `kernels`. Sinks,
+//! tests and users' own analysis read the records. Times are on the same clock as a zone's.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use crate::record::{StreamInfo, ThreadInfo};
 pub struct MemoryRecord {
     /// Whether the memory was allocated or freed.
     pub change: MemoryChange,
-    /// The stream in whose order it was, or that the application named. The memory is on this stream's device.
+    /// The stream in whose order it was, or that the application named. The memory is on this stream's device. For memory that CUPTI reports and
+    /// that no stream orders, it has the number 0 and no name.
     pub stream: Arc<StreamInfo>,
     /// The thread that asked for it. For memory that a queue frees because its owner was dropped, the thread that dropped it.
     pub thread: Arc<ThreadInfo>,
-    /// The queue that allocated it; none for memory that the application told of.
+    /// The queue that allocated it; none for memory that the application told of, or that CUPTI reported.
     pub queue: Option<Arc<str>>,
     /// The range of the innermost recorded zone that was open on the thread that asked for the allocation, if there was one.
     pub range: Option<&'static RangeSpec>,

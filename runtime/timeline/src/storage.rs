@@ -76,6 +76,7 @@ impl Held {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = reserved {
+            trace.iter().for_each(|trace| trace.refused(queue, asked, bytes));
             return Err(out_of_memory(queue, bytes, &usage, error));
         }
         usage.add(bytes);
@@ -101,6 +102,7 @@ impl Held {
                 Ok(held)
             }
             Err(Refusal::OutOfMemory { device, error }) => {
+                trace.iter().for_each(|trace| trace.refused(queue, asked, bytes));
                 Err(out_of_memory(queue, bytes, &Usage::of(UsedDevice::Device(device)), error))
             }
             Err(refusal) => Err(refused(refusal, queue)),

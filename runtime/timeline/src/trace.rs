@@ -24,7 +24,7 @@ use warpline_core::memory::MemoryTiming;
 use warpline_core::observer::{ObservedSync, SyncCall, SyncKind};
 use warpline_core::record::StreamInfo;
 use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
-use warpline_core::stream::memory::Allocation;
+use warpline_core::stream::memory::{Allocation, RefusedAllocation};
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::slot::Lost;
 use warpline_core::stream::waited::{GivenSignal, Waited};
@@ -258,6 +258,13 @@ impl MemoryTrace {
         let (stream, queue) = (Arc::clone(&self.stream), Some(Arc::clone(queue)));
         let of = Allocation { stream, thread, queue, range, name, bytes, address };
         self.recorder.memory().allocated(of, timing);
+    }
+
+    /// Notes that there was no memory for the allocation.
+    pub(crate) fn refused(&self, queue: &Arc<str>, asked: &AskedFor, bytes: u64) {
+        let AskedFor { thread, range, .. } = asked.clone();
+        let what = format!("an allocation on queue `{queue}`");
+        self.recorder.memory().refused(RefusedAllocation { what, bytes: Some(bytes), thread, range, at_ns: now_ns() });
     }
 
     /// Records the free of the allocation.

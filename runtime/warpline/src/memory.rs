@@ -8,7 +8,8 @@ use warpline_core::backend::AsStream;
 /// it, for the innermost zone that is open on this thread.
 ///
 /// Call it after the allocation, and [`freed`] before the memory is freed. A session knows 65,536 allocations at once, and counts those beyond.
-/// Memory that was allocated before the session, or while it was stopped, is in no figure.
+/// Memory that was allocated before the session, or while it was stopped, is in no figure. In a session with `kernels`, CUPTI reports the memory of CUDA
+/// devices, and this names it.
 ///
 /// It identifies the stream, as a zone does, allocates, and takes a lock for a few lines. Without a session it costs one relaxed load, and without
 /// the feature `enable` nothing. Queues of `timeline` record their memory themselves.

@@ -3,9 +3,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::launch::{Launch, Sync};
+use crate::launch::{Launch, Memory, Sync};
 use crate::record::{
-    self, CONCURRENT_KERNEL, DRIVER, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMSET, RUNTIME, SYNCHRONIZATION,
+    self, CONCURRENT_KERNEL, DRIVER, EXTERNAL_CORRELATION, MEMCPY, MEMCPY2, MEMORY2, MEMSET, RUNTIME, SYNCHRONIZATION,
 };
 use crate::state::{IS_AT_EXIT, lock, with_stack};
 
@@ -98,6 +98,34 @@ pub unsafe extern "C" fn stub_cupti_sync(sync: *const Sync) -> u32 {
         // SAFETY: the call takes nothing.
         let thread = unsafe { libc::gettid() }.cast_unsigned();
         state.write(&record::call(kind, sync.call, thread, (begin_ns.saturating_sub(100), end_ns + 100), correlation));
+    }
+    correlation
+}
+
+/// This thread allocates or frees; gives the call's correlation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_cupti_memory(memory: *const Memory) -> u32 {
+    // SAFETY: the harness gives one.
+    let memory = unsafe { *memory };
+    let mut state = lock();
+    let begin_ns = memory.begin_ns + AHEAD_NS - state.set_back_ns;
+    state.correlation += 1;
+    let correlation = state.correlation;
+    let api = state.kinds.contains(&DRIVER) && !state.other_driver_calls.contains(&memory.call);
+    let top = with_stack(state.attachment, |stack| stack.last().copied());
+    if let Some((kind, id)) = top.filter(|_| api && state.kinds.contains(&EXTERNAL_CORRELATION)) {
+        state.write(&record::external(kind, id, correlation));
+    }
+    if state.kinds.contains(&MEMORY2) && memory.returned == 0 {
+        let version = state.version;
+        state.write(&record::memory(version, &memory, begin_ns, correlation));
+    }
+    if api {
+        // SAFETY: the call takes nothing.
+        let thread = unsafe { libc::gettid() }.cast_unsigned();
+        let times = (begin_ns, begin_ns + 1_000);
+        let call = record::call_that_returned(memory.returned, DRIVER, memory.call, thread, times, correlation);
+        state.write(&call);
     }
     correlation
 }

@@ -20,6 +20,25 @@ pub struct Sync {
     pub end_ns: u64,
 }
 
+/// A call that allocates or frees, as a test tells the stub of it. The time is `CLOCK_BOOTTIME`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Memory {
+    /// The driver's call.
+    pub call: u32,
+    /// What it returned; there is a record of memory only if that is 0.
+    pub returned: u32,
+    /// `CUpti_ActivityMemoryOperationType`, `CUpti_ActivityMemoryKind`.
+    pub operation: u32,
+    pub memory: u32,
+    pub device: u32,
+    pub context: u32,
+    pub stream: u32,
+    pub address: u64,
+    pub bytes: u64,
+    pub begin_ns: u64,
+}
+
 /// Something that the device executes. Times are `CLOCK_BOOTTIME`.
 #[repr(C)]
 #[derive(Clone, Copy)]

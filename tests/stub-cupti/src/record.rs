@@ -1,6 +1,6 @@
 //! Records as CUPTI's headers lay them out, by the offsets that gcc gives (CUDA 12.0 to 13.5).
 
-use crate::launch::{Launch, Sync};
+use crate::launch::{Launch, Memory, Sync};
 
 pub const MEMCPY: u32 = 1;
 pub const MEMSET: u32 = 2;
@@ -11,6 +11,7 @@ pub const NAME: u32 = 11;
 pub const MEMCPY2: u32 = 22;
 pub const SYNCHRONIZATION: u32 = 38;
 pub const EXTERNAL_CORRELATION: u32 = 39;
+pub const MEMORY2: u32 = 49;
 
 /// How large records are, by what `cuptiGetVersion` says: kernel, copy, copy between devices, set.
 fn sizes(version: u32) -> [usize; 4] {
@@ -113,16 +114,27 @@ pub fn work(version: u32, launch: &Launch, correlation: u32) -> Vec<u8> {
     }
 }
 
+/// The record of a call that succeeded.
+pub fn call(kind: u32, number: u32, thread: u32, times: (u64, u64), correlation: u32) -> Vec<u8> {
+    call_that_returned(0, kind, number, thread, times, correlation)
+}
+
 /// The record of a call.
-pub fn call(kind: u32, number: u32, thread: u32, (begin_ns, end_ns): (u64, u64), correlation: u32) -> Vec<u8> {
+pub fn call_that_returned(
+    returned: u32,
+    kind: u32,
+    number: u32,
+    thread: u32,
+    (begin_ns, end_ns): (u64, u64),
+    correlation: u32,
+) -> Vec<u8> {
     let mut record = Record::new(40, kind);
     record.u32(4, number);
     record.u64(8, begin_ns);
     record.u64(16, end_ns);
     record.u32(28, thread);
     record.u32(32, correlation);
-    // It succeeded.
-    record.u32(36, 0);
+    record.u32(36, returned);
     record.0
 }
 
@@ -136,6 +148,26 @@ pub fn sync(version: u32, sync: &Sync, begin_ns: u64, end_ns: u64, correlation: 
         record.u32(at, value);
     }
     record.0
+}
+
+/// The record of an allocation or a free.
+pub fn memory(version: u32, memory: &Memory, begin_ns: u64, correlation: u32) -> Vec<u8> {
+    let mut record = Record::new(memory_len(version), MEMORY2);
+    for (at, value) in (4..).step_by(4).zip([memory.operation, memory.memory, correlation]) {
+        record.u32(at, value);
+    }
+    for (at, value) in (16..).step_by(8).zip([memory.address, memory.bytes, begin_ns]) {
+        record.u64(at, value);
+    }
+    for (at, value) in (52..).step_by(4).zip([memory.device, memory.context, memory.stream]) {
+        record.u32(at, value);
+    }
+    record.0
+}
+
+/// `CUpti_ActivityMemory4` has one field more.
+fn memory_len(version: u32) -> usize {
+    if version < 26 { 120 } else { 128 }
 }
 
 /// The record of a stream's name.
@@ -175,6 +207,7 @@ pub fn len(version: u32, kind: u32) -> Option<usize> {
         NAME => Some(32),
         SYNCHRONIZATION => Some(sync_len(version)),
         EXTERNAL_CORRELATION => Some(24),
+        MEMORY2 => Some(memory_len(version)),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use warpline_tests::{build_stub, is_child, stub_library};
 #[path = "../../stub-cupti/src/launch.rs"]
 mod launch;
 
-pub use launch::{Launch, Sync};
+pub use launch::{Launch, Memory, Sync};
 
 use crate::harness::driver::{Handle, Stub, on_stub};
 
@@ -66,6 +66,27 @@ pub fn stream_sync(stream: u32, us: u64) -> Sync {
     }
 }
 
+/// cuMemAlloc of a plain piece of memory of device 0, now.
+pub fn allocation(address: u64, bytes: u64) -> Memory {
+    Memory {
+        call: 243,
+        returned: 0,
+        operation: 1,
+        memory: 3,
+        device: 0,
+        context: 1,
+        stream: NOT_APPLICABLE,
+        address,
+        bytes,
+        begin_ns: crate::harness::zones::boot_ns().cast_unsigned(),
+    }
+}
+
+/// cuMemFree of it, now.
+pub fn release(address: u64) -> Memory {
+    Memory { call: 245, operation: 2, ..allocation(address, 0) }
+}
+
 /// Runs `body` in a process with the stub driver and the stub CUPTI. `test` is the name of the calling test.
 pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
     let path = library();
@@ -96,6 +117,7 @@ warpline_tests::exports! {
 
     fn stub_cupti_launch(launch: *const Launch) -> u32;
     fn stub_cupti_sync(sync: *const Sync) -> u32;
+    fn stub_cupti_memory(memory: *const Memory) -> u32;
     fn stub_cupti_name(context: u32, stream: u32, name: *const c_char) -> ();
     fn stub_cupti_complete() -> ();
     fn stub_cupti_runtime(runtime: u32) -> ();
@@ -122,6 +144,11 @@ impl Cupti {
     /// This thread launches; gives the launch's correlation.
     pub fn launch(&self, launch: Launch) -> u32 {
         self.stub_cupti_launch(&raw const launch)
+    }
+
+    /// This thread allocates or frees.
+    pub fn memory(&self, memory: Memory) {
+        self.stub_cupti_memory(&raw const memory);
     }
 
     /// This thread synchronises; gives the call's correlation. Returns when the call has ended, so that a zone around it lasts longer.

@@ -275,6 +275,11 @@ pub struct MemoryCounts {
     /// Frees that are in no figure, because the session does not know the allocation: it was made before the session, or is one of those
     /// above.
     pub unknown: u64,
+    /// Allocations of which the program told and that are parts of others, which CUPTI reported in a session with `kernels`. These are in the
+    /// figures.
+    pub within: u64,
+    /// Allocations that failed for lack of memory.
+    pub refused: u64,
 }
 
 impl MemoryCounts {
@@ -285,7 +290,12 @@ impl MemoryCounts {
             return Vec::new();
         }
         let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped)];
-        let others = [("untracked", self.untracked), ("unknown", self.unknown)];
+        let others = [
+            ("untracked", self.untracked),
+            ("unknown", self.unknown),
+            ("within", self.within),
+            ("refused", self.refused),
+        ];
         counts.into_iter().chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }

@@ -269,8 +269,8 @@ pub struct SemaphoreStats {
     pub waited_ns: i64,
 }
 
-/// The memory of one device in a session, as far as the session knows of it: the allocations of queues, and those that the application
-/// told of.
+/// The memory of one device in a session, as far as the session knows of it: the allocations of queues, those that the application told of, and
+/// with `kernels` all those of CUDA devices that CUPTI reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {

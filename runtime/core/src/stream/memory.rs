@@ -1,7 +1,10 @@
 //! The device memory of a session: what is allocated now, who holds it, and the changes on their way to the collector.
 //!
-//! Queues and applications add to it, on any thread, under one lock, so that the sums of the records follow one order. Everything is bounded,
-//! and what does not fit is counted. The report reads the figures.
+//! Queues and applications add to it, on any thread, under one lock, so that the sums of the records follow one order. Where a tool reports the
+//! allocations of CUDA devices, they come from `tool` instead. Everything is bounded, and what does not fit is counted. The report reads the
+//! figures.
+
+mod tool;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,15 +14,20 @@ use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::lock::lock;
 use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
-use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
+use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::report::counts::MemoryCounts;
 use crate::report::figures::MemoryStats;
+use tool::{Told, Tool};
+pub use tool::{ToolChange, ToolEvent};
 
 /// The most records that wait for the collector, which takes them many times a second.
 const MOST_WAITING: usize = 1 << 16;
 
 /// The most allocations that are known at once.
 const MOST_LIVE: usize = 1 << 16;
+
+/// The most failed allocations that are kept until somebody takes them.
+const MOST_REFUSED: usize = 16;
 
 /// The memory of one session.
 #[derive(Debug, Default)]
@@ -32,7 +40,24 @@ struct State {
     live: HashMap<u64, (Allocation, Holder)>,
     devices: Vec<DeviceAccount>,
     counts: MemoryCounts,
+    /// What a tool reports; none if no tool does.
+    tool: Option<Tool>,
+    /// Allocations that failed, until somebody takes them.
+    refused: Vec<RefusedAllocation>,
     is_closed: bool,
+}
+
+/// An allocation that failed for lack of memory.
+#[derive(Clone, Debug)]
+pub struct RefusedAllocation {
+    /// The call, as in `cuMemAlloc_v2`, or the queue.
+    pub what: String,
+    /// The size, in bytes, if it is known.
+    pub bytes: Option<u64>,
+    /// The id of the thread that asked for it.
+    pub thread: u64,
+    pub range: Option<&'static RangeSpec>,
+    pub at_ns: i64,
 }
 
 /// An allocation, as its source tells of it.
@@ -66,31 +91,45 @@ impl MemoryLog {
         if state.is_closed {
             return;
         }
-        // Its end was not told, or the threads that freed and allocated it came here in another order.
-        if let Some(old) = state.live.remove(&of.address) {
-            state.free(old, of.thread, timing);
+        let at_ns = now_ns();
+        if of.stream.device.kind == DeviceKind::Cuda && state.tool.is_some() {
+            return state.tell(at_ns, Told::Allocated(of, timing));
         }
-        if state.live.len() >= MOST_LIVE {
-            state.counts.untracked += 1;
-        } else {
-            state.allocate(of, timing);
-        }
+        state.add(of, timing, at_ns);
     }
 
-    /// Adds the free of an allocation. Returns the allocation; none if the session does not know it.
+    /// Adds the free of an allocation. Returns the allocation; none if the session does not know it, or if a tool reports it.
     pub fn freed(&self, address: u64, thread: u64, timing: MemoryTiming) -> Option<Allocation> {
         let mut state = lock(&self.0);
         if state.is_closed {
             return None;
         }
-        let known = state.live.remove(&address);
-        match known {
-            Some(known) => Some(state.free(known, thread, timing)),
-            None => {
-                state.counts.unknown += 1;
-                None
-            }
+        let at_ns = now_ns();
+        let is_cuda = |(of, _): &(Allocation, Holder)| of.stream.device.kind == DeviceKind::Cuda;
+        if state.tool.is_some() && state.live.get(&address).is_none_or(is_cuda) {
+            state.tell(at_ns, Told::Freed { address, thread, timing });
+            return None;
         }
+        let freed = state.remove(address, thread, timing, at_ns);
+        state.counts.unknown += u64::from(freed.is_none());
+        freed
+    }
+
+    /// Notes an allocation that failed for lack of memory.
+    pub fn refused(&self, refused: RefusedAllocation) {
+        let mut state = lock(&self.0);
+        if state.is_closed {
+            return;
+        }
+        if let Some(tool) = &mut state.tool {
+            tool.refused = Some((refused.thread, refused.at_ns));
+        }
+        state.refuse(refused);
+    }
+
+    /// Takes the allocations that failed since the last call, of which the first are kept.
+    pub fn take_refused(&self) -> Vec<RefusedAllocation> {
+        std::mem::take(&mut lock(&self.0).refused)
     }
 
     /// Counts an allocation that cannot be added, because its device is not known.
@@ -127,17 +166,44 @@ impl MemoryLog {
 }
 
 impl State {
-    fn allocate(&mut self, of: Allocation, timing: MemoryTiming) {
-        // Under the lock, so that the times follow the order of the sums.
-        let at_ns = now_ns();
+    fn refuse(&mut self, refused: RefusedAllocation) {
+        self.counts.refused += 1;
+        if self.refused.len() < MOST_REFUSED {
+            self.refused.push(refused);
+        }
+    }
+
+    /// Adds an allocation. The time was taken under the lock, so that the times follow the order of the sums.
+    fn add(&mut self, of: Allocation, timing: MemoryTiming, at_ns: i64) {
+        // Its end was not told, or the threads that freed and allocated it came here in another order.
+        self.remove(of.address, of.thread, timing, at_ns);
+        if self.live.len() >= MOST_LIVE {
+            self.counts.untracked += 1;
+        } else {
+            self.allocate(of, timing, at_ns);
+        }
+    }
+
+    /// Removes an allocation; none if it is not known.
+    fn remove(&mut self, address: u64, thread: u64, timing: MemoryTiming, at_ns: i64) -> Option<Allocation> {
+        let known = self.live.remove(&address)?;
+        Some(self.free(known, thread, timing, at_ns))
+    }
+
+    fn allocate(&mut self, of: Allocation, timing: MemoryTiming, at_ns: i64) {
         let holder = Holder::new(of.name.as_ref(), of.range);
         let (sums, holder) = self.device(&of.stream.device).allocate(holder, of.bytes, at_ns);
         self.live.insert(of.address, (of.clone(), holder));
         self.note(MemoryChange::Allocated, of, (at_ns, timing), sums);
     }
 
-    fn free(&mut self, (of, holder): (Allocation, Holder), thread: u64, timing: MemoryTiming) -> Allocation {
-        let at_ns = now_ns();
+    fn free(
+        &mut self,
+        (of, holder): (Allocation, Holder),
+        thread: u64,
+        timing: MemoryTiming,
+        at_ns: i64,
+    ) -> Allocation {
         let sums = self.device(&of.stream.device).free(&holder, of.bytes);
         self.note(MemoryChange::Freed, Allocation { thread, ..of.clone() }, (at_ns, timing), sums);
         of

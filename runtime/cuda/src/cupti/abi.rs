@@ -37,6 +37,8 @@ pub(super) mod kind {
     pub(in crate::cupti) const MEMCPY2: u32 = 22;
     pub(in crate::cupti) const SYNCHRONIZATION: u32 = 38;
     pub(in crate::cupti) const EXTERNAL_CORRELATION: u32 = 39;
+    /// Allocations and frees of memory.
+    pub(in crate::cupti) const MEMORY2: u32 = 49;
 }
 
 /// `CUPTI_ACTIVITY_OBJECT_STREAM`.
@@ -201,6 +203,24 @@ pub(super) struct CUpti_ActivitySynchronization {
     pub(super) event: u32,
 }
 
+/// The first fields of the record of an allocation or a free, which are those of CUDA 12.0 (`CUpti_ActivityMemory3`).
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct CUpti_ActivityMemory {
+    pub(super) kind: u32,
+    pub(super) operation: u32,
+    pub(super) memory: u32,
+    pub(super) correlation: u32,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) timestamp: u64,
+    pc: u64,
+    process: u32,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+}
+
 /// The record of a name.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
@@ -241,6 +261,9 @@ const _: () = {
     assert!(offset_of!(CUpti_ActivitySynchronization, start) == 8);
     assert!(offset_of!(CUpti_ActivitySynchronization, correlation) == 24);
     assert!(size_of::<CUpti_ActivitySynchronization>() == 40);
+    assert!(offset_of!(CUpti_ActivityMemory, correlation) == 12 && offset_of!(CUpti_ActivityMemory, address) == 16);
+    assert!(offset_of!(CUpti_ActivityMemory, timestamp) == 32 && offset_of!(CUpti_ActivityMemory, device) == 52);
+    assert!(size_of::<CUpti_ActivityMemory>() == 64);
     assert!(offset_of!(CUpti_ActivityName, context) == 12 && offset_of!(CUpti_ActivityName, name) == 24);
 };
 
@@ -305,6 +328,55 @@ pub(super) const DRIVER_SYNCS: &[std::ops::RangeInclusive<u32>] =
 /// cudaDeviceSynchronize, cudaExecutionCtxSynchronize.
 pub(super) const RUNTIME_SYNCS: &[std::ops::RangeInclusive<u32>] =
     &[126..=126, 131..=131, 137..=137, 147..=147, 165..=165, 239..=239, 247..=247, 534..=534];
+
+/// The driver's calls that allocate and free memory of a device, with their names: of the zone that allocates, and of a call that fails.
+pub(super) const DRIVER_ALLOCATIONS: &[(u32, &str)] = &[
+    (89, "cuArrayDestroy"),
+    (243, "cuMemAlloc"),
+    (244, "cuMemAllocPitch"),
+    (245, "cuMemFree"),
+    (272, "cuArrayCreate"),
+    (274, "cuArray3DCreate"),
+    (347, "cuMipmappedArrayCreate"),
+    (349, "cuMipmappedArrayDestroy"),
+    (598, "cuMemAllocAsync"),
+    (599, "cuMemAllocAsync"),
+    (600, "cuMemFreeAsync"),
+    (601, "cuMemFreeAsync"),
+    (611, "cuMemAllocFromPoolAsync"),
+    (612, "cuMemAllocFromPoolAsync"),
+];
+
+/// The runtime's calls of the same kind.
+pub(super) const RUNTIME_ALLOCATIONS: &[(u32, &str)] = &[
+    (20, "cudaMalloc"),
+    (21, "cudaMallocPitch"),
+    (22, "cudaFree"),
+    (23, "cudaMallocArray"),
+    (24, "cudaFreeArray"),
+    (140, "cudaMalloc3D"),
+    (141, "cudaMalloc3DArray"),
+    (192, "cudaMallocMipmappedArray"),
+    (194, "cudaFreeMipmappedArray"),
+    (373, "cudaMallocAsync"),
+    (374, "cudaMallocAsync"),
+    (375, "cudaFreeAsync"),
+    (376, "cudaFreeAsync"),
+    (391, "cudaMallocFromPoolAsync"),
+    (392, "cudaMallocFromPoolAsync"),
+];
+
+/// `CUDA_ERROR_OUT_OF_MEMORY` and `cudaErrorMemoryAllocation`, as a call returns them.
+pub(super) const OUT_OF_MEMORY: u32 = 2;
+
+/// `CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION` and `…_RELEASE`.
+pub(super) const ALLOCATION: u32 = 1;
+pub(super) const RELEASE: u32 = 2;
+
+/// Returns whether memory of a `CUpti_ActivityMemoryKind` is on a device alone: plain, arrays, and variables of modules. Managed memory moves.
+pub(super) fn is_of_device(memory: u32) -> bool {
+    matches!(memory, 3 | 4 | 6)
+}
 
 /// cuGraphLaunch and cudaGraphLaunch, each also for per-thread default streams.
 pub(super) const DRIVER_GRAPH_LAUNCHES: std::ops::RangeInclusive<u32> = 514..=515;

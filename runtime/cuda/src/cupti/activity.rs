@@ -15,12 +15,13 @@ use warpline_core::environment;
 use warpline_core::kernel::CUPTI_STAYS;
 
 /// The kinds of records.
-const KINDS: [u32; 8] = [
+const KINDS: [u32; 9] = [
     kind::CONCURRENT_KERNEL,
     kind::MEMCPY,
     kind::MEMSET,
     kind::MEMCPY2,
     kind::SYNCHRONIZATION,
+    kind::MEMORY2,
     kind::EXTERNAL_CORRELATION,
     // CUPTI gives a zone only with the record of a call.
     kind::DRIVER,
@@ -95,6 +96,7 @@ fn is_needed(kind: u32, wanted: Wanted) -> bool {
         kind::DRIVER | kind::RUNTIME => true,
         kind::EXTERNAL_CORRELATION => wanted.zones(),
         kind::SYNCHRONIZATION => wanted.barriers(),
+        kind::MEMORY2 => wanted.memory(),
         _ => wanted.work(),
     }
 }
@@ -112,15 +114,16 @@ pub(super) fn number_threads(cupti: &Cupti, by: c_int) -> c_int {
     before
 }
 
-/// Changes which calls are recorded: those that launch, copy or set, and those that wait; all of them, as at first, if nothing is wanted. An
-/// old CUPTI cannot choose, and records all. Launches of graphs are always recorded, because they decide whether CUPTI may be ended.
+/// Changes which calls are recorded: those that launch, copy or set, those that allocate, and those that wait; all of them, as at first, if
+/// nothing is wanted. An old CUPTI cannot choose, and records all. Launches of graphs are always recorded, because they decide whether CUPTI may
+/// be ended.
 fn choose_calls(cupti: &Cupti, from: Option<Wanted>, to: Option<Wanted>) {
     let symbols = &cupti.symbols;
     let choices = [
-        (symbols.enable_driver_call, DRIVER_CALLS, DRIVER_SYNCS, DRIVER_GRAPH_LAUNCHES),
-        (symbols.enable_runtime_call, RUNTIME_CALLS, RUNTIME_SYNCS, RUNTIME_GRAPH_LAUNCHES),
+        (symbols.enable_driver_call, DRIVER_CALLS, DRIVER_SYNCS, DRIVER_ALLOCATIONS, DRIVER_GRAPH_LAUNCHES),
+        (symbols.enable_runtime_call, RUNTIME_CALLS, RUNTIME_SYNCS, RUNTIME_ALLOCATIONS, RUNTIME_GRAPH_LAUNCHES),
     ];
-    for (choose, of_work, of_syncs, of_graphs) in choices {
+    for (choose, of_work, of_syncs, of_memory, of_graphs) in choices {
         let Some(choose) = choose else { continue };
         let is_in = |calls: &[std::ops::RangeInclusive<u32>], call| calls.iter().any(|calls| calls.contains(&call));
         for call in 1..CALLS_END {
@@ -129,6 +132,7 @@ fn choose_calls(cupti: &Cupti, from: Option<Wanted>, to: Option<Wanted>) {
                 Some(wanted) => {
                     wanted.work() && is_in(of_work, call)
                         || wanted.barriers() && is_in(of_syncs, call)
+                        || wanted.memory() && of_memory.iter().any(|(known, _)| *known == call)
                         || of_graphs.contains(&call)
                 }
             };

@@ -2,7 +2,7 @@
 //!
 //! `library` has the table of its symbols, `abi` the declarations of its headers, and `buffers` the memory that it fills. `activity` turns
 //! recording on and off, `clock` converts its times to the host's, `records` reads its records, `zones` connects each launch with its zone,
-//! `times` times zones, and `nodes` and `replays` do the same for graphs. `syncs` holds synchronisations until their calls are known,
+//! `times` times zones, and `nodes` and `replays` do the same for graphs. `syncs` and `allocations` hold records until their calls are known,
 //! `submissions` answers requests for single submissions, and `recorded` is what CUPTI records now of what is `wanted`. `gate` controls
 //! calls of CUPTI, and `end` ends it. A session with `kernels`, `synchronizations` or `timing=kernels` starts it ([`Kernels::start`]), the
 //! collector reads it, and it stops when the session ends. With `kernels` or `synchronizations`, launching threads push the zone that they
@@ -14,6 +14,7 @@
 
 mod abi;
 mod activity;
+mod allocations;
 mod bodies;
 mod buffers;
 mod clock;
@@ -43,6 +44,7 @@ use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::report::counts::{KernelCounts, SyncCounts};
+use warpline_core::stream::memory::{RefusedAllocation, ToolChange};
 use warpline_core::suggest::{counted_are, counted_as};
 use warpline_core::synchronization::SyncRecord;
 
@@ -98,6 +100,8 @@ pub struct Kernels {
     syncs: Vec<SyncRecord>,
     sync_counts: SyncCounts,
     flushed: Instant,
+    /// When the last flush began.
+    flushed_ns: i64,
     /// The number of flushes.
     flushes: u32,
     /// Why CUPTI stays in the process after the session.
@@ -127,6 +131,9 @@ pub trait Names {
     fn begun(&mut self, stream: u32) -> u64;
 
     fn thread(&mut self, id: u64) -> Arc<ThreadInfo>;
+
+    /// Returns what stands for the stream of memory that no stream orders, by device.
+    fn no_stream(&mut self, device: u32) -> Arc<StreamInfo>;
 }
 
 impl Kernels {
@@ -196,6 +203,7 @@ impl Kernels {
                     syncs: Vec::new(),
                     sync_counts: SyncCounts::default(),
                     flushed: Instant::now(),
+                    flushed_ns: now_ns(),
                     flushes: 0,
                     stays: None,
                     is_paused: false,
@@ -300,6 +308,24 @@ impl Kernels {
         std::mem::take(&mut self.syncs)
     }
 
+    /// Takes the allocations and frees that were read by the last calls of `collect` and `finish`, in the order of their calls, and the time until
+    /// which there are no others.
+    pub fn take_memory(&mut self, names: &mut dyn Names) -> (Vec<ToolChange>, i64) {
+        let mut allocations = std::mem::take(&mut self.records.allocations);
+        let about = (&self.clock, self.flushed_ns, self.is_stopped);
+        let taken = allocations.take(about, |correlation| self.records.launch_of(correlation), names);
+        self.records.allocations = allocations;
+        taken
+    }
+
+    /// Takes the allocations that failed for lack of memory and were read by the last calls of `collect` and `finish`.
+    pub fn take_refused(&mut self, names: &mut dyn Names) -> Vec<RefusedAllocation> {
+        let mut allocations = std::mem::take(&mut self.records.allocations);
+        let taken = allocations.take_refused(&self.clock, |correlation| self.records.launch_of(correlation), names);
+        self.records.allocations = allocations;
+        taken
+    }
+
     /// Returns the counts of synchronisations so far.
     pub fn sync_counts(&self) -> SyncCounts {
         self.sync_counts
@@ -349,6 +375,7 @@ impl Kernels {
     }
 
     fn flush(&mut self, flag: u32) {
+        self.flushed_ns = now_ns();
         // SAFETY: the call takes a number.
         let _ = unsafe { (self.cupti.symbols.flush_all)(flag) };
         self.flushed = Instant::now();
@@ -416,6 +443,7 @@ impl Kernels {
             self.counts.dropped += dropped(self.cupti);
         }
         self.reads += 1;
+        self.records.allocations.age();
         self.records.list_calls(&self.clock);
         if let (Some(times), Some(ns)) = (&mut self.records.times, buffers::delivered_ns()) {
             times.delivered(ns);

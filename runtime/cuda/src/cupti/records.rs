@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abi::*;
+use super::allocations::Allocations;
 use super::buffers::Full;
 use super::clock::Clock;
 use super::library::Cupti;
@@ -126,6 +127,7 @@ pub(super) struct Records {
     /// CUPTI's texts, and their readable forms.
     names: HashMap<Box<str>, Arc<str>>,
     pub(super) syncs: Syncs,
+    pub(super) allocations: Allocations,
     /// Names that the program gave streams through NVTX since the last read, by context and stream.
     pub(super) stream_names: Vec<((u32, u32), String)>,
     /// The devices of contexts whose work was read.
@@ -194,6 +196,9 @@ impl Records {
                 kind::DRIVER | kind::RUNTIME => self.call(record.cast::<CUpti_ActivityAPI>().read_unaligned()),
                 kind::SYNCHRONIZATION => {
                     self.syncs.add(record.cast::<CUpti_ActivitySynchronization>().read_unaligned());
+                }
+                kind::MEMORY2 => {
+                    self.allocations.add(record.cast::<CUpti_ActivityMemory>().read_unaligned());
                 }
                 kind::NAME => {
                     let named = record.cast::<CUpti_ActivityName>().read_unaligned();
@@ -332,6 +337,7 @@ impl Records {
     }
 
     fn call(&mut self, call: CUpti_ActivityAPI) {
+        self.allocations.add_call(call);
         let CUpti_ActivityAPI { kind, callback, thread, start, end, correlation, returned, .. } = call;
         let (calls, graphs, syncs) = match kind {
             kind::DRIVER => (DRIVER_CALLS, DRIVER_GRAPH_LAUNCHES, DRIVER_SYNCS),

@@ -24,6 +24,11 @@ impl Wanted {
         self.syncs || self.submissions
     }
 
+    /// Returns whether CUPTI records allocations and frees.
+    pub(super) fn memory(self) -> bool {
+        self.records
+    }
+
     /// Returns whether launching threads tell CUPTI which zone they are in.
     pub(super) fn zones(self) -> bool {
         self.records || self.syncs

@@ -18,6 +18,7 @@ pub enum Reason {
     Panic,
     Stall,
     StreamFailed,
+    OutOfMemory,
     Signal,
 }
 
@@ -28,6 +29,7 @@ impl Reason {
             Reason::Panic => "panic",
             Reason::Stall => "stall",
             Reason::StreamFailed => "stream_failed",
+            Reason::OutOfMemory => "out_of_memory",
             Reason::Signal => "sigusr2",
         }
     }

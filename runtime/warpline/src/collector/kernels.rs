@@ -60,6 +60,9 @@ impl KernelStage {
                 if wanted.times {
                     recorder.time_by_kernels();
                 }
+                if wanted.records {
+                    recorder.memory().follow_tool();
+                }
                 let (replays, devices) = (Replays::default(), HashMap::new());
                 let stage = KernelStage {
                     kernels: Some(kernels),
@@ -142,6 +145,14 @@ impl KernelStage {
         let records = take(kernels, &mut names);
         let (counts, read) = (kernels.counts(), kernels.read_count());
         let syncs = kernels.take_syncs();
+        if self.gives && (read != self.read || is_last) {
+            let (changes, until_ns) = kernels.take_memory(&mut names);
+            cx.recorder.memory().add_of_tool(changes, until_ns);
+            kernels
+                .take_refused(&mut names)
+                .into_iter()
+                .for_each(|refused| cx.recorder.memory().refused_of_tool(refused));
+        }
         *lock(&cx.tally.synchronizations) = kernels.sync_counts();
         if !syncs.is_empty() {
             let mut waits = lock(&cx.tally.host_waits);
@@ -199,6 +210,8 @@ impl Stage for KernelStage {
     /// Stops CUPTI and hands on the remaining records.
     fn finish(&mut self, cx: &mut Context) {
         self.take(cx, true, |kernels, names| kernels.finish(names));
+        // The stage of memory has finished by then.
+        super::memory::hand_out(cx);
         if let Some(kernels) = self.kernels.take() {
             let given_up = (self.given_up > 0).then(|| {
                 format!(
@@ -241,16 +254,8 @@ struct SessionNames<'a> {
 
 impl Names for SessionNames<'_> {
     fn stream(&mut self, device: u32, context: u32, stream: u32) -> Arc<StreamInfo> {
-        self.recorder.stream_of_tool((context, stream), || {
-            let of_zones = self.streams.iter().filter_map(|stream| stream.context.info.as_ref());
-            let mut devices = of_zones.map(|info| &info.device);
-            let known = devices.find(|known| known.kind == DeviceKind::Cuda && known.ordinal == device).cloned();
-            known.unwrap_or_else(|| {
-                let name = || warpline_cuda::cupti::device_name(device).unwrap_or_else(|| "CUDA device".to_owned());
-                let fresh = || DeviceInfo { ordinal: device, name: name(), kind: DeviceKind::Cuda };
-                self.devices.entry(device).or_insert_with(fresh).clone()
-            })
-        })
+        let recorder = self.recorder;
+        recorder.stream_of_tool((context, stream), || self.device(device))
     }
 
     fn known_stream(&self, context: u32, stream: u32) -> Option<Arc<StreamInfo>> {
@@ -274,5 +279,24 @@ impl Names for SessionNames<'_> {
 
     fn thread(&mut self, id: u64) -> Arc<ThreadInfo> {
         self.recorder.thread(id)
+    }
+
+    fn no_stream(&mut self, device: u32) -> Arc<StreamInfo> {
+        let device = self.device(device);
+        Arc::new(StreamInfo { id: 0, name: String::new(), device })
+    }
+}
+
+impl SessionNames<'_> {
+    /// Returns the device with this ordinal, as zones on it have it.
+    fn device(&mut self, ordinal: u32) -> DeviceInfo {
+        let of_zones = self.streams.iter().filter_map(|stream| stream.context.info.as_ref());
+        let mut devices = of_zones.map(|info| &info.device);
+        let known = devices.find(|known| known.kind == DeviceKind::Cuda && known.ordinal == ordinal).cloned();
+        known.unwrap_or_else(|| {
+            let name = || warpline_cuda::cupti::device_name(ordinal).unwrap_or_else(|| "CUDA device".to_owned());
+            let fresh = || DeviceInfo { ordinal, name: name(), kind: DeviceKind::Cuda };
+            self.devices.entry(ordinal).or_insert_with(fresh).clone()
+        })
     }
 }

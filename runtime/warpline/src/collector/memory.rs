@@ -5,42 +5,39 @@ use super::context::Context;
 use super::stage::Stage;
 use warpline_core::memory::MemoryRecord;
 use warpline_core::sink::Batch;
+use warpline_core::stream::memory::NotedChange;
 
-#[derive(Default)]
-pub(super) struct MemoryStage {
-    batch: Vec<MemoryRecord>,
-}
-
-impl MemoryStage {
-    fn deliver(&mut self, cx: &mut Context) {
-        if !self.batch.is_empty() {
-            cx.hand_out(Batch::Memory(&self.batch));
-            cx.recorder.memory().add_recorded(self.batch.len());
-            self.batch.clear();
-        }
-    }
-}
+pub(super) struct MemoryStage;
 
 impl Stage for MemoryStage {
     fn pass(&mut self, cx: &mut Context) -> usize {
-        let changes = cx.recorder.memory().take();
-        let count = changes.len();
-        for change in changes {
-            let thread = cx.recorder.thread(change.thread());
-            self.batch.push(change.into_record(thread));
-            if self.batch.len() == BATCH {
-                self.deliver(cx);
-            }
-        }
-        self.deliver(cx);
-        count
+        hand_out(cx)
     }
 
     fn drain(&mut self, cx: &mut Context) {
-        self.pass(cx);
+        hand_out(cx);
     }
 
     fn finish(&mut self, cx: &mut Context) {
-        self.pass(cx);
+        hand_out(cx);
+    }
+}
+
+/// Hands on the changes so far. Returns their number.
+pub(super) fn hand_out(cx: &mut Context) -> usize {
+    let changes = cx.recorder.memory().take();
+    let count = changes.len();
+    let mut changes = changes.into_iter();
+    loop {
+        let record = |change: NotedChange| {
+            let thread = cx.recorder.thread(change.thread());
+            change.into_record(thread)
+        };
+        let batch: Vec<MemoryRecord> = changes.by_ref().take(BATCH).map(record).collect();
+        if batch.is_empty() {
+            return count;
+        }
+        cx.hand_out(Batch::Memory(&batch));
+        cx.recorder.memory().add_recorded(batch.len());
     }
 }

@@ -21,6 +21,8 @@ mod held;
 mod kernels;
 pub(crate) mod left_out;
 mod memory;
+#[cfg(unix)]
+mod out_of_memory;
 mod pace;
 mod pass;
 #[cfg(feature = "cuda")]
@@ -105,7 +107,7 @@ impl Collector {
             #[cfg(feature = "tracing")]
             Box::<spans::SpanStage>::default(),
             Box::<steps::StepStage>::default(),
-            Box::<memory::MemoryStage>::default(),
+            Box::new(memory::MemoryStage),
         ];
         Collector {
             cx,

@@ -1,5 +1,5 @@
-//! The collector's work for a flight recorder: it writes open zones to the file, detects stalled streams, and answers requests for a
-//! trace.
+//! The collector's work for a flight recorder: it writes open zones to the file, detects stalled streams and allocations that fail, and answers
+//! requests for a trace.
 //!
 //! Ten times a second it reads the snapshots of open zones, which their threads write without waiting. From then on the open zones are
 //! in the file, even if the program crashes. It queries no device.
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
+use super::out_of_memory;
 use super::stage::Stage;
 use super::stream::Stream;
 use crate::flight::{Flight, Request};
@@ -63,6 +64,7 @@ impl Stage for StallMonitor {
             }
             request.answer();
         }
+        self.look_for_refusals(cx);
         if self.looked.elapsed() >= EVERY {
             self.write_open(cx);
             self.look_for_stalls(cx);
@@ -93,6 +95,7 @@ impl Stage for StallMonitor {
 
     /// Writes the open zones when the session ends.
     fn finish(&mut self, cx: &mut Context) {
+        self.look_for_refusals(cx);
         self.write_open(cx);
     }
 }
@@ -124,6 +127,18 @@ impl StallMonitor {
             more if more == NOTES + 1 => cx.note("more happened than is reported here: see standard error"),
             _ => {}
         }
+    }
+
+    /// Reports allocations that failed for lack of memory.
+    fn look_for_refusals(&mut self, cx: &mut Context) {
+        let Some(incident) = out_of_memory::incident(cx) else { return };
+        if !self.flight.is_due(incident.reason) {
+            return;
+        }
+        cx.flush();
+        self.write_open(cx);
+        self.write_incident(cx, &incident, std::slice::from_ref(&incident.title));
+        self.flight.write_out_aside(incident);
     }
 
     /// Reports each stream that has open zones and finishes none, once until it continues. Streams found at one look share a trace.

@@ -63,7 +63,7 @@ fn largest(holders: &[MemoryHolder]) -> String {
 
 /// Writes how many allocations and frees were recorded, and which were not.
 pub(super) fn memory_counts(f: &mut fmt::Formatter<'_>, counts: MemoryCounts) -> fmt::Result {
-    let MemoryCounts { begun, recorded, dropped, untracked, unknown } = counts;
+    let MemoryCounts { begun, recorded, dropped, untracked, unknown, within, refused } = counts;
     if begun > 0 {
         let begun = counted_as(begun, "allocation or free", "allocations and frees");
         write!(f, "\n{begun} of device memory, {recorded} recorded, {dropped} dropped")?;
@@ -75,6 +75,14 @@ pub(super) fn memory_counts(f: &mut fmt::Formatter<'_>, counts: MemoryCounts) ->
     if unknown > 0 {
         let unknown = counted_are(unknown, "free");
         write!(f, "\n{unknown} not counted: the session does not know the allocation")?;
+    }
+    if within > 0 {
+        let within = counted_are(within, "allocation");
+        write!(f, "\n{within} not counted, as parts of others that CUPTI reported")?;
+    }
+    if refused > 0 {
+        let refused = counted_as(refused, "allocation", "allocations");
+        write!(f, "\n{refused} failed for lack of device memory")?;
     }
     Ok(())
 }

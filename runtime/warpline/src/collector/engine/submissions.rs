@@ -82,4 +82,8 @@ impl Names for Nameless {
     fn thread(&mut self, id: u64) -> Arc<ThreadInfo> {
         Arc::new(ThreadInfo { id, name: None })
     }
+
+    fn no_stream(&mut self, device: u32) -> Arc<StreamInfo> {
+        self.stream(device, 0, 0)
+    }
 }
