@@ -77,7 +77,7 @@ impl Allocations {
         }
         let calls = if kind == kind::DRIVER { DRIVER_ALLOCATIONS } else { RUNTIME_ALLOCATIONS };
         let Some((_, name)) = calls.iter().find(|(known, _)| *known == callback) else { return };
-        let failed = RawRefused { call: *name, thread, start, correlation };
+        let failed = RawRefused { call: name, thread, start, correlation };
         let has_room = self.refused.len() < MOST_REFUSED;
         match self.refused.iter_mut().find(|known| known.correlation == correlation) {
             Some(known) if start < known.start => *known = failed,
