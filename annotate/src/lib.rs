@@ -36,6 +36,8 @@ pub use document::Position;
 pub use error::AnnotateError;
 pub use find::find_annotations;
 #[doc(hidden)]
+pub use find::is_annotations;
+#[doc(hidden)]
 pub use output::beside;
 
 use annotations::Annotations;

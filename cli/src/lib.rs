@@ -20,7 +20,6 @@ mod hand_over;
 mod inputs;
 mod open;
 mod output;
-mod packets;
 mod place;
 mod recover;
 mod report;
