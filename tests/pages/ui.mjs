@@ -34,6 +34,7 @@ try {
   await page.goto(`${origin}/#!/?hideSidebar=true&url=${encodeURIComponent(`${origin}/trace`)}${startup}`);
   // The UI says nothing when it has drawn: the trace is loaded, its commands have run, and no row is loading.
   await page.waitForFunction(() => globalThis.app?.trace !== undefined);
+  await page.waitForSelector('.pf-track-tree .pf-track');
   const isQuiet = () => !/Loading|Running/.test(document.body.innerText);
   await page.waitForFunction(isQuiet);
   await page.waitForTimeout(1_500);
