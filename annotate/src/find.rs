@@ -69,6 +69,12 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     Err(AnnotateError::NoAnnotations { trace: trace.to_owned() })
 }
 
+/// Whether a file with this path is annotations, and so no trace, though its name ends like one.
+pub fn is_annotations(path: &Path) -> bool {
+    let name = name_of(path);
+    name.ends_with(".annotations.json") || name.starts_with(PYTORCH) || is_ours(path)
+}
+
 /// The files of a folder, sorted by name.
 fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST);

@@ -23,6 +23,8 @@ pub mod event;
 mod find;
 mod index;
 mod input;
+#[doc(hidden)]
+pub mod inputs;
 mod join;
 mod native;
 mod output;
@@ -37,6 +39,8 @@ use std::path::{Path, PathBuf};
 pub use document::Position;
 pub use error::AnnotateError;
 pub use find::find_annotations;
+#[doc(hidden)]
+pub use find::is_annotations;
 #[doc(hidden)]
 pub use output::beside;
 

@@ -1,20 +1,90 @@
-//! `warpline annotate`: shows the progress of `warpline_annotate`, and prints what was joined.
+//! `warpline annotate`: finds the traces and their outputs, shows the progress of `warpline_annotate`, and prints what was joined.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use warpline_annotate::{AnnotateError, LaneCount, Observer, Options, Phase, Summary};
+use indicatif::ProgressBar;
+use warpline_annotate::{AnnotateError, By, LaneCount, Observer, Options, Phase, Summary, find_annotations};
 
+use crate::inputs::{self, InputError, TRACES};
 use crate::output::{self, Column, fitted};
+use crate::place::{self, PlaceError};
 
-/// Joins. `on_temporary` is called with the temporary file that becomes the output when it is complete.
-pub(crate) fn annotate(options: &Options, on_temporary: fn(&Path)) -> Result<Summary, AnnotateError> {
-    let length = std::fs::metadata(&options.trace).map_or(0, |file| file.len());
-    // It is drawn only if standard error is a terminal.
-    let bar = ProgressBar::new(2 * length).with_style(
-        ProgressStyle::with_template("{msg} {wide_bar} {percent} %").unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+/// Why nothing was annotated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnnotatingError {
+    #[error(transparent)]
+    Annotate(#[from] AnnotateError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error("{}: a folder of traces is annotated into a folder, and `{}` is the name of a trace; name a folder with `-o`", path.display(), output.display())]
+    OneOutput { path: PathBuf, output: PathBuf },
+}
+
+/// What to annotate, and how.
+pub(crate) struct Annotating {
+    /// The annotations; none if they are beside each trace.
+    pub(crate) annotations: Option<PathBuf>,
+    /// A trace, or a folder of traces.
+    pub(crate) trace: PathBuf,
+    pub(crate) output: PathBuf,
+    pub(crate) by: By,
+    pub(crate) limit: u64,
+    pub(crate) before_after: bool,
+}
+
+impl Annotating {
+    /// Returns each trace with its output. For a folder of traces, the output is a folder, which is made if it is missing.
+    pub(crate) fn traces(&self) -> Result<Vec<(PathBuf, PathBuf)>, AnnotatingError> {
+        let to = place::expand_here(&self.output)?;
+        if !self.trace.is_dir() {
+            return Ok(vec![(self.trace.clone(), to)]);
+        }
+        if inputs::has_ending(&to.to_string_lossy(), TRACES) {
+            return Err(AnnotatingError::OneOutput { path: self.trace.clone(), output: to });
+        }
+        let mut traces = inputs::expand(std::slice::from_ref(&self.trace), TRACES)?;
+        // Outputs of an earlier run.
+        traces.retain(|trace| !trace.starts_with(&to));
+        let all = traces.into_iter().map(|trace| {
+            let output = to.join(trace.strip_prefix(&self.trace).unwrap_or(&trace));
+            let folder = output.parent().unwrap_or(&to);
+            fs::create_dir_all(folder).map_err(|error| PlaceError::Write { path: folder.to_owned(), error })?;
+            Ok((trace, output))
+        });
+        all.collect()
+    }
+
+    /// Annotates a trace, and returns what was joined. `on_temporary` is called with the temporary file that becomes the output when it is
+    /// complete.
+    pub(crate) fn annotate(
+        &self,
+        trace: &Path,
+        output: &Path,
+        on_temporary: fn(&Path),
+    ) -> Result<String, AnnotatingError> {
+        let annotations = self.annotations.clone().map_or_else(|| find_annotations(trace), Ok)?;
+        let mut text = String::new();
+        if self.annotations.is_none() {
+            text = format!("annotations: {}\n", output::printable(&annotations.display().to_string()));
+        }
+        let (trace, output) = (trace.to_owned(), output.to_owned());
+        let options = Options { annotations, trace, output, by: self.by, limit: self.limit };
+        let summary = joined(&options, on_temporary)?;
+        text += &describe(&summary, &options.output);
+        if self.before_after {
+            text += &before_after(&summary, output::stdout_is_terminal());
+        }
+        Ok(text)
+    }
+}
+
+fn joined(options: &Options, on_temporary: fn(&Path)) -> Result<Summary, AnnotateError> {
+    let length = fs::metadata(&options.trace).map_or(0, |file| file.len());
+    let bar = inputs::steps(2 * length, "");
     let progress = Progress { bar, length, phase: Cell::new(None), on_temporary };
     let result = warpline_annotate::annotate(options, &progress);
     progress.bar.finish_and_clear();
@@ -48,7 +118,7 @@ impl Observer for Progress {
 }
 
 /// The numbers of kernels, copies and fills by lane, before and after.
-pub(crate) fn before_after(summary: &Summary, on_terminal: bool) -> String {
+fn before_after(summary: &Summary, on_terminal: bool) -> String {
     let columns = ["device", "stream or lane", "before", "after"].map(Column::whole).to_vec();
     let number = |count: u64| if count == 0 { "-".to_owned() } else { count.to_string() };
     let row =
@@ -58,7 +128,7 @@ pub(crate) fn before_after(summary: &Summary, on_terminal: bool) -> String {
 }
 
 /// What was joined.
-pub(crate) fn describe(summary: &Summary, output: &Path) -> String {
+fn describe(summary: &Summary, output: &Path) -> String {
     let Summary {
         events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
     } = summary;

@@ -1,16 +1,16 @@
 //! Runs the commands and returns their exit status: 0 for success, 1 for faults that `check` or `doctor` found and for what `compare` found slower, 2 for
 //! any error.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
+use warpline_annotate::By;
 use warpline_core::catalog::Records;
-use warpline_core::recovered::Recovered;
 
-use warpline_annotate::{AnnotateError, By, Options};
-
-use crate::annotate;
+use crate::annotate::{Annotating, AnnotatingError};
 #[cfg(target_os = "linux")]
 use crate::args::ReplyFormat;
 use crate::args::{
@@ -24,7 +24,10 @@ use crate::compare::{self, CompareError, Comparing};
 use crate::control::{self, ControlError};
 use crate::doctor;
 use crate::hand_over::{self, HandOverError};
-use crate::open::{self, OpenError, Opening};
+use crate::inputs::{self, InputError, TRACES};
+#[cfg(target_os = "linux")]
+use crate::open::Listening;
+use crate::open::{self, OpenError};
 use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
@@ -50,17 +53,19 @@ enum CommandError {
     #[error("{}: {error}", path.display())]
     TraceCatalog { path: PathBuf, error: CatalogError },
     #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
     Stragglers(#[from] StragglersError),
     #[error(transparent)]
-    Annotate(#[from] AnnotateError),
+    Annotate(#[from] AnnotatingError),
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Control(#[from] ControlError),
     #[cfg(not(target_os = "linux"))]
     #[error("running programs can be controlled on Linux only; elsewhere, record with `WARPLINE=perfetto=FILE`")]
     NotHere,
-    #[error("{error}")]
-    Recover { error: RecoverFileError },
+    #[error(transparent)]
+    Recover(#[from] RecoverFileError),
     #[error(transparent)]
     HandOver(#[from] HandOverError),
     #[error(transparent)]
@@ -83,7 +88,7 @@ enum CommandError {
 pub fn warpline() -> ExitCode {
     end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
-        Command::Check { binaries, strict } => check(&binaries, strict),
+        Command::Check { files, strict } => check(&files, strict),
         Command::Report { traces, format, output, html } => report(&traces, format, output.as_deref(), html.as_deref()),
         Command::Compare { traces, base, new, fail_above, seed, format, output } => {
             let (base, new) = match traces.split_first() {
@@ -100,16 +105,10 @@ pub fn warpline() -> ExitCode {
         }
         Command::Annotate { annotations, trace, output, by, before_after, limit } => {
             let by = if by == JoinBy::Order { By::Order } else { By::Id };
-            place::expand_here(&output).map_err(Into::into).and_then(|output| {
-                let found = annotations.is_none();
-                let annotations = annotations.map_or_else(|| warpline_annotate::find_annotations(&trace), Ok)?;
-                annotate(&Options { annotations, trace, output, by, limit }, found, before_after)
-            })
+            annotate(&Annotating { annotations, trace, output, by, limit, before_after })
         }
         Command::Recover { file, output } => recover(&file, &output),
-        Command::Open { trace, no_browser, keep, ui, port } => {
-            open::open(&Opening { trace, ui, port, no_browser, keep }).map(|()| DONE).map_err(Into::into)
-        }
+        Command::Open { traces, serving } => open::open(&traces, serving).map(|()| DONE).map_err(Into::into),
         Command::Completions { shell } => shell::completions(shell).map(|()| DONE).map_err(Into::into),
         Command::Man { folder } => shell::man(&folder).map(|()| DONE).map_err(Into::into),
         Command::Doctor { probe: Some(part), .. } => {
@@ -141,15 +140,23 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let text = control::status(process, format == ReplyFormat::Json)?;
             output::write(&text, None)?;
         }
-        Command::Record { process, time, filter, kernels, limit, output } => {
+        Command::Record { process, time, filter, kernels, limit, output, open, serving } => {
+            // A port that is in use is found before anything is recorded.
+            let server = if open { Some(Listening::new(serving)?) } else { None };
             let recording = control::Recording { process, time, filter: filter.join(","), kernels, limit, output };
             let recorded = control::record(&recording)?;
-            output::write(&recorded.text, None)?;
+            match server.filter(|_| recorded.cut.is_none()) {
+                Some(server) => {
+                    output::write(recorded.text.trim_end_matches(output::OPEN_IT), None)?;
+                    server.serve(recorded.path)?;
+                }
+                None => output::write(&recorded.text, None)?,
+            }
             return Ok(recorded.cut.unwrap_or(if recorded.is_complete { DONE } else { FAILED }));
         }
         Command::Dump { process, output } => {
             let dumped = control::dump(process, output.as_deref(), remove_when_interrupted)?;
-            warn_of_gaps(&dumped.found, &dumped.file);
+            recover::gaps(&dumped.found, &dumped.file).iter().for_each(output::complain);
             output::write(&dumped.text, None)?;
         }
         Command::Stop { process } => output::write(&control::stop(process)?, None)?,
@@ -206,7 +213,16 @@ fn build_one(build: &crate::args::Build) -> Result<PathBuf, CommandError> {
 }
 
 fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
-    let records = if trace_catalog::is_trace(binary) { of_trace(binary)? } else { open(binary)? };
+    let files = inputs::expand(&[binary.to_owned()], TRACES)?;
+    let mut records = Records::default();
+    for (number, path) in files.iter().enumerate() {
+        let next = read_catalog(path)?;
+        records = match number {
+            0 => next,
+            _ => trace_catalog::merged(records, next)
+                .map_err(|error| CommandError::TraceCatalog { path: path.clone(), error })?,
+        };
+    }
     let text = match show.format {
         Format::Table => output::table(&records, show.output.is_none() && output::stdout_is_terminal()),
         Format::Json => records.to_json(),
@@ -219,6 +235,11 @@ fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
     };
     write(&text, show.output.as_deref())?;
     Ok(DONE)
+}
+
+/// Reads the catalog of a binary or of a trace.
+fn read_catalog(path: &Path) -> Result<Records, CommandError> {
+    if trace_catalog::is_trace(path) { of_trace(path) } else { open(path) }
 }
 
 /// Reads the catalog of a trace, and warns if it is not complete.
@@ -243,11 +264,11 @@ fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
     Ok(output::write(text, output.as_deref())?)
 }
 
-/// Checks every binary, even if an earlier one cannot be read, and returns the worst status.
-fn check(binaries: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
+/// Checks every binary and trace, even if an earlier one cannot be read, and returns the worst status.
+fn check(files: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     let mut status = DONE;
-    for path in binaries {
-        let records = match open(path) {
+    for path in &inputs::expand(files, TRACES)? {
+        let records = match read_catalog(path) {
             Ok(records) => records,
             Err(error) => {
                 output::complain(format_args!("error: {error}"));
@@ -325,70 +346,52 @@ fn stragglers(
 
 /// Removes the temporary file if the command is interrupted.
 fn remove_when_interrupted(temporary: &Path) {
-    let temporary = temporary.to_owned();
-    // If the handler cannot be installed, an interrupted command leaves the temporary file.
+    static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let locked = || TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    *locked() = Some(temporary.to_owned());
+    // A further file of the same command needs no further handler. If none can be installed, an interrupted command leaves the file.
     let _ = ctrlc::set_handler(move || {
-        let _ = std::fs::remove_file(&temporary);
+        let _ = locked().as_ref().map(std::fs::remove_file);
         std::process::exit(INTERRUPTED);
     });
 }
 
-/// `found`: the user did not name the annotations.
-fn annotate(options: &Options, found: bool, before_after: bool) -> Result<u8, CommandError> {
-    let summary = annotate::annotate(options, remove_when_interrupted)?;
-    let mut text = String::new();
-    if found {
-        text = format!("annotations: {}\n", output::printable(&options.annotations.display().to_string()));
+/// Annotates a trace, or each trace of a folder, even if an earlier one cannot be annotated.
+fn annotate(annotating: &Annotating) -> Result<u8, CommandError> {
+    let mut status = DONE;
+    let all = annotating.traces()?;
+    for (trace, output) in &all {
+        match annotating.annotate(trace, output, remove_when_interrupted) {
+            Ok(text) => output::write(&text, None)?,
+            Err(error) if all.len() == 1 => return Err(error.into()),
+            Err(error) => {
+                output::complain(format_args!("error: {error}"));
+                status = FAILED;
+            }
+        }
     }
-    text += &annotate::describe(&summary, &options.output);
-    if before_after {
-        text += &annotate::before_after(&summary, output::stdout_is_terminal());
-    }
-    output::write(&text, None)?;
-    Ok(DONE)
+    Ok(status)
 }
 
+/// Recovers a file, or each file of a folder, even if an earlier one cannot be recovered.
 fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
-    if recover::chrome::is_json(file) {
-        return recover_chrome(file, output);
+    let mut status = DONE;
+    let all = recover::files(file, output)?;
+    let mut written = HashSet::new();
+    for file in &all {
+        match recover::recover(file, output, &mut written, remove_when_interrupted) {
+            Ok(recovered) => {
+                recovered.warnings.iter().for_each(output::complain);
+                output::write(&(recovered.text + if all.len() == 1 { output::OPEN_IT } else { "" }), None)?;
+            }
+            Err(error) if all.len() == 1 => return Err(error.into()),
+            Err(error) => {
+                output::complain(format_args!("error: {error}"));
+                status = FAILED;
+            }
+        }
     }
-    let (found, path) = recover::place(file, output)
-        .and_then(|place| recover::recover_file(file, &place, remove_when_interrupted))
-        .map_err(|error| CommandError::Recover { error })?;
-    warn_of_gaps(&found, file);
-    output::write(&(recover::describe(&found, &path) + output::OPEN_IT), None)?;
-    Ok(DONE)
-}
-
-fn recover_chrome(file: &Path, output: &Path) -> Result<u8, CommandError> {
-    let (found, path) = recover::chrome::recover_file(file, output, remove_when_interrupted)
-        .map_err(|error| CommandError::Recover { error })?;
-    if let Some(at) = found.cut {
-        let file = file.display();
-        output::complain(format_args!("warning: {file}: cut or damaged at {at}; the rest of the file is left out"));
-    }
-    output::write(&(recover::chrome::describe(&found, &path) + output::OPEN_IT), None)?;
-    Ok(DONE)
-}
-
-/// Warns about what is missing in the trace of a flight recorder.
-fn warn_of_gaps(found: &Recovered, file: &Path) {
-    if found.missing > 0 {
-        output::complain(format_args!(
-            "warning: {}: the file is truncated: {} of the ring {} missing",
-            file.display(),
-            output::counted(found.missing, "piece"),
-            output::is_or_are(found.missing)
-        ));
-    }
-    if found.damaged > 0 {
-        output::complain(format_args!(
-            "warning: {}: {} {} damaged or unfinished, and left out",
-            file.display(),
-            output::counted(found.damaged, "piece"),
-            output::is_or_are(found.damaged)
-        ));
-    }
+    Ok(status)
 }
 
 fn open(path: &Path) -> Result<Records, CommandError> {

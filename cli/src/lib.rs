@@ -17,10 +17,8 @@ mod compare;
 mod control;
 mod doctor;
 mod hand_over;
-mod inputs;
 mod open;
 mod output;
-mod packets;
 mod place;
 mod recover;
 mod report;
@@ -30,7 +28,7 @@ mod source;
 pub mod stragglers;
 mod trace_catalog;
 
-use warpline_annotate::trace;
+use warpline_annotate::{inputs, trace};
 
 pub use commands::{cargo_warpline, warpline};
 #[doc(hidden)]

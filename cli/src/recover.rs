@@ -1,17 +1,20 @@
-//! `warpline recover`: converts the file of a flight recorder to a trace. The output appears only when it is complete. `chrome` recovers
+//! `warpline recover`: converts the files of flight recorders to traces. An output appears only when it is complete. `chrome` recovers
 //! Chrome traces.
 
 pub(crate) mod chrome;
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use indicatif::ProgressBar;
 use tempfile::NamedTempFile;
 use warpline_core::recovered::{RecoverError, Recovered};
-use warpline_trace::flight::recover;
+use warpline_trace::flight;
+use warpline_trace::flight::format::{HEADER_BYTES, Layout, MOST_BYTES};
 
-use crate::inputs;
+use crate::inputs::{self, CHROME, FLIGHT, InputError};
 use crate::output::{self, remedy};
 use crate::place::{self, PlaceError, TracePlace};
 
@@ -28,8 +31,56 @@ pub(crate) enum RecoverFileError {
     Chrome { path: PathBuf, why: String },
     #[error("{}: the name must end with `.json`, because the output is Chrome JSON", path.display())]
     Ending { path: PathBuf },
+    #[error("{}: {count} files are in the folder; write `{{pid}}` into the name of the output, so that each has its own", path.display())]
+    OneOutput { path: PathBuf, count: usize },
+    #[error("{}: its output {} was written from an earlier file, because both are of the same process id; recover it alone", path.display(), output.display())]
+    Written { path: PathBuf, output: PathBuf },
+    #[error(transparent)]
+    Input(#[from] InputError),
     #[error(transparent)]
     Place(#[from] PlaceError),
+}
+
+/// What was recovered, for people.
+pub(crate) struct Recovery {
+    pub(crate) text: String,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Returns the files that the argument stands for: in a folder, those that become traces of the output's format.
+pub(crate) fn files(file: &Path, output: &Path) -> Result<Vec<PathBuf>, RecoverFileError> {
+    let files = inputs::expand(&[file.to_owned()], if chrome::is_named(output) { CHROME } else { FLIGHT })?;
+    if files.len() > 1 && !output.to_string_lossy().contains("{pid}") {
+        return Err(RecoverFileError::OneOutput { path: file.to_owned(), count: files.len() });
+    }
+    Ok(files)
+}
+
+/// Recovers a file. `written` are the outputs of earlier files, which are not replaced.
+pub(crate) fn recover(
+    file: &Path,
+    output: &Path,
+    written: &mut HashSet<PathBuf>,
+    on_temporary: fn(&Path),
+) -> Result<Recovery, RecoverFileError> {
+    let is_chrome = chrome::is_json(file);
+    let place = if is_chrome { chrome::place(file, output)? } else { place(file, output)? };
+    let wanted = place.wanted();
+    if written.contains(&wanted) {
+        return Err(RecoverFileError::Written { path: file.to_owned(), output: wanted });
+    }
+    let (recovery, path) = if is_chrome {
+        let (found, path) = chrome::recover_file(file, &place, on_temporary)?;
+        let cut = found
+            .cut
+            .map(|at| format!("warning: {}: cut or damaged at {at}; the rest of the file is left out", file.display()));
+        (Recovery { text: chrome::describe(&found, &path), warnings: cut.into_iter().collect() }, path)
+    } else {
+        let (found, path) = recover_file(file, &place, on_temporary)?;
+        (Recovery { text: describe(&found, &path), warnings: gaps(&found, file) }, path)
+    };
+    written.insert(path);
+    Ok(recovery)
 }
 
 /// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
@@ -42,14 +93,24 @@ pub(crate) fn recover_file(
     let file = open(path)?;
     let unfinished = place.begin()?;
     on_temporary(unfinished.path());
-    let found = write_into(&file, &unfinished).map_err(|error| match error {
+    let bar = inputs::steps(file.metadata().map_or(0, |file| file.len()), "recovering");
+    let written = write_into(&file, &unfinished, &bar);
+    bar.finish_and_clear();
+    let found = written.map_err(|error| match error {
         RecoverError::Write(error) => PlaceError::Write { path: place.wanted(), error }.into(),
         error => RecoverFileError::Recover { path: path.to_owned(), error },
     })?;
     Ok((found, place.keep(unfinished)?))
 }
 
+/// Opens a recorder's file.
 fn open(path: &Path) -> Result<File, RecoverFileError> {
+    let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
+    unpacked(open_packed(path)?).map_err(open)
+}
+
+/// Opens a file as it is.
+fn open_packed(path: &Path) -> Result<File, RecoverFileError> {
     let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
     let mut options = File::options();
     // Opening a pipe would block.
@@ -59,10 +120,11 @@ fn open(path: &Path) -> Result<File, RecoverFileError> {
     if !file.metadata().map_err(open)?.is_file() {
         return Err(open(io::Error::other("it is not a file")));
     }
-    unpacked(file).map_err(open)
+    Ok(file)
 }
 
-/// The file, or what it contains if it is compressed: in a file without a name, since a flight recorder's file is not read in order.
+/// The file, or what it contains if it is compressed: in a file without a name, since a flight recorder's file is not read in order. It has at
+/// most the bytes that the recorder's header says.
 fn unpacked(mut file: File) -> io::Result<File> {
     let mut begin = Vec::new();
     (&file).take(4).read_to_end(&mut begin)?;
@@ -70,23 +132,28 @@ fn unpacked(mut file: File) -> io::Result<File> {
     if !inputs::is_compressed(&begin) {
         return Ok(file);
     }
-    let mut whole = tempfile::tempfile()?;
-    match io::copy(&mut inputs::unpacked(file)?, &mut whole) {
-        // What is there may be recovered.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
-        _ => {}
+    let mut packed = inputs::unpacked(file)?;
+    let (mut whole, mut header) = (tempfile::tempfile()?, Vec::new());
+    // What is there may be recovered.
+    let unless_cut =
+        |read: io::Result<()>| read.or_else(|error| if inputs::is_damage(&error) { Ok(()) } else { Err(error) });
+    unless_cut(packed.by_ref().take(HEADER_BYTES).read_to_end(&mut header).map(drop))?;
+    whole.write_all(&header)?;
+    if let Some(layout) = Layout::read(&header) {
+        let rest = layout.file_bytes().min(MOST_BYTES).saturating_sub(header.len() as u64);
+        unless_cut(io::copy(&mut packed.take(rest), &mut whole).map(drop))?;
     }
     whole.rewind()?;
     Ok(whole)
 }
 
 /// The output for the trace of this recorder. `{pid}` in the name stands for the recorded process.
-pub(crate) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
+fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
     let mut process = std::process::id();
     if output.to_string_lossy().contains("{pid}") {
         // The file is read twice in this case, because the output is opened before the file is read.
         let recorder = &mut BufReader::with_capacity(1 << 16, open(path)?);
-        let found = recover(recorder, &mut io::sink());
+        let found = flight::recover(recorder, &mut io::sink());
         process = found.map_err(|error| RecoverFileError::Recover { path: path.to_owned(), error })?.process_id;
     }
     let output = &place::expand(output, process, |name| std::env::var(name).ok())?;
@@ -98,9 +165,32 @@ pub(crate) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFil
     Ok(TracePlace::named(output)?)
 }
 
-fn write_into(file: &File, unfinished: &NamedTempFile) -> Result<Recovered, RecoverError> {
-    let mut trace = BufWriter::with_capacity(1 << 20, unfinished.as_file());
-    recover(&mut BufReader::with_capacity(1 << 16, file), &mut trace)
+/// The bar counts the bytes of the trace, which has about as many as the file.
+fn write_into(file: &File, unfinished: &NamedTempFile, bar: &ProgressBar) -> Result<Recovered, RecoverError> {
+    let mut trace = BufWriter::with_capacity(1 << 20, bar.wrap_write(unfinished.as_file()));
+    flight::recover(&mut BufReader::with_capacity(1 << 16, file), &mut trace)
+}
+
+/// Warnings about what is missing in the trace of a flight recorder.
+pub(crate) fn gaps(found: &Recovered, file: &Path) -> Vec<String> {
+    let mut gaps = Vec::new();
+    if found.missing > 0 {
+        gaps.push(format!(
+            "warning: {}: the file is truncated: {} of the ring {} missing",
+            file.display(),
+            output::counted(found.missing, "piece"),
+            output::is_or_are(found.missing)
+        ));
+    }
+    if found.damaged > 0 {
+        gaps.push(format!(
+            "warning: {}: {} {} damaged or unfinished, and left out",
+            file.display(),
+            output::counted(found.damaged, "piece"),
+            output::is_or_are(found.damaged)
+        ));
+    }
+    gaps
 }
 
 /// A line that says what was found.

@@ -1,5 +1,7 @@
 //! `warpline annotate`: annotations of graphs and a profiler's trace become one trace, in which nothing is lost.
 
+#[path = "annotate/folder.rs"]
+mod folder;
 #[path = "annotate/hostile.rs"]
 mod hostile;
 #[path = "annotate/large.rs"]

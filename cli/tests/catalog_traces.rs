@@ -96,10 +96,6 @@ fn what_is_neither_a_binary_nor_a_trace_is_refused() {
         ),
         (
             "{notes",
-            "neither a binary nor a trace: a member without a name at byte 1 (line 1); name a binary, or a trace that a session wrote",
-        ),
-        (
-            "notes",
             "not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)",
         ),
     ] {

@@ -146,7 +146,10 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
         (file("script", b"#!/bin/sh\necho here is no binary\n"), "not a binary; name an executable"),
         (file("unmarked", &empty), "no warpline catalog: nothing marked is linked into this binary. A dependency that"),
         (file("cut", &elf[..elf.len() - 100]), "the binary is damaged or truncated: "),
-        (dir.path().to_owned(), "is a directory, not a file; name an executable"),
+        (
+            dir.path().to_owned(),
+            "no file in the folder has a name that ends in `.pftrace` or `.perfetto-trace` or `.json`",
+        ),
         (dir.path().join("missing"), "No such file or directory"),
     ] {
         for command in ["catalog", "check"] {

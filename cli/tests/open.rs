@@ -31,7 +31,9 @@ fn opened(trace: &Path, args: &[&str]) -> Opened {
         .expect("the command starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let url = line.trim_end().split_once("/#!/?url=http://").expect("an address").1;
+    let query = line.trim_end().split_once("/#!/?url=http://").expect("an address").1;
+    let (url, commands) = query.split_once("&startupCommands=").expect("commands for the UI");
+    assert!(commands.starts_with("%5B%7B%22id%22%3A%22dev.perfetto.ExpandTracksByRegex%22%2C"), "{commands}");
     let (address, path) = url.split_once('/').expect("a path");
     Opened { child, address: address.parse().expect("an address"), path: format!("/{path}"), line: line.clone() }
 }
@@ -137,7 +139,7 @@ fn what_cannot_be_opened_is_named_with_the_remedy() {
         &folder.path().join("none.pftrace"),
         "none.pftrace: No such file or directory (os error 2); name a trace",
     );
-    refused(&[], folder.path(), "not a file; name a trace");
+    refused(&[], Path::new("/dev/null"), "/dev/null: not a file; name a trace");
     refused(&["--ui", "ui.perfetto.dev"], &trace, "`ui.perfetto.dev` is no address of a UI; write `--ui https://HOST`");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();

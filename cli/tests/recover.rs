@@ -128,7 +128,7 @@ fn what_is_no_whole_recorder_is_told_with_the_remedy_and_leaves_nothing() {
     }
     for (file, output, says) in [
         (dir.path().join("none"), trace.clone(), "cannot read"),
-        (dir.path().to_owned(), trace.clone(), "it is not a file"),
+        ("/dev/null".into(), trace.clone(), "it is not a file"),
         (file.clone(), file.clone(), "is the input; choose another output"),
         (file.clone(), dir.path().join("no/such/t.pftrace"), "no/such/t.pftrace: No such file"),
         (file.clone(), dir.path().join("t.json"), "t.json: the name must end with `.pftrace`"),

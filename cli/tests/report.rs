@@ -259,5 +259,5 @@ fn what_is_cut_or_no_trace_gets_a_clear_answer() {
     assert!(refusal(&folder.path().join("missing")).contains("name a trace"));
     let empty = folder.path().join("runs");
     fs::create_dir(&empty).unwrap();
-    assert!(refusal(&empty).contains("no trace"));
+    assert!(refusal(&empty).contains("no file in the folder has a name that ends in `.pftrace`"));
 }

@@ -4,11 +4,14 @@
 //! a gigabyte of disk, and prints the figures.
 #![cfg(target_os = "linux")]
 
-use std::fs::{self, File};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+#[path = "support/peak.rs"]
+mod peak;
 
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use peak::Ran;
 use warpline::record::ZoneRecord;
 use warpline::sink::{Batch, Sink};
 use warpline_core::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
@@ -54,36 +57,11 @@ fn write(path: &Path, zones: i64) {
     sink.finish(&Report { begun, recorded, duration, ..Report::default() }).unwrap();
 }
 
-struct Ran {
-    text: String,
-    wall: Duration,
-    peak_kib: u64,
-}
-
-/// Runs the command, and watches the most memory that it ever had, as the kernel counts it.
 fn report(trace: &Path, html: Option<&Path>) -> Ran {
-    let begin = Instant::now();
-    let out = trace.with_extension("txt");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
-    command.arg("report").arg(trace).stdin(Stdio::null()).stdout(File::create(&out).unwrap());
-    if let Some(html) = html {
-        command.arg("--html").arg(html);
-    }
-    let mut child = command.spawn().unwrap();
-    let (status, mut peak_kib) = (format!("/proc/{}/status", child.id()), 0);
-    let ended = loop {
-        if let Some(ended) = child.try_wait().unwrap() {
-            break ended;
-        }
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let high = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-        peak_kib = high.unwrap_or(0).max(peak_kib);
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let wall = begin.elapsed();
-    let text = fs::read_to_string(&out).unwrap();
-    assert!(ended.success(), "{text}");
-    Ran { text, wall, peak_kib }
+    let html = html.into_iter().flat_map(|html| ["--html".as_ref(), html.as_os_str()]);
+    let ran = peak::warpline(["report".as_ref(), trace.as_os_str()].into_iter().chain(html));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    ran
 }
 
 #[test]
@@ -96,7 +74,7 @@ fn ten_times_the_slices_take_the_same_memory() {
     // the zones of a row that may have others around them, up to a limit.
     for (html, more_kib) in [(None, 4 << 10), (Some(&*page), 20 << 10)] {
         let [few, many] = [&small, &large].map(|trace| report(trace, html));
-        assert!(many.text.contains("500000 zones begun, 500000 recorded"), "{}", many.text);
+        assert!(many.stdout.contains("500000 zones begun, 500000 recorded"), "{}", many.stdout);
         println!("{} KiB for 10^5 slices, {} KiB for 10^6 in {:?}", few.peak_kib, many.peak_kib, many.wall);
         let most_kib = few.peak_kib + more_kib;
         assert!(few.peak_kib > 0 && many.peak_kib <= most_kib, "{} KiB, not {}", many.peak_kib, few.peak_kib);
@@ -113,7 +91,7 @@ fn ten_million_slices_take_seconds_and_bounded_memory() {
     write(&path, 5_000_000);
     let bytes = fs::metadata(&path).unwrap().len();
     for html in [None, Some(&*page)] {
-        let Ran { text, wall, peak_kib } = report(&path, html);
+        let Ran { stdout: text, wall, peak_kib, .. } = report(&path, html);
         assert!(text.contains("4500000"), "{text}");
         println!("{text}\n{bytes} bytes, {wall:?}, {} MiB at most, page: {}", peak_kib >> 10, html.is_some());
         assert!(wall < Duration::from_secs(60), "{wall:?}");

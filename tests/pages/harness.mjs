@@ -10,7 +10,7 @@ import { after } from 'node:test';
 import { chromium } from 'playwright-core';
 
 // All that works for root in a container, and all that keeps the browser itself from the network.
-const FLAGS = [
+export const FLAGS = [
   '--headless',
   '--no-sandbox',
   '--disable-gpu',
@@ -22,7 +22,7 @@ const FLAGS = [
 ];
 
 // A loaded machine is slow; a browser that hangs still fails.
-const PATIENCE_MS = 120_000;
+export const PATIENCE_MS = 120_000;
 
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const folder = process.env.WARPLINE_PAGES ?? path.join(here, '../../target/pages');

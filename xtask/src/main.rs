@@ -40,6 +40,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
+       cargo xtask picture TRACE OUT.png [--size WIDTHxHEIGHT] [--from MS --length MS]
        cargo xtask picture PAGE.html[#FRAGMENT] OUT.png [--size WIDTHxHEIGHT] [--dark]
        cargo xtask soak [--minutes N [--keep FOLDER]]
 
@@ -73,7 +74,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   gpu           packs the GPU tests, the GPU benches and the examples for a host with an NVIDIA driver and no Rust;
                 there, `bash FOLDER/run.sh` runs them (default folder: .gpu-bundle)
 
-  picture       draws a part of a trace as the UI shows it, or takes a picture of a page in a headless browser (1280x800)
+  picture       draws a part of a trace as the UI shows it, or takes a picture of the UI or of a page in a headless browser
   soak          eight ranks that write their tables for N minutes (30) while one is killed and started again and clocks are stepped;
                 fails if `warpline-ranks` blames a rank for what did not happen
   --keep FOLDER keeps the tables";

@@ -13,6 +13,7 @@ use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Fact, Fault, Skipped, Slice, Visitor};
+use crate::inputs;
 
 /// The most launches that wait for their zone.
 const LAUNCHES: usize = 1 << 16;
@@ -45,6 +46,10 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
             Ok(Some(Piece::Member(name, value))) => reader.member(name, value),
             Ok(Some(Piece::Events)) => has_events = true,
             Ok(None) => break,
+            Err(Broken::Io(error)) if has_events && inputs::is_damage(&error) => {
+                reader.skipped.damaged_at = Some(document.place().byte);
+                break;
+            }
             Err(Broken::Io(error)) => return Err(Fault::Io(error)),
             Err(Broken::TooLong(_)) => return Err(Fault::NotATrace("more than 64 GiB; name a part of it")),
             Err(Broken::NoTrace(_)) => return Err(NO_EVENTS),

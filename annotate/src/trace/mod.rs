@@ -1,8 +1,8 @@
 //! Reads traces as slices on rows, for the commands that compute figures: `report`, `compare` and `query`.
 //!
-//! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed with gzip or not, and passes
-//! each slice to a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and
-//! `messages` have what both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
+//! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed or not, and passes each slice to
+//! a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
+//! both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
 
 mod chrome;
@@ -14,32 +14,29 @@ mod perfetto;
 mod rows;
 mod wire;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
 use warpline_core::record::Span;
+use warpline_trace::perfetto::proto::packet;
+
+use crate::inputs::{self, InputError, TRACES};
 
 use crate::runtime::{counted, counted_as};
 
 pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use names::{Name, Names};
+pub use packets::{FIRST, MAX_PACKET, Packets};
 pub use rows::{Place, Row, Rows, Stream};
-
-/// The maximum size of a decompressed trace, in bytes.
-const MAX_UNPACKED: u64 = 64 << 30;
-
-const CHUNK: usize = 256 << 10;
-
-/// The first bytes of a file in gzip's format.
-const GZIP: [u8; 2] = [0x1F, 0x8B];
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
+    /// A folder stands for no trace.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// What the system says.
     #[error("{}: {error}; name a trace, such as one that `WARPLINE=perfetto=FILE` writes", path.display())]
     Io {
@@ -52,12 +49,6 @@ pub enum ReadError {
     #[error("{}: not a file; name a trace, or a folder of traces", path.display())]
     NotAFile {
         /// What is no file.
-        path: PathBuf,
-    },
-    /// The folder has no trace.
-    #[error("{}: no trace (`.pftrace`, `.json`, or either with `.gz`) in this folder; name the folder that the traces were written to", path.display())]
-    EmptyFolder {
-        /// The folder.
         path: PathBuf,
     },
     /// The file is something else.
@@ -207,13 +198,9 @@ pub fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Resul
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(ReadError::NotAFile { path: path.to_owned() });
     }
-    let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(io)?);
-    let read = if file.fill_buf().map_err(io)?.starts_with(&GZIP) {
-        let unpacked = MultiGzDecoder::new(file).take(MAX_UNPACKED);
-        read_unpacked(BufReader::with_capacity(CHUNK, unpacked), names, visitor)
-    } else {
-        read_unpacked(file, names, visitor)
-    };
+    let bar = inputs::bar_of(path);
+    let read = inputs::open(path, &bar).map_err(Fault::Io).and_then(|trace| read_unpacked(trace, names, visitor));
+    bar.finish_and_clear();
     read.map_err(|fault| match fault {
         Fault::Io(error) => io(error),
         Fault::NotATrace("flight") => ReadError::Flight { path: path.to_owned() },
@@ -227,16 +214,9 @@ fn read_unpacked(mut trace: impl BufRead, names: &mut Names, visitor: &mut impl 
     if begin.is_empty() {
         return Err(Fault::NotATrace("an empty file; name a trace"));
     }
-    // A packet's tag is also a line feed, with which JSON may begin.
-    let mut letters = begin.iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
-    let is_json = match letters.next() {
-        Some(b'{') => matches!(letters.next(), Some(b'"' | b'}') | None),
-        Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
-        _ => false,
-    };
-    if is_json {
+    if is_json(begin) {
         chrome::read(trace, names, visitor)
-    } else if begin.first() == Some(&packets::FIRST) {
+    } else if begin.first() == Some(&FIRST) {
         perfetto::read(trace, names, visitor)
     } else if begin.starts_with(b"warpline") || begin.starts_with(b"WARPLINE") {
         Err(Fault::NotATrace("flight"))
@@ -247,35 +227,30 @@ fn read_unpacked(mut trace: impl BufRead, names: &mut Names, visitor: &mut impl 
     }
 }
 
-/// Returns the traces that the arguments name: files, and the traces in folders, in the order of their names.
+/// Whether a trace begins like JSON. A packet's tag is also a line feed, and its length may be a brace.
+pub fn is_json(begin: &[u8]) -> bool {
+    let mut letters = begin.iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
+    match letters.next() {
+        Some(b'{') => matches!(letters.next(), Some(b'"' | b'}') | None),
+        Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
+        _ => false,
+    }
+}
+
+/// Returns the time of the first packet of a Perfetto trace, at which warpline's sessions begin.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn first_time(trace: impl Read) -> io::Result<Option<u64>> {
+    let mut packets = Packets::new(trace);
+    let mut fields = wire::Fields(packets.next_packet()?.unwrap_or_default()).map_while(Result::ok);
+    Ok(fields.find(|(number, _)| *number == packet::TIMESTAMP).map(|(_, value)| value.int()))
+}
+
+/// Returns the traces that the arguments name: files, and the traces in folders.
 ///
 /// # Errors
 /// A folder cannot be read, or contains no trace.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ReadError> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let io = |error| ReadError::Io { path: path.clone(), error };
-        let entries = std::fs::read_dir(path).map_err(io)?.collect::<io::Result<Vec<_>>>().map_err(io)?;
-        let mut found: Vec<PathBuf> = entries
-            .into_iter()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_file() && is_named_as_trace(path))
-            .collect();
-        if found.is_empty() {
-            return Err(ReadError::EmptyFolder { path: path.clone() });
-        }
-        found.sort();
-        files.append(&mut found);
-    }
-    Ok(files)
-}
-
-fn is_named_as_trace(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    [".pftrace", ".perfetto-trace", ".json"].iter().any(|ending| name.ends_with(ending))
+    Ok(inputs::expand(paths, TRACES)?)
 }

@@ -1,22 +1,24 @@
-//! Splits a Perfetto trace into its packets, which are borrowed from one buffer.
+//! Splits a Perfetto trace into its packets, which are borrowed from one buffer. Every command that reads such a trace uses it.
 //!
-//! A trace is the field 1 of a message, again and again. Memory is bounded by [`MAX_PACKET`]; a larger packet is skipped and counted.
+//! A trace is the field 1 of a message, again and again. Memory is bounded by [`MAX_PACKET`]; a larger packet is skipped and counted. What
+//! precedes damage is sound, also in a compressed file, so damage ends a trace and is no error.
 
 use std::io::{self, Read};
 
 use super::wire::varint;
+use crate::inputs;
 
 /// Larger packets are skipped. The packets of warpline are a few hundred bytes long.
-const MAX_PACKET: usize = 1 << 20;
+pub const MAX_PACKET: usize = 1 << 20;
 
 /// The tag of a packet.
-pub(super) const FIRST: u8 = 1 << 3 | 2;
+pub const FIRST: u8 = 1 << 3 | 2;
 
 /// The longest header of a packet.
 const HEADER: usize = 11;
 
 /// The packets of a trace, in the order of the file.
-pub(super) struct Packets<R> {
+pub struct Packets<R> {
     input: R,
     buffer: Vec<u8>,
     /// The bytes that were read and not taken.
@@ -24,15 +26,15 @@ pub(super) struct Packets<R> {
     to: usize,
     is_ended: bool,
     at: u64,
-    pub(super) too_large: u64,
+    pub too_large: u64,
     /// The byte at which the file stops being a trace.
-    pub(super) damaged_at: Option<u64>,
+    pub damaged_at: Option<u64>,
     /// Whether the last packet is cut.
-    pub(super) is_cut: bool,
+    pub is_cut: bool,
 }
 
 impl<R: Read> Packets<R> {
-    pub(super) fn new(input: R) -> Packets<R> {
+    pub fn new(input: R) -> Packets<R> {
         Packets {
             input,
             buffer: vec![0; MAX_PACKET + (64 << 10)],
@@ -50,7 +52,20 @@ impl<R: Read> Packets<R> {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn next_packet(&mut self) -> io::Result<Option<&[u8]>> {
+    pub fn next_packet(&mut self) -> io::Result<Option<&[u8]>> {
+        match self.find() {
+            Ok(Some((begin, len))) => Ok(Some(&self.buffer[begin..begin + len])),
+            Ok(None) => Ok(None),
+            Err(error) if self.at > 0 && inputs::is_damage(&error) => {
+                self.damaged_at = Some(self.at);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds the next packet, and returns where it is in the buffer.
+    fn find(&mut self) -> io::Result<Option<(usize, usize)>> {
         loop {
             self.fill(HEADER)?;
             let waiting = &self.buffer[self.from..self.to];
@@ -60,12 +75,16 @@ impl<R: Read> Packets<R> {
                 return Ok(None);
             }
             let Some((len, width)) = varint(rest) else {
-                self.is_cut = true;
+                if rest.len() + 1 < HEADER {
+                    self.is_cut = true;
+                } else {
+                    self.damaged_at = Some(self.at);
+                }
                 return Ok(None);
             };
             let header = 1 + width;
             let Some(len) = usize::try_from(len).ok().filter(|len| *len <= MAX_PACKET) else {
-                self.skip(header as u64 + len)?;
+                self.skip(len.saturating_add(header as u64))?;
                 continue;
             };
             self.fill(header + len)?;
@@ -76,7 +95,7 @@ impl<R: Read> Packets<R> {
             let begin = self.from + header;
             self.from = begin + len;
             self.at += (header + len) as u64;
-            return Ok(Some(&self.buffer[begin..begin + len]));
+            return Ok(Some((begin, len)));
         }
     }
 
@@ -102,7 +121,6 @@ impl<R: Read> Packets<R> {
     }
 
     fn skip(&mut self, mut len: u64) -> io::Result<()> {
-        self.too_large += 1;
         while len > 0 {
             self.fill(1)?;
             let count = len.min((self.to - self.from) as u64);
@@ -114,6 +132,7 @@ impl<R: Read> Packets<R> {
             self.at += count;
             len -= count;
         }
+        self.too_large += 1;
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::inputs;
 use crate::output;
 use crate::trace::{self, ReadError};
 use samples::{Lengths, Run, Subject, What};
@@ -112,7 +113,9 @@ impl Comparison {
             |runs: &[Run]| -> BTreeSet<Subject> { runs.iter().flat_map(|run| run.subjects.keys().cloned()).collect() };
         let [of_base, of_new] = [base, new].map(subjects);
         let mut compared = Vec::new();
+        let bar = inputs::steps(of_base.intersection(&of_new).count() as u64, "comparing");
         for subject in of_base.intersection(&of_new) {
+            bar.inc(1);
             let lengths = |runs: &'_ [Run]| -> Vec<Lengths> {
                 runs.iter().filter_map(|run| run.subjects.get(subject).cloned()).collect()
             };
@@ -126,6 +129,7 @@ impl Comparison {
                 }
             }
         }
+        bar.finish_and_clear();
         let judged = compared.iter().filter(|one| one.difference.error.is_some()).count().max(1);
         let alpha = ALPHA / judged as f64;
         for one in &mut compared {

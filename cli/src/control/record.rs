@@ -14,6 +14,7 @@ use super::client::{Client, Reply};
 use super::error::ControlError;
 use super::packets::{Packets, PieceError};
 use super::{find, signals};
+use crate::inputs;
 use crate::output;
 use crate::place::{PlaceError, TracePlace};
 use crate::runtime::figures::Figures;
@@ -39,6 +40,8 @@ pub(crate) struct Recording {
 
 /// The result of a recording.
 pub(crate) struct Recorded {
+    /// The trace.
+    pub(crate) path: PathBuf,
     /// The text for people.
     pub(crate) text: String,
     /// Whether the trace has everything that was requested.
@@ -90,7 +93,8 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     started.notes.iter().for_each(|note| output::complain(format_args!("warning: {note}")));
     // The program sends nothing while it has nothing to record.
     client.bound(recording.time.map(|time| time + GRACE), recording.limit);
-    let mut trace = Packets::new(BufWriter::new(file));
+    let bar = inputs::received();
+    let mut trace = Packets::new(BufWriter::new(bar.wrap_write(file)));
     let unwritten = |error| PlaceError::Write { path: path.clone(), error };
     let (mut is_asked, mut is_limited) = (false, false);
     let ended = loop {
@@ -116,8 +120,10 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
             continue;
         }
         trace.flush().map_err(unwritten)?;
+        bar.finish_and_clear();
         return match error {
             ControlError::Gone { .. } => {
+                cut.recording_is_over();
                 let cut = cut.status();
                 let why = if cut.is_some() {
                     "a signal ended it".to_owned()
@@ -125,8 +131,8 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
                     format!("process {process} ended meanwhile")
                 };
                 let text = format!("{why}; what came until then is there, without its final counts\n");
-                let path = output::printable(&path.display().to_string());
-                Ok(Recorded { text: format!("{path}: {text}"), is_complete: false, cut })
+                let text = format!("{}: {text}", output::printable(&path.display().to_string()));
+                Ok(Recorded { path, text, is_complete: false, cut })
             }
             ControlError::NoAnswer { .. } | ControlError::TooMuch { .. } => {
                 Err(ControlError::Endless { process, file: path })
@@ -135,6 +141,8 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
         };
     };
     trace.flush().map_err(unwritten)?;
+    bar.finish_and_clear();
+    cut.recording_is_over();
     let mut text = ended.text(process, &path, &started.notes);
     if is_limited {
         let limit = output::size(recording.limit);
@@ -144,7 +152,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
             output::OPEN_IT
         );
     }
-    Ok(Recorded { text, is_complete: !is_limited || recording.time.is_none(), cut: None })
+    Ok(Recorded { path, text, is_complete: !is_limited || recording.time.is_none(), cut: None })
 }
 
 impl Ended {

@@ -4,16 +4,17 @@
 //! `traceEvents`; the members that follow the events of a finished trace are taken from the event `warpline_session`. Truncated objects
 //! of other tools are closed in the same way. Memory is bounded by the largest event, plus 16 MiB for all members.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{RecoverFileError, open};
+use super::{RecoverFileError, open_packed};
 use crate::inputs;
 use crate::output;
 use crate::place::{self, PlaceError, TracePlace};
+use crate::trace;
 use warpline_annotate::Position;
 use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
 
@@ -25,35 +26,36 @@ const FIRST: u64 = 16;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(super) struct Found {
     events: u64,
     process: Option<(u32, String)>,
     /// The arguments of the session's event.
     session: Option<Value>,
     /// Where the trace is truncated or damaged: the rest is left out.
-    pub(crate) cut: Option<Position>,
+    pub(super) cut: Option<Position>,
     /// Nothing is missing.
     is_whole: bool,
 }
 
 /// Whether the file is JSON, and not the file of a flight recorder.
-pub(crate) fn is_json(path: &Path) -> bool {
+pub(super) fn is_json(path: &Path) -> bool {
     let mut begin = Vec::new();
     // The command refuses what is not a file, such as a pipe, with the reason.
-    let read = open(path).ok().and_then(|file| file.take(64).read_to_end(&mut begin).ok());
-    read.is_some() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
+    let file = open_packed(path).ok().and_then(|file| inputs::unpacked(file).ok());
+    let read = file.and_then(|file| file.take(64).read_to_end(&mut begin).ok());
+    read.is_some() && trace::is_json(&begin)
 }
 
-/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
-/// file.
+/// Whether an output has the name of a Chrome trace.
+pub(super) fn is_named(output: &Path) -> bool {
+    output.as_os_str().to_string_lossy().to_lowercase().ends_with(".json")
+}
+
+/// The output for this trace. `{pid}` in the name stands for the recorded process.
 ///
 /// # Errors
-/// Why there is no document. No partial output is left.
-pub(crate) fn recover_file(
-    path: &Path,
-    output: &Path,
-    on_temporary: impl FnOnce(&Path),
-) -> Result<(Found, PathBuf), RecoverFileError> {
+/// The name is not one of a Chrome trace, or is that of the input.
+pub(super) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
     let mut process = std::process::id();
     if output.to_string_lossy().contains("{pid}") {
         // The file is read twice in this case, because the output is opened before the file is read.
@@ -61,7 +63,7 @@ pub(crate) fn recover_file(
         process = found.process.map_or(process, |(id, _)| id);
     }
     let output = place::expand(output, process, |name| std::env::var(name).ok())?;
-    if !output.as_os_str().to_string_lossy().to_lowercase().ends_with(".json") {
+    if !is_named(&output) {
         return Err(RecoverFileError::Ending { path: output });
     }
     if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
@@ -69,7 +71,19 @@ pub(crate) fn recover_file(
     {
         return Err(RecoverFileError::Same { path });
     }
-    let place = TracePlace::Named(output);
+    Ok(TracePlace::Named(output))
+}
+
+/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
+/// file.
+///
+/// # Errors
+/// Why there is no document. No partial output is left.
+pub(super) fn recover_file(
+    path: &Path,
+    place: &TracePlace,
+    on_temporary: impl FnOnce(&Path),
+) -> Result<(Found, PathBuf), RecoverFileError> {
     let unfinished = place.begin()?;
     on_temporary(unfinished.path());
     let mut out = BufWriter::with_capacity(1 << 20, unfinished.as_file());
@@ -89,8 +103,8 @@ pub(crate) fn recover_file(
 fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, RecoverFileError> {
     let path = path.to_owned();
     let bar = inputs::bar(std::slice::from_ref(&path), "recovering");
-    let input = BufReader::with_capacity(1 << 18, bar.wrap_read(open(&path)?));
-    let copied = copy_document(input, out);
+    let file = open_packed(&path)?;
+    let copied = inputs::unpacked(bar.wrap_read(file)).map_err(Fault::Read).and_then(|file| copy_document(file, out));
     bar.finish_and_clear();
     copied.map_err(|fault| match fault {
         Fault::Write(error) => PlaceError::Write { path: output.to_owned(), error }.into(),
@@ -142,6 +156,11 @@ fn copy_document(input: impl BufRead, out: &mut impl Write) -> Result<Found, Fau
                 break;
             }
             Err(Broken::NoTrace(why)) => return Err(Fault::NoTrace(why)),
+            // The compressed file is cut or damaged.
+            Err(Broken::Io(error)) if found.events > 0 && inputs::is_damage(&error) => {
+                found.cut = Some(document.place());
+                break;
+            }
             Err(Broken::Io(error)) => return Err(Fault::Read(error)),
             Err(Broken::TooLong(_)) => return Err(Fault::NoTrace("it is too long")),
         };
@@ -223,7 +242,7 @@ impl Members {
 }
 
 /// A line that says what was found.
-pub(crate) fn describe(found: &Found, output: &Path) -> String {
+pub(super) fn describe(found: &Found, output: &Path) -> String {
     let events = output::counted(found.events, "event");
     let of = match &found.process {
         Some((id, name)) => format!(" of {name} (process {id})"),

@@ -21,12 +21,12 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::io::BufRead;
+use std::io::Read;
 
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
 
 pub use findings::{Findings, Group, Late, LeftOut, Link, Mismatch, Rank, RankKind, Verdict};
-pub use read::{MAX_CALLS, MAX_PACKET, MAX_TEXTS, Skipped, TraceError};
+pub use read::{MAX_CALLS, MAX_TEXTS, Skipped, TraceError};
 
 use read::{ENTRY, GroupKey, Reader, spend};
 
@@ -128,7 +128,7 @@ impl Calls {
     ///
     /// # Errors
     /// The trace cannot be read, is not a trace of warpline, or exceeds a limit. None of its collectives is added then.
-    pub fn read(&mut self, trace: impl BufRead) -> Result<Skipped, TraceError> {
+    pub fn read(&mut self, trace: impl Read) -> Result<Skipped, TraceError> {
         let (calls, sessions) = (self.calls.len(), self.sessions.len());
         let result = Reader::new(self).read(trace);
         if result.is_err() {

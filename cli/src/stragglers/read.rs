@@ -1,24 +1,21 @@
 //! Extracts the collectives from a Perfetto trace, packet by packet.
 //!
-//! A trace can be gigabytes in size, truncated, or hostile. Memory is bounded by [`MAX_PACKET`], [`MAX_TEXTS`] and [`MAX_CALLS`], a
-//! malformed packet is counted and skipped, and nothing here panics.
+//! A trace can be gigabytes in size, truncated, or hostile. Memory is bounded by the limit of [`Packets`], [`MAX_TEXTS`] and
+//! [`MAX_CALLS`], a malformed packet is counted and skipped, and nothing here panics.
 //!
 //! warpline writes the end of a slice directly after its begin on the same packet sequence, so begins and ends are paired in file order.
 //! Each trace starts with its clocks, so concatenated traces are read as separate traces.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 
 use prost::Message;
 use warpline_core::collective::{CollectiveKind, DataType};
 
-use crate::packets::{Frame, frame};
+use crate::trace::Packets;
 
 use super::proto::{self, Annotation, Attribute, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
 use super::{Call, Calls, Session};
-
-/// Larger packets are skipped. The packets of warpline are a few hundred bytes long.
-pub const MAX_PACKET: u64 = 1 << 20;
 
 /// The most bytes of names that are kept while one trace is read, and the most that are kept for all traces together.
 pub const MAX_TEXTS: usize = 256 << 20;
@@ -99,30 +96,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
-    pub(super) fn read(mut self, mut trace: impl BufRead) -> Result<Skipped, TraceError> {
-        let (mut bytes, mut at, mut understood) = (Vec::new(), 0_u64, false);
-        loop {
-            let (len, header) = match next(&mut trace, &mut bytes) {
-                Ok(Next::Packet { len, header }) => (len, header),
-                Ok(Next::End) => break,
-                Ok(Next::Other) if !understood => return Err(TraceError::NotATrace),
-                Err(error) if !understood || !is_damage(&error) => return Err(error.into()),
-                // What came before it is sound.
-                Ok(Next::Other) | Err(_) => {
-                    self.skipped.damaged_at = Some(at);
-                    break;
-                }
-            };
-            at = at.saturating_add(header).saturating_add(len);
-            match Packet::decode(&*bytes) {
-                Ok(packet) if len <= MAX_PACKET => {
+    pub(super) fn read(mut self, trace: impl Read) -> Result<Skipped, TraceError> {
+        let (mut packets, mut understood) = (Packets::new(trace), false);
+        while let Some(bytes) = packets.next_packet()? {
+            match Packet::decode(bytes) {
+                Ok(packet) => {
                     // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
                     understood |= packet.sequence != 0;
                     self.packet(packet)?;
                 }
-                _ => self.skipped.packets += 1,
+                Err(_) => self.skipped.packets += 1,
             }
         }
+        self.skipped.packets += packets.too_large;
+        self.skipped.damaged_at = packets.damaged_at;
         if understood { Ok(self.skipped) } else { Err(TraceError::NotATrace) }
     }
 
@@ -252,37 +239,6 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
-}
-
-/// What follows in the trace.
-enum Next {
-    /// A packet, of which at most [`MAX_PACKET`] bytes are kept.
-    Packet { len: u64, header: u64 },
-    /// Anything other than a packet.
-    Other,
-    /// The end of the file, even within a packet.
-    End,
-}
-
-fn next(trace: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<Next> {
-    let (len, header) = match frame(trace)? {
-        Some(Frame::Packet { len, header }) => (len, header),
-        Some(Frame::Other) => return Ok(Next::Other),
-        None => return Ok(Next::End),
-    };
-    bytes.clear();
-    let mut packet = trace.take(len);
-    let whole = if len <= MAX_PACKET {
-        packet.read_to_end(bytes)? as u64 == len
-    } else {
-        io::copy(&mut packet, &mut io::sink())? == len
-    };
-    Ok(if whole { Next::Packet { len, header } } else { Next::End })
-}
-
-/// Whether a compressed file is damaged or cut.
-fn is_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
 }
 
 /// Returns the name of an annotation; empty if its id is not defined.

@@ -17,6 +17,7 @@ use warpline_core::catalog::record::MAX_RANGES;
 use warpline_core::catalog::{NamespaceRecord, RangeRecord, Records};
 
 use crate::inputs;
+use crate::trace;
 
 /// The maximum memory of the catalog of one trace, in bytes.
 pub(crate) const MAX_TEXTS: usize = 64 << 20;
@@ -53,11 +54,7 @@ pub(crate) fn is_trace(path: &Path) -> bool {
     }
     let mut begin = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
-    read.is_ok() && (inputs::is_compressed(&begin) || begin.first() == Some(&perfetto::FIRST) || is_json(&begin))
-}
-
-fn is_json(begin: &[u8]) -> bool {
-    matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
+    read.is_ok() && (inputs::is_compressed(&begin) || begin.first() == Some(&trace::FIRST) || trace::is_json(&begin))
 }
 
 /// Reads the catalog of the trace at `path`. Also returns how many ranges and namespaces the session had that are not in the trace.
@@ -65,15 +62,27 @@ fn is_json(begin: &[u8]) -> bool {
 /// # Errors
 /// The reason, with the remedy.
 pub(crate) fn open(path: &Path) -> Result<(Records, u64), CatalogError> {
-    let bar = inputs::bar(&[path.to_owned()], "reading");
+    let bar = inputs::bar_of(path);
     let found = inputs::open(path, &bar).map_err(Into::into).and_then(read);
     bar.finish_and_clear();
     found
 }
 
+/// Puts the catalogs of two traces together. Equal entries are one.
+///
+/// # Errors
+/// Together they exceed a limit of one.
+pub(crate) fn merged(one: Records, other: Records) -> Result<Records, CatalogError> {
+    let (mut found, unreadable) = (Found::default(), one.unreadable + other.unreadable);
+    one.ranges.into_iter().chain(other.ranges).try_for_each(|range| found.range(range))?;
+    one.namespaces.into_iter().chain(other.namespaces).try_for_each(|space| found.namespace(space))?;
+    let (ranges, namespaces) = (found.ranges.into_iter().collect(), found.namespaces.into_iter().collect());
+    Ok(Records { ranges, namespaces, unreadable })
+}
+
 fn read(mut trace: impl BufRead) -> Result<(Records, u64), CatalogError> {
     let mut found = Found::default();
-    let is_json = is_json(trace.fill_buf()?);
+    let is_json = trace::is_json(trace.fill_buf()?);
     if is_json {
         chrome::read(trace, &mut found)?;
     } else {

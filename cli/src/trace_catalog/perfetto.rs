@@ -2,20 +2,14 @@
 //!
 //! The tags are from `protos/perfetto/trace` in Perfetto's repository, which documents each field.
 
-use std::io::{self, BufRead, Read};
+use std::io::Read;
 
 use prost::Message;
 use warpline_core::catalog::record::MAX_FIELDS;
 
 use super::facts::Facts;
 use super::{CatalogError, Found};
-use crate::packets::{Frame, frame};
-
-/// The first byte of a Perfetto trace.
-pub(super) const FIRST: u8 = 1 << 3 | 2;
-
-/// Larger packets are skipped. A range with texts of the largest size takes less.
-const MAX_PACKET: u64 = 1 << 20;
+use crate::trace::Packets;
 
 /// `TracePacket`.
 #[derive(Clone, PartialEq, Message)]
@@ -51,30 +45,17 @@ struct Annotation {
 }
 
 /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
-pub(super) fn read(mut trace: impl BufRead, found: &mut Found) -> Result<(), CatalogError> {
-    let not_a_trace = || CatalogError::NotATrace("no packet of a Perfetto trace".to_owned());
-    let (mut bytes, mut understood) = (Vec::new(), false);
-    while let Some(frame) = frame(&mut trace)? {
-        let Frame::Packet { len, .. } = frame else {
-            return if understood { Ok(()) } else { Err(not_a_trace()) };
-        };
-        bytes.clear();
-        let mut packet = (&mut trace).take(len);
-        let is_whole = match len <= MAX_PACKET {
-            true => packet.read_to_end(&mut bytes)? as u64 == len,
-            false => io::copy(&mut packet, &mut io::sink())? == len,
-        };
-        if !is_whole {
-            break;
-        }
-        let Ok(packet) = Packet::decode(&*bytes) else { continue };
+pub(super) fn read(trace: impl Read, found: &mut Found) -> Result<(), CatalogError> {
+    let (mut packets, mut understood) = (Packets::new(trace), false);
+    while let Some(bytes) = packets.next_packet()? {
+        let Ok(packet) = Packet::decode(bytes) else { continue };
         // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
         understood |= packet.sequence != 0;
         if let Some(event) = packet.event.filter(|event| event.categories == ["catalog"]) {
             entry(event, found)?;
         }
     }
-    if understood { Ok(()) } else { Err(not_a_trace()) }
+    if understood { Ok(()) } else { Err(CatalogError::NotATrace("no packet of a Perfetto trace".to_owned())) }
 }
 
 fn entry(event: Event, found: &mut Found) -> Result<(), CatalogError> {

@@ -64,7 +64,10 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
         "x: it has 1 kernel of a graph, and none is in a.json; save the annotations in the run",
     );
     room.refused(&["--annotations", "a.json", "--trace", "missing", "-o", "o.json"], "missing: No such file");
-    room.refused(&["--annotations", "a.json", "--trace", ".", "-o", "o.json"], ".: not a file");
+    room.refused(
+        &["--annotations", "a.json", "--trace", ".", "-o", "o.json"],
+        ".: a folder of traces is annotated into a folder, and `o.json`",
+    );
     room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "o.txt"], "o.txt: the name must end with");
     room.refused(
         &["--annotations", "a.json", "--trace", "t.json", "-o", "./t.json"],

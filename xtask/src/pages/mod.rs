@@ -2,6 +2,7 @@
 //! does what its test in `tests/pages/` wants. `cargo xtask picture` also takes its pictures here.
 
 mod browser;
+mod ui;
 
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,19 @@ pub fn picture(page: &str, out: &Path, size: &str, theme: &str) -> Result<(), St
         |path: &str| std::path::absolute(path).map_or_else(|_| path.into(), |path| path.display().to_string());
     let (page, out) = (absolute(page), absolute(&out.display().to_string()));
     browser.line(&format!("node tests/pages/picture.mjs {page} {out} {size} {theme}")).run()
+}
+
+/// A picture of a trace in Perfetto's UI, as PNG. The window is in ms since the begin of the trace; without one, it is the whole trace.
+///
+/// # Errors
+/// There is no browser or no UI, or the UI does not show the trace.
+pub fn picture_in_ui(trace: &Path, out: &Path, size: &str, window: Option<(f64, f64)>) -> Result<(), Stop> {
+    let (browser, ui) = (Browser::ready()?, ui::folder()?);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let (trace, out, ui) = (absolute(trace), absolute(out), ui.display());
+    let (from, length) =
+        window.map_or(("0".to_owned(), "all".to_owned()), |(from, length)| (from.to_string(), length.to_string()));
+    browser.line(&format!("node tests/pages/ui.mjs {ui} {trace} {out} {size} {from} {length} {}", ui::OPEN_ROWS)).run()
 }
 
 /// Where the pages are.

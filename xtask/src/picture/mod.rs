@@ -4,7 +4,8 @@
 //! The window is from the first launch to the end of the third of the zones that take most of the time; `--from` and
 //! `--length` choose another, in ms since the session began.
 //!
-//! `cargo xtask picture PAGE.html OUT.png` takes a picture of a page in the browser that tests it.
+//! `cargo xtask picture TRACE OUT.png` takes a picture of Perfetto's own UI with the trace, in the browser that tests pages, and `cargo xtask
+//! picture PAGE.html OUT.png` one of a page.
 
 mod svg;
 
@@ -91,6 +92,19 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
             _ => return Err(format!("`picture` of a page does not know `{}`", rest.join(" "))),
         };
         return Ok(ended(pages::picture(page, Path::new(out), size, theme)));
+    }
+    if let [trace, out, rest @ ..] = options
+        && out.ends_with(".png")
+    {
+        let (size, window) = match rest {
+            [] => ("1280x640", None),
+            ["--size", size] => (*size, None),
+            ["--from", from, "--length", length] => ("1280x640", Some((ms(from)?, ms(length)?))),
+            ["--size", size, "--from", from, "--length", length] => (*size, Some((ms(from)?, ms(length)?))),
+            _ => return Err(format!("`picture` of a trace in the UI does not know `{}`", rest.join(" "))),
+        };
+        let window = window.map(|(from_ns, length_ns)| (from_ns as f64 / 1e6, length_ns as f64 / 1e6));
+        return Ok(ended(pages::picture_in_ui(Path::new(trace), Path::new(out), size, window)));
     }
     let (trace, out, window) = match options {
         [trace, out] => (trace, out, None),

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::MAX_PACKET;
 use super::*;
+use crate::trace::MAX_PACKET;
 
 #[test]
 fn what_is_no_trace_is_refused() {
@@ -51,8 +51,8 @@ fn damage_is_skipped_and_said() {
     // A packet with wrong wire types, one that is too large, a collective without a group, and one without a sequence number.
     a.bytes.extend(b"\x0A\x04\x55\0\0\0");
     a.bytes.push(0x0A);
-    prost::encoding::encode_varint(MAX_PACKET + 1, &mut a.bytes);
-    a.bytes.resize(a.bytes.len() + MAX_PACKET as usize + 1, 0);
+    prost::encoding::encode_varint(MAX_PACKET as u64 + 1, &mut a.bytes);
+    a.bytes.resize(a.bytes.len() + MAX_PACKET + 1, 0);
     let bare = vec![text("Collective name", "allreduce")];
     let grouped =
         [bare.clone(), vec![text("Process Group Name", "tp0"), text("Process Group Ranks", "[0, 1]")]].concat();

@@ -84,6 +84,12 @@ impl Category {
     }
 }
 
+/// Writes that a slice is a wait. The UI draws all slices of one correlation in one color, which it chooses by the text: for this one a pale
+/// red, so that waits do not look like work of many kinds. The protocol has no hatching and no free choice of colors.
+pub(super) fn write_stalled(event: &mut Buffer) {
+    event.text(event::CORRELATION_ID_STR, "stalled");
+}
+
 /// The categories that a sequence has defined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defined(u16);

@@ -104,6 +104,7 @@ pub mod event {
     pub const DOUBLE_COUNTER_VALUE: u32 = 44;
     pub const FLOW_IDS: u32 = 47;
     pub const TERMINATING_FLOW_IDS: u32 = 48;
+    pub const CORRELATION_ID_STR: u32 = 53;
     pub const CORRELATION_ID_STR_IID: u32 = 54;
 
     /// `Type`.

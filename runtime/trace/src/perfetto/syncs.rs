@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::annotations::annotate;
-use super::category::Category;
+use super::category::{Category, write_stalled};
 use super::proto::{Buffer, annotation, event};
 use super::rows::keep;
 use super::tables::Tables;
@@ -37,6 +37,7 @@ impl Syncs {
         lane.slice(span, buffer, |event| {
             event.text(event::NAME, record.kind.as_str());
             Category::Sync.write(event);
+            write_stalled(event);
             let say = |event: &mut Buffer, name: &str, value: &str| {
                 annotate(event, None, name, |annotation| annotation.text(annotation::STRING, value));
             };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::annotations::annotate;
-use super::category::Category;
+use super::category::{Category, write_stalled};
 use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
 use warpline_core::record::EndSource;
@@ -39,6 +39,7 @@ impl Tables {
         let write = |event: &mut Buffer| {
             event.text(event::NAME, &format!("wait {}", record.semaphore));
             Category::Wait.write(event);
+            write_stalled(event);
             say(event, "semaphore", &record.semaphore);
             if let Some(value) = record.value {
                 annotate(event, None, "value", |annotation| annotation.uint(annotation::UINT, value));

@@ -1,28 +1,44 @@
-//! `warpline open`: serves one trace on the loopback address, and opens Perfetto's UI with it.
+//! `warpline open` and `record … --open`: serve traces on the loopback address, and open Perfetto's UI with them.
 //!
-//! The UI runs in the browser and reads the trace from this server, so nothing leaves the machine. The address holds a random word, which
-//! no other page and no other user of the machine knows. The server ends when the trace has been read once.
+//! The UI runs in the browser and reads the traces from this server, so nothing leaves the machine. The address holds a random word, which
+//! no other page and no other user of the machine knows. The server ends when the traces have been read once. `content` is what it serves: one
+//! file as it is, or several as one.
 
-use std::fs::File;
+mod content;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{Header, Method, Request, Response, Server, StatusCode};
 
+use crate::args::Serving;
+use crate::inputs::InputError;
 use crate::output::{self, OutputError};
+use content::Content;
+
+/// Opens the rows of the program's processes, devices and streams, which the UI shows closed. Kernels are below their streams, so their
+/// repetition in the group `GPU` stays closed, and so do the facts about the session. The UI runs only commands of a list of its own at the
+/// start; this one is on it.
+const EXPAND: &str = r#"[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^(?!(GPU|System|warpline)$)","name"]}]"#;
 
 /// Why a trace is not opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
+    #[error(transparent)]
+    Input(#[from] InputError),
     #[error("{}: {error}; name a trace", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("{}: not a file; name a trace, such as one that `WARPLINE=perfetto=FILE` writes", path.display())]
     NotAFile { path: PathBuf },
+    #[error("{}: Chrome JSON opens alone, and {count} traces are named; name this one, or Perfetto traces", path.display())]
+    NotAlone { path: PathBuf, count: usize },
+    #[error("{}: not a trace; name Perfetto traces, such as those that `WARPLINE=perfetto=FILE` writes", path.display())]
+    NotATrace { path: PathBuf },
     #[error("`{0}` is no address of a UI; write `--ui https://HOST`")]
     Ui(String),
     #[error(
@@ -36,45 +52,65 @@ pub(crate) enum OpenError {
     Output(#[from] OutputError),
 }
 
-/// What to open, and how.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) trace: PathBuf,
-    /// The address of the UI.
-    pub(crate) ui: String,
-    pub(crate) port: u16,
-    pub(crate) no_browser: bool,
-    /// Serve until the command is interrupted.
-    pub(crate) keep: bool,
+/// Serves the traces until they have been read.
+///
+/// # Errors
+/// A trace cannot be read, the port is in use, or the address cannot be printed.
+pub(crate) fn open(traces: &[PathBuf], serving: Serving) -> Result<(), OpenError> {
+    let content = Content::new(traces)?;
+    Listening::new(serving)?.serve_content(content)
 }
 
-/// Serves the trace until it has been read.
-pub(crate) fn open(opening: &Opening) -> Result<(), OpenError> {
-    check(&opening.trace)?;
-    let origin = origin(&opening.ui).ok_or_else(|| OpenError::Ui(opening.ui.clone()))?;
-    let server = listen(opening.port)?;
-    let port = server.server_addr().to_ip().map_or(opening.port, |address| address.port());
-    let served = Served {
-        trace: opening.trace.clone(),
-        path: format!("/{}/{}", random_word(), file_name(&opening.trace)),
-        hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-        origin: origin.to_owned(),
-    };
-    let address = format!("{}/#!/?url=http://127.0.0.1:{port}{}", opening.ui.trim_end_matches('/'), served.path);
-    output::write(&format!("{address}\n"), None)?;
-    // A browser that prints to the terminal does not belong in the output.
-    if !opening.no_browser && open::that_detached(&address).is_err() {
-        output::complain("no browser was found; open the address above in one, on this machine");
+/// A server that listens, and serves nothing yet.
+pub(crate) struct Listening {
+    server: Server,
+    serving: Serving,
+    /// The begin of the UI's address.
+    origin: String,
+}
+
+impl Listening {
+    /// Checks the options, and takes the port.
+    ///
+    /// # Errors
+    /// The address of the UI is none, or the port is in use.
+    pub(crate) fn new(serving: Serving) -> Result<Listening, OpenError> {
+        let origin = origin(&serving.ui).ok_or_else(|| OpenError::Ui(serving.ui.clone()))?.to_owned();
+        let server = listen(serving.port)?;
+        Ok(Listening { server, serving, origin })
     }
-    output::complain("serving the trace until the browser has read it; Ctrl-C ends it earlier");
-    serve(server, served, opening.keep);
-    Ok(())
-}
 
-fn check(trace: &Path) -> Result<(), OpenError> {
-    let file = File::open(trace).and_then(|file| file.metadata());
-    let file = file.map_err(|error| OpenError::Read { path: trace.to_owned(), error })?;
-    if file.is_file() { Ok(()) } else { Err(OpenError::NotAFile { path: trace.to_owned() }) }
+    /// Serves a trace until it has been read.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or the address cannot be printed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn serve(self, trace: PathBuf) -> Result<(), OpenError> {
+        let content = Content::new(&[trace])?;
+        self.serve_content(content)
+    }
+
+    fn serve_content(self, content: Content) -> Result<(), OpenError> {
+        let Listening { server, serving, origin } = self;
+        let port = server.server_addr().to_ip().map_or(serving.port, |address| address.port());
+        let served = Served {
+            path: format!("/{}/{}", random_word(), content.name),
+            content,
+            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            origin,
+        };
+        let (ui, path, commands) = (serving.ui.trim_end_matches('/'), &served.path, escaped(EXPAND));
+        let address = format!("{ui}/#!/?url=http://127.0.0.1:{port}{path}&startupCommands={commands}");
+        output::write(&format!("{address}\n"), None)?;
+        // A browser that prints to the terminal does not belong in the output.
+        if !serving.no_browser && open::that_detached(&address).is_err() {
+            output::complain("no browser was found; open the address above in one, on this machine");
+        }
+        let until = if serving.keep { "until Ctrl-C" } else { "until the browser has read it; Ctrl-C ends it earlier" };
+        output::complain(format_args!("serving {} {until}", served.path.rsplit('/').next().unwrap_or_default()));
+        serve(server, served, serving.keep);
+        Ok(())
+    }
 }
 
 fn listen(port: u16) -> Result<Server, OpenError> {
@@ -87,7 +123,7 @@ fn listen(port: u16) -> Result<Server, OpenError> {
 
 /// What the server serves, and to whom.
 struct Served {
-    trace: PathBuf,
+    content: Content,
     path: String,
     /// The names by which a browser may know the server: a page of another name that resolves to this address is refused.
     hosts: [String; 2],
@@ -121,14 +157,15 @@ impl Served {
         let status = match request.method() {
             _ if !is_local => 403,
             _ if request.url() != self.path => 404,
-            Method::Get => match File::open(&self.trace) {
-                // With its length, by which the UI shows progress.
-                Ok(file) => {
-                    let whole = Response::from_file(file).with_chunked_threshold(usize::MAX);
-                    return request.respond(self.allowed(whole)).is_ok();
+            Method::Get => match self.content.open() {
+                // With its length where it is known, by which the UI shows progress.
+                Ok((reader, len)) => {
+                    let len = len.and_then(|len| usize::try_from(len).ok());
+                    let whole = Response::new(StatusCode(200), Vec::new(), reader, len, None);
+                    return request.respond(self.allowed(whole.with_chunked_threshold(usize::MAX))).is_ok();
                 }
                 Err(error) => {
-                    output::complain(format_args!("warning: {}: {error}", self.trace.display()));
+                    output::complain(format_args!("warning: {}: {error}", self.content.name));
                     404
                 }
             },
@@ -161,12 +198,13 @@ fn origin(address: &str) -> Option<&str> {
     is_host.then(|| &address[..address.len() - rest.len() + host.len()])
 }
 
-/// The name of the trace, which the UI shows.
-fn file_name(trace: &Path) -> String {
-    let name = trace.file_name().unwrap_or_default().to_string_lossy();
-    name.chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' })
-        .collect()
+/// The text as a part of an address.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
 }
 
 /// 128 random bits: the standard library's hashers have keys from the operating system.
@@ -189,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn names_of_traces_are_part_of_an_address() {
-        assert_eq!(file_name(Path::new("runs/step 1.pftrace.gz")), "step_1.pftrace.gz");
+    fn an_address_has_no_other_letters() {
+        assert_eq!(escaped(r#"[{"a-b":"^(?!é)"}]"#), "%5B%7B%22a-b%22%3A%22%5E%28%3F%21%C3%A9%29%22%7D%5D");
         assert_ne!(random_word(), random_word());
     }
 }

@@ -1,8 +1,10 @@
 //! The files that a user named: folders stand for the files in them, and compressed files are read as what they contain.
 //!
-//! The commands that read several traces call it. A file is recognised as compressed by its first bytes and not by its name, so a
-//! renamed file and a pipe (`<(zstd -dc …)`) are read, too.
+//! Every command that reads traces or the files of flight recorders calls it. A file is recognised as compressed by its first bytes and not by
+//! its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at most [`MAX_UNPACKED`] bytes.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -10,9 +12,21 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use ruzstd::decoding::StreamingDecoder;
+use warpline_core::text::printable;
+
+use crate::find::is_annotations;
 
 /// The endings of the names of Perfetto traces.
-pub(crate) const PERFETTO: &[&str] = &["pftrace", "perfetto-trace"];
+pub const PERFETTO: &[&str] = &["pftrace", "perfetto-trace"];
+
+/// The endings of the names of traces.
+pub const TRACES: &[&str] = &["pftrace", "perfetto-trace", "json"];
+
+/// The endings of the names of Chrome traces.
+pub const CHROME: &[&str] = &["json"];
+
+/// The endings of the names of flight recorders' files.
+pub const FLIGHT: &[&str] = &["flight"];
 
 /// The endings of the names of compressed files.
 const COMPRESSED: [&str; 2] = ["gz", "zst"];
@@ -30,7 +44,7 @@ const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Why a folder stands for no file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
+pub enum InputError {
     #[error("{}: {error}; name a folder that can be read", path.display())]
     Folder { path: PathBuf, error: io::Error },
     #[error(
@@ -41,22 +55,26 @@ pub(crate) enum InputError {
     Nothing { path: PathBuf, endings: &'static [&'static str] },
 }
 
-/// Replaces each folder with the files in it and in its folders whose names have one of these endings, in the order of their names.
+/// Replaces each folder with the files in it and in its folders whose names have one of these endings, in the order of their names. Links to
+/// folders are not followed, several links to one file stand for it once, and annotations of CUDA graphs are no traces.
 ///
 /// # Errors
 /// A folder cannot be read, or has no such file.
-pub(crate) fn expand(paths: &[PathBuf], endings: &'static [&'static str]) -> Result<Vec<PathBuf>, InputError> {
+pub fn expand(paths: &[PathBuf], endings: &'static [&'static str]) -> Result<Vec<PathBuf>, InputError> {
     let mut all = Vec::with_capacity(paths.len());
     for path in paths {
         if !path.is_dir() {
             all.push(path.clone());
             continue;
         }
-        let before = all.len();
-        find(path, endings, DEPTH, &mut all).map_err(|error| InputError::Folder { path: path.clone(), error })?;
-        if all.len() == before {
+        let mut found = Vec::new();
+        find(path, endings, DEPTH, &mut found).map_err(|error| InputError::Folder { path: path.clone(), error })?;
+        let mut known = HashSet::new();
+        found.retain(|file| file.canonicalize().map_or(true, |file| known.insert(file)));
+        if found.is_empty() {
             return Err(InputError::Nothing { path: path.clone(), endings });
         }
+        all.append(&mut found);
     }
     Ok(all)
 }
@@ -71,10 +89,10 @@ fn find(folder: &Path, endings: &[&str], depth: usize, all: &mut Vec<PathBuf>) -
             continue;
         }
         if path.is_dir() {
-            if depth > 1 {
+            if depth > 1 && !path.is_symlink() {
                 find(&path, endings, depth - 1, all)?;
             }
-        } else if has_ending(&name, endings) {
+        } else if has_ending(&name, endings) && path.is_file() && !is_annotations(&path) {
             all.push(path);
         }
     }
@@ -91,7 +109,8 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts.map(part).collect()
 }
 
-fn has_ending(name: &str, endings: &[&str]) -> bool {
+/// Whether a name has one of these endings, also with one of a compressed file.
+pub fn has_ending(name: &str, endings: &[&str]) -> bool {
     let name = name.to_lowercase();
     let packed = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'));
     let name = packed.unwrap_or(&name);
@@ -99,15 +118,20 @@ fn has_ending(name: &str, endings: &[&str]) -> bool {
 }
 
 /// Whether a file begins like a compressed one.
-pub(crate) fn is_compressed(begin: &[u8]) -> bool {
-    begin.starts_with(&GZIP) || begin.starts_with(&ZSTD)
+pub fn is_compressed(begin: &[u8]) -> bool {
+    begin.starts_with(&GZIP) || is_zstd(begin)
+}
+
+/// Whether a file begins like one in zstd's format.
+pub fn is_zstd(begin: &[u8]) -> bool {
+    begin.starts_with(&ZSTD)
 }
 
 /// Opens a file, and decompresses it if it is compressed with gzip or zstd. The bar counts the bytes of the file.
 ///
 /// # Errors
 /// Those of the system, and a header of a compressed file that is damaged.
-pub(crate) fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead>> {
+pub fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead + Send>> {
     unpacked(bar.wrap_read(File::open(path)?))
 }
 
@@ -115,17 +139,44 @@ pub(crate) fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead
 ///
 /// # Errors
 /// Those of [`open`].
-pub(crate) fn unpacked(file: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+pub fn unpacked(file: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::with_capacity(CHUNK, file);
     let begin = file.fill_buf()?;
     if begin.starts_with(&GZIP) {
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(file).take(MAX_UNPACKED))));
+        return Ok(Box::new(BufReader::with_capacity(CHUNK, Limited::new(MultiGzDecoder::new(file)))));
     }
-    if begin.starts_with(&ZSTD) {
+    if is_zstd(begin) {
         let frames = Frames { file: Some(file), frame: None };
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, frames.take(MAX_UNPACKED))));
+        return Ok(Box::new(BufReader::with_capacity(CHUNK, Limited::new(frames))));
     }
     Ok(Box::new(file))
+}
+
+/// Whether an error of [`open`]'s reader is that the compressed file is damaged or cut. What came before it is sound.
+pub fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+}
+
+/// Fails after [`MAX_UNPACKED`] bytes.
+struct Limited<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R> Limited<R> {
+    fn new(inner: R) -> Limited<R> {
+        Limited { inner, left: MAX_UNPACKED }
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            io::Error::other(format!("it has more than {} GiB when it is decompressed", MAX_UNPACKED >> 30))
+        })?;
+        Ok(count)
+    }
 }
 
 /// The frames of a file in zstd's format, one after the other.
@@ -155,10 +206,29 @@ impl<R: Read> Read for Frames<R> {
 }
 
 /// A bar over the bytes of files. It is drawn only if standard error is a terminal.
-pub(crate) fn bar(paths: &[PathBuf], what: &'static str) -> ProgressBar {
-    let bytes = paths.iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum();
-    ProgressBar::new(bytes).with_message(what).with_style(
+pub fn bar(paths: &[PathBuf], what: impl Into<Cow<'static, str>>) -> ProgressBar {
+    steps(paths.iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum(), what)
+}
+
+/// A bar over one file, which its message names.
+pub fn bar_of(path: &Path) -> ProgressBar {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    bar(&[path.to_owned()], format!("reading {}", printable(&name)))
+}
+
+/// A bar over so many steps of work. It is drawn only if standard error is a terminal.
+pub fn steps(count: u64, what: impl Into<Cow<'static, str>>) -> ProgressBar {
+    ProgressBar::new(count).with_message(what).with_style(
         ProgressStyle::with_template("{msg} {wide_bar} {percent} %").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}
+
+/// A line that says how many bytes have come, and for how long. It is drawn only if standard error is a terminal.
+#[cfg(target_os = "linux")]
+pub fn received() -> ProgressBar {
+    ProgressBar::new_spinner().with_style(
+        ProgressStyle::with_template("{elapsed}: {bytes} of trace")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
     )
 }
 
@@ -185,6 +255,12 @@ mod tests {
             fs::write(root.join(name), "").unwrap();
         }
         fs::write(deep.join("t.pftrace"), "").unwrap();
+        // None of these is a further trace.
+        fs::write(root.join("kernel_annotations_rank0.json"), "{}").unwrap();
+        #[cfg(unix)]
+        for (to, link) in [("rank9.pftrace", "rank99.pftrace"), ("host1", "latest"), (".", "host1/again")] {
+            std::os::unix::fs::symlink(root.join(to), root.join(link)).unwrap();
+        }
         let found = expand(&[root.to_owned(), "x.json".into()], PERFETTO).unwrap();
         let names: Vec<_> =
             found.iter().map(|path| path.strip_prefix(root).unwrap_or(path).to_str().unwrap().to_owned()).collect();
@@ -197,6 +273,8 @@ mod tests {
             "x.json",
         ];
         assert_eq!(names, expected);
+        let json = expand(&[root.to_owned()], CHROME).unwrap();
+        assert_eq!(json, [root.join("a.json")]);
         let empty = root.join("host1/none");
         fs::create_dir(&empty).unwrap();
         let refusal = expand(&[empty], PERFETTO).unwrap_err().to_string();

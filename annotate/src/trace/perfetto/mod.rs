@@ -1,0 +1,171 @@
+//! Reads the slices of a Perfetto trace, packet by packet.
+//!
+//! warpline writes the end of a slice directly after its begin on the same packet sequence, a launch directly before its zone, and a signal
+//! directly before the wait that it ended. Other writers may nest begins and ends; an end closes the innermost open slice of its track.
+//!
+//! This file takes a packet apart; `sequence` has what a packet sequence has defined, `tracks` finds the rows of events, `events` pairs the begins
+//! and ends of slices, `session` has the facts about a session, and `work` the kernels and copies of a device.
+
+mod events;
+mod sequence;
+mod session;
+mod tracks;
+mod work;
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use warpline_core::record::Span;
+use warpline_trace::perfetto::proto::{clock, packet as field};
+
+use super::kinds::Args;
+use super::names::Names;
+use super::packets::Packets;
+use super::rows::Rows;
+use super::wire::{Fields, Malformed};
+use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
+use sequence::Sequence;
+use tracks::Track;
+
+/// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
+pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mut V) -> Result<Skipped, Fault> {
+    let mut packets = Packets::new(trace);
+    let mut reader = Reader::new(visitor);
+    let mut understood = false;
+    while let Some(bytes) = packets.next_packet()? {
+        match reader.packet(bytes, names) {
+            Ok(has_sequence) => understood |= has_sequence,
+            Err(Stop::Malformed) => reader.skipped.malformed += 1,
+            Err(Stop::Fault(fault)) => return Err(fault),
+        }
+    }
+    // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
+    if !understood {
+        return Err(Fault::NotATrace("not a Perfetto trace; name a trace that a session or a profiler wrote"));
+    }
+    reader.skipped.malformed += packets.too_large;
+    reader.skipped.unpaired += reader.open as u64;
+    reader.skipped.damaged_at = packets.damaged_at;
+    reader.skipped.is_cut = packets.is_cut;
+    Ok(reader.skipped)
+}
+
+enum Stop {
+    Malformed,
+    Fault(Fault),
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Stop {
+        Stop::Malformed
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+struct Reader<'a, V> {
+    visitor: &'a mut V,
+    rows: Rows,
+    tracks: HashMap<u64, Track>,
+    sequences: HashMap<u64, Sequence>,
+    /// The slices that are open on all sequences.
+    open: usize,
+    /// The streams by their tracks.
+    streams: HashMap<u64, usize>,
+    /// The last launch, the last signal and the last wait, with their arrows.
+    launch: Option<(u64, usize, Span)>,
+    signal: Option<(u64, usize, i64)>,
+    wait: Option<(usize, Span)>,
+    args: Args,
+    skipped: Skipped,
+}
+
+impl<'a, V: Visitor> Reader<'a, V> {
+    fn new(visitor: &'a mut V) -> Reader<'a, V> {
+        Reader {
+            visitor,
+            rows: Rows::default(),
+            tracks: HashMap::new(),
+            sequences: HashMap::new(),
+            open: 0,
+            streams: HashMap::new(),
+            launch: None,
+            signal: None,
+            wait: None,
+            args: Args::NONE,
+            skipped: Skipped::default(),
+        }
+    }
+
+    /// Reads a packet. Returns whether it is of a sequence.
+    fn packet(&mut self, bytes: &[u8], names: &mut Names) -> Result<bool, Stop> {
+        let (mut time, mut on, mut flags, mut clock_id) = (None, 0, 0, None);
+        let (mut event, mut data, mut clocks, mut defaults, mut described, mut work, mut facts) =
+            (None, None, None, None, None, None, None);
+        for read in Fields(bytes) {
+            let (number, value) = read?;
+            match number {
+                field::TIMESTAMP => time = Some(value.int() as i64),
+                field::SEQUENCE_ID => on = value.int(),
+                field::SEQUENCE_FLAGS => flags = value.int(),
+                field::TIMESTAMP_CLOCK_ID => clock_id = Some(value.int()),
+                field::TRACK_EVENT => event = Some(value.bytes()),
+                field::INTERNED_DATA => data = Some(value.bytes()),
+                field::CLOCK_SNAPSHOT => clocks = Some(value.bytes()),
+                field::DEFAULTS => defaults = Some(value.bytes()),
+                field::TRACK_DESCRIPTOR => described = Some(value.bytes()),
+                field::GPU_RENDER_STAGE => work = Some(value.bytes()),
+                field::TRACE_ATTRIBUTES => facts = Some(value.bytes()),
+                _ => {}
+            }
+        }
+        if flags & field::STATE_CLEARED != 0 || !self.sequences.contains_key(&on) {
+            if !self.sequences.contains_key(&on) {
+                names.spend(1 << 10)?;
+            }
+            let before = self.sequences.insert(on, Sequence::default());
+            let unpaired = before.map_or(0, |before| before.open.len());
+            self.open -= unpaired;
+            self.skipped.unpaired += unpaired as u64;
+        }
+        let Some(sequence) = self.sequences.get_mut(&on) else { return Ok(false) };
+        if let Some(clocks) = clocks {
+            sequence.clocks(clocks)?;
+        }
+        if let Some(defaults) = defaults {
+            sequence.defaults(defaults)?;
+        }
+        if let Some(data) = data {
+            sequence.define(data, names)?;
+        }
+        if let Some(described) = described {
+            self.describe(described, names)?;
+        }
+        if let Some(facts) = facts {
+            self.attributes(facts)?;
+        }
+        if event.is_none() && work.is_none() {
+            return Ok(on != 0);
+        }
+        let sequence = self.sequences.get(&on);
+        let ns = time.zip(sequence).and_then(|(time, sequence)| match clock_id.unwrap_or(sequence.clock) {
+            clock::SESSION => sequence.zero.map(|zero| zero.wrapping_add(time)),
+            65.. => None,
+            _ => Some(time),
+        });
+        if let Some(event) = event {
+            self.event(on, ns, event, names)?;
+        }
+        if let Some(work) = work {
+            match ns {
+                Some(ns) => self.work(on, ns, work, names)?,
+                None => self.skipped.unplaced += 1,
+            }
+        }
+        Ok(on != 0)
+    }
+}

@@ -1,0 +1,104 @@
+//! Finds the row of an event: its track is described by packets of their own, and the tracks around it say which stream or thread it is of.
+
+use warpline_trace::perfetto::proto::track;
+
+use super::super::names::{Name, Names};
+use super::super::rows::{Place, Row, Stream, device_of};
+use super::super::wire::Fields;
+use super::{Reader, Stop, Visitor};
+
+/// The most tracks between a row and its process.
+const DEPTH: usize = 16;
+
+/// A track as it was described, and its row once it has slices.
+#[derive(Default)]
+pub(super) struct Track {
+    pub(super) parent: u64,
+    pub(super) name: Name,
+    is_process: bool,
+    thread: Option<u64>,
+    row: Option<usize>,
+}
+
+impl<V: Visitor> Reader<'_, V> {
+    pub(super) fn describe(&mut self, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
+        let (mut uuid, mut described) = (0, Track::default());
+        for read in Fields(bytes) {
+            let (number, value) = read?;
+            match number {
+                track::UUID => uuid = value.int(),
+                track::PARENT_UUID => described.parent = value.int(),
+                track::NAME => described.name = names.number(&value.text())?,
+                track::PROCESS => described.is_process = true,
+                track::THREAD => {
+                    described.thread = Some(0);
+                    for read in Fields(value.bytes()) {
+                        match read? {
+                            (track::THREAD_TID, value) => described.thread = Some(value.int()),
+                            (track::THREAD_NAME, value) => described.name = names.number(&value.text())?,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        match self.tracks.get_mut(&uuid) {
+            // A further piece of the trace describes it again.
+            Some(known) => *known = Track { row: known.row, ..described },
+            None => {
+                names.spend(size_of::<Track>())?;
+                self.tracks.insert(uuid, described);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the row of a track; none if there are too many.
+    pub(super) fn row(&mut self, uuid: u64, names: &Names) -> Option<usize> {
+        if let Some(row) = self.tracks.get(&uuid).and_then(|track| track.row) {
+            return Some(row);
+        }
+        let mut around: Vec<u64> = Vec::new();
+        let mut next = uuid;
+        while around.len() < DEPTH
+            && let Some(track) = self.tracks.get(&next)
+        {
+            around.push(next);
+            if let Some(thread) = track.thread {
+                let name = names.text(track.name).clone();
+                return self.keep(uuid, Row { place: Place::Thread(thread), name });
+            }
+            next = track.parent;
+        }
+        if around.last().and_then(|last| self.tracks.get(last)).is_some_and(|last| last.is_process) {
+            around.pop();
+        }
+        let name =
+            |uuid: &u64| self.tracks.get(uuid).map_or_else(Default::default, |track| names.text(track.name).clone());
+        let own = around.first().map_or_else(|| "".into(), name);
+        let place = match around[..] {
+            [.., stream, device] => {
+                let (stream_name, device) = (name(&stream), name(&device));
+                let place = match self.streams.get(&stream) {
+                    Some(known) => *known,
+                    None => {
+                        let (device, ordinal) = device_of(&device);
+                        let added = self.rows.add_stream(Stream { name: stream_name, device, ordinal });
+                        self.streams.insert(stream, added);
+                        added
+                    }
+                };
+                Place::Stream(place)
+            }
+            _ => Place::Other,
+        };
+        self.keep(uuid, Row { place, name: own })
+    }
+
+    fn keep(&mut self, uuid: u64, row: Row) -> Option<usize> {
+        let added = self.rows.add(row)?;
+        self.tracks.entry(uuid).or_default().row = Some(added);
+        Some(added)
+    }
+}
