@@ -23,7 +23,7 @@ const MOST_KIB: u64 = 160 << 10;
 const MOST_TIME: Duration = Duration::from_secs(120);
 
 /// What a small file expands to. The same with 1 GiB is in `large_inputs.rs`.
-const EXPANDED: usize = 8 << 20;
+const EXPANDED: usize = 4 << 20;
 
 fn gzip(parts: &[&[u8]]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());

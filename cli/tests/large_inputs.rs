@@ -1,7 +1,7 @@
 //! Inputs of 1 GiB: the memory of a command depends on the numbers of ranges and rows, and not on the size of the trace.
 //!
-//! `cargo test --release -p warpline-cli --test large_inputs -- --ignored --nocapture` takes 3 GiB of the disk and prints the figures of
-//! `benches/RESULTS.md`. `WARPLINE_LARGE_MIB` sets another size.
+//! `cargo test --release -p warpline-cli --test large_inputs -- --ignored --nocapture` takes 3 GiB of the disk and prints a table
+//! of the figures. `WARPLINE_LARGE_MIB` sets another size.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -114,7 +114,7 @@ fn a_gibibyte_takes_bounded_memory() {
         let input = input.file_name().unwrap().to_str().unwrap();
         let (status, seconds) = (status.map_or("killed".to_owned(), |status| status.to_string()), wall.as_secs_f64());
         println!("| `{command}` | {input} | {status} | {} | {seconds:.1} |", peak_kib >> 10);
-        if !["0", "2"].contains(&status.as_str()) || peak_kib > most {
+        if !["0", "1", "2"].contains(&status.as_str()) || peak_kib > most {
             faults.push(format!("{command} of {input}: status {status}, {peak_kib} KiB"));
         }
     };
