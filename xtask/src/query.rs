@@ -30,7 +30,7 @@ pub fn run() -> Result<u64, Stop> {
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let trace = folder.join("quickstart.pftrace");
     line(&format!("{} --host --steps 12", job.display()))
-        .with("WARPLINE", &format!("perfetto={}", trace.display()))
+        .with("WARPLINE", format!("perfetto={}", trace.display()))
         .run()?;
     let said = said(&format!("{} report {} --format json", command.display(), trace.display()), &reader)?;
     let report: Value = serde_json::from_str(&said).map_err(|error| Stop::Failed(format!("the report: {error}")))?;

@@ -5,11 +5,12 @@
 
 #[doc(hidden)]
 pub mod measured;
+mod peak;
 mod peaks;
 
 use std::fmt;
 
-pub use peaks::{Peak, PeakMeasurement};
+pub use peak::{Peak, PeakMeasurement};
 
 /// The work that a mark declares for one zone: the bytes that it reads and writes, and its floating-point operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use warpline_trace::perfetto::proto::event;
 use super::super::kinds::{Args, Kind};
 use super::super::names::{Name, Names};
 use super::super::wire::Fields;
-use super::sequence::annotate;
+use super::sequence::{Flows, Open, annotate};
 use super::{Arrow, Reader, Slice, Stop, Visitor};
 
 /// The most slices that are open at once: on one sequence, and on all of them.
@@ -15,23 +15,6 @@ const OPEN_IN_ALL: usize = 1 << 18;
 
 /// The name of the group of the counters of device memory.
 const MEMORY: &str = "memory";
-
-/// A slice that has begun.
-pub(super) struct Open {
-    track: u64,
-    kind: Kind,
-    name: Name,
-    begin_ns: i64,
-    flows: Flows,
-    args: Args,
-}
-
-/// The ids of arrows that begin and end at an event.
-#[derive(Clone, Copy, Default)]
-struct Flows {
-    out: u64,
-    into: u64,
-}
 
 impl<V: Visitor> Reader<'_, V> {
     pub(super) fn event(&mut self, on: u64, ns: Option<i64>, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {

@@ -8,7 +8,6 @@ use super::super::kinds::{Args, Key, Kind, Said};
 use super::super::names::{Name, Names};
 use super::super::wire::{Fields, Malformed, Value};
 use super::Stop;
-use super::events::Open;
 
 #[derive(Default)]
 pub(super) struct Sequence {
@@ -23,6 +22,23 @@ pub(super) struct Sequence {
     pub(super) strings: HashMap<u64, Name>,
     pub(super) specifications: HashMap<u64, Name>,
     pub(super) open: Vec<Open>,
+}
+
+/// A slice that has begun.
+pub(super) struct Open {
+    pub(super) track: u64,
+    pub(super) kind: Kind,
+    pub(super) name: Name,
+    pub(super) begin_ns: i64,
+    pub(super) flows: Flows,
+    pub(super) args: Args,
+}
+
+/// The ids of arrows that begin and end at an event.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Flows {
+    pub(super) out: u64,
+    pub(super) into: u64,
 }
 
 impl Sequence {

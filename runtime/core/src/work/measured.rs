@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::peaks::{Peak, PeakMeasurement};
+use super::peak::{Peak, PeakMeasurement};
 use crate::environment;
 
 /// The first line of the file.

@@ -4,39 +4,7 @@
 //! is in neither.
 
 use super::measured;
-
-/// What a device can do at most.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Peak {
-    /// Bytes per second of the device's memory.
-    pub bytes_per_s: f64,
-    /// Floating-point operations per second of the tensor cores with 16-bit numbers (FP16 or BF16) and 32-bit sums, without sparsity;
-    /// none if it is not known.
-    pub f16_flops_per_s: Option<f64>,
-    /// Floating-point operations per second with 32-bit numbers outside the tensor cores; none if it is not known.
-    pub f32_flops_per_s: Option<f64>,
-    /// When it was measured; none if the vendor states it.
-    pub measured: Option<PeakMeasurement>,
-}
-
-/// When and with which driver a peak was measured. It is what the kernels of the measurement reached: real peaks are higher.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PeakMeasurement {
-    /// The day in UTC, as in `2026-11-25`.
-    pub date: String,
-    /// The driver, as in `CUDA 13.0, 580.159.04`.
-    pub driver: String,
-}
-
-impl PeakMeasurement {
-    /// Returns the measurement of this day with this driver.
-    #[doc(hidden)]
-    pub fn new(date: String, driver: String) -> PeakMeasurement {
-        PeakMeasurement { date, driver }
-    }
-}
+use super::peak::Peak;
 
 /// A row of the table: the name as `cuDeviceGetName` returns it, GB per second of its memory, and TFLOP per second with 16 bits on the tensor
 /// cores and with 32 bits outside of them.
@@ -113,11 +81,6 @@ impl Peak {
         let (_, gb, f16, f32) = PEAKS.into_iter().find(|(name, ..)| *name == device)?;
         let flops = |tera: f64| Some(tera * 1e12);
         Some(Peak { bytes_per_s: gb * 1e9, f16_flops_per_s: flops(f16), f32_flops_per_s: flops(f32), measured: None })
-    }
-
-    /// Returns the operations per second with which rates are compared: of the tensor cores, or with 32-bit numbers if those are not known.
-    pub fn flops_per_s(&self) -> Option<f64> {
-        self.f16_flops_per_s.or(self.f32_flops_per_s)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::abi::*;
 use super::clock::Clock;
-use super::records::Launch;
+use super::launch::Launch;
 use super::{Names, zone_of};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::StreamInfo;

@@ -14,6 +14,7 @@ use super::abi::*;
 use super::allocations::Allocations;
 use super::buffers::Full;
 use super::clock::Clock;
+use super::launch::Launch;
 use super::library::Cupti;
 use super::syncs::Syncs;
 use super::times::{Listed, Times, Work};
@@ -57,24 +58,6 @@ pub(super) struct Raw {
     pub(super) graph: Option<GraphNodeId>,
 }
 
-/// The call that launched work.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Launch {
-    /// The external id of the zone that it was made in.
-    zone: Option<u64>,
-    /// Thread, begin and end on CUPTI's clock.
-    pub(super) call: Option<(u32, u64, u64)>,
-    /// Whether the call puts work on a device, and whether that work has been reported.
-    wants_work: bool,
-    has_work: bool,
-    /// Whether the call waits, or makes a stream wait.
-    is_sync: bool,
-    /// Its work and its position in `times`, if zones are timed by it.
-    work: Work,
-    listed: Option<Listed>,
-    is_called: bool,
-}
-
 /// A hasher of correlations, which are consecutive numbers: a product spreads them well enough.
 #[derive(Default)]
 struct CorrelationHasher(u64);
@@ -90,26 +73,6 @@ impl Hasher for CorrelationHasher {
 
     fn write_u32(&mut self, number: u32) {
         self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(32);
-    }
-}
-
-impl Launch {
-    pub(super) fn zone(&self) -> Option<Zone> {
-        self.zone.and_then(Zone::from_id)
-    }
-
-    /// Returns whether the call waits, or makes a stream wait; none while the call is unknown.
-    pub(super) fn waits(&self) -> Option<bool> {
-        self.call.map(|_| self.is_sync)
-    }
-
-    /// Returns whether anything but its work was reported.
-    fn is_known(&self) -> bool {
-        self.zone.is_some() || self.call.is_some()
-    }
-
-    fn is_at_work(&self) -> bool {
-        self.wants_work && !self.has_work
     }
 }
 
