@@ -1,7 +1,7 @@
 //! The files that a user named: folders stand for the files in them, and compressed files are read as what they contain.
 //!
 //! Every command that reads traces or the files of flight recorders calls it. A file is recognised as compressed by its first bytes and not by
-//! its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at most [`MAX_UNPACKED`] bytes.
+//! its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at most 64 GiB.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

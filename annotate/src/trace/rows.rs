@@ -19,7 +19,7 @@ pub struct Stream {
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An index into [`Rows::streams`].
+    /// The index of the stream among those of all rows.
     Stream(usize),
     /// A thread, by its id.
     Thread(u64),
