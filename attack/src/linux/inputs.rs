@@ -70,7 +70,8 @@ const READERS: &[Reader] = &[
         seeds: "trace_reader",
         read: readers::trace,
         most: 1 << 18,
-        memory: |len| (1 << 20) + 32 * len,
+        // Room for the largest packet, which is 1 MiB, and the figures.
+        memory: |len| (3 << 19) + 32 * len,
         make: None,
     },
     Reader {
