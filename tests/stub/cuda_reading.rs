@@ -47,7 +47,8 @@ fn a_stream_on_which_a_thread_launches_is_read_without_a_query() {
             let report = session.finish();
             assert_exact(&report);
             assert_eq!((report.recorded, report.dropped.total()), (MANY + 1, 0), "{ends:?}: {report}");
-            assert!(report.notes.is_empty(), "{report}");
+            // A thread that does nothing but launch may spend so much of its time on zones that the report says it.
+            assert!(report.notes.iter().all(|note| note.starts_with("recording took about")), "{report}");
         }
         assert_eq!(driver.calls("cuEventElapsedTime"), 0);
         assert_clean(driver);

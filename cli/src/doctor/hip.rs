@@ -6,6 +6,9 @@ use super::probe::{HipFacts, Probed};
 use super::{Finding, State};
 use crate::output::counted;
 
+/// How the message of `hipErrorNoDevice` ends. Hosts with GPUs of others may have the runtime, too.
+const NO_DEVICE: &str = " (100)";
+
 /// Asks the runtime; none without the feature.
 #[cfg(feature = "hip")]
 pub(super) fn ask(within: Duration) -> Option<Probed<HipFacts>> {
@@ -34,6 +37,10 @@ pub(super) fn runtime(probed: &Probed<HipFacts>) -> Finding {
     }
     let library = facts.path.as_deref().unwrap_or("libamdhip64.so");
     let version = facts.version.map_or_else(|| "of unknown version".to_owned(), readable);
+    if facts.not_initialised.as_ref().is_some_and(|why| why.ends_with(NO_DEVICE)) {
+        return Finding::new("HIP", State::Off, format!("the runtime {version} ({library}) finds no device"))
+            .remedy("where the host has an AMD GPU, run `rocminfo`: it names the fault");
+    }
     if let Some(why) = &facts.not_initialised {
         return Finding::new("HIP", State::Broken, format!("the runtime {version} ({library}) does not start: {why}"))
             .remedy("run `rocminfo`: it names the fault");
@@ -53,4 +60,18 @@ pub(super) fn runtime(probed: &Probed<HipFacts>) -> Finding {
 /// "7.0".
 fn readable(version: i32) -> String {
     format!("{}.{}", version / 10_000_000, version / 100_000 % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_such_a_device_is_not_broken() {
+        let state = |why: &str| {
+            runtime(&Probed::Found(HipFacts { not_initialised: Some(why.to_owned()), ..HipFacts::default() })).state
+        };
+        assert!(matches!(state("`hipGetDeviceCount` gave no ROCm-capable device is detected (100)"), State::Off));
+        assert!(matches!(state("`hipInit` gave initialization error (3)"), State::Broken));
+    }
 }
