@@ -12,7 +12,7 @@ use warpline_core::report::nesting::{self, Nesting};
 
 use super::tables::{Cell, Filling, TraceTable};
 
-/// The most slices that are kept: with the rows that are made of them they take about 6 GiB.
+/// The most slices that are kept. They are in memory, with the rows that are made of them.
 pub(super) const MOST_ROWS: usize = 16 << 20;
 
 /// The row of a kernel that is on none.
