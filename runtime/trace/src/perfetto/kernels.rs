@@ -15,7 +15,6 @@ use super::rows::keep;
 use super::tables::Tables;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use warpline_core::kernel::{KernelRecord, KernelWork};
-use warpline_core::record::StreamInfo;
 
 /// The maximum number of names with a number.
 const NAMES: usize = 1 << 15;
@@ -43,7 +42,7 @@ impl Kernels {
     pub(super) fn write(&mut self, record: &KernelRecord, tables: &mut Tables, buffer: &mut Buffer) {
         tables.end_ns = tables.end_ns.max(record.gpu.end_ns);
         let name = self.number(&record.name);
-        let row = self.row(&record.stream, tables, buffer);
+        let row = tables.below_stream(&mut self.rows, &record.stream, ROW, buffer);
         let Tables { tracks, session, texts, .. } = &mut *tables;
         let correlation = texts.text(CORRELATION);
         let lane = tracks[row].lane(record.gpu, session, buffer);
@@ -66,17 +65,6 @@ impl Kernels {
             });
         });
         self.stage(record, name, tables, buffer);
-    }
-
-    /// Returns the row of kernels below a stream.
-    fn row(&mut self, stream: &StreamInfo, tables: &mut Tables, buffer: &mut Buffer) -> usize {
-        if let Some(row) = self.rows.get(&stream.id) {
-            return tables.known(*row, buffer);
-        }
-        let above = tables.stream(stream, buffer);
-        let row = tables.add_below(above, ROW, ROW, buffer);
-        self.rows.insert(stream.id, row);
-        row
     }
 
     /// Writes the render stage with all its data.

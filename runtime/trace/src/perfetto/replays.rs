@@ -31,7 +31,7 @@ pub(super) struct Replays {
 impl Replays {
     pub(super) fn write(&mut self, record: &ReplayRecord, tables: &mut Tables, buffer: &mut Buffer) {
         tables.end_ns = tables.end_ns.max(record.gpu.end_ns);
-        let row = self.row(record, tables, buffer);
+        let row = tables.below_stream(&mut self.rows, &record.stream, ROW, buffer);
         let flow = record.launch.as_ref().map(|launch| (tables.session.ids.next(), launch));
         if let Some((flow, launch)) = flow {
             tables.end_ns = tables.end_ns.max(launch.host.end_ns);
@@ -82,16 +82,6 @@ impl Replays {
                 }
             });
         }
-    }
-
-    fn row(&mut self, record: &ReplayRecord, tables: &mut Tables, buffer: &mut Buffer) -> usize {
-        if let Some(row) = self.rows.get(&record.stream.id) {
-            return tables.known(*row, buffer);
-        }
-        let above = tables.stream(&record.stream, buffer);
-        let row = tables.add_below(above, ROW, ROW, buffer);
-        self.rows.insert(record.stream.id, row);
-        row
     }
 
     fn lane(&mut self, row: usize, (name, part): (&Arc<str>, u32), tables: &mut Tables, buffer: &mut Buffer) -> usize {

@@ -98,6 +98,23 @@ impl Tables {
         self.add(uuid, Kind::Row { parent, above: Some(above), name: name.to_owned(), rank: 0 }, buffer)
     }
 
+    /// Returns the row `name` below a stream, of those by the streams' ids in `rows`.
+    pub(super) fn below_stream(
+        &mut self,
+        rows: &mut HashMap<u32, usize>,
+        stream: &StreamInfo,
+        name: &str,
+        buffer: &mut Buffer,
+    ) -> usize {
+        if let Some(row) = rows.get(&stream.id) {
+            return self.known(*row, buffer);
+        }
+        let above = self.stream(stream, buffer);
+        let row = self.add_below(above, name, name, buffer);
+        rows.insert(stream.id, row);
+        row
+    }
+
     fn add(&mut self, uuid: u64, kind: Kind, buffer: &mut Buffer) -> usize {
         let index = self.tracks.len();
         self.lookups += 1;

@@ -10,7 +10,6 @@ use super::category::{Category, write_stalled};
 use super::proto::{Buffer, annotation, event};
 use super::rows::keep;
 use super::tables::Tables;
-use warpline_core::record::StreamInfo;
 use warpline_core::synchronization::SyncRecord;
 
 /// The name of the row below a stream.
@@ -28,7 +27,7 @@ impl Syncs {
         tables.end_ns = tables.end_ns.max(span.end_ns);
         let queued_on = record.stream.as_ref().filter(|_| !record.kind.is_on_thread());
         let row = match queued_on {
-            Some(stream) => self.row(stream, tables, buffer),
+            Some(stream) => tables.below_stream(&mut self.rows, stream, ROW, buffer),
             None => tables.thread(&record.thread, buffer),
         };
         let Tables { tracks, session, .. } = tables;
@@ -64,17 +63,6 @@ impl Syncs {
                 number(event, "zone_sequence", zone.sequence);
             }
         });
-    }
-
-    /// Returns the row below a stream.
-    fn row(&mut self, stream: &StreamInfo, tables: &mut Tables, buffer: &mut Buffer) -> usize {
-        if let Some(row) = self.rows.get(&stream.id) {
-            return tables.known(*row, buffer);
-        }
-        let above = tables.stream(stream, buffer);
-        let row = tables.add_below(above, ROW, ROW, buffer);
-        self.rows.insert(stream.id, row);
-        row
     }
 
     /// Updates the rows after tracks have moved or were forgotten.
