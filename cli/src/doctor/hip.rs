@@ -6,9 +6,6 @@ use super::probe::{HipFacts, Probed};
 use super::{Finding, State};
 use crate::output::counted;
 
-/// How the message of `hipErrorNoDevice` ends. Hosts with GPUs of others may have the runtime, too.
-const NO_DEVICE: &str = " (100)";
-
 /// Asks the runtime; none without the feature.
 #[cfg(feature = "hip")]
 pub(super) fn ask(within: Duration) -> Option<Probed<HipFacts>> {
@@ -37,7 +34,7 @@ pub(super) fn runtime(probed: &Probed<HipFacts>) -> Finding {
     }
     let library = facts.path.as_deref().unwrap_or("libamdhip64.so");
     let version = facts.version.map_or_else(|| "of unknown version".to_owned(), readable);
-    if facts.not_initialised.as_ref().is_some_and(|why| why.ends_with(NO_DEVICE)) {
+    if facts.has_no_device {
         return Finding::new("HIP", State::Off, format!("the runtime {version} ({library}) finds no device"))
             .remedy("where the host has an AMD GPU, run `rocminfo`: it names the fault");
     }
@@ -68,10 +65,9 @@ mod tests {
 
     #[test]
     fn a_host_without_such_a_device_is_not_broken() {
-        let state = |why: &str| {
-            runtime(&Probed::Found(HipFacts { not_initialised: Some(why.to_owned()), ..HipFacts::default() })).state
-        };
-        assert!(matches!(state("`hipGetDeviceCount` gave no ROCm-capable device is detected (100)"), State::Off));
-        assert!(matches!(state("`hipInit` gave initialization error (3)"), State::Broken));
+        let state = |facts: HipFacts| runtime(&Probed::Found(facts)).state;
+        assert!(matches!(state(HipFacts { has_no_device: true, ..HipFacts::default() }), State::Off));
+        let why = "`hipInit` gave initialization error (3)".to_owned();
+        assert!(matches!(state(HipFacts { not_initialised: Some(why), ..HipFacts::default() }), State::Broken));
     }
 }

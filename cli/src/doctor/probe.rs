@@ -145,6 +145,7 @@ pub(super) struct HipFacts {
     /// 10,000,000 × major + 100,000 × minor + patch.
     pub(super) version: Option<i32>,
     pub(super) missing: Vec<String>,
+    pub(super) has_no_device: bool,
     pub(super) not_initialised: Option<String>,
     pub(super) devices: Vec<String>,
 }
@@ -158,6 +159,7 @@ impl HipFacts {
             unusable: found.unusable,
             version: found.version,
             missing: found.missing.into_iter().map(str::to_owned).collect(),
+            has_no_device: found.has_no_device,
             not_initialised: found.not_initialised,
             devices: found.devices,
         }

@@ -19,6 +19,8 @@ type Code = c_int;
 
 const SUCCESS: Code = 0;
 const INVALID_VALUE: Code = 1;
+/// `hipErrorNoDevice`.
+const NO_DEVICE: Code = 100;
 const NOT_READY: Code = 600;
 /// The errors of captures: `hipErrorStreamCaptureUnsupported` to `hipErrorStreamCaptureWrongThread`.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
@@ -120,6 +122,11 @@ pub(super) struct HipError {
 }
 
 impl HipError {
+    /// Whether the runtime works and finds no device, as on a host with GPUs of others.
+    pub(super) fn is_no_device(&self) -> bool {
+        self.code == NO_DEVICE
+    }
+
     /// Converts the error to that of a zone.
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
         if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.describe(self)) }

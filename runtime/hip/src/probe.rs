@@ -14,6 +14,8 @@ pub struct HipProbe {
     pub version: Option<i32>,
     /// The optional symbols that the runtime lacks.
     pub missing: Vec<&'static str>,
+    /// Whether the runtime works and finds no device.
+    pub has_no_device: bool,
     /// Why the devices are not known.
     pub not_initialised: Option<String>,
     /// The names of the devices, in the runtime's order.
@@ -33,7 +35,8 @@ pub fn hip() -> HipProbe {
     let count = match driver.device_count() {
         Ok(count) => count,
         Err(error) => {
-            found.not_initialised = Some(driver.describe(error).0);
+            found.has_no_device = error.is_no_device();
+            found.not_initialised = (!found.has_no_device).then(|| driver.describe(error).0);
             return found;
         }
     };
