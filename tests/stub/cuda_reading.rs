@@ -47,8 +47,11 @@ fn a_stream_on_which_a_thread_launches_is_read_without_a_query() {
             let report = session.finish();
             assert_exact(&report);
             assert_eq!((report.recorded, report.dropped.total()), (MANY + 1, 0), "{ends:?}: {report}");
-            // A thread that does nothing but launch may spend so much of its time on zones that the report says it.
-            assert!(report.notes.iter().all(|note| note.starts_with("recording took about")), "{report}");
+            // Of a session of a second or more, the report says that zones cost a thread that does nothing but launch much of its time.
+            let is_cost = |note: &String| note.starts_with("recording took about");
+            let expected =
+                usize::from(report.duration >= Duration::from_secs(1) && report.notes.first().is_some_and(is_cost));
+            assert_eq!(report.notes.len(), expected, "{report}");
         }
         assert_eq!(driver.calls("cuEventElapsedTime"), 0);
         assert_clean(driver);
