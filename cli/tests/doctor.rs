@@ -340,7 +340,7 @@ fn peaks_are_measured_where_that_is_asked_for_and_kept_for_reports() {
     }
     let (state, what, _) = found.part("peak");
     assert!(state == "works" && what.starts_with("Stub GPU 0: 2.") && what.contains(" TB/s of a copy, "), "{what}");
-    assert!(!what.contains('%'), "nobody states a peak of it: {what}");
+    assert!(!what.contains('%'), "no vendor states a peak for it: {what}");
     assert!(found.part("peak file").1.contains("peaks.tsv"), "{:#}", found.0);
     let kept = fs::read_to_string(&file).expect("it was written");
     let rows: Vec<Vec<&str>> = kept.lines().skip(1).map(|line| line.split('\t').collect()).collect();

@@ -15,7 +15,7 @@ warpline::namespace!("merged", "ranks that a test starts");
 
 const STEPS: u64 = 20;
 
-/// Sums the gradients of all ranks: nobody leaves before all have come.
+/// Sums the gradients of all ranks. A rank leaves after all ranks have come.
 #[collective("merged.sync", kind = "all_reduce", count = 1 << 18, dtype = f32, group = group)]
 fn sync(stream: &HostStream, group: &ProcessGroup, others: &Arc<Mutex<TcpStream>>) {
     let others = Arc::clone(others);

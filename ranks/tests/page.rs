@@ -32,7 +32,7 @@ static REPORT: LazyLock<Report> = LazyLock::new(|| {
     Report::of(&engine, Options::default()).unwrap().with_heat_map(&engine).unwrap()
 });
 
-/// Where the pages are left; a folder that is removed if nobody asks for them.
+/// Writes a page into the folder that `WARPLINE_PAGES` names, if it is set.
 fn keep(name: &str, page: &str) {
     if let Some(folder) = std::env::var_os("WARPLINE_PAGES") {
         std::fs::write(PathBuf::from(folder).join(name), page).unwrap();
@@ -65,7 +65,7 @@ fn the_page_has_what_is_true() {
     for step in 92..120 {
         assert!(beyond(7, step).unwrap() > 15_000_000, "step {step}: {:?} ns", beyond(7, step));
     }
-    assert!((64..120).all(|step| beyond(20, step).is_none()), "nobody wrote this");
+    assert!((64..120).all(|step| beyond(20, step).is_none()), "the tables have no row of it");
     let blamed: Vec<_> = report.blame.iter().filter(|one| one.rank == 42).collect();
     assert!(blamed.len() >= 28, "{}", blamed.len());
     assert!(blamed.iter().all(|one| (30..=60).contains(&one.step) && one.chain.last().unwrap().rank == 42));

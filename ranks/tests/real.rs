@@ -34,7 +34,7 @@ fn load(takes: Duration) {
 /// Where the ranks of a group meet.
 type Others = Arc<Mutex<TcpStream>>;
 
-/// Sums the gradients of all ranks: nobody leaves before all have come with the same count.
+/// Sums the gradients of all ranks. A rank leaves after all ranks have come with the same count.
 #[collective("real.sync", kind = "all_reduce", count = count, dtype = f32, group = group)]
 fn sync(stream: &HostStream, group: &ProcessGroup, others: &Others, count: u32) {
     let others = Arc::clone(others);
@@ -96,7 +96,7 @@ impl Ranks {
     }
 }
 
-/// Where the ranks of a group meet: if they come with different counts, it answers nobody any more.
+/// Where the ranks of a group meet. After they have come with different counts, it answers no rank.
 fn hub() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

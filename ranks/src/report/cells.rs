@@ -37,7 +37,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// Cells that nobody wrote.
+    /// Cells without a row in the tables.
     pub(super) fn empty(cells: usize) -> Self {
         let none = || vec![NONE; cells];
         Self {

@@ -1,6 +1,6 @@
 //! The memory records of a session, as plain data: who took device memory, how much, when, and how much the device then held.
 //!
-//! `timeline::Queue` records its allocations, the application may tell of its own, and CUPTI reports all of CUDA devices with `kernels`. Sinks,
+//! `timeline::Queue` records its allocations, the application may report its own, and with `kernels`, CUPTI reports every allocation on CUDA devices. Sinks,
 //! tests and users' own analysis read the records. Times are on the same clock as a zone's.
 
 use std::sync::Arc;

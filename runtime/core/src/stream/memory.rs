@@ -60,7 +60,7 @@ pub struct RefusedAllocation {
     pub at_ns: i64,
 }
 
-/// An allocation, as its source tells of it.
+/// An allocation, as its source reports it.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     pub stream: Arc<StreamInfo>,

@@ -1,8 +1,8 @@
-//! Allocations of CUDA devices that a tool reports (CUPTI), merged with what the program and its queues tell.
+//! Allocations of CUDA devices that a tool (CUPTI) reports, merged with those that the program and its queues report.
 //!
-//! The tool's records come late, and it reports every allocation; so it alone decides what there is. What the program tells of the same memory
-//! names it: the first that has its address and size, and came up to a second later. What the program tells of a part of an allocation, as a pool
-//! hands it out, is counted and adds nothing. What lies in no allocation that the tool knows counts as without a tool.
+//! The tool reports every allocation, some time later, so its records alone decide which memory exists. A report of the program gives such an
+//! allocation its name: the first report with the same address and size that comes within a second. A report of the program about a part of an
+//! allocation, such as a block that a pool hands out, is counted and adds nothing. Memory in no allocation that the tool knows counts as without a tool.
 
 use std::collections::{BTreeMap, VecDeque};
 
