@@ -60,6 +60,7 @@ impl Figures {
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
         report.streams = self.streams.clone();
+        report.ends = self.ends;
         report.memory = self.memory.stats();
         report.critical_path = self.path.clone();
         report.notes.extend(self.notes());
@@ -96,14 +97,6 @@ impl Figures {
     /// What a reader of the figures must know.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.found_ends > 0 {
-            notes.push(format!(
-                "{} of {} zones on streams have an end that was not timed by an event of their own; it may be late by up to {}",
-                self.found_ends,
-                self.on_streams,
-                crate::output::time(self.latest_ns as f64)
-            ));
-        }
         if self.corrected > 0 {
             notes.push(format!(
                 "lengths of {} zones contain the time of their events, {} on average; `gpu_ns_corrected` in the trace is without it",

@@ -34,6 +34,11 @@ impl Report {
                 "dropped_by": dropped,
                 "not_sampled": self.not_sampled,
             },
+            "ends": {
+                "on_streams": self.ends.on_streams,
+                "found": self.ends.found,
+                "latest_ns": self.ends.latest_ns,
+            },
             "left_out": {"ranges": ranges, "of_ranges": of_ranges, "while_stopped": while_stopped},
             "notes": self.notes,
             "account": Account(self).to_string().lines().collect::<Vec<_>>(),
