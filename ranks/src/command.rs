@@ -3,7 +3,7 @@
 mod query;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::perfetto::{Plan, Ranks, Window, merge};
 use crate::progress::busy;
 use crate::report::Report;
 use crate::shell::Shell;
+use crate::store::{Tables, only_folders};
 
 #[derive(Parser)]
 #[command(name = "warpline-ranks", version, about = "Reads the tables that the ranks of a job write with `ranks=DIR`.")]
@@ -89,7 +90,7 @@ enum What {
 
 #[derive(Args)]
 struct Of {
-    /// The folder that the setting `ranks=DIR` named.
+    /// The folder that the setting `ranks=DIR` named, or the URL to which it was copied: s3://BUCKET/FOLDER.
     folder: PathBuf,
     /// The run, if the folder has several.
     #[arg(long)]
@@ -105,6 +106,16 @@ struct On {
     /// Without it, in this process.
     #[arg(long, value_name = "URL")]
     engine: Option<Scheduler>,
+}
+
+impl On {
+    /// The tables of a folder or of a URL, where this engine can read them.
+    fn tables(&self, place: &Path, run: Option<&str>) -> Result<Tables, Error> {
+        if self.engine.is_some() {
+            only_folders("`--engine`", place)?;
+        }
+        Tables::at(place, run)
+    }
 }
 
 #[derive(Args)]
@@ -196,7 +207,8 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
     match cli.what {
         What::Report { of, on, json, output } => {
             let options = options(&of)?;
-            let engine = Engine::open_on(on.engine, &of.folder, of.run.as_deref())?;
+            let tables = on.tables(&of.folder, of.run.as_deref())?;
+            let engine = Engine::open_on(on.engine, tables.path(), of.run.as_deref())?;
             let mut report = busy("judging", || Report::of(&engine, options))?;
             if let Some(path) = output {
                 report = busy("writing the page", || report.with_heat_map(&engine))?;
@@ -205,7 +217,11 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             print(&if json { to_json(&report)? } else { report.to_text() });
         }
         What::Clocks { of, json, write } => {
-            let engine = Engine::open(&of.folder, of.run.as_deref())?;
+            if write {
+                only_folders("`clocks --write`", &of.folder)?;
+            }
+            let tables = Tables::at(&of.folder, of.run.as_deref())?;
+            let engine = Engine::open(tables.path(), of.run.as_deref())?;
             let options = options(&of)?;
             let found = busy("comparing clocks", || clocks(&engine, options))?;
             if write {
@@ -221,6 +237,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             }
         }
         What::Hang { folder, run, between, json } => {
+            only_folders("`hang`", &folder)?;
             let run = run.as_deref();
             let hang = match between {
                 0 => Hang::new(&folder, run)?,
@@ -230,6 +247,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             return Ok(if hang.is_one() { ExitCode::from(3) } else { ExitCode::SUCCESS });
         }
         What::Compact { folder, run } => {
+            only_folders("`compact`", &folder)?;
             let done = busy("merging files", || compact(&mut Folder::open(&folder, run.as_deref())?))?;
             let Compacted { removed, written, rows, damaged } = done;
             print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and stay\n"));
@@ -237,6 +255,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
         What::Query(query) => query.answer()?,
         What::Perfetto(asked) => {
             let Perfetto { of, step, ranks, traces, output } = asked;
+            only_folders("`perfetto`", &of.folder)?;
             let steps = if step.from == step.to { step.from.to_string() } else { format!("{}-{}", step.from, step.to) };
             let output = output.unwrap_or_else(|| format!("step-{steps}.tar").into());
             let options = options(&of)?;
@@ -258,6 +277,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                 slow: what.slow,
                 ..generate::Plan::default()
             };
+            only_folders("`generate`", &what.folder)?;
             busy("generating", || generate::generate(&what.folder, &plan))?;
         }
     }

@@ -84,6 +84,16 @@ pub enum Error {
         /// What Ballista says.
         source: Box<datafusion::error::DataFusionError>,
     },
+    /// Tables at a URL.
+    #[error("cannot read `{url}`: {source}; {remedy}")]
+    Store {
+        /// What the user wrote.
+        url: String,
+        /// What the store, or the way to it, says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// What to do.
+        remedy: String,
+    },
     /// The answer of a query has another form than the code that reads it expects.
     #[error("the query `{name}` returns no column `{column}` of the expected type; `ranks/sql/{name}.sql` was changed")]
     Column {

@@ -17,6 +17,7 @@ pub mod perfetto;
 mod progress;
 pub mod report;
 mod shell;
+pub mod store;
 pub mod table;
 pub mod trace;
 pub mod views;

@@ -17,6 +17,7 @@ use crate::engine::{Engine, Rows};
 use crate::error::Error;
 use crate::folder::runs;
 use crate::progress::busy;
+use crate::store::url;
 use crate::table::Table;
 use crate::trace::{self, NAMED, Named, TraceTable};
 use crate::views;
@@ -24,8 +25,9 @@ use crate::views;
 /// The arguments.
 #[derive(Args)]
 pub(super) struct Query {
-    /// A trace (`.pftrace`, Chrome JSON, or either with `.gz`), or the folder that the setting `ranks=DIR` named.
-    #[arg(required_unless_present = "list", value_name = "TRACE|FOLDER")]
+    /// A trace (`.pftrace`, Chrome JSON, or either with `.gz`), or the folder that the setting `ranks=DIR` named, or the URL to which it was
+    /// copied: s3://BUCKET/FOLDER.
+    #[arg(required_unless_present = "list", value_name = "TRACE|FOLDER|URL")]
     of: Option<PathBuf>,
     /// One SELECT.
     #[arg(required_unless_present_any = ["list", "file", "name"])]
@@ -71,7 +73,11 @@ impl Query {
         let Some(of) = &self.of else {
             return Err(Error::Asked("name a trace, or the folder that the setting `ranks=DIR` named".to_owned()));
         };
-        let rows = if of.is_dir() { self.over_folder(of)? } else { self.over_trace(of)? };
+        let rows = match url(of) {
+            Some(_) => self.over_folder(self.on.tables(of, self.run.as_deref())?.path())?,
+            None if of.is_dir() => self.over_folder(of)?,
+            None => self.over_trace(of)?,
+        };
         print(&format.write(&rows)?);
         Ok(())
     }

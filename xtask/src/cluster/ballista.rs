@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
-
 use super::process::{PATIENCE, Running, free_port};
 use super::rows::{Answers, Row, difference, is_same};
-use super::{own, printed};
+use super::{own, printed, report};
 use crate::shell::{Stop, line};
 
 /// The version of the cluster, which is that of DataFusion in `ranks/Cargo.toml`.
@@ -78,15 +76,13 @@ impl Cluster {
     /// What goes wrong where the whole report is asked for, and where an executor is killed.
     pub fn faults(&mut self, reader: &Path, tables: &Path, here: &Answers) -> Result<Vec<String>, Stop> {
         let mut faults = Vec::new();
-        let report = |options: &str| {
-            let text = printed(&format!("{} report {} --json{options}", reader.display(), tables.display()))?;
-            serde_json::from_str::<Value>(&text).map_err(|error| Stop::Failed(format!("a report is no JSON: {error}")))
-        };
+        let at = tables.display().to_string();
+        let report = |options: &str| report(reader, &at, options, &[]);
         if !is_same(&report("")?, &report(&self.options())?) {
             faults.push("the report of Ballista is not that of one process".to_owned());
         }
         faults.extend(self.kill_one(reader, tables, here.get(LONG).map_or(&[], Vec::as_slice))?);
-        let alone = own(reader, tables, &[LONG.to_owned()], &self.options())?;
+        let alone = own(reader, &at, &[LONG.to_owned()], &self.options(), &[])?;
         let difference = difference(here.get(LONG).map_or(&[], Vec::as_slice), &alone[LONG]);
         faults.extend(difference.map(|how| format!("with one executor left, `{LONG}` differs: {how}")));
         Ok(faults)

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use self::rows::{Answers, difference, parse};
+use serde_json::Value;
+
+use self::rows::{Answers, difference, is_same, parse};
 use crate::needs;
 use crate::shell::{Stop, line, root, target};
 
@@ -131,7 +133,8 @@ fn compare(options: &Options) -> Result<bool, Stop> {
     line(&format!("{} generate {} {JOB}", reader.display(), tables.display())).run()?;
     line(&format!("{} clocks {} --write", reader.display(), tables.display())).run()?;
     let views = views()?;
-    let (here, seconds) = timed(|| own(&reader, &tables, &views, ""))?;
+    let at = tables.display().to_string();
+    let (here, seconds) = timed(|| own(&reader, &at, &views, "", &[]))?;
     let mut all =
         vec![Compared { engine: "warpline-ranks".into(), seconds, outcomes: vec![Outcome::Same; views.len()] }];
     let mut compare = |engine: String, asked: &[String], there: &Answers, seconds| {
@@ -141,6 +144,7 @@ fn compare(options: &Options) -> Result<bool, Stop> {
         };
         all.push(Compared { engine, seconds, outcomes: views.iter().map(outcome).collect() });
     };
+    let mut faults = Vec::new();
     let mut left_out = Vec::new();
     for engine in ENGINES.iter().filter(|engine| options.has(engine.name)) {
         if let Some((program, remedy)) = engine.needs.filter(|(program, _)| !is_there(program)) {
@@ -148,7 +152,7 @@ fn compare(options: &Options) -> Result<bool, Stop> {
             continue;
         }
         let (python, version) = engine.install(&folder)?;
-        let (there, seconds) = timed(|| engine.answers(&python, &tables.display().to_string(), &views, &[]))?;
+        let (there, seconds) = timed(|| engine.answers(&python, &at, &views, &[]))?;
         compare(format!("{} {version}", engine.package), &views, &there, seconds);
     }
     if options.has(S3) {
@@ -159,15 +163,20 @@ fn compare(options: &Options) -> Result<bool, Stop> {
         let asked: Vec<String> = S3_VIEWS.map(str::to_owned).to_vec();
         let (there, seconds) = timed(|| store.answers(engine, &python, &asked))?;
         compare(format!("{S3} {} {version}", engine.package), &asked, &there, seconds);
+        let (there, seconds) = timed(|| own(&reader, &store.url(), &views, "", store.settings()))?;
+        compare(format!("{S3} warpline-ranks"), &views, &there, seconds);
+        let report = |place: &str| report(&reader, place, "", store.settings());
+        if !is_same(&report(&at)?, &report(&store.url())?) {
+            faults.push("the report of a bucket is not that of the folder".to_owned());
+        }
     }
-    let mut faults = Vec::new();
     if options.has(BALLISTA) {
         let programs = options.bin.map_or_else(|| ballista::install(&folder), |bin| Ok(bin.to_owned()))?;
         let mut cluster = ballista::Cluster::start(&programs, &folder)?;
         let client = programs.join("warpline-ranks");
-        let (there, seconds) = timed(|| own(&client, &tables, &views, &cluster.options()))?;
+        let (there, seconds) = timed(|| own(&client, &at, &views, &cluster.options(), &[]))?;
         compare(format!("{BALLISTA} {}", ballista::VERSION), &views, &there, seconds);
-        faults = cluster.faults(&client, &tables, &here)?;
+        faults.extend(cluster.faults(&client, &tables, &here)?);
     }
     print(&views, &here, &all);
     left_out.iter().chain(&faults).for_each(|what| println!("{what}"));
@@ -204,16 +213,30 @@ impl Engine {
     }
 }
 
-/// What `warpline-ranks` says to each view with these options, asked with the file itself.
-fn own(reader: &Path, tables: &Path, views: &[String], options: &str) -> Result<Answers, Stop> {
+/// What `warpline-ranks` says to each view over the tables in a folder or at a URL, with these options and environment variables, asked with
+/// the file itself.
+fn own(
+    reader: &Path,
+    tables: &str,
+    views: &[String],
+    options: &str,
+    settings: &[(String, String)],
+) -> Result<Answers, Stop> {
     let one = |view: &String| {
         let file = format!("ranks/sql/{view}.sql");
-        let text = printed(&format!("{} query {} --file {file} --json{options}", reader.display(), tables.display()))?;
+        let command = format!("{} query {tables} --file {file} --json{options}", reader.display());
+        let text = printed_with(&command, settings)?;
         let rows: Result<Vec<_>, _> = text.lines().map(serde_json::from_str).collect();
         let rows = rows.map_err(|error| Stop::Failed(format!("the answer to `{file}` is no JSON: {error}")))?;
         Ok((view.clone(), rows))
     };
     views.iter().map(one).collect()
+}
+
+/// The report of `warpline-ranks`, likewise.
+fn report(reader: &Path, tables: &str, options: &str, settings: &[(String, String)]) -> Result<Value, Stop> {
+    let text = printed_with(&format!("{} report {tables} --json{options}", reader.display()), settings)?;
+    serde_json::from_str(&text).map_err(|error| Stop::Failed(format!("a report is no JSON: {error}")))
 }
 
 /// The names of the views, in alphabetical order.

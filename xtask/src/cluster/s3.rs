@@ -1,5 +1,5 @@
-//! The tables in an object store: `moto`, which is a server of S3's protocol in Python, on this machine. ClickHouse reads them from there with the
-//! script that reads folders, so what is tested is that nothing in the queries or in the layout of the files needs a file system.
+//! The tables in an object store: `moto`, which is a server of S3's protocol in Python, on this machine. `warpline-ranks` reads them from there, and so
+//! does ClickHouse with the script that reads folders, so nothing in the queries or in the layout of the files needs a file system.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::shell::{Stop, line};
 /// The package on PyPI, and what the upload needs.
 const PACKAGES: &str = "moto[server] boto3";
 
-/// Where the tables are.
+/// The bucket of the tables.
 const BUCKET: &str = "warpline";
 
 /// A server with the tables, which ends with this value.
@@ -42,11 +42,21 @@ impl Store {
         Ok(store)
     }
 
+    /// Where the tables are.
+    pub fn url(&self) -> String {
+        format!("s3://{BUCKET}")
+    }
+
+    /// The environment variables that name the server and the keys.
+    pub fn settings(&self) -> &[(String, String)] {
+        &self.settings
+    }
+
     /// What an engine says to each view, from there.
     ///
     /// # Errors
     /// It fails.
     pub fn answers(&self, engine: &Engine, python: &Path, views: &[String]) -> Result<super::Answers, Stop> {
-        engine.answers(python, &format!("s3://{BUCKET}"), views, &self.settings)
+        engine.answers(python, &self.url(), views, &self.settings)
     }
 }

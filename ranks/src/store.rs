@@ -1,0 +1,202 @@
+//! Tables in an object store: one run is copied to a temporary folder, which is read like any other. A job has many small files and a report reads
+//! each of them several times, so one copy takes less time than a request for each read. Called by the command; never writes to a store.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as Key;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, parse_url_opts};
+use tempfile::TempDir;
+use url::Url;
+
+use crate::error::Error;
+use crate::progress::{bar, busy};
+use crate::table::Table;
+
+/// Files that are copied at once: the store answers each after a round trip.
+const AT_ONCE: usize = 64;
+
+/// Where a user finds what the store wants to know, for the schemes of `object_store`.
+const SETTINGS: [(&str, &str); 4] = [
+    ("s3", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"),
+    ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
+    ("az", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+    ("abfs", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+];
+
+/// The tables of one run as a folder.
+#[derive(Debug)]
+pub struct Tables {
+    path: PathBuf,
+    /// Removed with the value.
+    _copy: Option<TempDir>,
+}
+
+impl Tables {
+    /// The folder `place`, or a copy of the run `run`, or of the only one, of the URL `place`.
+    ///
+    /// # Errors
+    /// The store cannot be read, the folder of temporary files cannot be written, or the run is not there.
+    pub fn at(place: &Path, run: Option<&str>) -> Result<Self, Error> {
+        let Some(url) = url(place) else { return Ok(Self { path: place.to_owned(), _copy: None }) };
+        let copy = copy_run(url, run)?;
+        Ok(Self { path: copy.path().to_owned(), _copy: Some(copy) })
+    }
+
+    /// Where the tables are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The URL that a user wrote in place of a folder.
+pub fn url(place: &Path) -> Option<&str> {
+    let text = place.to_str()?;
+    let (scheme, _) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some(text)
+}
+
+/// Says that `what` needs a folder, if a user wrote a URL.
+///
+/// # Errors
+/// It is a URL.
+pub fn only_folders(what: &str, place: &Path) -> Result<(), Error> {
+    match url(place) {
+        Some(url) => Err(Error::Asked(format!(
+            "{what} needs a folder, and `{url}` is a URL; copy it to a folder and name that; `report`, `query` and `clocks` take URLs"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A place in a store.
+struct Place<'a> {
+    url: &'a str,
+    store: Box<dyn ObjectStore>,
+    prefix: Key,
+}
+
+fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
+    let place = Place::of(url)?;
+    let of_system = |source| Error::Read { path: url.into(), source };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(of_system)?;
+    let files = busy("listing files", || runtime.block_on(place.files(run)))?;
+    runtime.block_on(place.copy(&files))
+}
+
+impl<'a> Place<'a> {
+    fn of(url: &'a str) -> Result<Self, Error> {
+        let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is no URL: {error}")))?;
+        let mut options: Vec<(String, String)> = std::env::vars().collect();
+        // A server without TLS, such as one of this machine, is named as such.
+        let is_plain = |(name, value): &(String, String)| {
+            name.to_ascii_uppercase().starts_with("AWS_ENDPOINT") && value.starts_with("http://")
+        };
+        if options.iter().any(is_plain) {
+            options.push(("allow_http".to_owned(), "true".to_owned()));
+        }
+        let (store, prefix) = parse_url_opts(&parsed, options).map_err(|error| failed(url, error))?;
+        Ok(Self { url, store, prefix })
+    }
+
+    /// The files of the tables of the run, or of the only one.
+    async fn files(&self, run: Option<&str>) -> Result<Vec<ObjectMeta>, Error> {
+        let of_store = |error| failed(self.url, error);
+        let mut runs = BTreeSet::new();
+        for table in Table::ALL {
+            let found = self.store.list_with_delimiter(Some(&self.prefix.clone().join(table.name()))).await;
+            let names = found.map_err(of_store)?.common_prefixes;
+            let id = |key: &Key| Some(key.filename()?.strip_prefix("run=")?.to_owned());
+            runs.extend(names.iter().filter_map(id));
+        }
+        let path = PathBuf::from(self.url);
+        let runs: Vec<String> = runs.into_iter().collect();
+        let run = match (run, runs.as_slice()) {
+            (_, []) => return Err(Error::NoTables { path, table: Table::Windows.name(), left_out: 0 }),
+            (Some(run), _) if runs.iter().any(|known| known == run) => run.to_owned(),
+            (Some(run), _) => return Err(Error::NoRun { path, run: run.to_owned(), runs }),
+            (None, [run]) => run.clone(),
+            (None, _) => return Err(Error::ManyRuns { path, runs }),
+        };
+        let list = |table: Table| {
+            let key = self.prefix.clone().join(table.name()).join(format!("run={run}"));
+            self.store.list(Some(&key)).try_collect::<Vec<_>>()
+        };
+        let found = futures::future::try_join_all(Table::ALL.map(list)).await.map_err(of_store)?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Copies files to a new temporary folder, under their names.
+    async fn copy(&self, files: &[ObjectMeta]) -> Result<TempDir, Error> {
+        let temporary = std::env::temp_dir();
+        let folder = tempfile::Builder::new().prefix("warpline-ranks-").tempdir();
+        let folder = folder.map_err(|error| Error::write(&temporary, error))?;
+        let bar = bar(files.len(), "copying files");
+        let one = |file: &ObjectMeta| {
+            let (key, bar, folder) = (file.location.clone(), bar.clone(), folder.path());
+            async move {
+                let done = self.copy_one(&key, folder).await;
+                bar.inc(1);
+                done
+            }
+        };
+        let copies = futures::stream::iter(files.iter().map(one)).buffer_unordered(AT_ONCE);
+        let done = copies.try_collect::<Vec<()>>().await;
+        bar.finish_and_clear();
+        done.map(|_| folder)
+    }
+
+    async fn copy_one(&self, key: &Key, folder: &Path) -> Result<(), Error> {
+        let of_store = |error| failed(self.url, error);
+        // A key has no part `.` or `..`: `object_store` takes none.
+        let parts = key.prefix_match(&self.prefix).into_iter().flatten();
+        let path = parts.fold(folder.to_owned(), |path, part| path.join(part.as_ref()));
+        let of_file = |error: std::io::Error| Error::write(&path, error);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(of_file)?;
+        }
+        let mut file = File::create(&path).map_err(of_file)?;
+        let mut bytes = self.store.get(key).await.map_err(of_store)?.into_stream();
+        while let Some(some) = bytes.next().await {
+            file.write_all(&some.map_err(of_store)?).map_err(of_file)?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(url: &str, error: object_store::Error) -> Error {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let settings = SETTINGS.iter().find(|(known, _)| *known == scheme);
+    let remedy = settings.map_or_else(
+        || format!("write `{}`", SETTINGS.map(|(scheme, _)| format!("{scheme}://BUCKET/FOLDER")).join("`, `")),
+        |(_, names)| format!("the server and the keys are those of the environment: {names}"),
+    );
+    Error::Store { url: url.to_owned(), source: Box::new(error), remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_scheme_and_everything_else_is_a_folder() {
+        for text in ["s3://bucket", "s3://bucket/folder", "gs://b/x", "https://host/bucket"] {
+            assert_eq!(url(Path::new(text)), Some(text));
+        }
+        for text in ["tables", "/tmp/a", "a:/b", "./x://y", "://y", "9p://host"] {
+            assert_eq!(url(Path::new(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_reads_folders_alone_says_so() {
+        let error = only_folders("`compact`", Path::new("s3://bucket")).expect_err("a URL").to_string();
+        assert!(error.starts_with("`compact` needs a folder, and `s3://bucket` is a URL"), "{error}");
+        only_folders("`compact`", Path::new("tables")).expect("a folder");
+    }
+}
