@@ -48,7 +48,7 @@ pub enum InputError {
     #[error("{}: {error}; name a folder that can be read", path.display())]
     Folder { path: PathBuf, error: io::Error },
     #[error(
-        "{}: no file in the folder has a name that ends in `.{}`, also with `.gz` or `.zst`; name the folder of the traces",
+        "{}: no file in the folder has a name that ends in `.{}`, also with `.gz` or `.zst`; name the folder in which they are",
         path.display(),
         endings.join("` or `.")
     )]
