@@ -118,5 +118,7 @@ fn two_ranks() {
         }
         session.finish();
     }
-    assert_golden("report/run_of_two_ranks.txt", &masked(&report(folder.path())));
+    // Which of them is slower is up to the machine.
+    let text = masked(&report(folder.path())).replace("is that of rank1:", "is that of rank0:");
+    assert_golden("report/run_of_two_ranks.txt", &text);
 }
