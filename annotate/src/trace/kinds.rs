@@ -64,10 +64,8 @@ impl Kind {
 pub struct Args {
     /// The zone did not complete.
     pub has_failed: bool,
-    /// The end was found in another way than by the zone's own event.
-    pub is_end_found: bool,
-    /// How much earlier the end may have been, in ns.
-    pub end_early_by_ns: i64,
+    /// How much earlier the end may have been, in ns, if it was found in another way than by an event of the zone's own.
+    pub end_early_by_ns: Option<i64>,
     /// The length without the time of the zone's own events, in ns.
     pub corrected_ns: Option<i64>,
     /// The share of the range's zones that were recorded; 0 if it is not given.
@@ -113,8 +111,7 @@ pub struct Args {
 impl Args {
     pub(super) const NONE: Args = Args {
         has_failed: false,
-        is_end_found: false,
-        end_early_by_ns: 0,
+        end_early_by_ns: None,
         corrected_ns: None,
         sampled_ppm: 0,
         has_correlation: false,
@@ -148,7 +145,6 @@ impl Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Status,
-    End,
     EndEarly,
     Corrected,
     Sampled,
@@ -177,7 +173,6 @@ impl Key {
     pub(super) fn of(name: &str) -> Key {
         match name {
             "status" => Key::Status,
-            "end" => Key::End,
             "end_early_by_ns" => Key::EndEarly,
             "gpu_ns_corrected" => Key::Corrected,
             "sampled_ppm" => Key::Sampled,
@@ -218,8 +213,7 @@ impl Args {
     pub(super) fn set(&mut self, key: Key, said: Said) {
         match (key, said) {
             (Key::Status, Said::Text(_)) => self.has_failed = true,
-            (Key::End, Said::Text(_)) => self.is_end_found = true,
-            (Key::EndEarly, Said::Number(ns)) => self.end_early_by_ns = ns.max(0),
+            (Key::EndEarly, Said::Number(ns)) => self.end_early_by_ns = Some(ns.max(0)),
             (Key::Corrected, Said::Number(ns)) => self.corrected_ns = Some(ns),
             (Key::Sampled, Said::Number(ppm)) => self.sampled_ppm = ppm.clamp(0, 1_000_000) as u64,
             (Key::Correlation, Said::Number(_)) => self.has_correlation = true,

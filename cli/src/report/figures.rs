@@ -13,6 +13,7 @@ use std::sync::Arc;
 use warpline_core::intervals::Covered;
 use warpline_core::path::{CriticalPath, PathLog, Track};
 use warpline_core::record::{DeviceKind, Span};
+use warpline_core::report::EndCounts;
 use warpline_core::report::figures::StreamStats;
 use warpline_core::report::lengths::{Length, Lengths};
 use warpline_core::report::nesting::{self, Nesting};
@@ -122,10 +123,7 @@ pub(crate) struct Figures {
     window_ns: i64,
     memory: Memory,
     account: Account,
-    /// Zones on streams, and those of them whose end was found in another way than by their own event.
-    on_streams: u64,
-    found_ends: u64,
-    latest_ns: i64,
+    ends: EndCounts,
     corrected: u64,
     correction_ns: i64,
     traces: u32,
@@ -292,11 +290,7 @@ impl Figures {
             }
         }
         if spot == Spot::Streams {
-            self.on_streams += 1;
-            if slice.args.is_end_found {
-                self.found_ends += 1;
-                self.latest_ns = self.latest_ns.max(slice.args.end_early_by_ns);
-            }
+            self.ends.add(slice.args.end_early_by_ns);
             if let Some(corrected_ns) = slice.args.corrected_ns {
                 self.corrected += 1;
                 self.correction_ns += slice.span.duration_ns() - corrected_ns;
@@ -368,7 +362,7 @@ impl Figures {
             }
         } else {
             // A late end may lie behind a wait of the stream.
-            let end_ns = span.begin_ns.max(span.end_ns - slice.args.end_early_by_ns);
+            let end_ns = span.begin_ns.max(span.end_ns - slice.args.end_early_by_ns.unwrap_or(0));
             self.traffic.compute(device, lane, Span { end_ns, ..span });
         }
     }

@@ -170,7 +170,7 @@ impl Collected {
             is_entry: slice.kind == Kind::BatchEntry,
             has_failed: args.has_failed,
             sampled_ppm: args.sampled_ppm,
-            end_early_by_ns: args.end_early_by_ns,
+            end_early_by_ns: args.end_early_by_ns.unwrap_or(0),
             corrected_ns: args.corrected_ns,
             bytes: args.work().bytes,
             flops: args.work().flops,

@@ -232,7 +232,8 @@ impl EndSource {
     }
 
     /// Returns whether the end can be later than the work's own end.
-    pub(crate) const fn is_bound(self) -> bool {
+    #[doc(hidden)]
+    pub const fn is_bound(self) -> bool {
         matches!(self, EndSource::Boundary | EndSource::Observed)
     }
 }

@@ -61,6 +61,7 @@ impl Figures {
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
         report.streams = self.streams();
+        report.ends = self.ends;
         report.memory = self.memory.stats();
         report.critical_path = self.path.clone();
         report.notes.extend(self.notes());
@@ -118,15 +119,6 @@ impl Figures {
     /// What a reader of the figures must know.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.found_ends > 0 {
-            let late = crate::output::time(self.latest_ns as f64);
-            let (found, all) = (self.found_ends, self.on_streams);
-            notes.push(if found == 1 {
-                format!("the end of 1 of {all} zones on streams is not timed by its own event, and may be late by up to {late}")
-            } else {
-                format!("the ends of {found} of {all} zones on streams are not timed by their own events, and may be late by up to {late}")
-            });
-        }
         if self.corrected > 0 {
             notes.push(format!(
                 "lengths of {} contain the time of events, {} on average; `gpu_ns_corrected` in the trace is without it",

@@ -36,6 +36,31 @@ impl FieldCounts {
     }
 }
 
+/// How the ends of zones on GPU streams were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndCounts {
+    /// Zones with a GPU span.
+    pub on_streams: u64,
+    /// Those whose end is not that of an event right after them: it was found by the next begin on the stream, or by the collector.
+    pub found: u64,
+    /// The most by which one of these ends may be late, in ns.
+    pub latest_ns: i64,
+}
+
+impl EndCounts {
+    /// Adds a zone with a GPU span; `early_by_ns` is how much earlier its end may have been, if it was not that of an event.
+    #[doc(hidden)]
+    #[inline]
+    pub fn add(&mut self, early_by_ns: Option<i64>) {
+        self.on_streams += 1;
+        if let Some(ns) = early_by_ns {
+            self.found += 1;
+            self.latest_ns = self.latest_ns.max(ns);
+        }
+    }
+}
+
 /// Counts of the spans and events of `tracing` in one session. `recorded + dropped() == begun`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {

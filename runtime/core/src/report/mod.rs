@@ -29,8 +29,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use counts::{
-    EventPoolCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, MemoryCounts, SpanCounts,
-    SyncCounts, WaitCounts,
+    EndCounts, EventPoolCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, MemoryCounts,
+    SpanCounts, SyncCounts, WaitCounts,
 };
 pub use figures::{
     ClockFigures, CollectiveStats, HostWaitStats, KernelStats, LeftOut, MemoryHolder, MemoryStats, RangeStats,
@@ -59,6 +59,8 @@ pub struct Report {
     pub captured: u64,
     /// Zones that began and were neither recorded nor captured, by reason.
     pub dropped: Dropped,
+    /// How the ends of zones on GPU streams were found.
+    pub ends: EndCounts,
     /// Counts of fields that were cut or left out.
     pub fields: FieldCounts,
     /// Counts of the spans and events of `tracing`; all zero without a `tracing_layer`.

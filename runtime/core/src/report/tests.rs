@@ -137,6 +137,7 @@ fn each(count: u64) -> Report {
     Report {
         begun: count,
         recorded: count,
+        ends: EndCounts { on_streams: count, found: count, latest_ns: 4_000 },
         fields: FieldCounts { cut: count, left_out: count, lanes_left_out: count },
         spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
         waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },

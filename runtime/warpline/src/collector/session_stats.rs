@@ -17,7 +17,9 @@ use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
 #[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
-use warpline_core::report::counts::{FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
+use warpline_core::report::counts::{
+    EndCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts,
+};
 use warpline_core::report::figures::{ClockFigures, WindowFigures};
 use warpline_core::report::traffic::Traffic;
 use warpline_core::report::{Report, SinkReport};
@@ -39,6 +41,7 @@ pub(crate) struct SessionStats {
     pub(crate) notes: Mutex<Vec<String>>,
     /// The notes that were already written to standard error.
     said: Mutex<Vec<String>>,
+    ends: Mutex<EndCounts>,
     fields: Mutex<FieldCounts>,
     pub(crate) kernels: Mutex<KernelCounts>,
     #[cfg(feature = "cupti")]
@@ -144,6 +147,7 @@ impl SessionStats {
     /// Adds zones to the figures.
     pub(super) fn add_zones(&self, batch: &[ZoneRecord]) {
         lock(&self.summary).add(batch);
+        self.add_ends(batch);
         self.add_fields(batch);
         lock(&self.traffic).add(batch);
         let mut figures = lock(&self.steps);
@@ -182,6 +186,14 @@ impl SessionStats {
         lock(&self.traffic).add_replays(batch);
     }
 
+    /// Counts how the ends of these zones were found.
+    fn add_ends(&self, zones: &[ZoneRecord]) {
+        let mut counts = lock(&self.ends);
+        for zone in zones.iter().filter(|zone| zone.gpu.is_some()) {
+            counts.add(zone.end.is_bound().then_some(zone.end_early_by_ns));
+        }
+    }
+
     /// Counts the fields of these zones that were cut or left out.
     fn add_fields<'a>(&self, zones: impl IntoIterator<Item = &'a ZoneRecord>) {
         let mut counts = lock(&self.fields);
@@ -218,6 +230,7 @@ impl SessionStats {
             recorded,
             captured,
             dropped,
+            ends: *lock(&self.ends),
             fields: *lock(&self.fields),
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),

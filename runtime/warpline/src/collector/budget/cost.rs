@@ -4,7 +4,7 @@
 //! length of the window. The ratio of the two rates is estimated over cycles; each cycle is one observation for the standard error.
 //! This module does not depend on clocks or zones.
 
-/// The minimum numbers of cycles and of roots for an estimate.
+/// The minimum numbers of cycles and of roots for an estimate with its error.
 const LEAST_CYCLES: f64 = 8.0;
 const LEAST_ROOTS: f64 = 32.0;
 
@@ -36,6 +36,11 @@ impl Cost {
         for (sum, product) in self.squares.iter_mut().zip(products) {
             *sum = *sum * keep + product;
         }
+    }
+
+    /// Returns how many times faster roots come while they are only counted. The value is near 1 while few roots are known.
+    pub(super) fn ratio(&self) -> f64 {
+        (self.counted + 1.0) / (self.recorded + 1.0)
     }
 
     /// Returns the share by which recording slows the program; none while too little is known.

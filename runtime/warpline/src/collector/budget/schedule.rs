@@ -35,7 +35,7 @@ const UNKNOWN_ZONE_NS: i64 = 4_000;
 /// The weight of a cycle relative to the next one, for the gaps.
 const KEEP: f64 = 0.97;
 
-/// The weight of the newest cycle in the average delay of the collector.
+/// The minimum weight of the newest cycle in an average.
 const LATEST: f64 = 0.1;
 
 /// The counts of the session so far.
@@ -57,8 +57,6 @@ pub(super) struct Schedule {
     /// The lengths of the next window and of the counting phase before it.
     open_ns: i64,
     count_ns: i64,
-    /// The average length of the gap.
-    gap_ns: i64,
     cycle: Cycle,
     /// The counts at the begin of the phase.
     roots: Roots,
@@ -70,8 +68,10 @@ pub(super) struct Schedule {
     /// The time of windows, and the zones in it.
     zones: (f64, f64),
     zone_ns: i64,
-    /// The average excess of windows, and of the rest of a cycle, over the plan: the collector is late, and waits for the last root.
-    late_ns: (f64, f64),
+    /// The excess of a window over the plan, because the collector is late.
+    late_ns: Average,
+    /// The time after a window until its last root has ended.
+    closing_ns: Average,
     recent: Cost,
     all: Cost,
     total: Total,
@@ -82,10 +82,31 @@ pub(super) struct Schedule {
 #[derive(Clone, Copy, Default)]
 struct Cycle {
     begin_ns: i64,
-    /// The planned length of everything but the window.
-    planned_ns: i64,
-    /// The length of its window.
-    open_ns: i64,
+    /// The time before the window, which is known when it opens.
+    before_ns: i64,
+    /// The end of the window.
+    closed_ns: i64,
+}
+
+/// An average over cycles, of all while they are few, then with the most weight on the newest.
+#[derive(Clone, Copy, Default)]
+struct Average {
+    value: f64,
+    cycles: f64,
+}
+
+impl Average {
+    /// Sets the value that applies until the first cycle is added.
+    fn expect(&mut self, value: f64) {
+        if self.cycles == 0.0 {
+            self.value = value;
+        }
+    }
+
+    fn add(&mut self, value: f64) {
+        self.cycles += 1.0;
+        self.value += (value - self.value) * LATEST.max(1.0 / self.cycles);
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -108,7 +129,6 @@ impl Schedule {
             due_ns: now_ns,
             open_ns: SHORTEST_NS,
             count_ns: SHORTEST_NS,
-            gap_ns: 0,
             cycle: Cycle::default(),
             roots,
             begun: 0,
@@ -116,7 +136,8 @@ impl Schedule {
             pace: (0.0, 0.0),
             zones: (0.0, 0.0),
             zone_ns: UNKNOWN_ZONE_NS,
-            late_ns: (0.0, 0.0),
+            late_ns: Average::default(),
+            closing_ns: Average::default(),
             recent: Cost::default(),
             all: Cost::default(),
             total: Total::default(),
@@ -149,17 +170,19 @@ impl Schedule {
             Phase::Closed => {
                 let first_ns = if self.total.windows == 0 { FIRST_COUNTING_NS } else { 0 };
                 self.due_ns = now_ns + self.count_ns.max(first_ns);
-                self.cycle.planned_ns += self.due_ns - now_ns;
                 Phase::Counting
             }
             Phase::Counting => {
                 self.counted = (seen.roots.counted - self.roots.counted.min(seen.roots.counted), elapsed_ns);
                 self.see_pace(self.counted.0, elapsed_ns);
+                self.late_ns.expect((now_ns - self.due_ns) as f64);
+                self.cycle.before_ns = now_ns - self.cycle.begin_ns;
                 self.due_ns = now_ns + self.open_ns;
                 Phase::Open
             }
             Phase::Open => {
                 self.end_window(elapsed_ns, seen);
+                self.cycle.closed_ns = now_ns;
                 self.due_ns = now_ns + CLOSING_NS;
                 Phase::Closing
             }
@@ -169,8 +192,7 @@ impl Schedule {
             }
             Phase::Closing => {
                 self.total.cut += u64::from(seen.roots.under_way > 0);
-                let Cycle { begin_ns, planned_ns, open_ns } = self.cycle;
-                self.late_ns.1 += ((now_ns - begin_ns - open_ns - planned_ns) as f64 - self.late_ns.1) * LATEST;
+                self.closing_ns.add((now_ns - self.cycle.closed_ns) as f64);
                 self.begin_gap(now_ns);
                 Phase::Closed
             }
@@ -183,9 +205,9 @@ impl Schedule {
 
     /// Returns the probability with which a root is recorded in the window that opens. Roots come faster outside windows.
     pub(super) fn share(&self) -> f64 {
-        let open_ns = self.open_ns as f64 + self.late_ns.0;
-        let rest_ns = ((self.count_ns + self.gap_ns) as f64 + self.late_ns.1).max(0.0);
-        let faster = self.recent.slowdown().map_or(1.0, |slowdown| (1.0 + slowdown.value).max(1.0));
+        let open_ns = self.open_ns as f64 + self.late_ns.value;
+        let rest_ns = self.cycle.before_ns as f64 + self.closing_ns.value;
+        let faster = self.recent.ratio().max(1.0);
         open_ns / (open_ns + rest_ns * faster)
     }
 
@@ -212,8 +234,7 @@ impl Schedule {
         self.see_pace(recorded, elapsed_ns);
         let zones = seen.begun.saturating_sub(self.begun);
         self.zones = (self.zones.0 * KEEP + elapsed_ns as f64, self.zones.1 * KEEP + zones as f64);
-        self.cycle.open_ns = elapsed_ns;
-        self.late_ns.0 += ((elapsed_ns - self.open_ns) as f64 - self.late_ns.0) * LATEST;
+        self.late_ns.add((elapsed_ns - self.open_ns) as f64);
         let (counted, in_ns) = self.counted;
         let counted = counted as f64 * elapsed_ns as f64 / in_ns as f64;
         self.recent.add(counted, recorded as f64, KEEP);
@@ -238,9 +259,9 @@ impl Schedule {
         let length = (2.0 * open / (1.0 - open)).max(1.0);
         self.open_ns = (self.count_ns as f64 * length) as i64;
         let cycle_ns = self.open_ns as f64 / open;
-        self.gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
-        self.due_ns = now_ns + (self.gap_ns as f64 * (0.5 + self.random.share())) as i64;
-        self.cycle = Cycle { begin_ns: now_ns, planned_ns: self.due_ns - now_ns, open_ns: 0 };
+        let gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
+        self.due_ns = now_ns + (gap_ns as f64 * (0.5 + self.random.share())) as i64;
+        self.cycle = Cycle { begin_ns: now_ns, ..Cycle::default() };
     }
 
     /// Returns the share of a window's time that recording needs: an upper bound, as far as is known.
@@ -275,6 +296,8 @@ mod tests {
         slowdown: f64,
         zones: u64,
         now_ns: i64,
+        /// The delay of the collector in each phase.
+        late_ns: i64,
         done: f64,
         roots: Roots,
         begun: u64,
@@ -283,14 +306,14 @@ mod tests {
     impl Program {
         fn new(step_ns: f64, slowdown: f64) -> Program {
             let roots = Roots::default();
-            Program { step_ns, slowdown, zones: 10, now_ns: 1, done: 0.0, roots, begun: 0 }
+            Program { step_ns, slowdown, zones: 10, now_ns: 1, late_ns: 0, done: 0.0, roots, begun: 0 }
         }
 
         /// Runs the session's cycles for `for_ns`. Returns the time that the program lost, as a share of the time that it needs.
         fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
             let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
             while self.now_ns - begin_ns < for_ns {
-                let until_ns = schedule.due_ns().max(self.now_ns + 1);
+                let until_ns = schedule.due_ns().max(self.now_ns + 1) + self.late_ns;
                 let ns = (until_ns - self.now_ns) as f64;
                 let is_open = schedule.phase == Phase::Open;
                 let pace = self.step_ns * if is_open { 1.0 + self.slowdown } else { 1.0 };
@@ -357,6 +380,24 @@ mod tests {
         }
         let ran = program.done - begin;
         assert!((estimate / ran - 1.0).abs() < 0.05, "{estimate} of {ran}");
+    }
+
+    #[test]
+    fn the_first_windows_stand_for_their_cycles_also_where_the_collector_is_late() {
+        for (slowdown, late_ns) in [(0.0, 0), (6.0, 0), (0.0, 20_000_000), (6.0, 20_000_000)] {
+            let mut program = Program::new(15_000.0, slowdown);
+            program.late_ns = late_ns;
+            let mut schedule = Schedule::new(0.02, 0);
+            let mut estimate = 0.0;
+            while schedule.total.windows < 12 {
+                let before = program.roots.recorded;
+                let share = schedule.share();
+                program.run(&mut schedule, 1);
+                estimate += (program.roots.recorded - before) as f64 / share;
+            }
+            let ran = program.done;
+            assert!((0.9..1.1).contains(&(estimate / ran)), "{estimate} of {ran} for {slowdown} and {late_ns} ns");
+        }
     }
 
     #[test]
