@@ -31,7 +31,13 @@ pub struct TooLong(pub u64);
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "more than {} bytes", self.0)
+        let (unit, shift) = match self.0.trailing_zeros() {
+            30.. => ("GiB", 30),
+            20.. => ("MiB", 20),
+            10.. => ("KiB", 10),
+            _ => ("bytes", 0),
+        };
+        write!(f, "it has more than {} {unit} when it is decompressed", self.0 >> shift)
     }
 }
 

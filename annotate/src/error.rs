@@ -11,7 +11,7 @@ use crate::runtime::counted_as;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotateError {
-    /// A file cannot be read, or its gzip data is damaged.
+    /// A file cannot be read, or it is compressed and damaged.
     #[error("{}: {}", path.display(), read_error(error))]
     Read {
         /// The file.
@@ -174,9 +174,9 @@ pub enum AnnotateError {
 
 fn read_error(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the gzip file is truncated; copy or export it again".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the compressed file is truncated; copy or export it again".to_owned(),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            format!("the gzip data is damaged: {error}; copy or export it again")
+            format!("the compressed file is damaged: {error}; copy or export it again")
         }
         _ if error.get_ref().is_some_and(|inner| inner.is::<Refused>()) => error.to_string(),
         _ => format!("{error}; name what `warpline::graph::save` or the profiler has written"),

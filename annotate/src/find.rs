@@ -22,7 +22,7 @@ const MOST: usize = 10_000;
 
 /// Finds the annotations of a trace, in this order:
 ///
-/// 1. `TRACE.annotations.json`, beside `TRACE.json`, `TRACE.pftrace`, one of them with `.gz`, or a trace with another ending;
+/// 1. `TRACE.annotations.json`, beside `TRACE.json`, `TRACE.pftrace`, one of them with `.gz` or `.zst`, or a trace with another ending;
 /// 2. `kernel_annotations_rankN_….json` or `.pkl`, as PyTorch's tools name them, in the trace's folder or in the one above. N is the number
 ///    with which the trace's name begins, or 0;
 /// 3. a file of `warpline::graph::save` in the trace's folder.
@@ -33,10 +33,8 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let files = files_of(folder);
-    let stem = [".json.gz", ".json", ".pftrace.gz", ".pftrace", ".gz"]
-        .iter()
-        .find_map(|ending| name.strip_suffix(ending))
-        .unwrap_or(&name);
+    let plain = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    let stem = [".json", ".pftrace"].iter().find_map(|ending| plain.strip_suffix(ending)).unwrap_or(plain);
     let beside: Vec<PathBuf> =
         files.iter().filter(|file| name_of(file) == format!("{stem}.annotations.json")).cloned().collect();
     let digits: String = name.chars().take_while(char::is_ascii_digit).collect();

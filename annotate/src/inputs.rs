@@ -1,19 +1,24 @@
 //! The files that a user named: folders stand for the files in them, and compressed files are read as what they contain.
 //!
-//! Every command that reads traces or the files of flight recorders calls it. A file is recognised as compressed by its first bytes and not by
-//! its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at most 64 GiB.
+//! Every command that reads traces or the files of flight recorders calls it, and [`annotate()`](crate::annotate()) does. A file is recognised as
+//! compressed by its first bytes and not by its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at
+//! most 64 GiB, or the bytes that the caller allows.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
-use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::FrameDecoderError;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use warpline_core::text::printable;
 
+use crate::AnnotateError;
+use crate::document::{Refused, TooLong};
 use crate::find::is_annotations;
 
 /// The endings of the names of Perfetto traces.
@@ -48,7 +53,7 @@ pub enum InputError {
     #[error("{}: {error}; name a folder that can be read", path.display())]
     Folder { path: PathBuf, error: io::Error },
     #[error(
-        "{}: no file in the folder has a name that ends in `.{}`, also with `.gz` or `.zst`; name the folder of the traces",
+        "{}: no file in the folder has a name that ends in `.{}`, also with `.gz` or `.zst`; name the folder in which they are",
         path.display(),
         endings.join("` or `.")
     )]
@@ -140,16 +145,37 @@ pub fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead + Send
 /// # Errors
 /// Those of [`open`].
 pub fn unpacked(file: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    Ok(Box::new(within(file, None)?))
+}
+
+/// Opens a file that is read twice, so no pipe. After `limit` decompressed bytes, reads fail with [`TooLong`]. `on_bytes` is called with the
+/// number of bytes that each read takes from the file.
+pub(crate) fn open_within<'a>(
+    path: &Path,
+    limit: u64,
+    on_bytes: impl FnMut(u64) + 'a,
+) -> Result<Box<dyn BufRead + 'a>, AnnotateError> {
+    let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
+    let file = File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(AnnotateError::NotAFile { path: path.to_owned() });
+    }
+    Ok(Box::new(within(Observed { inner: file, on_bytes }, Some(limit)).map_err(failed)?))
+}
+
+/// The one reader of all files. Without a limit, a compressed file has at most [`MAX_UNPACKED`] bytes, and another one as many as it has.
+fn within<R: Read>(file: R, limit: Option<u64>) -> io::Result<impl BufRead + use<R>> {
     let mut file = BufReader::with_capacity(CHUNK, file);
     let begin = file.fill_buf()?;
-    if begin.starts_with(&GZIP) {
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, Limited::new(MultiGzDecoder::new(file)))));
-    }
-    if is_zstd(begin) {
-        let frames = Frames { file: Some(file), frame: None };
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, Limited::new(frames))));
-    }
-    Ok(Box::new(file))
+    let (is_gzip, is_zstd) = (begin.starts_with(&GZIP), is_zstd(begin));
+    let limit = limit.unwrap_or(if is_gzip || is_zstd { MAX_UNPACKED } else { u64::MAX });
+    let inner = match (is_gzip, is_zstd) {
+        (true, _) => Packing::Gzip(MultiGzDecoder::new(file)),
+        (_, true) => Packing::Zstd(Frames { file: Some(file), frame: None }),
+        _ => Packing::None(file),
+    };
+    // Of a file that is not compressed, large reads pass both buffers by.
+    Ok(BufReader::with_capacity(CHUNK, Limited { inner, left: limit, limit }))
 }
 
 /// Whether an error of [`open`]'s reader is that the compressed file is damaged or cut. What came before it is sound.
@@ -157,25 +183,49 @@ pub fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
 }
 
-/// Fails after [`MAX_UNPACKED`] bytes.
+/// Calls back with what is read.
+struct Observed<R, F> {
+    inner: R,
+    on_bytes: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Read for Observed<R, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        (self.on_bytes)(count as u64);
+        Ok(count)
+    }
+}
+
+/// Fails after so many bytes.
 struct Limited<R> {
     inner: R,
     left: u64,
-}
-
-impl<R> Limited<R> {
-    fn new(inner: R) -> Limited<R> {
-        Limited { inner, left: MAX_UNPACKED }
-    }
+    limit: u64,
 }
 
 impl<R: Read> Read for Limited<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
-        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
-            io::Error::other(format!("it has more than {} GiB when it is decompressed", MAX_UNPACKED >> 30))
-        })?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| io::Error::other(TooLong(self.limit)))?;
         Ok(count)
+    }
+}
+
+/// How a file is compressed.
+enum Packing<R: Read> {
+    None(BufReader<R>),
+    Gzip(MultiGzDecoder<BufReader<R>>),
+    Zstd(Frames<R>),
+}
+
+impl<R: Read> Read for Packing<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Packing::None(file) => file.read(into),
+            Packing::Gzip(file) => file.read(into),
+            Packing::Zstd(file) => file.read(into),
+        }
     }
 }
 
@@ -183,15 +233,15 @@ impl<R: Read> Read for Limited<R> {
 struct Frames<R: Read> {
     /// The file between two frames.
     file: Option<BufReader<R>>,
-    frame: Option<StreamingDecoder<BufReader<R>, ruzstd::decoding::FrameDecoder>>,
+    frame: Option<Box<StreamingDecoder<BufReader<R>, FrameDecoder>>>,
 }
 
 impl<R: Read> Read for Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(frame) = &mut self.frame {
-                match frame.read(into)? {
-                    0 if !into.is_empty() => self.file = self.frame.take().map(StreamingDecoder::into_inner),
+                match frame.read(into).map_err(of_frame)? {
+                    0 if !into.is_empty() => self.file = self.frame.take().map(|frame| frame.into_inner()),
                     count => return Ok(count),
                 }
             }
@@ -199,10 +249,38 @@ impl<R: Read> Read for Frames<R> {
             if file.fill_buf()?.is_empty() {
                 return Ok(0);
             }
-            let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, format!("damaged zstd data: {error}"));
-            self.frame = Some(StreamingDecoder::new(file).map_err(damaged)?);
+            self.frame = Some(Box::new(StreamingDecoder::new(file).map_err(|error| of_zstd(&error))?));
         }
     }
+}
+
+/// The error of zstd's decoder is within one of reading.
+fn of_frame(error: io::Error) -> io::Error {
+    match error.get_ref() {
+        Some(inner) => of_zstd(inner),
+        None => error,
+    }
+}
+
+/// What an error of zstd's decoder says of the file: that it cannot be read, that it is cut, that it takes too much memory, or that it is damaged.
+fn of_zstd(error: &(dyn Error + 'static)) -> io::Error {
+    if let Some(FrameDecoderError::WindowSizeTooBig { max, .. }) = error.downcast_ref() {
+        let text =
+            format!("it takes more than {} MiB of memory to decompress; compress it with a smaller window", max >> 20);
+        return io::Error::other(Refused(text));
+    }
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            let text = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "the zstd data is cut".to_owned(),
+                _ => error.to_string(),
+            };
+            return io::Error::new(error.kind(), text);
+        }
+        cause = error.source();
+    }
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
 /// A bar over the bytes of files. It is drawn only if standard error is a terminal.
@@ -300,8 +378,36 @@ mod tests {
             open(&path, &ProgressBar::hidden()).unwrap().read_to_end(&mut unpacked).unwrap();
             assert!(unpacked == text, "{} of {} bytes", unpacked.len(), text.len());
         }
-        let packed = zstd(&text);
-        fs::write(&path, &packed[..packed.len() / 2]).unwrap();
-        assert!(open(&path, &ProgressBar::hidden()).unwrap().read_to_end(&mut Vec::new()).is_err(), "it is cut");
+        for packed in [gzip(&text), zstd(&text)] {
+            fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+            let error = open(&path, &ProgressBar::hidden()).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+            assert!(is_damage(&error) && error.kind() == io::ErrorKind::UnexpectedEof, "{error:?}");
+            // A second file that is none.
+            fs::write(&path, [&packed[..], b"and more"].concat()).unwrap();
+            let mut unpacked = Vec::new();
+            let error = open(&path, &ProgressBar::hidden()).unwrap().read_to_end(&mut unpacked).unwrap_err();
+            assert!(is_damage(&error) && unpacked == text, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn one_limit_holds_for_files_of_every_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let text = vec![b' '; 3 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        let zstd = ruzstd::encoding::compress_to_vec(&*text, ruzstd::encoding::CompressionLevel::Fastest);
+        for file in [text.clone(), gzip.finish().unwrap(), zstd] {
+            fs::write(&path, &file).unwrap();
+            let read = |limit| {
+                let mut bytes = Vec::new();
+                open_within(&path, limit, |_| ()).unwrap().read_to_end(&mut bytes).map(|_| bytes)
+            };
+            assert!(read(3 << 20).unwrap() == text);
+            let error = read(2 << 20).unwrap_err();
+            assert_eq!(error.to_string(), "it has more than 2 MiB when it is decompressed");
+            assert!(!is_damage(&error) && error.get_ref().unwrap().is::<TooLong>(), "{error:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
 //! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
 //! file,
-//! `input` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
+//! `inputs` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
 //! event. `trace`, which the commands `report`, `compare` and `query` read with, reads traces as slices.
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod annotations;
+mod budget;
 #[doc(hidden)]
 pub mod document;
 mod error;
@@ -22,7 +23,6 @@ mod error;
 pub mod event;
 mod find;
 mod index;
-mod input;
 #[doc(hidden)]
 pub mod inputs;
 mod join;
@@ -71,7 +71,7 @@ pub enum By {
 pub struct Options {
     /// The annotations that `warpline::graph::save` or PyTorch saved.
     pub annotations: PathBuf,
-    /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler. Either may be compressed with gzip.
+    /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler. Either may be compressed with gzip or zstd.
     pub trace: PathBuf,
     /// The output, whose name ends with `.pftrace`, `.json` or `.json.gz`.
     pub output: PathBuf,

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use serde_json::value::RawValue;
 
 use crate::annotations::Annotations;
-use crate::document::{Broken, Document, Piece, Position};
+use crate::document::{Broken, Document, Piece, Position, TooLong};
 use crate::event::{Event, scalar};
 use crate::index::{Index, Indexer, TooMany};
-use crate::input;
+use crate::inputs;
 use crate::join::{Join, Outcome};
 use crate::native::{self, Layout, Translated};
 use crate::output::Output;
@@ -39,14 +39,14 @@ impl<'a> Reading<'a> {
         Reading { options, observer, base_ns: None, seed: 0, cut: None, layout: OnceCell::new() }
     }
 
-    fn document(&self, phase: Phase) -> Result<Document<input::Bytes<'a>>, AnnotateError> {
+    fn document(&self, phase: Phase) -> Result<Document<Box<dyn BufRead + 'a>>, AnnotateError> {
         let (observer, mut read) = (self.observer, 0);
         let on_bytes = move |bytes| {
             read += bytes;
             observer.progress(phase, read);
         };
         let failed = |error| AnnotateError::Read { path: self.path(), error };
-        let mut bytes = input::open(&self.options.trace, self.options.limit, on_bytes)?;
+        let mut bytes = inputs::open_within(&self.options.trace, self.options.limit, on_bytes)?;
         if !native::is_perfetto(bytes.fill_buf().map_err(failed)?) {
             return Ok(Document::new(bytes));
         }
@@ -55,7 +55,7 @@ impl<'a> Reading<'a> {
             None => {
                 let layout = Rc::new(Layout::read(bytes, self.most()).map_err(failed)?);
                 let layout = Rc::clone(self.layout.get_or_init(|| layout));
-                (layout, input::open(&self.options.trace, self.options.limit, |_| ())?)
+                (layout, inputs::open_within(&self.options.trace, self.options.limit, |_| ())?)
             }
         };
         Ok(Document::new(Box::new(Translated::new(bytes, layout))))
@@ -166,9 +166,7 @@ impl<'a> Reading<'a> {
         let path = self.path();
         match broken {
             Broken::Io(error) => AnnotateError::Read { path, error },
-            Broken::TooLong(limit) => {
-                AnnotateError::TooLarge { path, what: format!("more than {limit} bytes, unpacked") }
-            }
+            Broken::TooLong(limit) => AnnotateError::TooLarge { path, what: TooLong(limit).to_string() },
             Broken::Short(at) => AnnotateError::Short { path, at },
             Broken::NoTrace(why) => AnnotateError::NotATrace { path, why: why.to_owned() },
             Broken::Wrong(at, why) => AnnotateError::Damaged { path, at, why: why.to_owned() },

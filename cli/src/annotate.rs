@@ -1,6 +1,7 @@
 //! `warpline annotate`: finds the traces and their outputs, shows the progress of `warpline_annotate`, and prints what was joined.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,8 @@ pub(crate) enum AnnotatingError {
     Place(#[from] PlaceError),
     #[error("{}: a folder of traces is annotated into a folder, and `{}` is the name of a trace; name a folder with `-o`", path.display(), output.display())]
     OneOutput { path: PathBuf, output: PathBuf },
+    #[error("{} and {} have the same output, {}; annotate one of them alone", first.display(), second.display(), output.display())]
+    SameOutput { first: PathBuf, second: PathBuf, output: PathBuf },
 }
 
 /// What to annotate, and how.
@@ -37,7 +40,8 @@ pub(crate) struct Annotating {
 }
 
 impl Annotating {
-    /// Returns each trace with its output. For a folder of traces, the output is a folder, which is made if it is missing.
+    /// Returns each trace with its output. For a folder of traces, the output is a folder, which is made if it is missing, and in which the outputs
+    /// have the names of the traces. One that is compressed with zstd becomes one that is compressed with gzip.
     pub(crate) fn traces(&self) -> Result<Vec<(PathBuf, PathBuf)>, AnnotatingError> {
         let to = place::expand_here(&self.output)?;
         if !self.trace.is_dir() {
@@ -49,11 +53,23 @@ impl Annotating {
         let mut traces = inputs::expand(std::slice::from_ref(&self.trace), TRACES)?;
         // Outputs of an earlier run.
         traces.retain(|trace| !trace.starts_with(&to));
-        let all = traces.into_iter().map(|trace| {
-            let output = to.join(trace.strip_prefix(&self.trace).unwrap_or(&trace));
+        let output = |trace: &Path| {
+            let output = to.join(trace.strip_prefix(&self.trace).unwrap_or(trace));
+            let is_zstd = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zst"));
+            if is_zstd { output.with_extension("gz") } else { output }
+        };
+        let mut by_output = HashMap::new();
+        for trace in &traces {
+            if let Some(first) = by_output.insert(output(trace), trace) {
+                let (first, second) = (first.clone(), trace.clone());
+                return Err(AnnotatingError::SameOutput { first, output: output(&second), second });
+            }
+        }
+        let all = traces.iter().map(|trace| {
+            let output = output(trace);
             let folder = output.parent().unwrap_or(&to);
             fs::create_dir_all(folder).map_err(|error| PlaceError::Write { path: folder.to_owned(), error })?;
-            Ok((trace, output))
+            Ok((trace.clone(), output))
         });
         all.collect()
     }

@@ -191,16 +191,24 @@ fn packed(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn zstd(content: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(content, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
 #[test]
 fn packed_files_are_read_and_written() {
     let room = Room::new(Ids::Mixed);
     room.write("a.gz", packed(annotations().to_string().as_bytes()));
     room.write("t.json.gz", packed(trace(Ids::Mixed).to_string().as_bytes()));
     room.annotate("a.json", "t.json", "plain.json", &[]);
-    room.annotate("a.gz", "t.json.gz", "out.json.gz", &[]);
-    let mut text = String::new();
-    GzDecoder::new(File::open(room.path().join("out.json.gz")).unwrap()).read_to_string(&mut text).unwrap();
-    assert_eq!(text, fs::read_to_string(room.path().join("plain.json")).unwrap());
+    room.write("a.zst", zstd(annotations().to_string().as_bytes()));
+    room.write("t.json.zst", zstd(trace(Ids::Mixed).to_string().as_bytes()));
+    for (annotations, trace) in [("a.gz", "t.json.gz"), ("a.zst", "t.json.zst")] {
+        room.annotate(annotations, trace, "out.json.gz", &[]);
+        let mut text = String::new();
+        GzDecoder::new(File::open(room.path().join("out.json.gz")).unwrap()).read_to_string(&mut text).unwrap();
+        assert_eq!(text, fs::read_to_string(room.path().join("plain.json")).unwrap(), "{trace}");
+    }
 }
 
 #[test]

@@ -31,6 +31,10 @@ fn gzip(parts: &[&[u8]]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
+fn zstd(content: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(content, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
 fn packets(fill: impl FnOnce(&mut Buffer)) -> Vec<u8> {
     let mut trace = Buffer::default();
     trace.packet(|packet| {
@@ -80,6 +84,11 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
         ("bomb.json.gz", gzip(&[b"[{\"ph\":\"X\"},", &spaces])),
         ("text.json.gz", gzip(&[b"[{\"ph\":\"X\",\"name\":\"", letters.as_bytes(), b"\"}]"])),
         ("nested.json", [b"[{\"args\":".to_vec(), vec![b'['; 200_000]].concat()),
+        ("bomb.json.zst", zstd(&[&b"[{\"ph\":\"X\"},"[..], &spaces].concat())),
+        ("cut.json.zst", {
+            let whole = zstd(&[&b"[{\"ph\":\"X\",\"name\":\""[..], letters.as_bytes()].concat());
+            whole[..whole.len() / 2].to_vec()
+        }),
         // A window of 3.75 TiB.
         ("window.pftrace.zst", b"\x28\xb5\x2f\xfd\x00\xff\x01\x00\x00\x0a".to_vec()),
         ("twice.pftrace.gz", gzip(&[&gzip(&[&packets(|_| ())])])),

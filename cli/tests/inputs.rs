@@ -5,7 +5,7 @@
 mod readers;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
@@ -152,6 +152,34 @@ fn each_command_reads_each_kind_of_input() {
     let whole = fs::read(&chrome).unwrap();
     fs::write(&killed, &whole[..whole.len() * 2 / 3]).unwrap();
     same("recover", &killed, &|input, output| words(&["recover", input, "-o", output]));
+}
+
+/// PyTorch's trace of a graph's replays. Of a folder, the output is a folder with a file of the trace's name.
+#[test]
+fn annotate_reads_each_kind_of_input() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../annotate/tests/data");
+    let unpacked = |path: &Path| {
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [file, out] = ["t.json", "out"].map(|name| folder.path().join(name));
+    fs::write(&file, unpacked(&data.join("torch_graph.json.gz"))).unwrap();
+    let annotations = data.join("torch_graph.annotations.json");
+    let mut expected = None;
+    for (kind, input) in kinds(&file, folder.path()) {
+        let output = if input.is_dir() { out.clone() } else { out.with_extension("json") };
+        let [annotations, trace, to] = [&annotations, &input, &output].map(|path| path.to_str().unwrap());
+        let args = ["annotate", "--annotations", annotations, "--by", "order", "--trace", trace, "-o", to];
+        let Output { status, stdout, stderr } = warpline(&args);
+        let said = String::from_utf8(stdout).unwrap();
+        assert!(status.success() && said.contains(": 95 of 95 "), "{kind}: {said}{stderr:?}");
+        let written = said.split_once(": ").unwrap().0;
+        let written = if written.ends_with(".gz") { unpacked(written.as_ref()) } else { fs::read(written).unwrap() };
+        assert!(written == *expected.get_or_insert_with(|| written.clone()), "{kind}: another output");
+        let _ = fs::remove_dir_all(&out);
+    }
 }
 
 /// The name and the content of what the server of `warpline open` sends.

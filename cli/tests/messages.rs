@@ -21,7 +21,7 @@ fn a_file_that_is_not_there_or_is_none_is_named_with_the_remedy() {
         (&["catalog", "nofile"][..], "error: nofile: ", binary),
         (&["check", "nofile"], "error: nofile: ", binary),
         (&["stragglers", "nofile"], "error: nofile: ", trace),
-        (&["stragglers", "."], "error: .: ", "; name the folder of the traces"),
+        (&["stragglers", "."], "error: .: ", "; name the folder in which they are"),
     ] {
         let said = complaint(dir.path(), args);
         assert!(said.starts_with(begin) && said.ends_with(remedy), "{said}");

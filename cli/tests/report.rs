@@ -1,5 +1,9 @@
 //! `warpline report` on traces that sessions and sinks write, on traces of PyTorch's profiler, and on what is no trace.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "support/golden.rs"]
+mod texts;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -172,11 +176,7 @@ fn a_trace_of_every_record_reads_like_this() {
     write_fixture(PerfettoSink::create(&packets).unwrap());
     write_fixture(ChromeSink::create(&json).unwrap());
     let text = report(&packets);
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/report/good.txt");
-    if std::env::var_os("WARPLINE_BLESS").is_some() {
-        fs::write(golden, &text).unwrap();
-    }
-    assert_eq!(text, fs::read_to_string(golden).unwrap(), "\n{text}");
+    texts::assert_golden("report/every_record.txt", &text);
     assert_eq!(tables(&report(&json)), tables(&text));
     // Twice the trace is twice the zones, and a packed file and a folder are read.
     let mut packed =

@@ -256,6 +256,30 @@ fn figures_are_those_of_the_report_and_of_every_format_of_the_trace() {
 }
 
 #[test]
+fn the_figures_of_a_gpus_trace_are_those_of_its_report() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/golden");
+    let report = std::fs::read_to_string(golden.join("report/h100.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let sql = "SELECT range, place, n, total_ns, self_ns, min_ns, max_ns FROM ranges ORDER BY total_ns DESC";
+    let found = rows(&golden.join("traces"), "h100.pftrace.gz", sql);
+    let told = report["ranges"].as_array().unwrap();
+    assert_eq!((told.len(), found.len()), (4, 4), "{found:?}");
+    for (told, found) in told.iter().zip(&found) {
+        for (of_report, column) in [
+            ("name", "range"),
+            ("on", "place"),
+            ("count", "n"),
+            ("total_ns", "total_ns"),
+            ("self_ns", "self_ns"),
+            ("min_ns", "min_ns"),
+            ("max_ns", "max_ns"),
+        ] {
+            assert_eq!(told[of_report], found[column], "{column}: {found}");
+        }
+    }
+}
+
+#[test]
 fn all_sql_of_the_page_is_answered_and_the_page_has_all_columns() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path());

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{AnnotateError, input};
+use super::{AnnotateError, inputs};
 
 /// The maximum size of a file of annotations when decompressed, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
@@ -125,7 +125,7 @@ pub(super) struct Unreadable(pub(super) String);
 pub(super) fn read(path: &Path) -> Result<Annotations, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut bytes = Vec::new();
-    input::open(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
+    inputs::open_within(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
     let not = |Unreadable(why)| AnnotateError::NotAnnotations { path: path.to_owned(), why };
     // A pickle of protocol 2 or later begins with the protocol number.
     let mut annotations = if bytes.first() == Some(&0x80) {

@@ -12,8 +12,8 @@ mod rows;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::budget::MemoryBudget;
 use super::event::Event;
-use super::input::MemoryBudget;
 use super::join::Join;
 
 pub(super) use arrows::Link;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::budget::MemoryBudget;
 use crate::event::{Event, scalar};
-use crate::input::MemoryBudget;
 
 /// The approximate memory of a row without its names.
 const ENTRY: usize = 160;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::annotations::Work;
-use crate::input::MemoryBudget;
+use crate::budget::MemoryBudget;
 
 /// The name of copies and fills, independent of the trace.
 const COPY: &str = "copy";

@@ -9,8 +9,8 @@ use std::io::{self, BufRead};
 
 use super::packets::Packets;
 use super::proto::{SLICE_BEGIN, SLICE_END, TrackDescriptor};
+use crate::budget::MemoryBudget;
 use crate::document::Refused;
-use crate::input::MemoryBudget;
 
 /// The memory limit for the names of tracks.
 const NAMES: usize = 64 << 20;

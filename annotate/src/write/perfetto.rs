@@ -14,9 +14,9 @@ use std::io::{self, Write};
 
 use super::words::{Kind, Words, argument, arguments, raw_text};
 use super::{FirstReading, Format, REPLAYS, ReadEvent, Row};
+use crate::budget::MemoryBudget;
 use crate::event::{Event, Members, scalar};
 use crate::index::Disposition;
-use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
 /// The memory limit for the names of counters.

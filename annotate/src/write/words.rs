@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::budget::MemoryBudget;
 use crate::event::{Members, scalar};
-use crate::input::MemoryBudget;
 use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 
 /// The memory limit for interned names.

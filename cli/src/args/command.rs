@@ -145,7 +145,7 @@ pub(crate) enum Command {
         /// looked for beside the trace
         #[arg(long, value_name = "FILE")]
         annotations: Option<PathBuf>,
-        /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler, optionally compressed with gzip; or a folder of them
+        /// The trace: Chrome JSON, or a Perfetto trace of PyTorch's profiler, compressed with gzip or zstd or not; or a folder of them
         #[arg(long, value_name = "FILE")]
         trace: PathBuf,
         /// Write to this file: `.pftrace` for Perfetto, `.json` or `.json.gz` for Chrome JSON; of a folder of traces, to files of the same names

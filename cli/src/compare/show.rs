@@ -11,6 +11,9 @@ const ROWS: usize = 40;
 /// The most names in a list.
 const NAMES: usize = 20;
 
+/// A longer name, such as that of a kernel from a template, has a line of its own, so that figures stay beside one another.
+const LONGEST: usize = 40;
+
 impl Verdict {
     fn as_str(self) -> &'static str {
         match self {
@@ -53,6 +56,9 @@ impl Comparison {
             let what = if regressed == 1 { "1 figure is".to_owned() } else { what };
             format!("{what} slower by more than {:.4} %; ", limit * 100.0).replace(".0000 %", " %")
         });
+        if self.judges_nothing() {
+            return "nothing is judged, because every figure has too few blocks; record longer runs".to_owned();
+        }
         format!(
             "{limit}{} slower, {} faster, {} the same, {} with too few blocks to judge",
             count(Verdict::Slower) + if self.limit.is_none() { count(Verdict::Regressed) } else { 0 },
@@ -62,16 +68,22 @@ impl Comparison {
         )
     }
 
-    /// How the figures were found.
-    fn method(&self) -> String {
+    /// Whether all runs are too short.
+    fn judges_nothing(&self) -> bool {
+        self.compared.iter().all(|one| one.verdict == Verdict::TooFew)
+    }
+
+    /// How the figures were found, in parts.
+    fn method(&self) -> Vec<String> {
         let [base, new] = self.runs.map(|runs| output::counted(runs as u64, "run"));
         let single = self.runs.contains(&1);
-        let single = if single { "; with one run a side, runs are taken to differ by 0.7 %" } else { "" };
-        format!(
-            "{base} against {new}; intervals of 95 % from a bootstrap over blocks (seed {}){single}; a difference counts at {:.0} % for all figures together",
-            self.seed,
-            ALPHA * 100.0
-        )
+        let mut parts =
+            vec![format!("{base} against {new}, intervals of 95 % from a bootstrap over blocks (seed {})", self.seed)];
+        if single {
+            parts.push("with one run a side, runs are taken to differ by 0.7 %".to_owned());
+        }
+        parts.push(format!("a difference counts at {:.0} % for all figures together", ALPHA * 100.0));
+        parts
     }
 
     /// The figures that are shown to people: all medians, and what else differs.
@@ -91,10 +103,11 @@ impl Comparison {
             Column::whole("verdict"),
         ];
         let all = self.shown().count();
+        let long = |one: &Compared| Some(one.subject.label()).filter(|label| label.chars().count() > LONGEST);
         let rows = self.shown().take(ROWS).map(|one| {
             let difference = &one.difference;
             vec![
-                one.subject.label(),
+                if long(one).is_some() { String::new() } else { one.subject.label() },
                 one.quantile.to_owned(),
                 time(difference.base_ns),
                 time(difference.new_ns),
@@ -104,6 +117,11 @@ impl Comparison {
             ]
         });
         let (table, without) = fitted(columns, rows.collect(), on_terminal);
+        let long_names = std::iter::once(None).chain(self.shown().take(ROWS).map(long));
+        let with_name = |(line, name): (&str, Option<String>)| {
+            name.map_or_else(|| line.to_owned(), |name| format!(" {}\n{line}", printable(&name)))
+        };
+        let table = table.lines().zip(long_names).map(with_name).collect::<Vec<_>>().join("\n");
         let more = all.saturating_sub(ROWS);
         let more = if more > 0 { format!("… and {more} more\n") } else { String::new() };
         let mut text = format!("{table}\n{more}\n{}{without}\n", self.result());
@@ -112,7 +130,7 @@ impl Comparison {
                 text += &format!("{what}: {}\n", names(subjects, |label| label));
             }
         }
-        text + &self.method() + "\n"
+        text + &self.method().join("\n") + "\n"
     }
 
     /// For a pull request: the result, what differs, and all figures folded.
@@ -131,7 +149,11 @@ impl Comparison {
                 if one.verdict == Verdict::Regressed { "**regressed**" } else { one.verdict.as_str() }
             )
         };
-        let mark = if self.has_regressed() { "❌" } else { "✅" };
+        let mark = match self.has_regressed() {
+            true => "❌",
+            false if self.judges_nothing() => "⚠️",
+            false => "✅",
+        };
         let mut text = format!("{mark} **warpline compare**: {}\n\n", self.result());
         let differs: String = self
             .compared
@@ -148,7 +170,10 @@ impl Comparison {
             }
         }
         let all: String = self.compared.iter().map(row).collect();
-        text + &format!("<details><summary>All figures</summary>\n\n{head}{all}\n{}\n\n</details>\n", self.method())
+        text + &format!(
+            "<details><summary>All figures</summary>\n\n{head}{all}\n{}\n\n</details>\n",
+            self.method().join("; ")
+        )
     }
 
     pub(crate) fn to_json(&self) -> String {

@@ -23,6 +23,9 @@ pub(super) struct Account {
     notes: Vec<String>,
 }
 
+/// The most that a sum of counts reaches: a file may say anything, and no sum of these overflows.
+const MOST: u64 = 1 << 56;
+
 /// The most notes and changes that are kept.
 const NOTES: usize = 64;
 
@@ -82,75 +85,76 @@ impl Account {
     }
 
     fn number(&mut self, name: &str, number: i64) {
-        let count = number.max(0) as u64;
+        let count = (number.max(0) as u64).min(MOST);
         let report = &mut self.report;
+        let add = |sum: &mut u64| *sum = (*sum + count).min(MOST);
         let dropped = |dropped: &mut warpline_core::report::Dropped, reason: &str| match reason {
-            "ring_full" => dropped.ring_full += count,
-            "event_failed" => dropped.event_failed += count,
-            "stream_failed" => dropped.stream_failed += count,
-            "capture_failed" => dropped.capture_failed += count,
-            "unfinished" => dropped.unfinished += count,
+            "ring_full" => add(&mut dropped.ring_full),
+            "event_failed" => add(&mut dropped.event_failed),
+            "stream_failed" => add(&mut dropped.stream_failed),
+            "capture_failed" => add(&mut dropped.capture_failed),
+            "unfinished" => add(&mut dropped.unfinished),
             _ => {}
         };
         let windows = |report: &mut Report, set: &dyn Fn(&mut WindowFigures)| {
             set(report.windows.get_or_insert_with(WindowFigures::default));
         };
         match name {
-            "begun" => report.begun += count,
-            "recorded" => report.recorded += count,
-            "captured" => report.captured += count,
-            "not_sampled" => report.not_sampled += count,
-            "windows" => windows(report, &|windows| windows.windows += count),
+            "begun" => add(&mut report.begun),
+            "recorded" => add(&mut report.recorded),
+            "captured" => add(&mut report.captured),
+            "not_sampled" => add(&mut report.not_sampled),
+            "windows" => windows(report, &|windows| add(&mut windows.windows)),
             "windows_recorded_ppm" => windows(report, &|windows| windows.recorded = count as f64 / 1e6),
             "windows_cost_ppm" => windows(report, &|windows| windows.cost = Some(count as f64 / 1e6)),
-            "windows_cut" => windows(report, &|windows| windows.cut += count),
+            "windows_cut" => windows(report, &|windows| add(&mut windows.cut)),
             "ranges_left_out" => report.left_out.ranges = report.left_out.ranges.max(count),
             "was_stopped" => report.left_out.while_stopped |= count > 0,
-            "steps_left_out" => report.steps.left_out += count,
-            "fields.cut" => report.fields.cut += count,
-            "fields.left_out" => report.fields.left_out += count,
-            "fields.lanes_left_out" => report.fields.lanes_left_out += count,
-            "spans.begun" => report.spans.begun += count,
-            "spans.recorded" => report.spans.recorded += count,
-            "spans.dropped.buffer_full" => report.spans.buffer_full += count,
-            "spans.dropped.unfinished" => report.spans.unfinished += count,
-            "kernels.recorded" => report.kernels.recorded += count,
-            "kernels.dropped.cupti" => report.kernels.dropped += count,
-            "kernels.dropped.untimed" => report.kernels.untimed += count,
-            "kernels.buffers_refused" => report.kernels.buffers_refused += count,
-            "synchronizations.recorded" => report.synchronizations.recorded += count,
-            "synchronizations.dropped" => report.synchronizations.dropped += count,
-            "kernel_timing.timed" => report.kernel_timing.timed += count,
-            "kernel_timing.without_work" => report.kernel_timing.without_work += count,
-            "kernel_timing.lost" => report.kernel_timing.lost += count,
-            "replays.recorded" => report.graph_timing.replays += count,
-            "replays.stamps" => report.graph_timing.stamps += count,
-            "replays.by_kernels" => report.graph_timing.by_kernels += count,
-            "replays.stamps_lost" => report.graph_timing.lost += count,
-            "replays.incomplete" => report.graph_timing.incomplete += count,
-            "replays.mixed" => report.graph_timing.mixed += count,
-            "replays.stamps_stopped" => report.graph_timing.stopped += count,
-            "replays.stamps_unknown" => report.graph_timing.unknown += count,
-            "replays.untimed.not_ready" => report.graph_timing.untimed_not_ready += count,
-            "replays.untimed.refused" => report.graph_timing.untimed_refused += count,
-            "replays.untimed.spanning" => report.graph_timing.untimed_spanning += count,
+            "steps_left_out" => add(&mut report.steps.left_out),
+            "fields.cut" => add(&mut report.fields.cut),
+            "fields.left_out" => add(&mut report.fields.left_out),
+            "fields.lanes_left_out" => add(&mut report.fields.lanes_left_out),
+            "spans.begun" => add(&mut report.spans.begun),
+            "spans.recorded" => add(&mut report.spans.recorded),
+            "spans.dropped.buffer_full" => add(&mut report.spans.buffer_full),
+            "spans.dropped.unfinished" => add(&mut report.spans.unfinished),
+            "kernels.recorded" => add(&mut report.kernels.recorded),
+            "kernels.dropped.cupti" => add(&mut report.kernels.dropped),
+            "kernels.dropped.untimed" => add(&mut report.kernels.untimed),
+            "kernels.buffers_refused" => add(&mut report.kernels.buffers_refused),
+            "synchronizations.recorded" => add(&mut report.synchronizations.recorded),
+            "synchronizations.dropped" => add(&mut report.synchronizations.dropped),
+            "kernel_timing.timed" => add(&mut report.kernel_timing.timed),
+            "kernel_timing.without_work" => add(&mut report.kernel_timing.without_work),
+            "kernel_timing.lost" => add(&mut report.kernel_timing.lost),
+            "replays.recorded" => add(&mut report.graph_timing.replays),
+            "replays.stamps" => add(&mut report.graph_timing.stamps),
+            "replays.by_kernels" => add(&mut report.graph_timing.by_kernels),
+            "replays.stamps_lost" => add(&mut report.graph_timing.lost),
+            "replays.incomplete" => add(&mut report.graph_timing.incomplete),
+            "replays.mixed" => add(&mut report.graph_timing.mixed),
+            "replays.stamps_stopped" => add(&mut report.graph_timing.stopped),
+            "replays.stamps_unknown" => add(&mut report.graph_timing.unknown),
+            "replays.untimed.not_ready" => add(&mut report.graph_timing.untimed_not_ready),
+            "replays.untimed.refused" => add(&mut report.graph_timing.untimed_refused),
+            "replays.untimed.spanning" => add(&mut report.graph_timing.untimed_spanning),
             "replays.bracket_ns" => report.graph_timing.bracket_ns = report.graph_timing.bracket_ns.max(number),
             "replays.uncertainty_ns" => {
                 report.graph_timing.uncertainty_ns = report.graph_timing.uncertainty_ns.max(number)
             }
-            "waits.begun" => report.waits.begun += count,
-            "waits.recorded" => report.waits.recorded += count,
-            "waits.depths_dropped" => report.waits.depths_dropped += count,
-            "memory.begun" => report.memory_counts.begun += count,
-            "memory.recorded" => report.memory_counts.recorded += count,
-            "memory.dropped" => report.memory_counts.dropped += count,
-            "memory.untracked" => report.memory_counts.untracked += count,
-            "memory.unknown" => report.memory_counts.unknown += count,
-            "memory.within" => report.memory_counts.within += count,
-            "memory.refused" => report.memory_counts.refused += count,
-            "event_pool.held" => report.event_pool.held += count,
-            "event_pool.created" => report.event_pool.created += count,
-            "event_pool.exhausted" => report.event_pool.exhausted += count,
+            "waits.begun" => add(&mut report.waits.begun),
+            "waits.recorded" => add(&mut report.waits.recorded),
+            "waits.depths_dropped" => add(&mut report.waits.depths_dropped),
+            "memory.begun" => add(&mut report.memory_counts.begun),
+            "memory.recorded" => add(&mut report.memory_counts.recorded),
+            "memory.dropped" => add(&mut report.memory_counts.dropped),
+            "memory.untracked" => add(&mut report.memory_counts.untracked),
+            "memory.unknown" => add(&mut report.memory_counts.unknown),
+            "memory.within" => add(&mut report.memory_counts.within),
+            "memory.refused" => add(&mut report.memory_counts.refused),
+            "event_pool.held" => add(&mut report.event_pool.held),
+            "event_pool.created" => add(&mut report.event_pool.created),
+            "event_pool.exhausted" => add(&mut report.event_pool.exhausted),
             name => match name.split_once("dropped.") {
                 Some(("", reason)) => dropped(&mut report.dropped, reason),
                 Some(("waits.", reason)) => dropped(&mut report.waits.dropped, reason),
@@ -188,5 +192,28 @@ impl Account {
             "busy_bracket_ns" => clock.busy_bracket_ns = clock.busy_bracket_ns.max(ns),
             _ => clock.bracket_is_bound |= ns > 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_of_its_counts_overflows_nothing() {
+        let mut account = Account::default();
+        let names = ["begun", "dropped.ring_full", "dropped.unfinished", "windows", "replays.recorded", "waits.begun"];
+        for name in names.iter().cycle().take(3 * names.len()) {
+            account.fact(Fact::Number((*name).into(), i64::MAX));
+        }
+        account.fact(Fact::Number("recorded".into(), -5));
+        account.fact(Fact::Number("captured".into(), 7));
+        account.fact(Fact::Ended(1));
+        account.end_trace(true);
+        let mut report = Report::default();
+        account.add_to(&mut report, 0);
+        assert_eq!((report.begun, report.dropped.total()), (MOST, 2 * MOST));
+        assert_eq!((report.recorded, report.captured), (0, 7));
+        assert!(report.to_string().contains("captured into graphs"));
     }
 }

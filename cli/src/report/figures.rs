@@ -115,7 +115,8 @@ pub(crate) struct Figures {
     steps: Lengths,
     step_sums: HashMap<u32, StepSums>,
     late: u64,
-    streams: Vec<StreamStats>,
+    /// With the numbers of their traces.
+    streams: Vec<(u32, StreamStats)>,
     path: Option<CriticalPath>,
     /// The trace that has the path.
     path_of: u32,
@@ -126,6 +127,8 @@ pub(crate) struct Figures {
     corrected: u64,
     correction_ns: i64,
     traces: u32,
+    /// What traces are called beside one another.
+    trace_names: Vec<String>,
     current: Current,
     for_page: Option<Box<ForPage>>,
 }
@@ -172,6 +175,11 @@ impl Figures {
         Figures { for_page: Some(Box::default()), ..Figures::default() }
     }
 
+    /// Sets what the traces are called beside one another, in their order.
+    pub(super) fn name_traces(&mut self, names: Vec<String>) {
+        self.trace_names = names;
+    }
+
     /// Ends a trace. `is_whole`: nothing of it is missing as far as the reader knows.
     pub(crate) fn end_trace(&mut self, is_whole: bool, names: &Names) {
         let batch = self.current.messages.take_batch();
@@ -197,7 +205,7 @@ impl Figures {
         let mut streams: Vec<_> =
             current.usages.iter().filter_map(|usage| usage.stats(all_ns, is_complete, names)).collect();
         streams.sort_by(|a, b| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
-        self.streams.append(&mut streams);
+        self.streams.extend(streams.into_iter().map(|stream| (self.traces, stream)));
         let path = current.path.path(None);
         let length = |path: &CriticalPath| path.to_ns - path.from_ns;
         if path.as_ref().map_or(0, length) > self.path.as_ref().map_or(0, length) {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use warpline_core::report::Report;
 
+use crate::inputs::TRACES;
 use crate::output;
 use crate::trace::{self, Names, ReadError, Skipped};
 use figures::Figures;
@@ -54,6 +55,7 @@ pub(crate) fn report_and_page(paths: &[PathBuf]) -> Result<(Report, String), Rep
 }
 
 fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Figures, ReportError> {
+    figures.name_traces(short_names(files));
     for path in files {
         let skipped = trace::read(path, names, &mut figures)?;
         complain_of(path, &skipped);
@@ -64,6 +66,24 @@ fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Fi
         return Err(ReportError::Empty(files.len()));
     }
     Ok(figures)
+}
+
+/// What files are called beside one another: their paths without the folders that all are in, and without endings.
+fn short_names(files: &[PathBuf]) -> Vec<String> {
+    let folders = |file: &PathBuf| file.parent().map_or(0, |folder| folder.components().count());
+    let is_common = |count: usize| {
+        let first = |file: &PathBuf| file.components().take(count).collect::<PathBuf>();
+        files.windows(2).all(|pair| first(&pair[0]) == first(&pair[1]))
+    };
+    let fewest = files.iter().map(folders).min().unwrap_or(0);
+    let common = (0..=fewest).rev().find(|count| is_common(*count)).unwrap_or(0);
+    let short = |file: &PathBuf| {
+        let name = file.components().skip(common).collect::<PathBuf>().to_string_lossy().into_owned();
+        let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+        let stem = TRACES.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'));
+        output::printable(stem.unwrap_or(name))
+    };
+    files.iter().map(short).collect()
 }
 
 /// The report's text. On a terminal that has colors, the heads of its tables are bold.
@@ -86,5 +106,23 @@ pub(crate) fn text(report: &Report, on_terminal: bool) -> String {
 pub(crate) fn complain_of(path: &Path, skipped: &Skipped) {
     for warning in skipped.warnings() {
         output::complain(format_args!("warning: {}: {warning}", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_called_by_what_tells_them_apart() {
+        for (files, names) in [
+            (&["run/rank0.pftrace.gz", "run/rank1.json"][..], &["rank0", "rank1"][..]),
+            (&["run/host0/rank0/t.pftrace", "run/host1/rank0/t.pftrace.zst"], &["host0/rank0/t", "host1/rank0/t"]),
+            (&["a/t.pftrace", "b.perfetto-trace"], &["a/t", "b"]),
+            (&["/tmp/trace"], &["trace"]),
+        ] {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            assert_eq!(short_names(&files), names);
+        }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use warpline_annotate::{By, Options, annotate};
 
-use super::packed;
 use super::room::*;
+use super::{packed, zstd};
 
 #[test]
 fn a_trace_cut_short_anywhere_is_refused_and_leaves_nothing() {
@@ -22,8 +22,8 @@ fn a_trace_cut_short_anywhere_is_refused_and_leaves_nothing() {
     room.write("t.json", &whole);
     room.annotate("a.json", "t.json", "out.json", &[]);
     fs::remove_file(room.path().join("out.json")).unwrap();
-    let packed = packed(whole.as_bytes());
-    for (content, what) in [(whole.as_bytes(), "plain"), (&packed[..], "packed")] {
+    let (packed, zstd) = (packed(whole.as_bytes()), zstd(whole.as_bytes()));
+    for (content, what) in [(whole.as_bytes(), "plain"), (&packed[..], "gzip"), (&zstd[..], "zstd")] {
         for end in 0..content.len() {
             room.write("t.json", &content[..end]);
             let (status, _, complaints) = room.run(&["--annotations", "a.json", "--trace", "t.json", "-o", "out.json"]);
@@ -57,7 +57,13 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     bad(b"{\"a\": nul, \"traceEvents\": []}", "x: damaged at byte 8 (line 1): EOF while parsing a value");
     bad(b"{\"traceEvents\": [{\"ph\": \"\xFF\"}]}", "x: damaged at byte 25 (line 1): invalid unicode code point");
     bad(b"{\"traceEvents\": []}", "x: none of its 0 events has a `graph node id` to join a.json by");
-    bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: the gzip data is damaged");
+    bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: the compressed file is damaged");
+    bad(b"\x28\xb5\x2f\xfd\0\0\0\0\0\x03garbage", "x: the compressed file is damaged");
+    // A window of 2 GiB.
+    bad(
+        b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00\x0a",
+        "x: it takes more than 128 MiB of memory to decompress; compress it with a smaller window",
+    );
     let other = json!({"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "args": {"graph node id": 99_u64 << 32, "correlation": 1}}]});
     bad(
         other.to_string().as_bytes(),
@@ -102,7 +108,7 @@ fn a_bomb_is_refused_and_a_limit_can_be_raised() {
     room.write("x.gz", bomb.finish().unwrap());
     room.refused(
         &args("16M"),
-        "x.gz: more than 16777216 bytes, unpacked; if the trace is correct, raise the limit with `--limit`",
+        "x.gz: it has more than 16 MiB when it is decompressed; if the trace is correct, raise the limit with `--limit`",
     );
     assert_eq!(room.run(&args("1G")).0, Some(0));
     fs::remove_file(room.path().join("out.json")).unwrap();
@@ -119,7 +125,16 @@ fn a_bomb_is_refused_and_a_limit_can_be_raised() {
     room.refused(&args("1M"), "x.gz: more than 4096 events");
     let bomb = packed(&vec![b'['; 260 << 20]);
     room.write("x.gz", bomb);
-    room.refused(&["--annotations", "x.gz", "--trace", "t.json", "-o", "out.json"], "x.gz: ");
+    room.refused(
+        &["--annotations", "x.gz", "--trace", "t.json", "-o", "out.json"],
+        "x.gz: it has more than 64 MiB when it is decompressed; ",
+    );
+    // The same limit for zstd, whatever the name is.
+    room.write("x.gz", zstd(&[b"[", &blank[..], &blank[..], b"]"].concat()));
+    room.refused(&args("1M"), "x.gz: it has more than 1 MiB when it is decompressed; if the trace is correct");
+    // And for a file that is not compressed.
+    room.write("x.gz", [b"[", &blank[..], &blank[..], b"]"].concat());
+    room.refused(&args("1M"), "x.gz: it has more than 1 MiB when it is decompressed; if the trace is correct");
 }
 
 proptest! {

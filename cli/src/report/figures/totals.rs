@@ -1,6 +1,7 @@
 //! The report of what was added up.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use warpline_core::report::figures::{HostWaitStats, KernelStats, RangeStepStats, StreamStats, WaitedFor};
 use warpline_core::report::lengths::Coverage;
@@ -59,12 +60,33 @@ impl Figures {
             })
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
-        report.streams = self.streams.clone();
+        report.streams = self.streams();
         report.ends = self.ends;
         report.memory = self.memory.stats();
         report.critical_path = self.path.clone();
         report.notes.extend(self.notes());
         report
+    }
+
+    /// The streams of all traces. A stream whose name another trace has, too, also has the name of its trace.
+    fn streams(&self) -> Vec<StreamStats> {
+        let is_same = |(trace, a): &(u32, StreamStats), (other, b): &(u32, StreamStats)| {
+            trace != other && (&a.device, &a.name) == (&b.device, &b.name)
+        };
+        let mut by_name: Vec<_> = self.streams.iter().collect();
+        by_name.sort_by_key(|(_, stream)| (&stream.device, &stream.name));
+        let shared: HashSet<_> = by_name
+            .windows(2)
+            .filter(|pair| is_same(pair[0], pair[1]))
+            .map(|pair| (&pair[0].1.device, &pair[0].1.name))
+            .collect();
+        let named = self.streams.iter().map(|(trace, stream)| {
+            let of = self.trace_names.get(*trace as usize);
+            let of = of.filter(|_| shared.contains(&(&stream.device, &stream.name)));
+            let name = of.map_or_else(|| stream.name.clone(), |of| format!("{} of {of}", stream.name));
+            StreamStats { name, ..stream.clone() }
+        });
+        named.collect()
     }
 
     fn ranges(&self, names: &Names) -> Vec<RangeStats> {
@@ -99,19 +121,20 @@ impl Figures {
         let mut notes = Vec::new();
         if self.corrected > 0 {
             notes.push(format!(
-                "lengths of {} zones contain the time of their events, {} on average; `gpu_ns_corrected` in the trace is without it",
-                self.corrected,
+                "lengths of {} contain the time of events, {} on average; `gpu_ns_corrected` in the trace is without it",
+                crate::output::counted(self.corrected, "zone"),
                 crate::output::time(self.correction_ns as f64 / self.corrected as f64)
             ));
         }
         if self.late > 0 {
             notes.push(format!(
-                "{} zones ended more than 256 steps after their step and are in no figure of steps",
-                self.late
+                "no figure of steps counts {} that ended more than 256 steps late",
+                crate::output::counted(self.late, "zone")
             ));
         }
         if self.traces > 1 && self.path.is_some() {
-            notes.push("the critical path is that of the trace with the longest one".to_owned());
+            let of = self.trace_names.get(self.path_of as usize).map_or("a trace", |name| name);
+            notes.push(format!("the critical path is that of {of}: the longest of all traces"));
         }
         notes
     }

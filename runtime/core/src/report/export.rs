@@ -41,7 +41,7 @@ impl Report {
             },
             "left_out": {"ranges": ranges, "of_ranges": of_ranges, "while_stopped": while_stopped},
             "notes": self.notes,
-            "account": Account(self).to_string().lines().collect::<Vec<_>>(),
+            "account": Account(self).statements(),
         });
         if let Some(path) = &self.critical_path {
             all["critical_path_ns"] = (path.to_ns - path.from_ns).into();
@@ -71,12 +71,7 @@ impl Report {
             }
             text.push('\n');
         }
-        let account = Account(self).to_string();
-        text += &account
-            .lines()
-            .filter(|line| !line.is_empty())
-            .map(|line| format!("* {}\n", markdown(line.trim())))
-            .collect::<String>();
+        text += &Account(self).statements().iter().map(|line| format!("* {}\n", markdown(line))).collect::<String>();
         text
     }
 

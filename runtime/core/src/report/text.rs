@@ -194,7 +194,7 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
             let own = || short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64);
             let mut row = with_self(named(r, Row::new(&*r.name, cells)), &own);
             row.figures.extend([time(r.p50_ns), time(r.p99_ns)]);
-            with_launch(row, &|| format!("{BAR}{:>7}", time(r.mean_launch_ns)))
+            with_launch(row, &|| format!("{BAR}{:>7}", launch_time(r)))
         })
         .collect();
     table(f, head, &rows)
@@ -253,6 +253,11 @@ impl fmt::Display for WindowFigures {
         }
         Ok(())
     }
+}
+
+/// What a zone's launch took. The entries of a batch have no launch of their own.
+fn launch_time(range: &RangeStats) -> String {
+    if range.mean_launch_ns == 0 { NONE.to_owned() } else { time(range.mean_launch_ns) }
 }
 
 /// Returns the row with further remarks on the range.

@@ -14,7 +14,7 @@ type Row = (&'static str, f64, f64, f64);
 /// half the rate with 32-bit sums that they have with 16-bit ones. The names, except those of the V100, are in the list of products of NVIDIA's
 /// open kernel modules; old drivers, such as 450, leave out `NVIDIA`.
 #[rustfmt::skip]
-const PEAKS: [Row; 45] = [
+const PEAKS: [Row; 44] = [
     // Blackwell data sheet: 7.7 TB/s, 4,500 TFLOP/s with sparsity, 75. Other documents say 8 TB/s, but the driver reports 7,680 bits of memory bus
     // at 3,996 MHz, which are 7.67. B300, in the technical brief of the Blackwell architecture: the same three.
     ("NVIDIA B200", 7_700.0, 2_250.0, 75.0),
@@ -40,10 +40,9 @@ const PEAKS: [Row; 45] = [
     ("NVIDIA A100-SXM4-80GB", 2_039.0, 312.0, 19.5),
     ("NVIDIA A100 80GB PCIe", 1_935.0, 312.0, 19.5),
     ("NVIDIA A800-SXM4-80GB", 2_039.0, 312.0, 19.5),
-    // A30, A10, A10G and A40 data sheets: 933 GB/s, 165, 10.3; 600 GB/s, 125, 31.2; 600 GB/s, 70, 35; 696 GB/s, 149.7, 37.4.
+    // A30, A10 and A40 data sheets: 933 GB/s, 165, 10.3; 600 GB/s, 125, 31.2; 696 GB/s, 149.7, 37.4.
     ("NVIDIA A30", 933.0, 165.0, 10.3),
     ("NVIDIA A10", 600.0, 125.0, 31.2),
-    ("NVIDIA A10G", 600.0, 70.0, 35.0),
     ("NVIDIA A40", 696.0, 149.7, 37.4),
     // L4 data sheet: 300 GB/s, 242 with sparsity, 30.3. L40: 864 GB/s, 181.05, 90.5. L40S: 864 GB/s, 362.05, 91.6. Those of the L4 and the L40S do
     // not say how wide the sums are, but published measurements with 32-bit sums exceed the half of both figures.

@@ -1,7 +1,7 @@
 //! Exact kernels: the records of each kernel, copy and memory set from CUPTI, NVIDIA's profiling library.
 //!
 //! `library` has the table of its symbols, `abi` the declarations of its headers, and `buffers` the memory that it fills. `activity` turns
-//! recording on and off, `clock` converts its times to the host's, `records` reads its records, `zones` connects each launch with its zone,
+//! recording on and off, `clock` converts its times to the host's, `records` and `reading` read its records, `zones` connects each launch with its zone,
 //! `times` times zones, and `nodes` and `replays` do the same for graphs. `syncs` and `allocations` hold records until their calls are known,
 //! `submissions` answers requests for single submissions, and `recorded` is what CUPTI records now of what is `wanted`. `gate` controls
 //! calls of CUPTI, and `end` ends it. A session with `kernels`, `synchronizations` or `timing=kernels` starts it ([`Kernels::start`]), the
@@ -23,6 +23,7 @@ mod gate;
 mod launch;
 mod library;
 mod nodes;
+mod reading;
 mod recorded;
 mod records;
 mod replays;
@@ -41,9 +42,9 @@ use crate::driver::Driver;
 use crate::graph::ids::Provided;
 use crate::stream;
 use warpline_core::clock::now_ns;
-use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use warpline_core::kernel::{KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
-use warpline_core::record::{Span, StreamInfo, ThreadInfo};
+use warpline_core::record::{StreamInfo, ThreadInfo};
 use warpline_core::report::counts::{KernelCounts, SyncCounts};
 use warpline_core::stream::memory::{RefusedAllocation, ToolChange};
 use warpline_core::suggest::{counted_are, counted_as};
@@ -58,8 +59,6 @@ use recorded::{IS_RECORDING, RECORDED, numbers, outside_captures, relax_capture_
 pub use recorded::{has_requests, is_recording, next_submission};
 use records::{Raw, Records};
 pub use replays::Replays;
-use submissions::Submissions;
-use syncs::RawSync;
 pub use times::{TimedZone, ZoneWork};
 pub use wanted::Wanted;
 
@@ -426,113 +425,6 @@ impl Kernels {
             let _ = change(self.cupti, *recorded, self.wanted);
             *recorded = self.wanted;
         }
-    }
-
-    fn read(&mut self, names: &mut dyn Names, last: bool) -> Vec<KernelRecord> {
-        while let Some(full) = buffers::take() {
-            self.records.read(self.cupti, &full);
-            buffers::give_back(full);
-        }
-        if self.clock.is_torn()
-            && let Ok(compared) = compare(self.cupti, 1)
-        {
-            self.clock.compare(compared);
-        }
-        for ((context, stream), name) in std::mem::take(&mut self.records.stream_names) {
-            names.name_stream(context, stream, name);
-        }
-        if !last {
-            self.counts.dropped += dropped(self.cupti);
-        }
-        self.reads += 1;
-        self.records.allocations.age();
-        self.records.list_calls(&self.clock);
-        if let (Some(times), Some(ns)) = (&mut self.records.times, buffers::delivered_ns()) {
-            times.delivered(ns);
-        }
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut raw = self.records.take(&mut waiting, last);
-        self.waiting = waiting;
-        let syncs = self.take_raw_syncs();
-        let (records, clock, flush) = (&self.records, &self.clock, self.flushes);
-        let read = Submissions { records, clock, flush, delivered_ns: buffers::delivered_ns() };
-        read.offer(&raw, &syncs, last);
-        if !self.wanted.records {
-            raw.clear();
-        }
-        self.counts.untimed = self.records.untimed + self.records.unsound;
-        self.counts.buffers_refused = buffers::refused();
-        self.counts.recorded += raw.len() as u64;
-        self.add_syncs(syncs, names);
-        raw.into_iter().map(|raw| self.record(raw, names)).collect()
-    }
-
-    fn take_raw_syncs(&mut self) -> Vec<RawSync> {
-        let mut syncs = std::mem::take(&mut self.records.syncs);
-        let raw = syncs.take(|correlation| self.records.launch_of(correlation).waits());
-        self.records.syncs = syncs;
-        raw
-    }
-
-    fn add_syncs(&mut self, raw: Vec<RawSync>, names: &mut dyn Names) {
-        if !self.wanted.syncs {
-            return;
-        }
-        let read: Vec<_> = raw.into_iter().filter_map(|raw| self.sync(raw, names)).collect();
-        self.sync_counts.untimed = self.records.syncs.untimed;
-        self.sync_counts.recorded += read.len() as u64;
-        self.syncs.extend(read);
-        if !self.wanted.work() {
-            self.sync_counts.dropped += std::mem::take(&mut self.counts.dropped);
-        }
-    }
-
-    fn sync(&self, raw: RawSync, names: &mut dyn Names) -> Option<SyncRecord> {
-        let RawSync { kind, start, end, correlation, context, stream, event } = raw;
-        let launch = self.records.launch_of(correlation);
-        let (thread, ..) = launch.call?;
-        let known = |stream| match self.records.device_of(context) {
-            Some(device) => Some(names.stream(device, context, stream)),
-            None => names.known_stream(context, stream),
-        };
-        Some(SyncRecord {
-            kind,
-            stream: stream.and_then(known),
-            thread: names.thread(u64::from(thread)),
-            host: self.span(start, end),
-            cuda_stream: stream,
-            context,
-            event,
-            correlation,
-            zone: zone_of(&launch, names),
-        })
-    }
-
-    fn record(&self, raw: Raw, names: &mut dyn Names) -> KernelRecord {
-        let Raw { name, work, start, end, device, context, stream, correlation, graph } = raw;
-        let launch = self.records.launch_of(correlation);
-        let zone = zone_of(&launch, names);
-        KernelRecord {
-            name,
-            work,
-            stream: names.stream(device, context, stream),
-            gpu: self.span(start, end),
-            correlation,
-            context,
-            cuda_stream: stream,
-            graph,
-            zone,
-            launch: launch.call.map(|(thread, start, end)| KernelLaunch {
-                thread: names.thread(u64::from(thread)),
-                host: self.span(start, end.max(start)),
-            }),
-        }
-    }
-
-    /// Converts a span of CUPTI's clock to the host's. The length is CUPTI's own.
-    fn span(&self, start: u64, end: u64) -> Span {
-        let begin_ns = self.clock.host_ns(start);
-        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
     }
 }
 

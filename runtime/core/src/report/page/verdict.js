@@ -24,8 +24,6 @@ function makeVerdict() {
 }
 
 function makeAccount() {
-  // A line that begins with a space goes on.
-  const lines = REPORT.account.filter((line) => line.trim() !== '').reduce((all, line) => (line.startsWith(' ') && all.length > 0 ? [...all.slice(0, -1), `${all.at(-1)} ${line.trim()}`] : [...all, line]), []);
-  byId('account').append(element('ul', {}, ...lines.map((line) => element('li', {}, line))));
+  byId('account').append(element('ul', {}, ...REPORT.account.map((line) => element('li', {}, line))));
   byId('made').textContent = `Made by ${DATA.program}. Everything is in this file; it asks for nothing.`;
 }

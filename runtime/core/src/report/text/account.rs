@@ -3,6 +3,7 @@
 //! Zero counts are left out.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::device::{kernel_timing, kernels, synchronizations};
 use super::memory::memory_counts;
@@ -16,7 +17,7 @@ use crate::report::{
 use crate::suggest::{counted, counted_are, counted_as};
 use crate::text::printable;
 
-/// The lines of a report after its tables.
+/// The lines of a report after its tables. A line that begins with a blank belongs to the one before it.
 pub(crate) struct Account<'a>(pub(crate) &'a Report);
 
 impl fmt::Display for Account<'_> {
@@ -47,8 +48,25 @@ impl fmt::Display for Account<'_> {
     }
 }
 
+impl Account<'_> {
+    /// Returns each statement as one line, of any length.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for line in self.to_string().lines() {
+            match all.last_mut().filter(|_| line.starts_with(' ')) {
+                Some(last) => last.push_str(&format!(" {}", line.trim_start())),
+                None => all.push(line.to_owned()),
+            }
+        }
+        all
+    }
+}
+
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.of_traces == Some(false) {
+        if report.recorded == 0 && report.dropped.total() == 0 {
+            return write!(f, "no zones, and no trace ends with the account of its session");
+        }
         let zones = counted(report.recorded, "zone");
         write!(f, "{zones} recorded, at least ")?;
         dropped(f, report.dropped)?;
@@ -59,6 +77,9 @@ fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
         write!(f, "{} captured into graphs, ", report.captured)?;
     }
     dropped(f, report.dropped)?;
+    if report.duration < Duration::from_millis(1) {
+        return write!(f, " in {}", time(report.duration.as_nanos() as i64));
+    }
     write!(f, " in {:.3} s", report.duration.as_secs_f64())
 }
 
@@ -132,12 +153,21 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
         return Ok(());
     }
     let GraphTimingCounts { replays, by_kernels, incomplete, mixed, lost, unknown, stopped, .. } = *counts;
-    let replays = counted_as(replays, "replay of a graph", "replays of graphs");
-    write!(f, "\n{replays} timed by stamps, ")?;
-    if by_kernels > 0 {
-        write!(f, "{by_kernels} recorded with the times of kernels, ")?;
+    let all = |count| counted_as(count, "replay of a graph", "replays of graphs");
+    let mut parts = Vec::new();
+    if replays > 0 || by_kernels == 0 {
+        parts.push(format!("{} timed by stamps", all(replays)));
     }
-    write!(f, "{incomplete} incomplete, {mixed} mixed up with another of their graph")?;
+    if by_kernels > 0 {
+        let count = if parts.is_empty() { all(by_kernels) } else { by_kernels.to_string() };
+        parts.push(format!("{count} recorded with the times of kernels"));
+    }
+    for (count, what) in [(incomplete, "incomplete"), (mixed, "mixed up with another of their graph")] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    write!(f, "\n{}", parts.join(", "))?;
     if counts.bracket_ns > 0 {
         let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
         write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
