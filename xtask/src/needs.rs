@@ -71,7 +71,8 @@ pub fn reader() -> Result<PathBuf, Stop> {
 /// the others.
 pub fn ranks_crate(command: &str) -> Line {
     // Clippy compiles this crate in place of rustc: `cargo clippy` would check all of DataFusion besides what the tests build of it.
-    line(&format!("cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir target/ranks-crate"))
+    let folder = target().join("ranks-crate");
+    line(&format!("cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir {}", folder.display()))
         .with("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .with("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
