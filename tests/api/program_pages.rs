@@ -1,5 +1,6 @@
-//! The pages on programs with other libraries (burn, candle, cudarc, PyO3): some of their examples are built in no step, because they take
-//! long, so each block of Rust or Python in a page has to be in the sources of its example. The programs with cudarc have three lines each.
+//! The pages on programs with other libraries (burn, candle, cudarc, mistral.rs, PyO3): some of their examples are built in no step, because
+//! they take long, so each block of Rust or Python in a page has to be in the sources of its example, or in the patch of mistral.rs. The
+//! programs with cudarc have three lines each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,23 @@ fn what_the_pages_show_is_in_the_examples() {
             assert!(is_there, "docs/{example}.md shows what is not in examples/{example}:\n{block}");
         }
     }
+}
+
+#[test]
+fn the_page_on_mistral_rs_shows_its_patch() {
+    let page = fs::read_to_string(root().join("docs/mistralrs.md")).expect("the page is there");
+    let patch = fs::read_to_string(root().join("examples/mistralrs/warpline.patch")).expect("the patch is there");
+    let parts: Vec<&str> = page.split("\n```").collect();
+    let blocks: Vec<&str> = parts.iter().filter_map(|part| part.strip_prefix("diff\n")).collect();
+    assert!(!blocks.is_empty(), "docs/mistralrs.md shows nothing of the patch");
+    for block in blocks {
+        assert!(patch.contains(&format!("{block}\n")), "docs/mistralrs.md shows what is not in the patch:\n{block}");
+    }
+    let changed = patch
+        .lines()
+        .filter(|line| line.starts_with(['+', '-']) && !line.starts_with("+++ ") && !line.starts_with("--- "));
+    let text = format!("A patch of {} changed lines", changed.count());
+    assert!(page.contains(&text), "docs/mistralrs.md does not say `{text}`");
 }
 
 #[test]

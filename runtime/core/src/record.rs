@@ -194,10 +194,14 @@ impl ZoneRecord {
             Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
             (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
             self.end.is_bound().then_some(("end_early_by_ns", self.end_early_by_ns)),
-            sampled.then_some(("sampled_ppm", (f64::from(self.sample_share) * 1e6).round() as i64)),
+            sampled.then_some((SAMPLED, (f64::from(self.sample_share) * 1e6).round() as i64)),
         ]
     }
 }
+
+/// The name of the share of its range's zones that a recorded one stands for, in traces.
+#[doc(hidden)]
+pub const SAMPLED: &str = "sampled_ppm";
 
 /// The method by which the end of a zone on its stream was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

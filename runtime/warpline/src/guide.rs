@@ -125,6 +125,12 @@ pub mod migration {
     const _: &str = include_str!("../docs/migration.md");
 }
 
+#[doc = warpline_macros::__page!("docs/mistralrs.md")]
+pub mod mistralrs {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/mistralrs.md");
+}
+
 #[doc = warpline_macros::__page!("docs/nvtx.md")]
 pub mod nvtx {
     /// Makes Cargo rebuild the documentation when the page changes.

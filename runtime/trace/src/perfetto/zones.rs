@@ -12,7 +12,7 @@ use super::track::{Sequence, description_iid, range_iid, text_iid, write_range};
 use crate::names::{ALGBW, BUSBW, BYTES, FLOPS, GB_PER_S, TFLOP_PER_S, arg_name};
 use warpline_core::collective::arguments::ArgumentValue;
 use warpline_core::fields::{MAX_FIELDS, Value};
-use warpline_core::record::{EndSource, Span, Status, ZoneRecord};
+use warpline_core::record::{EndSource, SAMPLED, Span, Status, ZoneRecord};
 
 impl Tables {
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
@@ -99,8 +99,10 @@ pub(super) fn write_zone(
     if end.is_some() {
         define(words.end, END);
     }
+    // A zone without a time on a stream has no quality of that time, but may be one of a sample.
+    let is_said = |name: &str| on_stream || name == SAMPLED;
     let mut quality =
-        if on_stream { record.quality().map(|said| said.map(|(name, ns)| (name, ns, None))) } else { [None; 5] };
+        record.quality().map(|said| said.filter(|(name, _)| is_said(name)).map(|(name, ns)| (name, ns, None)));
     for (name, _, id) in quality.iter_mut().flatten() {
         *id = texts.text(name);
         if let Some(id) = *id {

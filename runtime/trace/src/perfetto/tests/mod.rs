@@ -3,6 +3,7 @@
 mod catalog;
 mod decode;
 mod killed;
+mod sampled;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
