@@ -89,17 +89,7 @@ impl Folder {
         // Said apart from an empty folder.
         std::fs::read_dir(path).map_err(of_folder)?;
         let runs = runs(path, &Table::ALL.map(Table::name));
-        let run = match (run, runs.as_slice()) {
-            (_, []) => {
-                return Err(Error::NoTables { path: path.to_owned(), table: Table::Windows.name(), left_out: 0 });
-            }
-            (Some(run), _) if runs.iter().any(|known| known == run) => run.to_owned(),
-            (Some(run), _) => {
-                return Err(Error::NoRun { path: path.to_owned(), run: run.to_owned(), runs });
-            }
-            (None, [run]) => run.clone(),
-            (None, _) => return Err(Error::ManyRuns { path: path.to_owned(), runs }),
-        };
+        let run = choose(path, run, &runs)?;
         let other_runs = runs.into_iter().filter(|other| *other != run).collect();
         let mut folder = Self {
             path: path.to_owned(),
@@ -236,6 +226,18 @@ impl Found {
         of_window.retain(|file| !is_replaced(file));
         self.replaced += (before - of_window.len()) as u64;
         self.files.extend(of_window);
+    }
+}
+
+/// Takes the run `run` of those at `path`, or the only one.
+pub(crate) fn choose(path: &Path, run: Option<&str>, runs: &[String]) -> Result<String, Error> {
+    let path = || path.to_owned();
+    match (run, runs) {
+        (_, []) => Err(Error::NoTables { path: path(), table: Table::Windows.name(), left_out: 0 }),
+        (Some(run), _) if runs.iter().any(|known| known == run) => Ok(run.to_owned()),
+        (Some(run), _) => Err(Error::NoRun { path: path(), run: run.to_owned(), runs: runs.to_vec() }),
+        (None, [run]) => Ok(run.clone()),
+        (None, _) => Err(Error::ManyRuns { path: path(), runs: runs.to_vec() }),
     }
 }
 

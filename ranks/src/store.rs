@@ -2,6 +2,7 @@
 //! each of them several times, so one copy takes less time than a request for each read. Called by the command; never writes to a store.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 use url::Url;
 
 use crate::error::Error;
+use crate::folder::choose;
 use crate::progress::{bar, busy};
 use crate::table::Table;
 
@@ -92,7 +94,8 @@ fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
 impl<'a> Place<'a> {
     fn of(url: &'a str) -> Result<Self, Error> {
         let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is no URL: {error}")))?;
-        let mut options: Vec<(String, String)> = std::env::vars().collect();
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let mut options: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();
         // A server without TLS, such as one of this machine, is named as such.
         let is_plain = |(name, value): &(String, String)| {
             name.to_ascii_uppercase().starts_with("AWS_ENDPOINT") && value.starts_with("http://")
@@ -114,15 +117,7 @@ impl<'a> Place<'a> {
             let id = |key: &Key| Some(key.filename()?.strip_prefix("run=")?.to_owned());
             runs.extend(names.iter().filter_map(id));
         }
-        let path = PathBuf::from(self.url);
-        let runs: Vec<String> = runs.into_iter().collect();
-        let run = match (run, runs.as_slice()) {
-            (_, []) => return Err(Error::NoTables { path, table: Table::Windows.name(), left_out: 0 }),
-            (Some(run), _) if runs.iter().any(|known| known == run) => run.to_owned(),
-            (Some(run), _) => return Err(Error::NoRun { path, run: run.to_owned(), runs }),
-            (None, [run]) => run.clone(),
-            (None, _) => return Err(Error::ManyRuns { path, runs }),
-        };
+        let run = choose(Path::new(self.url), run, &runs.into_iter().collect::<Vec<_>>())?;
         let list = |table: Table| {
             let key = self.prefix.clone().join(table.name()).join(format!("run={run}"));
             self.store.list(Some(&key)).try_collect::<Vec<_>>()
