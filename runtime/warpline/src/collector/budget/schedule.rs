@@ -84,8 +84,6 @@ struct Cycle {
     begin_ns: i64,
     /// The time before the window, which is known when it opens.
     before_ns: i64,
-    /// The end of the window.
-    closed_ns: i64,
 }
 
 /// An average over cycles, of all while they are few, then with the most weight on the newest.
@@ -182,7 +180,6 @@ impl Schedule {
             }
             Phase::Open => {
                 self.end_window(elapsed_ns, seen);
-                self.cycle.closed_ns = now_ns;
                 self.due_ns = now_ns + CLOSING_NS;
                 Phase::Closing
             }
@@ -192,7 +189,7 @@ impl Schedule {
             }
             Phase::Closing => {
                 self.total.cut += u64::from(seen.roots.under_way > 0);
-                self.closing_ns.add((now_ns - self.cycle.closed_ns) as f64);
+                self.closing_ns.add(elapsed_ns as f64);
                 self.begin_gap(now_ns);
                 Phase::Closed
             }
@@ -261,7 +258,7 @@ impl Schedule {
         let cycle_ns = self.open_ns as f64 / open;
         let gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
         self.due_ns = now_ns + (gap_ns as f64 * (0.5 + self.random.share())) as i64;
-        self.cycle = Cycle { begin_ns: now_ns, ..Cycle::default() };
+        self.cycle = Cycle { begin_ns: now_ns, before_ns: 0 };
     }
 
     /// Returns the share of a window's time that recording needs: an upper bound, as far as is known.
