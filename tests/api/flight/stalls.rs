@@ -135,7 +135,7 @@ fn each_of_several_streams_that_stand_still_is_told_once() {
         slices.into_iter().find(|slice| slice.name.contains("`last` has finished no zone for"))
     };
     while incident().is_none() {
-        assert!(begin.elapsed() < LONG, "nobody tells it");
+        assert!(begin.elapsed() < LONG, "the report of the stall does not come");
         std::thread::sleep(Duration::from_millis(20));
     }
     for (stream, hold) in first.iter().chain([&last]) {

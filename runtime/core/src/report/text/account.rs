@@ -173,7 +173,7 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
         write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
     }
     if lost + unknown > 0 {
-        write!(f, "\n{} lost, {unknown} of graphs that nobody registered", counted(lost, "stamp"))?;
+        write!(f, "\n{} lost, {unknown} of graphs that were not registered", counted(lost, "stamp"))?;
     }
     if stopped > 0 {
         let stopped = counted_as(stopped, "time of a replay", "times of replays");
