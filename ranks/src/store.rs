@@ -22,11 +22,10 @@ use crate::table::Table;
 const AT_ONCE: usize = 64;
 
 /// Where a user finds what the store wants to know, for the schemes of `object_store`.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 3] = [
     ("s3", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"),
     ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
     ("az", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
-    ("abfs", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
 ];
 
 /// The tables of one run as a folder.
