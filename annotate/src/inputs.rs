@@ -117,9 +117,17 @@ fn natural(name: &str) -> Vec<(u64, String)> {
 /// Whether a name has one of these endings, also with one of a compressed file.
 pub fn has_ending(name: &str, endings: &[&str]) -> bool {
     let name = name.to_lowercase();
-    let packed = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'));
-    let name = packed.unwrap_or(&name);
-    endings.iter().any(|ending| name.strip_suffix(ending).is_some_and(|stem| stem.ends_with('.')))
+    stem(uncompressed(&name), endings).is_some()
+}
+
+/// A name without the ending of a compressed file.
+pub fn uncompressed(name: &str) -> &str {
+    stem(name, &COMPRESSED).unwrap_or(name)
+}
+
+/// A name without the one of these endings that it has.
+pub fn stem<'a>(name: &'a str, endings: &[&str]) -> Option<&'a str> {
+    endings.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
 }
 
 /// Whether a file begins like a compressed one.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use warpline_core::report::Report;
 
-use crate::inputs::TRACES;
+use crate::inputs::{TRACES, stem, uncompressed};
 use crate::output;
 use crate::trace::{self, Names, ReadError, Skipped};
 use figures::Figures;
@@ -79,9 +79,8 @@ fn short_names(files: &[PathBuf]) -> Vec<String> {
     let common = (0..=fewest).rev().find(|count| is_common(*count)).unwrap_or(0);
     let short = |file: &PathBuf| {
         let name = file.components().skip(common).collect::<PathBuf>().to_string_lossy().into_owned();
-        let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
-        let stem = TRACES.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'));
-        output::printable(stem.unwrap_or(name))
+        let name = uncompressed(&name);
+        output::printable(stem(name, TRACES).unwrap_or(name))
     };
     files.iter().map(short).collect()
 }

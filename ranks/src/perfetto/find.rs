@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flate2::bufread::MultiGzDecoder;
+use warpline_annotate::inputs::{PERFETTO, stem, uncompressed, unpacked};
 
 use super::cut::head;
 use crate::engine::Engine;
@@ -38,10 +38,6 @@ pub struct Found {
     pub traces: HashMap<Process, Vec<PathBuf>>,
     pub unused: Vec<(PathBuf, String)>,
 }
-
-/// The endings of the names of traces.
-const ENDINGS: [&str; 2] = [".pftrace", ".perfetto-trace"];
-const COMPRESSED: [&str; 2] = [".gz", ".zst"];
 
 /// Folders in folders are searched to this depth.
 const DEPTH: usize = 4;
@@ -96,20 +92,10 @@ fn find(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn is_trace(name: &str) -> bool {
-    let name = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
-    !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending))
+    !name.starts_with('.') && stem(uncompressed(name), PERFETTO).is_some()
 }
 
 /// Opens a trace, and decompresses it if it is compressed.
-pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    const CHUNK: usize = 256 << 10;
-    let mut file = BufReader::with_capacity(CHUNK, File::open(path)?);
-    let begin = file.fill_buf()?;
-    if begin.starts_with(&[0x1F, 0x8B]) {
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(file))));
-    }
-    if begin.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
-        return Ok(Box::new(BufReader::with_capacity(CHUNK, zstd::Decoder::with_buffer(file)?)));
-    }
-    Ok(Box::new(file))
+pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+    unpacked(File::open(path)?)
 }
