@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use warpline::fields::Fields;
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
-use warpline_core::fixture::{ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
-use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
+use warpline_core::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
+use warpline_core::kernel::{KernelRecord, ZoneRef};
 use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo};
 use warpline_core::report::{ClockFigures, Report};
 use warpline_core::step::StepRecord;
@@ -117,22 +117,9 @@ fn write_steps(path: &Path) {
         };
         let [first, second] = inner;
         let kernel = KernelRecord {
-            name: "void gemm<float>(float*)".into(),
-            work: KernelWork::Kernel {
-                grid: [8, 1, 1],
-                block: [128, 1, 1],
-                registers_per_thread: 32,
-                static_shared_bytes: 0,
-                dynamic_shared_bytes: 0,
-            },
-            stream: compute.clone(),
-            gpu: span(begin + 20_000, begin + 90_000),
             correlation: number as u32,
-            context: 1,
-            cuda_stream: 7,
-            graph: None,
             zone: Some(ZoneRef { range: &ATTENTION, stream: Some(1), sequence: first.sequence }),
-            launch: None,
+            ..fixture::kernel("void gemm<float>(float*)", &compute, span(begin + 20_000, begin + 90_000))
         };
         sink.write(Batch::Zones(&[first, second, outer])).unwrap();
         sink.write(Batch::Kernels(&[kernel])).unwrap();

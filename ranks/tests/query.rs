@@ -16,7 +16,7 @@ use warpline::{HostStream, Session, collective, gpu_zone, host_zone};
 use warpline_core::fixture::{self, ATTENTION, STEP, main_thread, span, stream, zone};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
 use warpline_core::record::Span;
-use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_core::report::Report;
 use warpline_core::step::StepRecord;
 use warpline_ranks::trace::{NAMED, TraceTable};
@@ -85,7 +85,6 @@ fn known(sink: &mut impl Sink) {
         sink.write(Batch::Zones(&[other])).unwrap();
         sink.write(Batch::Zones(&[zone(&STEP, None, &main, span(at + 900, at + 1_600), None)])).unwrap();
         let kernel = KernelRecord {
-            name: "void scale<float>(float*, int)".into(),
             work: KernelWork::Kernel {
                 grid: [1, 1, 1],
                 block: [32, 1, 1],
@@ -93,14 +92,9 @@ fn known(sink: &mut impl Sink) {
                 static_shared_bytes: 0,
                 dynamic_shared_bytes: 0,
             },
-            stream: compute.clone(),
-            gpu: span(at + 3_100, at + 4_900),
             correlation: 7 + step as u32,
-            context: 1,
-            cuda_stream: 7,
-            graph: None,
             zone: Some(in_zone),
-            launch: None,
+            ..fixture::kernel("void scale<float>(float*, int)", &compute, span(at + 3_100, at + 4_900))
         };
         let copy = KernelRecord {
             name: "Memcpy HtoD (Pinned -> Device)".into(),
@@ -118,20 +112,9 @@ fn known(sink: &mut impl Sink) {
     for replay in 0..2_i64 {
         let at = 30_000 + replay * 10_000;
         let in_replay = zone(&ATTENTION, Some(&compute), &main, span(at, at + 200), Some(span(at + 1_000, at + 3_000)));
-        let record = ReplayRecord {
-            graph: 1,
-            name: Some("decode".into()),
-            exec: 2,
-            correlation: 20 + replay as u32,
-            stream: compute.clone(),
-            gpu: span(at + 1_000, at + 3_000),
-            kernels: 1,
-            unplaced: 0,
-            zone: None,
-            launch: None,
-            timed_by: ReplayTiming::Kernels,
-            zones: vec![ReplayedZone { zone: in_replay, lane: None, kernels: 1, captured_on: 1 }],
-        };
+        let zones = vec![ReplayedZone { zone: in_replay, lane: None, kernels: 1, captured_on: 1 }];
+        let gpu = span(at + 1_000, at + 3_000);
+        let record = ReplayRecord { correlation: 20 + replay as u32, ..fixture::replay(&compute, gpu, zones) };
         sink.write(Batch::Replays(&[record])).unwrap();
     }
     sink.finish(&Report { begun: 8, recorded: 8, ..Report::default() }).unwrap();

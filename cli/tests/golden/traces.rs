@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use warpline::sink::{Batch, Sink};
 use warpline_core::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, span, stream, zone};
-use warpline_core::kernel::{KernelRecord, KernelWork};
-use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
+use warpline_core::kernel::KernelRecord;
+use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_core::report::{GraphTimingCounts, Report};
 use warpline_core::step::StepRecord;
 use warpline_trace::chrome::ChromeSink;
@@ -59,20 +59,8 @@ fn graph(path: &Path) {
             ReplayedZone { zone, lane: None, kernels: 1, captured_on: 1 }
         };
         let zones = vec![replayed(&STEP, 1_000, 6_000), replayed(&ATTENTION, 1_500, 3_500 + 100 * replay)];
-        let record = ReplayRecord {
-            graph: 1,
-            name: Some("decode".into()),
-            exec: 2,
-            correlation: 3 + replay as u32,
-            stream: compute.clone(),
-            gpu: span(at + 1_000, at + 6_000),
-            kernels: 2,
-            unplaced: 0,
-            zone: None,
-            launch: None,
-            timed_by: ReplayTiming::Kernels,
-            zones,
-        };
+        let gpu = span(at + 1_000, at + 6_000);
+        let record = ReplayRecord { correlation: 3 + replay as u32, ..fixture::replay(&compute, gpu, zones) };
         sink.write(Batch::Replays(&[record])).unwrap();
     }
     let eager = zone(&ATTENTION, Some(&compute), &main, span(40_000, 40_100), Some(span(40_500, 42_500)));
@@ -107,22 +95,8 @@ fn version(path: &Path, is_new: bool) {
         sink.write(Batch::Zones(&[zone(&LOAD, None, &main, span(at + 500, at + 500 + load_ns + noise), None)]))
             .unwrap();
         let kernel = |name: &str, from: i64, ns: i64| KernelRecord {
-            name: name.into(),
-            work: KernelWork::Kernel {
-                grid: [1, 1, 1],
-                block: [128, 1, 1],
-                registers_per_thread: 32,
-                static_shared_bytes: 0,
-                dynamic_shared_bytes: 0,
-            },
-            stream: compute.clone(),
-            gpu: span(at + from, at + from + ns + noise),
             correlation: step as u32 + 1,
-            context: 1,
-            cuda_stream: 7,
-            graph: None,
-            zone: None,
-            launch: None,
+            ..fixture::kernel(name, &compute, span(at + from, at + from + ns + noise))
         };
         let softmax = if is_new { "void softmax_online(float*, int)" } else { "void softmax(float*, int)" };
         sink.write(Batch::Kernels(&[

@@ -9,10 +9,12 @@ use std::time::Duration;
 use crate::catalog::spec::RangeMeta;
 use crate::catalog::{Kind, Level, RangeSpec};
 use crate::fields::{Fields, Value};
+use crate::kernel::{KernelRecord, KernelWork};
 use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
 use crate::record::{
     DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
+use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use crate::report::counts::{FieldCounts, SpanCounts, WaitCounts};
 use crate::report::figures::{ClockFigures, SemaphoreStats};
 use crate::report::{Dropped, Report};
@@ -108,6 +110,46 @@ pub fn zone(
         fields: Fields::default(),
         message: None,
         entry: None,
+    }
+}
+
+/// Returns a kernel outside of zones.
+pub fn kernel(name: &str, stream: &Arc<StreamInfo>, gpu: Span) -> KernelRecord {
+    KernelRecord {
+        name: name.into(),
+        work: KernelWork::Kernel {
+            grid: [8, 1, 1],
+            block: [128, 1, 1],
+            registers_per_thread: 32,
+            static_shared_bytes: 0,
+            dynamic_shared_bytes: 0,
+        },
+        stream: Arc::clone(stream),
+        gpu,
+        correlation: 1,
+        context: 1,
+        cuda_stream: 7,
+        graph: None,
+        zone: None,
+        launch: None,
+    }
+}
+
+/// Returns a replay of the graph `decode` outside of zones, timed by its kernels, of which each zone has one.
+pub fn replay(stream: &Arc<StreamInfo>, gpu: Span, zones: Vec<ReplayedZone>) -> ReplayRecord {
+    ReplayRecord {
+        graph: 1,
+        name: Some("decode".into()),
+        exec: 2,
+        correlation: 3,
+        stream: Arc::clone(stream),
+        gpu,
+        kernels: zones.len() as u32,
+        unplaced: 0,
+        zone: None,
+        launch: None,
+        timed_by: ReplayTiming::Kernels,
+        zones,
     }
 }
 

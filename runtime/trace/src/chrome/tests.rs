@@ -13,7 +13,7 @@ use warpline_core::fixture;
 use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::Span;
-use warpline_core::replay::{ReplayRecord, ReplayTiming};
+use warpline_core::replay::ReplayRecord;
 use warpline_core::sink::{Batch, Progress, Sink};
 
 /// A file that belongs to one test and is removed when the test ends.
@@ -186,18 +186,9 @@ fn a_graph_may_have_any_name() {
         let file = Scratch::new("graph_name");
         let (main, compute) = (thread(1, None), stream(1, "compute"));
         let replay = ReplayRecord {
-            graph: 1,
             name: Some(name.into()),
-            exec: 2,
-            correlation: 3,
-            stream: compute,
-            gpu: span(100, 200),
-            kernels: 4,
-            unplaced: 0,
-            zone: None,
             launch: Some(KernelLaunch { thread: main, host: span(0, 10) }),
-            timed_by: ReplayTiming::Kernels,
-            zones: Vec::new(),
+            ..fixture::replay(&compute, span(100, 200), Vec::new())
         };
         let mut sink = ChromeSink::create(&file.0).expect("a file");
         sink.start(&fixture::session()).expect("room");

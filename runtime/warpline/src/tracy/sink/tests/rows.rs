@@ -4,7 +4,7 @@ use super::*;
 
 use crate::tracy::sink::rows::SETTLE;
 use warpline_core::collective::{CollectiveKind, DataType, Message, ProcessGroup};
-use warpline_core::fixture::ATTENTION;
+use warpline_core::fixture::{self, ATTENTION};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
 use warpline_core::record::{EndSource, Shares};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
@@ -136,20 +136,8 @@ fn a_replay_has_its_zones_in_it() {
     sum.message = Some(Box::new(message(8)));
     let zones = [record(&STEP, &compute, 0, span(10, 90)), sum, record(&COPY, &compute, 2, span(80, 90))];
     let zones = zones.map(|zone| ReplayedZone { zone, lane: None, kernels: 1, captured_on: 1 });
-    let replay = ReplayRecord {
-        graph: 1,
-        name: Some("decode".into()),
-        exec: 3,
-        correlation: 9,
-        stream: Arc::clone(&compute),
-        gpu: span(10, 90),
-        kernels: 3,
-        unplaced: 0,
-        zone: None,
-        launch: None,
-        timed_by: ReplayTiming::Stamps,
-        zones: zones.into(),
-    };
+    let replay =
+        ReplayRecord { timed_by: ReplayTiming::Stamps, ..fixture::replay(&compute, span(10, 90), zones.into()) };
     let (rows, lost) = shown(&[Batch::Replays(&[replay])]);
     let timeline = "host: compute, replays";
     let named = "all_reduce tp0 (all_reduce, 8 f32, 32 bytes, tp0: rank 1 of 2) line 20";
