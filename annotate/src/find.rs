@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::{AnnotateError, inputs};
+use crate::{AnnotateError, names};
 
 /// The begin of the names that PyTorch's tools give to annotations.
 const PYTORCH: &str = "kernel_annotations_rank";
@@ -33,8 +33,8 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let files = files_of(folder);
-    let plain = inputs::uncompressed(&name);
-    let stem = inputs::stem(plain, &["json", "pftrace"]).unwrap_or(plain);
+    let plain = names::uncompressed(&name);
+    let stem = names::stem(plain, &["json", "pftrace"]).unwrap_or(plain);
     let beside: Vec<PathBuf> =
         files.iter().filter(|file| name_of(file) == format!("{stem}.annotations.json")).cloned().collect();
     let digits: String = name.chars().take_while(char::is_ascii_digit).collect();

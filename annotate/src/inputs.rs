@@ -20,21 +20,7 @@ use warpline_core::text::printable;
 use crate::AnnotateError;
 use crate::document::{Refused, TooLong};
 use crate::find::is_annotations;
-
-/// The endings of the names of Perfetto traces.
-pub const PERFETTO: &[&str] = &["pftrace", "perfetto-trace"];
-
-/// The endings of the names of traces.
-pub const TRACES: &[&str] = &["pftrace", "perfetto-trace", "json"];
-
-/// The endings of the names of Chrome traces.
-pub const CHROME: &[&str] = &["json"];
-
-/// The endings of the names of flight recorders' files.
-pub const FLIGHT: &[&str] = &["flight"];
-
-/// The endings of the names of compressed files.
-const COMPRESSED: [&str; 2] = ["gz", "zst"];
+pub use crate::names::{CHROME, FLIGHT, PERFETTO, TRACES, has_ending, stem, uncompressed};
 
 /// The maximum size of a decompressed file, in bytes.
 const MAX_UNPACKED: u64 = 64 << 30;
@@ -112,22 +98,6 @@ fn natural(name: &str) -> Vec<(u64, String)> {
         (part[..digits].parse().unwrap_or(0), part[digits..].to_owned())
     };
     parts.map(part).collect()
-}
-
-/// Whether a name has one of these endings, also with one of a compressed file.
-pub fn has_ending(name: &str, endings: &[&str]) -> bool {
-    let name = name.to_lowercase();
-    stem(uncompressed(&name), endings).is_some()
-}
-
-/// A name without the ending of a compressed file.
-pub fn uncompressed(name: &str) -> &str {
-    stem(name, &COMPRESSED).unwrap_or(name)
-}
-
-/// A name without the one of these endings that it has.
-pub fn stem<'a>(name: &'a str, endings: &[&str]) -> Option<&'a str> {
-    endings.iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
 }
 
 /// Whether a file begins like a compressed one.

@@ -6,8 +6,7 @@
 //!
 //! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
 //! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
-//! file,
-//! `inputs` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
+//! file, `names` has the endings of file names, `inputs` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
 //! event. `trace`, which the commands `report`, `compare` and `query` read with, reads traces as slices.
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
@@ -26,6 +25,7 @@ mod index;
 #[doc(hidden)]
 pub mod inputs;
 mod join;
+mod names;
 mod native;
 mod output;
 mod reading;
