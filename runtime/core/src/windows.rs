@@ -12,10 +12,12 @@
 //! this cycle. If a thread runs more such zones than any root contains, they are roots. A zone that lasts longer than
 //! [`LONGEST_ROOT`] is not a root but a frame around roots.
 //!
+//! A window ends at its time, whether the collector is there or not: on a busy host it may come later by many windows.
+//!
 //! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalog::RangeSpec;
@@ -48,6 +50,9 @@ const PHASE_BITS: u32 = 2;
 
 /// The probability with which a root is recorded in the cycle, in parts of 2³² − 1.
 static SHARE: AtomicU32 = AtomicU32::new(0);
+
+/// The time at which the window ends, also if the collector is late.
+static UNTIL_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Whether zones on streams that are being captured are recorded outside of windows, too.
 static CAPTURES: AtomicBool = AtomicBool::new(false);
@@ -182,7 +187,8 @@ pub(crate) fn admit(range: &'static RangeSpec) -> Admission {
             return if thread.is_recorded { Admission::Recorded } else { Admission::Refused };
         }
         thread.give_up_start();
-        if matches!(phase, Phase::Closed | Phase::Closing) {
+        let is_over = || phase == Phase::Open && now_ns() >= UNTIL_NS.load(Ordering::Relaxed);
+        if matches!(phase, Phase::Closed | Phase::Closing) || is_over() {
             return Admission::Refused;
         }
         if nesting.is_frame() {
@@ -383,7 +389,8 @@ pub fn set(phase: Phase, stays_awake: bool) {
     switch::set_windows(true, phase == Phase::Closed && !stays_awake);
 }
 
-/// Sets the probability with which a root is recorded from now on.
-pub fn set_share(share: f64) {
+/// Plans the window that opens next: the probability with which a root is recorded in it, and its end.
+pub fn plan(share: f64, until_ns: i64) {
     SHARE.store(crate::sample::parts(share), Ordering::Relaxed);
+    UNTIL_NS.store(until_ns, Ordering::Relaxed);
 }

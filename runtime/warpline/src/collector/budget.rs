@@ -46,7 +46,7 @@ impl Stage for Budget {
         let seen = Seen { roots, begun: cx.recorder.account().begun, zone_ns: cx.streams.clocks.zone_ns() };
         let Some(phase) = self.schedule.step(now_ns, seen) else { return 0 };
         if phase == Phase::Open {
-            windows::set_share(self.schedule.share());
+            windows::plan(self.schedule.share(), self.schedule.due_ns());
         }
         windows::set(phase, stays_awake());
         match phase {

@@ -38,6 +38,11 @@ impl Cost {
         }
     }
 
+    /// Returns the number of recorded roots.
+    pub(super) fn recorded(&self) -> f64 {
+        self.recorded
+    }
+
     /// Returns how many times faster roots come while they are only counted. The value is near 1 while few roots are known.
     pub(super) fn ratio(&self) -> f64 {
         (self.counted + 1.0) / (self.recorded + 1.0)

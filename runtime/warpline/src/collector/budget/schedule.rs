@@ -23,6 +23,9 @@ const CLOSING_NS: i64 = 100_000;
 /// The maximum share of time in windows. A gap, in which the last window is read, and counting take the rest.
 const MOST_OPEN: f64 = 0.96;
 
+/// The maximum length of a window, as a multiple of the time in earlier windows with roots: what is known of the cost comes from them.
+const GROWTH: i64 = 4;
+
 /// The maximum cost of recording, as a multiple of what zones cost their threads, unless the measurement shows more.
 const MARGIN: f64 = 3.0;
 
@@ -68,9 +71,9 @@ pub(super) struct Schedule {
     /// The time of windows, and the zones in it.
     zones: (f64, f64),
     zone_ns: i64,
-    /// The excess of a window over the plan, because the collector is late.
-    late_ns: Average,
-    /// The time after a window until its last root has ended.
+    /// The time of windows in which roots were recorded.
+    shown_ns: i64,
+    /// The time from the end of a window until the next cycle begins: its last root ends, and the collector may be late.
     closing_ns: Average,
     recent: Cost,
     all: Cost,
@@ -84,6 +87,8 @@ struct Cycle {
     begin_ns: i64,
     /// The time before the window, which is known when it opens.
     before_ns: i64,
+    /// The end of the window.
+    closed_ns: i64,
 }
 
 /// An average over cycles, of all while they are few, then with the most weight on the newest.
@@ -134,7 +139,7 @@ impl Schedule {
             pace: (0.0, 0.0),
             zones: (0.0, 0.0),
             zone_ns: UNKNOWN_ZONE_NS,
-            late_ns: Average::default(),
+            shown_ns: 0,
             closing_ns: Average::default(),
             recent: Cost::default(),
             all: Cost::default(),
@@ -173,13 +178,15 @@ impl Schedule {
             Phase::Counting => {
                 self.counted = (seen.roots.counted - self.roots.counted.min(seen.roots.counted), elapsed_ns);
                 self.see_pace(self.counted.0, elapsed_ns);
-                self.late_ns.expect((now_ns - self.due_ns) as f64);
+                self.closing_ns.expect((now_ns - self.due_ns) as f64);
                 self.cycle.before_ns = now_ns - self.cycle.begin_ns;
+                self.shorten_window();
                 self.due_ns = now_ns + self.open_ns;
                 Phase::Open
             }
             Phase::Open => {
-                self.end_window(elapsed_ns, seen);
+                self.end_window(seen);
+                self.cycle.closed_ns = self.due_ns;
                 self.due_ns = now_ns + CLOSING_NS;
                 Phase::Closing
             }
@@ -189,7 +196,7 @@ impl Schedule {
             }
             Phase::Closing => {
                 self.total.cut += u64::from(seen.roots.under_way > 0);
-                self.closing_ns.add(elapsed_ns as f64);
+                self.closing_ns.add((now_ns - self.cycle.closed_ns) as f64);
                 self.begin_gap(now_ns);
                 Phase::Closed
             }
@@ -202,7 +209,7 @@ impl Schedule {
 
     /// Returns the probability with which a root is recorded in the window that opens. Roots come faster outside windows.
     pub(super) fn share(&self) -> f64 {
-        let open_ns = self.open_ns as f64 + self.late_ns.value;
+        let open_ns = self.open_ns as f64;
         let rest_ns = self.cycle.before_ns as f64 + self.closing_ns.value;
         let faster = self.recent.ratio().max(1.0);
         open_ns / (open_ns + rest_ns * faster)
@@ -226,54 +233,75 @@ impl Schedule {
         }
     }
 
-    fn end_window(&mut self, elapsed_ns: i64, seen: Seen) {
+    fn end_window(&mut self, seen: Seen) {
         let recorded = seen.roots.recorded - self.roots.recorded.min(seen.roots.recorded);
-        self.see_pace(recorded, elapsed_ns);
+        self.see_pace(recorded, self.open_ns);
         let zones = seen.begun.saturating_sub(self.begun);
-        self.zones = (self.zones.0 * KEEP + elapsed_ns as f64, self.zones.1 * KEEP + zones as f64);
-        self.late_ns.add((elapsed_ns - self.open_ns) as f64);
+        self.zones = (self.zones.0 * KEEP + self.open_ns as f64, self.zones.1 * KEEP + zones as f64);
         let (counted, in_ns) = self.counted;
-        let counted = counted as f64 * elapsed_ns as f64 / in_ns as f64;
+        let counted = counted as f64 * self.open_ns as f64 / in_ns as f64;
         self.recent.add(counted, recorded as f64, KEEP);
         self.all.add(counted, recorded as f64, 1.0);
+        self.shown_ns += if recorded > 0 { self.open_ns } else { 0 };
         self.total.windows += 1;
-        self.total.open_ns += elapsed_ns;
+        self.total.open_ns += self.open_ns;
     }
 
     fn see_pace(&mut self, roots: u64, in_ns: i64) {
         self.pace = (self.pace.0 * KEEP + in_ns as f64, self.pace.1 * KEEP + roots as f64);
     }
 
+    /// Returns the time in which two roots come.
+    fn two_roots_ns(&self) -> i64 {
+        let (ns, roots) = self.pace;
+        ((ROOTS * ns / roots.max(1.0)) as i64).clamp(SHORTEST_NS, LONGEST_NS)
+    }
+
     /// Chooses the lengths of the next cycle.
     fn begin_gap(&mut self, now_ns: i64) {
-        let (ns, roots) = self.pace;
-        let period_ns = ns / roots.max(1.0);
-        self.count_ns = ((ROOTS * period_ns) as i64).clamp(SHORTEST_NS, LONGEST_NS);
-        // The share of time in windows at which the lost time is the budget's share of the rest.
-        let open = (self.budget / (1.0 + self.budget) / self.window_cost()).min(MOST_OPEN);
+        self.count_ns = self.two_roots_ns();
+        let open = self.open_share(self.zones_cost());
         // A window is as long as its counting phase. It is longer where the gap is at its minimum, which is the length of the counting
         // phase, too.
         let length = (2.0 * open / (1.0 - open)).max(1.0);
-        self.open_ns = (self.count_ns as f64 * length) as i64;
-        let cycle_ns = self.open_ns as f64 / open;
-        let gap_ns = (cycle_ns as i64 - self.count_ns - self.open_ns).max(self.count_ns);
+        let known_ns = self.shown_ns.saturating_mul(GROWTH).max(self.count_ns);
+        self.open_ns = ((self.count_ns as f64 * length) as i64).min(known_ns);
+        let rest_ns = self.open_ns as f64 * (1.0 - open) / open - self.closing_ns.value;
+        let gap_ns = (rest_ns as i64 - self.count_ns).max(self.count_ns);
         self.due_ns = now_ns + (gap_ns as f64 * (0.5 + self.random.share())) as i64;
-        self.cycle = Cycle { begin_ns: now_ns, before_ns: 0 };
+        self.cycle = Cycle { begin_ns: now_ns, ..Cycle::default() };
     }
 
-    /// Returns the share of a window's time that recording needs: an upper bound, as far as is known.
-    fn window_cost(&self) -> f64 {
+    /// Shortens the window that is about to open, if roots come faster now than in the windows for which it was planned.
+    fn shorten_window(&mut self) {
+        let (roots, in_ns) = self.counted;
+        let zones = roots as f64 * (self.zones.1 / self.recent.recorded().max(1.0)).max(1.0);
+        let cost = overhead(MARGIN * zones * self.zone_ns as f64 / in_ns as f64);
+        if cost > self.zones_cost() {
+            let open = self.open_share(cost);
+            let open_ns = self.cycle.before_ns as f64 * open / (1.0 - open);
+            self.open_ns = self.open_ns.min((open_ns as i64).max(self.two_roots_ns()));
+        }
+    }
+
+    /// Returns the share of a window's time that zones cost: an upper bound, from the known cost of a zone.
+    fn zones_cost(&self) -> f64 {
         let (ns, zones) = self.zones;
-        let bound = if ns > 0.0 { MARGIN * zones * self.zone_ns as f64 / ns } else { UNKNOWN_COST };
+        if ns > 0.0 { MARGIN * zones * self.zone_ns as f64 / ns } else { UNKNOWN_COST }
+    }
+
+    /// Returns the share of time in windows at which the lost time is the budget's share of the rest. The zones of a window cost at most
+    /// `zones_cost` of its time, unless the measurement shows more.
+    fn open_share(&self, zones_cost: f64) -> f64 {
         let cost = match self.recent.slowdown() {
-            None => bound,
+            None => zones_cost,
             Some(Estimate { value, error }) => {
                 let most = overhead(value.max(0.0) + error);
-                let exceeds_bound = overhead(value - 2.0 * error) > bound;
-                if exceeds_bound { most } else { most.min(bound) }
+                let exceeds_zones = overhead(value - 2.0 * error) > zones_cost;
+                if exceeds_zones { most } else { most.min(zones_cost) }
             }
         };
-        cost.clamp(1e-4, 1.0)
+        (self.budget / (1.0 + self.budget) / cost.clamp(1e-4, 1.0)).min(MOST_OPEN)
     }
 }
 
@@ -295,6 +323,8 @@ mod tests {
         now_ns: i64,
         /// The delay of the collector in each phase.
         late_ns: i64,
+        /// The time until which the program waits.
+        waits_until_ns: i64,
         done: f64,
         roots: Roots,
         begun: u64,
@@ -303,30 +333,46 @@ mod tests {
     impl Program {
         fn new(step_ns: f64, slowdown: f64) -> Program {
             let roots = Roots::default();
-            Program { step_ns, slowdown, zones: 10, now_ns: 1, late_ns: 0, done: 0.0, roots, begun: 0 }
+            Program {
+                step_ns,
+                slowdown,
+                zones: 10,
+                now_ns: 1,
+                late_ns: 0,
+                waits_until_ns: 0,
+                done: 0.0,
+                roots,
+                begun: 0,
+            }
+        }
+
+        /// Works until then. Returns the number of steps that ended, and the time in which it did not wait.
+        fn work(&mut self, until_ns: i64, slower: f64) -> (u64, f64) {
+            let ns = (until_ns - self.now_ns.max(self.waits_until_ns)).max(0) as f64;
+            let before = self.done.floor() as u64;
+            self.done += ns / (self.step_ns * slower);
+            self.now_ns = until_ns;
+            (self.done.floor() as u64 - before, ns)
         }
 
         /// Runs the session's cycles for `for_ns`. Returns the time that the program lost, as a share of the time that it needs.
         fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
             let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
             while self.now_ns - begin_ns < for_ns {
-                let until_ns = schedule.due_ns().max(self.now_ns + 1) + self.late_ns;
-                let ns = (until_ns - self.now_ns) as f64;
+                let due_ns = schedule.due_ns().max(self.now_ns + 1);
                 let is_open = schedule.phase == Phase::Open;
-                let pace = self.step_ns * if is_open { 1.0 + self.slowdown } else { 1.0 };
-                let before = self.done.floor() as u64;
-                self.done += ns / pace;
-                let steps = self.done.floor() as u64 - before;
+                let steps = self.work(due_ns, if is_open { 1.0 + self.slowdown } else { 1.0 });
                 match schedule.phase {
                     Phase::Open => {
-                        self.roots.recorded += steps;
-                        self.begun += steps * self.zones;
-                        lost_ns += ns * overhead(self.slowdown);
+                        self.roots.recorded += steps.0;
+                        self.begun += steps.0 * self.zones;
+                        lost_ns += steps.1 * overhead(self.slowdown);
                     }
-                    Phase::Counting => self.roots.counted += steps,
+                    Phase::Counting => self.roots.counted += steps.0,
                     Phase::Closed | Phase::Closing => {}
                 }
-                self.now_ns = until_ns;
+                let late = self.work(due_ns + self.late_ns, 1.0);
+                self.roots.counted += if schedule.phase == Phase::Counting { late.0 } else { 0 };
                 schedule.step(self.now_ns, Seen { roots: self.roots, begun: self.begun, zone_ns: Some(3_000) });
             }
             let elapsed_ns = (self.now_ns - begin_ns) as f64;
@@ -336,8 +382,19 @@ mod tests {
 
     #[test]
     fn the_gaps_keep_what_recording_costs_within_the_budget() {
-        for (slowdown, budget) in [(0.31, 0.01), (0.05, 0.01), (2.0, 0.01), (0.31, 0.05), (0.1, 0.002)] {
+        let late_ns = 20_000_000;
+        let cases = [
+            (0.31, 0.01, 0),
+            (0.05, 0.01, 0),
+            (2.0, 0.01, 0),
+            (0.31, 0.05, 0),
+            (0.1, 0.002, 0),
+            (2.0, 0.01, late_ns),
+            (0.1, 0.002, late_ns),
+        ];
+        for (slowdown, budget, late_ns) in cases {
             let mut program = Program::new(150_000.0, slowdown);
+            program.late_ns = late_ns;
             let mut schedule = Schedule::new(budget, 0);
             program.run(&mut schedule, 30_000_000_000);
             let cost = program.run(&mut schedule, 120_000_000_000);
@@ -394,6 +451,22 @@ mod tests {
             }
             let ran = program.done;
             assert!((0.9..1.1).contains(&(estimate / ran)), "{estimate} of {ran} for {slowdown} and {late_ns} ns");
+        }
+    }
+
+    #[test]
+    fn a_program_that_has_waited_is_not_slowed_for_longer_than_a_window() {
+        let longest_s = LONGEST_NS as f64 / 1e9;
+        for (before_s, wait_s, window_s) in [(0, 0.05, 0.01), (0, 0.2, 0.05), (0, 1.0, longest_s), (60, 1.0, longest_s)]
+        {
+            let mut program = Program::new(15_000.0, 6.0);
+            let mut schedule = Schedule::new(0.02, 0);
+            program.run(&mut schedule, before_s * 1_000_000_000);
+            let wait_ns = (wait_s * 1e9) as i64;
+            program.waits_until_ns = program.now_ns + wait_ns;
+            program.run(&mut schedule, wait_ns);
+            let cost = program.run(&mut schedule, 2_500_000_000);
+            assert!(cost <= 0.025 + window_s / 2.5, "{cost} after {before_s} and {wait_s} s");
         }
     }
 
