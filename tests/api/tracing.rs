@@ -1,10 +1,9 @@
 //! Spans and events of `tracing` beside zones: where they land, whose parents they are, and what hostile programs do.
 
+mod fields;
+
 use std::cell::RefCell;
-use std::fmt;
-use std::future::Future;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use warpline::record::{SpanRecord, SpanRef, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::{Batch, MemorySink, Sink};
 use warpline::{HostStream, Session, Value, gpu_zone};
-use warpline_tests::{alone, in_a_process_of_its_own, this_test};
+use warpline_tests::alone;
 
 warpline::range! {
     LAUNCH = "api.spans.launch": "A zone on a stream.";
@@ -439,123 +438,4 @@ fn a_full_buffer_drops_the_newest_and_counts_them() {
     assert_eq!((report.spans.begun, report.spans.unfinished), (40_000, 0), "{report}");
     assert!(report.spans.buffer_full > 0 && report.spans.recorded > 0, "{report}");
     assert_eq!(report.spans.recorded, sink.take_spans().len() as u64);
-}
-
-/// Its text makes a span, an event and a zone.
-struct Nosy;
-
-impl fmt::Debug for Nosy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let _span = info_span!("within", text = ?"plain").entered();
-        info!("from a field");
-        let _zone = HOST.host();
-        f.write_str("nosy")
-    }
-}
-
-struct Panics;
-
-impl fmt::Debug for Panics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("so far ")?;
-        panic!("a Debug that panics; the test wants it so")
-    }
-}
-
-/// Its text panics, and the payload of that panic panics in its `Drop`.
-struct PanicsTwice;
-
-impl fmt::Debug for PanicsTwice {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct Bomb;
-
-        impl Drop for Bomb {
-            fn drop(&mut self) {
-                panic!("a payload that panics; the test wants it so");
-            }
-        }
-
-        std::panic::panic_any(Bomb)
-    }
-}
-
-struct Endless;
-
-impl fmt::Debug for Endless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        loop {
-            f.write_str("größe ")?;
-        }
-    }
-}
-
-#[test]
-fn fields_may_do_what_they_like() {
-    if !in_a_process_of_its_own(this_test!()) {
-        return;
-    }
-    // With the global default nothing keeps a span in a field's text from reaching the layer, so these threads use that.
-    tracing::subscriber::set_global_default(registry().with(warpline::tracing_layer()))
-        .expect("the only one that is global");
-    let (session, sink) = memory();
-    {
-        let span =
-            info_span!("hostile", nosy = ?Nosy, panics = ?Panics, endless = ?Endless, later = tracing::field::Empty);
-        let _in = span.enter();
-        span.record("later", tracing::field::debug(Nosy));
-        info!(panics = ?Panics, twice = ?PanicsTwice, nosy = ?Nosy, "{:?}", Endless);
-    }
-    let report = session.finish();
-    assert_exact(&report);
-    assert_eq!((report.spans.unfinished, report.recorded), (0, 3), "{report}");
-    let spans = sink.take_spans();
-    let hostile = named(&spans, "hostile");
-    assert_eq!((text(hostile, "nosy").as_str(), text(hostile, "later").as_str()), ("nosy", "nosy"));
-    assert_eq!(text(hostile, "panics"), "so far (its Debug panicked)");
-    assert!(text(hostile, "endless").ends_with("…") && text(hostile, "endless").len() <= 1024);
-    let event = spans.iter().find(|span| span.id.is_none() && field(span, "panics").is_some()).expect("the event");
-    assert_eq!(text(event, "twice"), "(its Debug panicked)");
-    assert!(text(event, "message").ends_with("…") && text(event, "nosy") == "nosy");
-    assert_eq!(names(&spans).iter().filter(|name| **name == "within").count(), 3);
-}
-
-/// A layer that formats fields with the span's extensions in its hands, as `tracing_subscriber::fmt` does.
-struct Formats;
-
-impl<S> tracing_subscriber::Layer<S> for Formats
-where
-    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
-{
-    fn on_record(
-        &self,
-        id: &tracing::span::Id,
-        record: &tracing::span::Record<'_>,
-        subscriber: tracing_subscriber::layer::Context<'_, S>,
-    ) {
-        let span = subscriber.span(id).expect("it is there");
-        let mut extensions = span.extensions_mut();
-        extensions.replace(format!("{record:?}"));
-    }
-}
-
-#[test]
-fn a_panic_in_another_layer_costs_fields_and_no_more() {
-    let _turn = alone();
-    let dispatch = Dispatch::new(registry().with(Formats).with(warpline::tracing_layer()));
-    let (session, sink) = memory();
-    let panicked = with_default(&dispatch, || {
-        let span = info_span!("poisoned", n = 1, later = tracing::field::Empty);
-        let program = || {
-            let _in = span.enter();
-            span.record("later", tracing::field::debug(Panics));
-        };
-        // The span is left while the thread unwinds: a second panic there would abort.
-        let panicked = catch_unwind(AssertUnwindSafe(program)).is_err();
-        span.in_scope(|| drop(HOST.host()));
-        panicked
-    });
-    let report = session.finish();
-    assert_exact(&report);
-    assert!(panicked, "whose it is, it stays");
-    assert_eq!((report.spans.unfinished, names(&sink.take_spans())), (0, vec!["poisoned"; 2]), "{report}");
 }
