@@ -115,7 +115,7 @@ pub const STEPS: &[Step] = &[
         about: "the tables of many ranks: late and slow ranks, hangs and clocks of generated jobs are found, and nobody is blamed in clean ones",
         remedy: "the failing test says above what it wanted; `ranks/` is a workspace of its own and needs Rust 1.94",
         run: ranks_crate,
-        is_beside: false,
+        is_beside: true,
     },
     Step {
         name: "faults",
