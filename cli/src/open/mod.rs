@@ -158,6 +158,8 @@ impl Served {
             _ if !is_local => 403,
             _ if request.url() != self.path => 404,
             Method::Get => match self.content.open() {
+                // The answer would be put together in memory first: only one in chunks needs no length.
+                Ok((_, None)) if !takes_chunks(&request) => 505,
                 // With its length where it is known, by which the UI shows progress.
                 Ok((reader, len)) => {
                     let len = len.and_then(|len| usize::try_from(len).ok());
@@ -188,6 +190,11 @@ impl Served {
         let headers = headers.iter().filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
         headers.fold(response, |response, header| response.with_header(header))
     }
+}
+
+/// Whether the answer to a request may come in chunks, as every browser takes it.
+fn takes_chunks(request: &Request) -> bool {
+    *request.http_version() >= (1, 1) && !request.headers().iter().any(|header| header.field.equiv("TE"))
 }
 
 /// The begin of an address up to its path, such as `https://ui.perfetto.dev`.

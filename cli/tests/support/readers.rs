@@ -52,18 +52,38 @@ pub fn open(traces: &[&Path]) -> Opened {
 /// Asks for what is served, and gives it on piece by piece.
 pub fn read_served((host, path): &(String, String), mut each: impl FnMut(&[u8])) {
     let mut stream = TcpStream::connect(host).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = BufReader::new(stream);
-    let mut line = String::new();
+    let (mut line, mut is_chunked) = (String::new(), false);
     while line != "\r\n" {
         line.clear();
         answer.read_line(&mut line).unwrap();
+        is_chunked |= line.eq_ignore_ascii_case("transfer-encoding: chunked\r\n");
     }
     let mut piece = vec![0; 1 << 16];
-    loop {
-        match answer.read(&mut piece).unwrap() {
-            0 => return,
-            count => each(&piece[..count]),
+    if !is_chunked {
+        loop {
+            match answer.read(&mut piece).unwrap() {
+                0 => return,
+                count => each(&piece[..count]),
+            }
         }
+    }
+    // A trace that cannot be read to its end ends the answer within a chunk.
+    loop {
+        line.clear();
+        answer.read_line(&mut line).unwrap();
+        let Some(mut left) = usize::from_str_radix(line.trim_end(), 16).ok().filter(|left| *left > 0) else { return };
+        while left > 0 {
+            let most = left.min(piece.len());
+            match answer.read(&mut piece[..most]).unwrap() {
+                0 => return,
+                count => {
+                    each(&piece[..count]);
+                    left -= count;
+                }
+            }
+        }
+        answer.read_line(&mut line).unwrap();
     }
 }
