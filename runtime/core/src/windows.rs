@@ -12,7 +12,7 @@
 //! this cycle. If a thread runs more such zones than any root contains, they are roots. A zone that lasts longer than
 //! [`LONGEST_ROOT`] is not a root but a frame around roots.
 //!
-//! A window ends at its time, whether the collector is there or not: on a busy host it may come later by many windows.
+//! A window ends at its planned time even if the collector is late, which on a busy host may be by the length of many windows.
 //!
 //! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
 
@@ -51,7 +51,7 @@ const PHASE_BITS: u32 = 2;
 /// The probability with which a root is recorded in the cycle, in parts of 2³² − 1.
 static SHARE: AtomicU32 = AtomicU32::new(0);
 
-/// The time at which the window ends, also if the collector is late.
+/// The time at which the window ends, even if the collector is late.
 static UNTIL_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Whether zones on streams that are being captured are recorded outside of windows, too.

@@ -44,7 +44,7 @@ fn a_sink_that_fails_loses_its_own_records_only() {
     assert!(report.to_string().contains("sink failing: 2 calls failed, 1 record lost"), "{report}");
 }
 
-/// It cannot begin, and counts what it is asked for all the same.
+/// A sink whose `start` fails, and which counts the calls that come after that.
 struct Unable(Arc<AtomicU64>);
 
 impl Sink for Unable {
@@ -78,7 +78,7 @@ fn a_sink_that_does_not_start_is_left_out_and_its_records_count_as_lost() {
     let report = session.finish();
     assert_exact(&report);
     assert_eq!((report.recorded, zones.take().len()), (1, 1));
-    assert_eq!(calls.load(Ordering::Relaxed), 0, "nobody calls it any more");
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "a sink that did not start gets no records");
     let unable = &report.sinks[0];
     assert_eq!((unable.name.as_str(), unable.taken, unable.lost, unable.errors), ("unable", 0, 1, 1));
     assert_eq!(unable.first_error.as_deref(), Some("there is no such place"));

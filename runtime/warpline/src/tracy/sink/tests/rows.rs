@@ -66,18 +66,7 @@ fn kernel(name: &str, on: &Arc<StreamInfo>, gpu: Span) -> KernelRecord {
         static_shared_bytes: 0,
         dynamic_shared_bytes: 0,
     };
-    KernelRecord {
-        name: name.into(),
-        work,
-        stream: Arc::clone(on),
-        gpu,
-        correlation: 1,
-        context: 1,
-        cuda_stream: 7,
-        graph: None,
-        zone: None,
-        launch: None,
-    }
+    KernelRecord { work, ..fixture::kernel(name, on, gpu) }
 }
 
 #[test]

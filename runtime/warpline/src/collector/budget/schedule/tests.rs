@@ -1,0 +1,222 @@
+//! The schedule against a program with its own clock.
+
+use super::*;
+
+/// A program with its own clock: its steps take `step_ns`, and are slower by `slowdown` in windows.
+struct Program {
+    step_ns: f64,
+    slowdown: f64,
+    zones: u64,
+    now_ns: i64,
+    /// The delay of the collector in each phase.
+    late_ns: i64,
+    /// The time until which the program waits.
+    waits_until_ns: i64,
+    done: f64,
+    roots: Roots,
+    begun: u64,
+}
+
+impl Program {
+    fn new(step_ns: f64, slowdown: f64) -> Program {
+        let roots = Roots::default();
+        Program { step_ns, slowdown, zones: 10, now_ns: 1, late_ns: 0, waits_until_ns: 0, done: 0.0, roots, begun: 0 }
+    }
+
+    /// Works until then. Returns the number of steps that ended, and the time in which it did not wait.
+    fn work(&mut self, until_ns: i64, slower: f64) -> (u64, f64) {
+        let ns = (until_ns - self.now_ns.max(self.waits_until_ns)).max(0) as f64;
+        let before = self.done.floor() as u64;
+        self.done += ns / (self.step_ns * slower);
+        self.now_ns = until_ns;
+        (self.done.floor() as u64 - before, ns)
+    }
+
+    /// Runs the session's cycles for `for_ns`. Returns the time that the program lost, as a share of the time that it needs.
+    fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
+        let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
+        while self.now_ns - begin_ns < for_ns {
+            let due_ns = schedule.due_ns().max(self.now_ns + 1);
+            let is_open = schedule.phase == Phase::Open;
+            let steps = self.work(due_ns, if is_open { 1.0 + self.slowdown } else { 1.0 });
+            match schedule.phase {
+                Phase::Open => {
+                    self.roots.recorded += steps.0;
+                    self.begun += steps.0 * self.zones;
+                    lost_ns += steps.1 * overhead(self.slowdown);
+                }
+                Phase::Counting => self.roots.counted += steps.0,
+                Phase::Closed | Phase::Closing => {}
+            }
+            let late = self.work(due_ns + self.late_ns, 1.0);
+            self.roots.counted += if schedule.phase == Phase::Counting { late.0 } else { 0 };
+            schedule.step(self.now_ns, Seen { roots: self.roots, begun: self.begun, zone_ns: Some(3_000) });
+        }
+        let elapsed_ns = (self.now_ns - begin_ns) as f64;
+        lost_ns / (elapsed_ns - lost_ns)
+    }
+}
+
+#[test]
+fn the_gaps_keep_what_recording_costs_within_the_budget() {
+    let late_ns = 20_000_000;
+    let cases = [
+        (0.31, 0.01, 0),
+        (0.05, 0.01, 0),
+        (2.0, 0.01, 0),
+        (0.31, 0.05, 0),
+        (0.1, 0.002, 0),
+        (2.0, 0.01, late_ns),
+        (0.1, 0.002, late_ns),
+    ];
+    for (slowdown, budget, late_ns) in cases {
+        let mut program = Program::new(150_000.0, slowdown);
+        program.late_ns = late_ns;
+        let mut schedule = Schedule::new(budget, 0);
+        program.run(&mut schedule, 30_000_000_000);
+        let cost = program.run(&mut schedule, 120_000_000_000);
+        assert!(cost <= budget * 1.05, "{cost} of {budget} for {slowdown}");
+        assert!(cost >= budget * 0.6, "{cost} of {budget} is not spent for {slowdown}");
+        let figures = schedule.figures();
+        let said = figures.slowdown.expect("there were many windows");
+        assert!((said - slowdown).abs() <= 3.0 * figures.slowdown_error.max(0.005), "{figures:?} for {slowdown}");
+        assert!((figures.cost.expect("it is measured") - cost).abs() < 0.3 * budget, "{figures:?}, {cost}");
+    }
+}
+
+#[test]
+fn before_anything_is_measured_the_known_cost_of_a_zone_keeps_the_budget() {
+    // Zones take half of the time: 10 zones of 3 µs in a step of 30 µs.
+    let mut program = Program::new(30_000.0, 1.0);
+    let mut schedule = Schedule::new(0.01, 0);
+    let cost = program.run(&mut schedule, 1_500_000_000);
+    assert!(cost <= 0.012, "{cost}");
+    assert!(schedule.figures().windows >= 2, "{:?}", schedule.figures());
+    let young = Schedule::new(0.01, 0).figures();
+    assert_eq!((young.slowdown, young.cost), (None, None), "nothing is said of what was not measured");
+}
+
+#[test]
+fn a_root_stands_for_those_of_its_cycle_also_where_windows_slow_the_program() {
+    let mut program = Program::new(150_000.0, 0.6);
+    let mut schedule = Schedule::new(0.05, 0);
+    program.run(&mut schedule, 10_000_000_000);
+    let (begin, mut estimate) = (program.done, 0.0);
+    for _ in 0..2_000 {
+        let before = program.roots.recorded;
+        program.run(&mut schedule, 1);
+        if schedule.phase == Phase::Closing {
+            estimate += (program.roots.recorded - before) as f64 / schedule.share();
+        }
+    }
+    let ran = program.done - begin;
+    assert!((estimate / ran - 1.0).abs() < 0.05, "{estimate} of {ran}");
+}
+
+#[test]
+fn the_first_windows_stand_for_their_cycles_also_where_the_collector_is_late() {
+    for (slowdown, late_ns) in [(0.0, 0), (6.0, 0), (0.0, 20_000_000), (6.0, 20_000_000)] {
+        let mut program = Program::new(15_000.0, slowdown);
+        program.late_ns = late_ns;
+        let mut schedule = Schedule::new(0.02, 0);
+        let mut estimate = 0.0;
+        while schedule.total.windows < 12 {
+            let before = program.roots.recorded;
+            let share = schedule.share();
+            program.run(&mut schedule, 1);
+            estimate += (program.roots.recorded - before) as f64 / share;
+        }
+        let ran = program.done;
+        assert!((0.9..1.1).contains(&(estimate / ran)), "{estimate} of {ran} for {slowdown} and {late_ns} ns");
+    }
+}
+
+#[test]
+fn a_program_that_has_waited_is_not_slowed_for_longer_than_a_window() {
+    let longest_s = LONGEST_NS as f64 / 1e9;
+    for (before_s, wait_s, window_s) in [(0, 0.05, 0.01), (0, 0.2, 0.05), (0, 1.0, longest_s), (60, 1.0, longest_s)] {
+        let mut program = Program::new(15_000.0, 6.0);
+        let mut schedule = Schedule::new(0.02, 0);
+        program.run(&mut schedule, before_s * 1_000_000_000);
+        let wait_ns = (wait_s * 1e9) as i64;
+        program.waits_until_ns = program.now_ns + wait_ns;
+        program.run(&mut schedule, wait_ns);
+        let cost = program.run(&mut schedule, 2_500_000_000);
+        assert!(cost <= 0.025 + window_s / 2.5, "{cost} after {before_s} and {wait_s} s");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_slowed_is_recorded_almost_all_of_the_time() {
+    let mut program = Program::new(100_000.0, 0.0);
+    let mut schedule = Schedule::new(0.05, 0);
+    program.run(&mut schedule, 60_000_000_000);
+    let figures = schedule.figures();
+    assert!((0.9..=0.96).contains(&figures.recorded), "{figures:?}");
+}
+
+#[test]
+fn cheap_zones_are_recorded_almost_all_of_the_time_although_the_measurement_is_not_exact() {
+    // 10 zones of 3 µs in a step of 20 ms: 0.15 %. A few windows cannot show such a small cost.
+    let mut program = Program::new(20_000_000.0, 0.0015);
+    let mut schedule = Schedule::new(0.01, 0);
+    program.run(&mut schedule, 2_000_000_000);
+    let before = schedule.total;
+    program.run(&mut schedule, 20_000_000_000);
+    let open_ns = schedule.total.open_ns - before.open_ns;
+    assert!(open_ns as f64 > 0.9 * (schedule.total.all_ns - before.all_ns) as f64, "{:?}", schedule.figures());
+}
+
+#[test]
+fn the_gaps_follow_a_program_that_changes() {
+    let mut program = Program::new(150_000.0, 0.05);
+    let mut schedule = Schedule::new(0.01, 0);
+    program.run(&mut schedule, 60_000_000_000);
+    program.slowdown = 1.0;
+    program.run(&mut schedule, 60_000_000_000);
+    let cost = program.run(&mut schedule, 60_000_000_000);
+    assert!(cost <= 0.011, "{cost}");
+}
+
+#[test]
+fn a_window_has_room_for_two_steps_and_waits_for_the_last() {
+    let mut program = Program::new(20_000_000.0, 0.1);
+    program.zones = 400;
+    let mut schedule = Schedule::new(0.01, 0);
+    program.run(&mut schedule, 60_000_000_000);
+    assert!((36_000_000..60_000_000).contains(&schedule.open_ns), "{}", schedule.open_ns);
+    let mut schedule = Schedule::new(0.01, 0);
+    let mut seen = Seen { roots: Roots { under_way: 1, ..Roots::default() }, begun: 0, zone_ns: None };
+    for phase in [Phase::Counting, Phase::Open, Phase::Closing] {
+        assert_eq!(schedule.step(schedule.due_ns(), seen), Some(phase));
+    }
+    let closing = schedule.due_ns();
+    assert_eq!(schedule.step(closing, seen), None, "a root is under way");
+    seen.roots.under_way = 0;
+    assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Closed));
+    assert_eq!(schedule.figures().cut, 0);
+}
+
+#[test]
+fn a_root_that_does_not_end_keeps_no_window_open() {
+    let mut schedule = Schedule::new(0.01, 0);
+    let seen = Seen { roots: Roots { under_way: 1, ..Roots::default() }, begun: 0, zone_ns: None };
+    while schedule.step(schedule.due_ns(), seen) != Some(Phase::Closing) {}
+    let begin_ns = schedule.due_ns();
+    while schedule.phase == Phase::Closing {
+        schedule.step(schedule.due_ns(), seen);
+    }
+    assert!(schedule.since_ns - begin_ns <= LONGEST_NS && schedule.figures().cut == 1);
+}
+
+#[test]
+fn a_stop_begins_a_new_gap() {
+    let mut schedule = Schedule::new(0.01, 0);
+    let seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
+    schedule.step(schedule.due_ns(), seen);
+    schedule.step(schedule.due_ns(), seen);
+    assert_eq!(schedule.phase, Phase::Open);
+    schedule.restart(1_000_000_000_000);
+    assert_eq!((schedule.phase, schedule.figures().windows), (Phase::Closed, 0));
+    assert!(schedule.due_ns() > 1_000_000_000_000);
+}
