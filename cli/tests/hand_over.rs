@@ -5,6 +5,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The right to write programs and to start them, until it is dropped. A child that another thread starts at that moment has the
+/// program open for writing until it runs a program itself; no such program starts ("Text file busy").
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program that prints its name, each of its arguments in a line, and ends with 3.
 fn program(folder: &Path, says: &str) {
@@ -28,6 +36,7 @@ fn run(warpline: &Path, path: &str, arguments: &[&str]) -> Output {
 
 #[test]
 fn arguments_and_status_go_through() {
+    let _turn = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let command = warpline(&dir.path().join("bin"));
     program(&dir.path().join("path"), "path");
@@ -50,6 +59,7 @@ fn arguments_and_status_go_through() {
 
 #[test]
 fn the_one_beside_the_command_comes_first() {
+    let _turn = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let command = warpline(&dir.path().join("bin"));
     program(&dir.path().join("bin"), "beside");
@@ -65,6 +75,7 @@ fn the_one_beside_the_command_comes_first() {
 
 #[test]
 fn where_it_is_missing_the_way_to_build_it_is_said() {
+    let _turn = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let command = warpline(&dir.path().join("bin"));
     for arguments in [&["ranks", "report", "DIR"], &["query", "T.pftrace", "SELECT 1"]] {
@@ -80,6 +91,7 @@ fn where_it_is_missing_the_way_to_build_it_is_said() {
 
 #[test]
 fn a_file_that_does_not_start_is_named() {
+    let _turn = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let command = warpline(&dir.path().join("bin"));
     fs::write(dir.path().join("bin/warpline-ranks"), "no program").expect("a file");

@@ -117,7 +117,9 @@ fn folder_with_copies() -> (PathBuf, PathBuf) {
     let folder = empty_folder("privileges");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let program = folder.join("program");
-    fs::copy(env::current_exe().expect("the test's own path"), &program).expect("there is room");
+    // By another process: what this one writes is open in each child that another test starts at that moment, and does not start then.
+    let own = env::current_exe().expect("the test's own path");
+    assert!(Command::new("cp").args([&own, &program]).status().expect("there is `cp`").success());
     for name in ["nvtx.so", "cupti.so"] {
         fs::copy(nvtx::library(), folder.join(name)).expect("there is room");
         fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).expect("it is ours");

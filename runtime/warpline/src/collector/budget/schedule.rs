@@ -17,6 +17,12 @@ const LONGEST_NS: i64 = LONGEST_ROOT.as_nanos() as i64;
 /// The minimum length of the first counting phase: it discovers threads and learns which ranges nest.
 const FIRST_COUNTING_NS: i64 = 10_000_000;
 
+/// The number of roots for which the first counting phase waits, up to [`LONGEST_NS`]: on a busy host, no thread may have run before.
+const FIRST_ROOTS: u64 = 16;
+
+/// The time between two checks whether enough roots were counted.
+const COUNTING_NS: i64 = 1_000_000;
+
 /// The time between two checks whether the last root of a window has ended.
 const CLOSING_NS: i64 = 100_000;
 
@@ -175,8 +181,12 @@ impl Schedule {
                 self.due_ns = now_ns + self.count_ns.max(first_ns);
                 Phase::Counting
             }
+            Phase::Counting if self.is_learning(seen.roots) && elapsed_ns < LONGEST_NS => {
+                self.due_ns = now_ns + COUNTING_NS;
+                return None;
+            }
             Phase::Counting => {
-                self.counted = (seen.roots.counted - self.roots.counted.min(seen.roots.counted), elapsed_ns);
+                self.counted = (self.counted_in_phase(seen.roots), elapsed_ns);
                 self.see_pace(self.counted.0, elapsed_ns);
                 self.closing_ns.expect((now_ns - self.due_ns) as f64);
                 self.cycle.before_ns = now_ns - self.cycle.begin_ns;
@@ -231,6 +241,16 @@ impl Schedule {
             cost,
             cut,
         }
+    }
+
+    /// Returns whether the first window has to wait: too little is known about which ranges nest.
+    fn is_learning(&self, roots: Roots) -> bool {
+        self.total.windows == 0 && self.counted_in_phase(roots) < FIRST_ROOTS
+    }
+
+    /// Returns the number of roots that were counted since the phase began.
+    fn counted_in_phase(&self, roots: Roots) -> u64 {
+        roots.counted - self.roots.counted.min(roots.counted)
     }
 
     fn end_window(&mut self, seen: Seen) {

@@ -187,9 +187,7 @@ fn a_window_has_room_for_two_steps_and_waits_for_the_last() {
     assert!((36_000_000..60_000_000).contains(&schedule.open_ns), "{}", schedule.open_ns);
     let mut schedule = Schedule::new(0.01, 0);
     let mut seen = Seen { roots: Roots { under_way: 1, ..Roots::default() }, begun: 0, zone_ns: None };
-    for phase in [Phase::Counting, Phase::Open, Phase::Closing] {
-        assert_eq!(schedule.step(schedule.due_ns(), seen), Some(phase));
-    }
+    while schedule.step(schedule.due_ns(), seen) != Some(Phase::Closing) {}
     let closing = schedule.due_ns();
     assert_eq!(schedule.step(closing, seen), None, "a root is under way");
     seen.roots.under_way = 0;
@@ -210,12 +208,33 @@ fn a_root_that_does_not_end_keeps_no_window_open() {
 }
 
 #[test]
+fn the_first_window_waits_for_threads_that_have_not_run_and_no_other_does() {
+    let mut schedule = Schedule::new(0.01, 0);
+    let mut seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
+    assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Counting));
+    let begin_ns = schedule.since_ns;
+    while schedule.due_ns() < begin_ns + LONGEST_NS / 2 {
+        assert_eq!(schedule.step(schedule.due_ns(), seen), None, "no thread has run");
+    }
+    seen.roots.counted = FIRST_ROOTS;
+    assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Open));
+    for phase in [Phase::Closing, Phase::Closed, Phase::Counting, Phase::Open] {
+        assert_eq!(schedule.step(schedule.due_ns(), seen), Some(phase));
+    }
+    let mut idle = Schedule::new(0.01, 0);
+    idle.step(idle.due_ns(), Seen { roots: Roots::default(), ..seen });
+    while idle.phase == Phase::Counting {
+        idle.step(idle.due_ns(), Seen { roots: Roots::default(), ..seen });
+    }
+    assert!(idle.since_ns - idle.cycle.begin_ns >= LONGEST_NS, "{}", idle.since_ns);
+    assert_eq!(idle.phase, Phase::Open);
+}
+
+#[test]
 fn a_stop_begins_a_new_gap() {
     let mut schedule = Schedule::new(0.01, 0);
     let seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
-    schedule.step(schedule.due_ns(), seen);
-    schedule.step(schedule.due_ns(), seen);
-    assert_eq!(schedule.phase, Phase::Open);
+    while schedule.step(schedule.due_ns(), seen) != Some(Phase::Open) {}
     schedule.restart(1_000_000_000_000);
     assert_eq!((schedule.phase, schedule.figures().windows), (Phase::Closed, 0));
     assert!(schedule.due_ns() > 1_000_000_000_000);
