@@ -2,7 +2,7 @@
 //! of its command. `WARPLINE_BLESS=1` writes them; read the difference before it is committed.
 //!
 //! What a command prints is a file: standard output, then what it complains of, then its exit status unless it is 0. `open` prints an address with a
-//! port, so only its refusals are here; `query` has its texts in `ranks/tests/query`.
+//! port, so only its refusals are here; `query` has its texts in `ranks/tests/api/query`.
 
 #[path = "golden/runs.rs"]
 mod runs;

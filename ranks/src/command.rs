@@ -106,9 +106,21 @@ struct On {
     /// Without it, in this process.
     #[arg(long, value_name = "URL")]
     engine: Option<Scheduler>,
+    /// Wait no longer than this for the cluster's answer to a query: 600 s by default.
+    #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
 }
 
 impl On {
+    /// The cluster, if the queries run on one.
+    fn scheduler(&self) -> Option<Scheduler> {
+        let scheduler = self.engine.clone()?;
+        Some(match self.timeout {
+            Some(seconds) => scheduler.with_timeout(Duration::from_secs(seconds)),
+            None => scheduler,
+        })
+    }
+
     /// The tables of a folder or of a URL, where this engine can read them.
     fn tables(&self, place: &Path, run: Option<&str>) -> Result<Tables, Error> {
         if self.engine.is_some() {
@@ -208,7 +220,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
         What::Report { of, on, json, output } => {
             let options = options(&of)?;
             let tables = on.tables(&of.folder, of.run.as_deref())?;
-            let engine = Engine::open_on(on.engine, tables.path(), of.run.as_deref())?;
+            let engine = Engine::open_on(on.scheduler(), tables.path(), of.run.as_deref())?;
             let mut report = busy("judging", || Report::of(&engine, options))?;
             if let Some(path) = output {
                 report = busy("writing the page", || report.with_heat_map(&engine))?;

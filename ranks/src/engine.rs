@@ -244,7 +244,7 @@ impl Engine {
             let frame = self.sql.frame(sql).await.map_err(of)?;
             let schema = Arc::new(frame.schema().as_arrow().clone());
             let batches = match &self.cluster {
-                Some(cluster) => frame.collect().await.map_err(|error| cluster.failed(name, error))?,
+                Some(cluster) => cluster.answer(name, frame.collect()).await?,
                 None => frame.collect().await.map_err(of)?,
             };
             Ok(Rows { name: name.to_owned(), schema, batches })

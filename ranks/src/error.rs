@@ -84,6 +84,18 @@ pub enum Error {
         /// What Ballista says.
         source: Box<datafusion::error::DataFusionError>,
     },
+    /// A query to which a cluster gives no answer.
+    #[error(
+        "the query `{name}` fails on the cluster of `{scheduler}`: no answer in {seconds} s; if an executor died, ask again, and the others answer; for a query that takes longer, write `--timeout SECONDS`"
+    )]
+    NoAnswer {
+        /// The view's name, or `SQL` for what the user wrote.
+        name: String,
+        /// What `--engine` was given.
+        scheduler: String,
+        /// The limit.
+        seconds: u64,
+    },
     /// Tables at a URL.
     #[error("cannot read `{url}`: {source}; {remedy}")]
     Store {

@@ -103,21 +103,26 @@ pub fn work(stream: &Arc<CudaStream>) {}
 "#;
 
 /// Marks and timelines on streams that nobody else owns: they could be destroyed while a zone is open.
-const BARE: [&str; 4] = [
-    r#"#[warpline::gpu_zone("bare.mark")]
+const BARE: &str = r#"//! A library that marks.
+warpline::namespace!("bare", "a library that marks");
+warpline::range! { WORK = "bare.work": "Work on a stream."; }
+
 /// On a borrowed stream.
-pub fn mark(stream: &cudarc::driver::CudaStream) {}"#,
-    r#"warpline::range! { WORK = "bare.work": "Work on a stream."; }
+#[warpline::gpu_zone("bare.mark")]
+pub fn mark(stream: &cudarc::driver::CudaStream) {}
+
 pub fn guard(stream: std::sync::Arc<cudarc::driver::CudaStream>) -> warpline::AsyncZone {
     WORK.async_zone(&*stream)
-}"#,
-    r#"pub fn signal(semaphore: &warpline::timeline::Semaphore, stream: &cudarc::driver::CudaStream) {
+}
+
+pub fn signal(semaphore: &warpline::timeline::Semaphore, stream: &cudarc::driver::CudaStream) {
     let _ = semaphore.signal_on(stream, 1);
-}"#,
-    r#"#[warpline::gpu_zone("bare.mark", stream = blas)]
+}
+
 /// On the stream of a borrowed handle.
-pub fn mark(blas: &cudarc::cublas::CudaBlas) {}"#,
-];
+#[warpline::gpu_zone("bare.multiply", stream = blas)]
+pub fn multiply(blas: &cudarc::cublas::CudaBlas) {}
+"#;
 
 /// Marks on the types of two versions of cudarc, in one program.
 const TWO_VERSIONS: &str = r#"
@@ -260,19 +265,24 @@ fn a_mark_on_a_cuda_stream_that_cannot_be_built_says_what_to_write() {
 fn a_stream_without_its_arc_is_refused_with_what_to_write() {
     let own = ["std", "cublas", "driver", "cuda-12080", "dynamic-loading"];
     for features in [&["cuda", "cublas", "timeline"][..], &["enable", "cuda", "cublas", "timeline"]] {
-        for (number, source) in BARE.into_iter().enumerate() {
-            let source = format!(
-                "//! A library that marks.\nwarpline::namespace!(\"bare\", \"a library that marks\");\n{source}\n"
-            );
-            let said = refusal(&format!("bare-{number}"), &source, NEWEST, &own, features);
-            let kind = if source.contains("CudaBlas") { "CudaBlas" } else { "CudaStream" };
+        let said = refusal("bare", BARE, NEWEST, &own, features);
+        let errors: Vec<_> = said.split("error[").skip(1).collect();
+        let refused = [
+            ("CudaStream", "pub fn mark(stream: &cudarc::driver::CudaStream)"),
+            ("CudaStream", "WORK.async_zone(&*stream)"),
+            ("CudaStream", "semaphore.signal_on(stream, 1)"),
+            ("CudaBlas", "stream = blas"),
+        ];
+        assert_eq!(errors.len(), refused.len(), "{features:?}: {said}");
+        for (error, (kind, line)) in errors.iter().zip(refused) {
             for part in [
+                line.to_owned(),
                 format!("`{kind}` is not a stream that a zone can be timed on"),
                 "for a `CudaStream` or `CudaBlas` of cudarc, give the `Arc`, as in `stream: &Arc<CudaStream>`: a zone keeps its \
                  stream alive until it ends"
                     .to_owned(),
             ] {
-                assert!(said.contains(&part), "{features:?}, {number}: no “{part}” in\n{said}");
+                assert!(error.contains(&part), "{features:?}: no “{part}” in\n{error}");
             }
         }
     }

@@ -1,4 +1,4 @@
-// The page of `warpline-ranks report -o`. `ranks/tests/page.rs` writes the pages: 64 ranks on 8 hosts and 120 steps, of which rank 42 is 100 ms
+// The page of `warpline-ranks report -o`. `ranks/tests/api/page.rs` writes the pages: 64 ranks on 8 hosts and 120 steps, of which rank 42 is 100 ms
 // late in its input in steps 30 to 59, rank 7 has a slow device from step 90 on, and rank 20 has not written its second window.
 
 import assert from 'node:assert/strict';

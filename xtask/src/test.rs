@@ -14,8 +14,8 @@ use crate::steps::{STEPS, Step};
 /// With less than this the disk is what fails: linking the tests takes more.
 const LITTLE_MB: u64 = 512;
 
-/// How much lower the priority of the steps beside the others is: they get a third of a core that both want.
-const BESIDE_NICE: i32 = 5;
+/// How much lower the priority of the steps beside the others is: they get a tenth of a core that both want, and all that the others leave.
+const BESIDE_NICE: i32 = 10;
 
 /// Runs `cargo xtask test` with these options.
 ///

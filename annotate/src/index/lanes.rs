@@ -22,7 +22,7 @@ pub(super) struct Loose {
     /// Use the next slice if no slice encloses the end.
     pub(super) or_next: bool,
     /// The index in the list of arrows.
-    pub(super) arrow: usize,
+    pub(super) arrow: u32,
 }
 
 /// Sorts the slices and returns the lane of each; then, for each loose end, in any order, the number of its slice.
@@ -34,7 +34,7 @@ pub(super) fn place_and_bind(
     slices: &mut [Slice],
     loose: &mut [Loose],
     mut on_lane: impl FnMut(Slice, Option<usize>),
-    mut on_bound: impl FnMut(usize, u32),
+    mut on_bound: impl FnMut(u32, u32),
 ) -> usize {
     slices.sort_unstable_by_key(|slice| (slice.begin_ns, slice.number));
     loose.sort_unstable_by_key(|end| (end.ns, end.arrow));

@@ -152,8 +152,8 @@ pub(super) struct Indexer<'a> {
     /// Arguments at ends, by the number of the end.
     end_args: HashMap<u32, Box<str>>,
     arrows: Vec<End>,
-    /// The rows of separate ends of arrows, and whether the next slice may be used.
-    loose: Vec<(u32, Loose)>,
+    /// The separate ends of arrows: the row, the index in `arrows`, and whether the next slice may be used.
+    loose: Vec<(u32, u32, bool)>,
     args_purse: MemoryBudget,
     copies: Copies,
 }
@@ -258,7 +258,7 @@ impl<'a> Indexer<'a> {
                 };
                 let key = hash(&(&*event.category, &*event.name, event.id.as_deref()));
                 let or_next = phase == Phase::Finish && !event.binds_enclosing;
-                self.loose.push((row, Loose { ns, or_next, arrow: self.arrows.len() }));
+                self.loose.push((row, self.arrows.len() as u32, or_next));
                 self.arrows.push(End { key, ns, number, phase, slice: None });
             }
             _ => return Ok(Packed::AS_IT_IS),
@@ -294,13 +294,14 @@ impl<'a> Indexer<'a> {
         }
         self.leave_out_copies();
         let Indexer { mut index, slices, mut arrows, mut loose, .. } = self;
-        loose.sort_unstable_by_key(|(row, _)| *row);
+        loose.sort_unstable_by_key(|(row, ..)| *row);
         let mut loose = &loose[..];
         let mut too_deep = 0;
         for (row, mut slices) in slices.into_iter().enumerate() {
-            let behind = loose.partition_point(|(at, _)| *at as usize <= row);
+            let behind = loose.partition_point(|(at, ..)| *at as usize <= row);
+            let ends = loose[..behind].iter().filter(|(at, ..)| *at as usize == row);
             let mut here: Vec<Loose> =
-                loose[..behind].iter().filter(|(at, _)| *at as usize == row).map(|(_, end)| *end).collect();
+                ends.map(|&(_, arrow, or_next)| Loose { ns: arrows[arrow as usize].ns, or_next, arrow }).collect();
             loose = &loose[behind..];
             let fates = &mut index.fates;
             let lanes = lanes::place_and_bind(
@@ -310,7 +311,7 @@ impl<'a> Indexer<'a> {
                     Some(lane) => fates[slice.number as usize] = Packed(lane as u16),
                     None => too_deep += 1,
                 },
-                |arrow, number| arrows[arrow].slice = Some(number),
+                |arrow, number| arrows[arrow as usize].slice = Some(number),
             );
             index.rows.rows[row].lanes = lanes as u16;
         }

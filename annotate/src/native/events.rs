@@ -76,7 +76,7 @@ impl Events {
         }
         match event.kind {
             SLICE_BEGIN => {
-                let end = self.layout.ends.get(self.begins).copied().flatten();
+                let end = self.layout.end(self.begins);
                 self.begins += 1;
                 match end {
                     Some(end) => (whole["ph"], whole["dur"]) = ("X".into(), us(end.saturating_sub(ns))),

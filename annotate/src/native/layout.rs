@@ -18,12 +18,15 @@ const NAMES: usize = 64 << 20;
 /// The most tracks between a track and its process.
 const DEPTH: usize = 16;
 
+/// The end of a slice that never ends. An `Option` would take twice the memory.
+const NEVER: u64 = u64::MAX;
+
 /// What must be known of the whole trace before its first event is translated.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(super) tracks: HashMap<u64, TrackDescriptor>,
-    /// The end of each begin, in the order of the file; none for a slice that never ends.
-    pub(super) ends: Vec<Option<u64>>,
+    /// The end of each begin, in the order of the file; [`NEVER`] for a slice that never ends.
+    ends: Vec<u64>,
     /// The ends without a begin, by their number in the file.
     pub(super) lone_ends: HashSet<usize>,
 }
@@ -74,7 +77,7 @@ impl Layout {
                         )));
                     }
                     run.begins.push(edge(layout.ends.len()));
-                    layout.ends.push(None);
+                    layout.ends.push(NEVER);
                 }
                 SLICE_END => {
                     run.ends.push(edge(ends));
@@ -91,7 +94,7 @@ impl Layout {
     fn pair(&mut self, run: &mut Run, open: &mut HashMap<u64, Vec<usize>>) {
         if run.is_group() {
             for (begin, end) in run.begins.drain(..).zip(run.ends.drain(..)) {
-                self.ends[begin.number] = Some(end.ns);
+                self.ends[begin.number] = end.ns;
             }
             return;
         }
@@ -100,12 +103,17 @@ impl Layout {
         }
         for end in run.ends.drain(..) {
             match open.get_mut(&end.track).and_then(Vec::pop) {
-                Some(begin) => self.ends[begin] = Some(end.ns),
+                Some(begin) => self.ends[begin] = end.ns,
                 None => {
                     self.lone_ends.insert(end.number);
                 }
             }
         }
+    }
+
+    /// The end of the n-th begin, from 0; none for a slice that never ends.
+    pub(super) fn end(&self, begin: usize) -> Option<u64> {
+        self.ends.get(begin).copied().filter(|end| *end != NEVER)
     }
 
     /// The process of a track: its descriptor's, or that of the tracks around it.

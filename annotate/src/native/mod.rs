@@ -2,7 +2,7 @@
 //! writes, so that everything else in this crate knows one format.
 //!
 //! `reading` opens every trace here. The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
-//! translates packet by packet, in each reading. `packets` splits the file, and `names` keeps the interned names. Memory is 16 bytes for each slice, the names, and the
+//! translates packet by packet, in each reading. `packets` splits the file, and `names` keeps the interned names. Memory is 8 bytes for each slice, the names, and the
 //! largest packet.
 
 mod events;

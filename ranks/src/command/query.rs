@@ -126,7 +126,7 @@ impl Query {
             Some(name) => views::find(name).ok_or_else(|| no_query(name))?.sql.to_owned(),
             None => self.sql()?,
         };
-        let engine = Engine::open_on(self.on.engine.clone(), folder, self.run.as_deref())?;
+        let engine = Engine::open_on(self.on.scheduler(), folder, self.run.as_deref())?;
         // Only for those who ask: they read every collective.
         if views::reads_clocks(&sql) {
             clocks(&engine, Options::default())?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -31,11 +32,16 @@ const SCHEME: &str = "ballista://";
 /// The port of a scheduler that is given no other.
 const PORT: u16 = 50050;
 
+/// The time within which the cluster answers a query, unless `--timeout` says otherwise. A scheduler by default notices after 180 s that an
+/// executor is dead.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
 /// The scheduler of a cluster, as `--engine` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheduler {
     /// HOST:PORT.
     address: String,
+    timeout: Duration,
 }
 
 impl FromStr for Scheduler {
@@ -53,7 +59,7 @@ impl FromStr for Scheduler {
             }
         });
         let address = address.ok_or_else(|| format!("write `{SCHEME}HOST:{PORT}` with the scheduler's host"))?;
-        Ok(Self { address })
+        Ok(Self { address, timeout: TIMEOUT })
     }
 }
 
@@ -64,6 +70,12 @@ impl fmt::Display for Scheduler {
 }
 
 impl Scheduler {
+    /// With another limit for the answer to each query. Ballista itself has none.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
     /// A context whose queries run there.
     #[cfg(feature = "ballista")]
     pub async fn connect(&self) -> Result<SessionContext, Error> {
@@ -72,8 +84,7 @@ impl Scheduler {
         use datafusion::prelude::SessionConfig;
 
         // Ballista itself connects with the first query, and does not say to whom it could not.
-        let there =
-            tokio::time::timeout(std::time::Duration::from_secs(10), tokio::net::TcpStream::connect(&self.address));
+        let there = tokio::time::timeout(Duration::from_secs(10), tokio::net::TcpStream::connect(&self.address));
         let why = match there.await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -137,10 +148,18 @@ impl Cluster {
         listed(&path.display().to_string(), schema.clone(), Vec::new()).map_err(|error| Error::query(name, error))
     }
 
-    /// For a query that fails there.
-    pub fn failed(&self, name: &str, source: DataFusionError) -> Error {
+    /// Waits for the answer to a query that runs there.
+    pub async fn answer<T>(&self, name: &str, answer: impl Future<Output = DfResult<T>>) -> Result<T, Error> {
+        let timeout = self.scheduler.timeout;
+        let answer = tokio::time::timeout(timeout, answer).await;
         let (name, scheduler) = (name.to_owned(), self.scheduler.to_string());
-        Error::Cluster { name, scheduler, path: self.tables.clone(), source: Box::new(source) }
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(source)) => {
+                Err(Error::Cluster { name, scheduler, path: self.tables.clone(), source: Box::new(source) })
+            }
+            Err(_) => Err(Error::NoAnswer { name, scheduler, seconds: timeout.as_secs() }),
+        }
     }
 }
 
@@ -187,6 +206,23 @@ mod tests {
             assert_eq!(url.prefix().as_ref(), path);
             assert!(url.get_glob().is_none(), "{url}");
         }
+    }
+
+    #[test]
+    fn a_cluster_that_does_not_answer_is_named_with_what_to_do() {
+        let scheduler: Scheduler = "ballista://head".parse().expect("a scheduler");
+        let scheduler = scheduler.with_timeout(Duration::from_millis(10));
+        let cluster =
+            Cluster { scheduler, tables: PathBuf::new(), kept: PathBuf::from("/nowhere"), next: AtomicUsize::new(0) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let error = runtime.block_on(cluster.answer::<()>("late", std::future::pending())).expect_err("no answer");
+        let said = error.to_string();
+        for part in ["`late` fails on the cluster of `ballista://head:50050`", "no answer in 0 s", "--timeout SECONDS"]
+        {
+            assert!(said.contains(part), "no “{part}” in {said}");
+        }
+        let answer = runtime.block_on(cluster.answer("late", std::future::ready(Ok(7))));
+        assert_eq!(answer.expect("an answer"), 7);
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub const VERSION: &str = "55.0.0";
 /// A query that takes long enough to be interrupted.
 const LONG: &str = "suspect_stages";
 
+/// The time after which the client gives up a query: an executor that is dead is noticed earlier.
+const TIMEOUT: Duration = Duration::from_secs(200);
+
 /// The processes, which end with this value.
 pub struct Cluster {
     _scheduler: Running,
@@ -155,9 +158,9 @@ impl Cluster {
         Ok(difference(here, &rows).map(|how| format!("after an executor was killed, `{LONG}` differs: {how}")))
     }
 
-    /// What the client is told to ask it.
+    /// What the client is told to ask it, and how long to wait for an answer.
     pub fn options(&self) -> String {
-        format!(" --engine {}", self.url)
+        format!(" --engine {} --timeout {}", self.url, TIMEOUT.as_secs())
     }
 }
 

@@ -19,7 +19,7 @@ use super::tools::Tools;
 use crate::markdown::{Block, blocks_of, pages};
 use crate::shell::Stop;
 
-/// The SQL of this page is not for Perfetto's reader; `ranks/tests/query.rs` runs it.
+/// The SQL of this page is not for Perfetto's reader; `ranks/tests/api/query.rs` runs it.
 const QUERY: &str = "docs/query.md";
 
 /// What a comment begins with.

@@ -33,7 +33,10 @@ fn report(folder: &Path) -> Result<(), Stop> {
 
 /// What `warpline-ranks report -o` writes, of jobs whose truth is known: the tests of the page in Rust leave theirs.
 fn ranks(folder: &Path) -> Result<(), Stop> {
-    needs::ranks_crate("test --test page").with("WARPLINE_PAGES", folder.display().to_string()).run_tests().map(drop)
+    needs::ranks_crate("test --test api page::")
+        .with("WARPLINE_PAGES", folder.display().to_string())
+        .run_tests()
+        .map(drop)
 }
 
 /// Writes the pages and runs their tests, all in `target/pages`.

@@ -23,29 +23,27 @@ use warpline_ranks::trace::{NAMED, TraceTable};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 
-warpline::namespace!("asked", "what queries are about");
-
 /// Has another zone inside.
-#[gpu_zone("asked.step", stream = stream)]
+#[gpu_zone("test.asked.step", stream = stream)]
 fn train(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(Duration::from_micros(300)));
     matmul(stream);
 }
 
 /// Is inside another zone.
-#[gpu_zone("asked.matmul", stream = stream)]
+#[gpu_zone("test.asked.matmul", stream = stream)]
 fn matmul(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(Duration::from_micros(200)));
 }
 
 /// Works on its thread.
-#[host_zone("asked.load")]
+#[host_zone("test.asked.load")]
 fn load() {
     std::thread::sleep(Duration::from_micros(100));
 }
 
 /// Sums the gradients.
-#[collective("asked.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group)]
+#[collective("test.asked.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group)]
 fn sum(stream: &HostStream, group: &ProcessGroup) {
     stream.launch(|| std::thread::sleep(Duration::from_micros(400)));
 }
@@ -167,7 +165,7 @@ fn the_rows_of_records_are_known() {
         let all = asked(folder.path(), &args).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         text += &golden(query.name, all, base);
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/query/known.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/query/known.txt");
     if std::env::var_os("WARPLINE_BLESS").is_some() {
         std::fs::write(&file, &text).unwrap();
     }
@@ -228,7 +226,7 @@ fn figures_are_those_of_the_report_and_of_every_format_of_the_trace() {
         assert_eq!(found["bytes"], 4_000);
         // The last step has no end.
         let found = &of(
-            "SELECT COUNT(DISTINCT step) AS steps, COUNT(*) AS n, MAX(call) AS last FROM zones WHERE range = 'asked.matmul'",
+            "SELECT COUNT(DISTINCT step) AS steps, COUNT(*) AS n, MAX(call) AS last FROM zones WHERE range = 'test.asked.matmul'",
         )[0];
         assert_eq!(
             [&found["steps"], &found["n"], &found["last"]],

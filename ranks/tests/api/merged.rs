@@ -11,12 +11,10 @@ use std::thread;
 use warpline::collective::ProcessGroup;
 use warpline::{HostStream, Session, collective};
 
-warpline::namespace!("merged", "ranks that a test starts");
-
 const STEPS: u64 = 20;
 
 /// Sums the gradients of all ranks. A rank leaves after all ranks have come.
-#[collective("merged.sync", kind = "all_reduce", count = 1 << 18, dtype = f32, group = group)]
+#[collective("test.merged.sync", kind = "all_reduce", count = 1 << 18, dtype = f32, group = group)]
 fn sync(stream: &HostStream, group: &ProcessGroup, others: &Arc<Mutex<TcpStream>>) {
     let others = Arc::clone(others);
     stream.launch(move || {
@@ -55,7 +53,7 @@ fn record(root: &Path) {
     });
     let start = |rank: u32| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "rank", "--ignored"]).env("RANK", rank.to_string()).env("OTHERS", &others);
+        command.args(["--exact", "merged::rank", "--ignored"]).env("RANK", rank.to_string()).env("OTHERS", &others);
         command.env("ROOT", root).env("WARPLINE_RUN", "merged").env_remove("WARPLINE");
         command.stdout(std::process::Stdio::null()).spawn().unwrap()
     };
@@ -88,7 +86,7 @@ fn the_traces_of_a_real_job_are_merged() {
     for (rank, own) in [(0, "run.0.pftrace"), (1, "run.1.pftrace")] {
         let (cut, whole) = (&members[&format!("rank-{rank:05}.pftrace")], std::fs::read(root.join(own)).unwrap());
         let has = |text: &str| cut.windows(text.len()).any(|window| window == text.as_bytes());
-        assert!(has("merged.sync") && has(&format!("rank {rank} · ")), "{text}");
+        assert!(has("test.merged.sync") && has(&format!("rank {rank} · ")), "{text}");
         assert!(cut.len() < whole.len(), "{} of {} bytes", cut.len(), whole.len());
     }
     let (status, _, complaints) = command(&["perfetto", "tables", "--step", "700"]);

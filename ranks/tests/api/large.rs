@@ -1,5 +1,5 @@
 //! The clocks of a job of 10,000 ranks and 600 steps against the truth of its generator. It writes 350 MB and takes minutes, so it is not run by
-//! itself: `cargo test --release --manifest-path ranks/Cargo.toml --test large -- --ignored --nocapture`.
+//! itself: `cargo test --release --manifest-path ranks/Cargo.toml --test api large -- --ignored --nocapture`.
 
 use std::collections::HashMap;
 

@@ -14,8 +14,6 @@ use warpline_ranks::Report;
 use warpline_ranks::clocks::Options;
 use warpline_ranks::hang::Hang;
 
-warpline::namespace!("real", "ranks that a test starts");
-
 const RANKS: u32 = 4;
 const STEPS: u64 = 90;
 /// The rank that is late, or that hangs.
@@ -26,7 +24,7 @@ const LATE_AT: std::ops::Range<u64> = 40..70;
 const HANGS_AT: u64 = 10;
 
 /// Reads the next batch.
-#[host_zone("real.load")]
+#[host_zone("test.real.load")]
 fn load(takes: Duration) {
     thread::sleep(takes);
 }
@@ -35,7 +33,7 @@ fn load(takes: Duration) {
 type Others = Arc<Mutex<TcpStream>>;
 
 /// Sums the gradients of all ranks. A rank leaves after all ranks have come with the same count.
-#[collective("real.sync", kind = "all_reduce", count = count, dtype = f32, group = group)]
+#[collective("test.real.sync", kind = "all_reduce", count = count, dtype = f32, group = group)]
 fn sync(stream: &HostStream, group: &ProcessGroup, others: &Others, count: u32) {
     let others = Arc::clone(others);
     stream.launch(move || {
@@ -88,7 +86,11 @@ impl Ranks {
         let (dp, tp) = (hub(), hub());
         let start = |rank: u32| {
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "rank", "--ignored"]).env("RANK", rank.to_string()).env("DP", &dp).env("TP", &tp);
+            command
+                .args(["--exact", "real::rank", "--ignored"])
+                .env("RANK", rank.to_string())
+                .env("DP", &dp)
+                .env("TP", &tp);
             command.env("TABLES", tables).env("CASE", case).env("WARPLINE_RUN", "real");
             command.env_remove("WARPLINE").stdout(std::process::Stdio::null()).spawn().unwrap()
         };
@@ -139,7 +141,7 @@ fn the_late_rank_of_a_real_job_is_named() {
     let late = &report.late[0];
     assert_eq!(late.rank, i64::from(LATE), "{text}");
     assert!(report.late[1..].iter().all(|other| other.total_ns < late.total_ns / 4), "{text}");
-    assert_eq!(&*late.stage, "real.load", "{text}");
+    assert_eq!(&*late.stage, "test.real.load", "{text}");
     // Sleeps last longer on a busy machine.
     assert!((30_000_000..80_000_000).contains(&late.median_ns), "{text}");
     assert!((25..=45).contains(&late.steps) && late.last_step >= 65, "{text}");
@@ -171,8 +173,8 @@ fn is_in_its_input(hang: &Hang) {
     assert_eq!((culprit.rank, culprit.step), (LATE, Some(HANGS_AT as i64)), "{text}");
     assert_eq!(culprit.waiting, RANKS as usize - 1, "{text}");
     let open = culprit.open.as_ref().unwrap();
-    assert!(open.name == "real.load" && open.file.ends_with("real.rs") && open.line > 0, "{text}");
-    assert!(open.thread.contains("rank") && text.contains("`real.load`"), "{text}");
+    assert!(open.name == "test.real.load" && open.file.ends_with("real.rs") && open.line > 0, "{text}");
+    assert!(open.thread.contains("rank") && text.contains("`test.real.load`"), "{text}");
     assert!(hang.cycles.is_empty() && hang.differences.is_empty(), "{text}");
 }
 
