@@ -57,9 +57,9 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
   api           compares the public API of `warpline` with runtime/public-api.txt
   --bless       writes that list anew
 
-  cluster       the queries of `ranks/sql/` on DuckDB, ClickHouse, where Java is Spark, and a Ballista cluster of which an executor is killed; it
-                installs them into target/cluster; fails if an answer is not that of `warpline-ranks query`
-  --only ENGINE duckdb, clickhouse, spark or ballista alone
+  cluster       the queries of `ranks/sql/` on DuckDB, ClickHouse, where Java is Spark, tables in an object store, and a Ballista cluster of which
+                an executor is killed; it installs them into target/cluster; fails if an answer is not that of `warpline-ranks query`
+  --only ENGINE duckdb, clickhouse, spark, s3 or ballista alone
   --bin FOLDER  with `ballista-scheduler`, `ballista-executor` and `warpline-ranks` (feature `ballista`) of this folder, in place of building them
 
   cycles        the cycles between the modules of the crates in these folders, such as `runtime/core` (those that CI checks)

@@ -121,6 +121,10 @@ impl Line {
         let (program, arguments) = self.words.split_first().map_or(("true", &[][..]), |(p, a)| (p.as_str(), a));
         let mut command = Command::new(program);
         command.args(arguments).current_dir(root()).stdin(Stdio::null());
+        // What Cargo told this program of itself is not meant for another Cargo: build scripts that watch it would run again.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_this_package)) {
+            command.env_remove(name);
+        }
         // The settings of whoever started this are not meant for the tests.
         command
             .env_remove("WARPLINE")
@@ -146,6 +150,11 @@ impl std::fmt::Display for Line {
         }
         f.write_str(&self.words.join(" "))
     }
+}
+
+/// Whether Cargo sets this variable for a program of a package that it runs.
+fn is_of_this_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// How many tests a line such as `test result: ok. 12 passed; 0 failed; …` tells of, or Node's `ℹ pass 12`.
