@@ -70,10 +70,17 @@ pub fn reader() -> Result<PathBuf, Stop> {
 /// A command of Cargo's for `ranks/`. It has a folder of its own, which is kept: DataFusion takes minutes to build, and shares no crate with
 /// the others.
 pub fn ranks_crate(command: &str) -> Line {
-    // Clippy compiles this crate in place of rustc: `cargo clippy` would check all of DataFusion besides what the tests build of it.
     let folder = target().join("ranks-crate");
-    line(&format!("cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir {}", folder.display()))
-        .with("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+    linted(line(&format!(
+        "cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir {}",
+        folder.display()
+    )))
+}
+
+/// A build in which Clippy compiles the crates of a workspace in place of rustc, and a warning is an error: `cargo clippy` would check what they
+/// depend on besides what is built of it.
+pub fn linted(line: Line) -> Line {
+    line.with("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .with("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::process::{PATIENCE, Running, free_port};
 use super::rows::{Answers, Row, difference, is_same};
 use super::{own, printed, report};
+use crate::needs;
 use crate::shell::{Stop, line};
 
 /// The version of the cluster, which is that of DataFusion in `ranks/Cargo.toml`.
@@ -33,7 +34,8 @@ pub struct Cluster {
 pub fn install(folder: &Path) -> Result<PathBuf, Stop> {
     let into = format!("--locked --debug --root {0} --target-dir {0}/build", folder.display());
     line(&format!("cargo install ballista-scheduler@{VERSION} ballista-executor@{VERSION} {into}")).run()?;
-    line(&format!("cargo install --path ranks --features ballista {into}")).run()?;
+    // No step of `cargo xtask test` builds this feature, so it is linted here.
+    needs::linted(line(&format!("cargo install --path ranks --features ballista {into}"))).run()?;
     Ok(folder.join("bin"))
 }
 
