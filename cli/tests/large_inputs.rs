@@ -123,7 +123,7 @@ warpline::range! {
 const MOST_KIB: u64 = 128 << 10;
 
 /// What `annotate` may have for each zone: it reads one as two slices and the two ends of an arrow, with as many bytes as docs/annotate.md says.
-const MOST_BYTES_PER_ZONE: i64 = 4 * 60;
+const MOST_BYTES_PER_ZONE: i64 = 4 * 40;
 
 #[test]
 #[ignore = "takes 3 GiB of the disk, and minutes"]
