@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -26,8 +26,18 @@ warpline::namespace!("target", "a program that is asked from outside");
 const BOUND: Duration = Duration::from_secs(90);
 
 fn start(dir: &Path, args: &[&str]) -> Child {
-    let mut command = warpline(dir, args);
-    command.current_dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    let warpline = warpline(dir, args);
+    // What a shell starts in the background ignores an interrupt, and so do these tests then, and what they start.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(warpline.get_program()).args(warpline.get_args());
+    command.envs(warpline.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("WARPLINE");
+    command
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs")
 }
 
 /// How the command ends, which it does within the bound. What it writes is read meanwhile.

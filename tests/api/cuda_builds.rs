@@ -166,10 +166,13 @@ fn check(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&
     );
     fs::write(directory.join("Cargo.toml"), manifest).expect("the target folder is writable");
     fs::write(directory.join("src/lib.rs"), source).expect("the target folder is writable");
+    // The versions and the folder of the workspace: most of what the crate needs is there, compiled.
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
+    fs::copy(workspace, directory.join("Cargo.lock")).expect("the workspace's lock file");
     Command::new(env!("CARGO"))
         .args(["check", "--quiet"])
         .current_dir(&directory)
-        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builds-target"))
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."))
         .env_remove("RUSTFLAGS")
         .output()
         .expect("cargo runs")

@@ -17,7 +17,7 @@ pub struct Step {
     pub remedy: &'static str,
     /// Runs it, and says how many tests passed.
     pub run: fn() -> Result<u64, Stop>,
-    /// It leaves a core idle, and what it builds and runs is its own: it runs beside the others.
+    /// It leaves a core idle, and what it runs does not depend on time: it runs beside the others, and waits where both build in one folder.
     pub is_beside: bool,
 }
 
@@ -90,13 +90,6 @@ pub const STEPS: &[Step] = &[
         is_beside: false,
     },
     Step {
-        name: "readme",
-        about: "the README's first program builds as it stands there, and its zone has the length of its work",
-        remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
-        run: readme::run,
-        is_beside: false,
-    },
-    Step {
         name: "quickstart",
         about: "the main job runs and checks its own numbers; its catalog reads the same from the stripped binary",
         remedy: "run the command above by hand; its error says what is wrong",
@@ -122,13 +115,6 @@ pub const STEPS: &[Step] = &[
         about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line",
         remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks` about the folder",
         run: ranks::faults,
-        is_beside: false,
-    },
-    Step {
-        name: "query",
-        about: "SQL over the trace of the main job has the figures of `warpline report`, and each query that is shipped is answered",
-        remedy: "run the command that is named above by hand; the trace is in `target/query`",
-        run: query::run,
         is_beside: false,
     },
     Step {
@@ -167,11 +153,25 @@ pub const STEPS: &[Step] = &[
         is_beside: true,
     },
     Step {
+        name: "readme",
+        about: "the README's first program builds as it stands there, and its zone has the length of its work",
+        remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
+        run: readme::run,
+        is_beside: true,
+    },
+    Step {
+        name: "query",
+        about: "SQL over the trace of the main job has the figures of `warpline report`, and each query that is shipped is answered",
+        remedy: "run the command that is named above by hand; the trace is in `target/query`",
+        run: query::run,
+        is_beside: true,
+    },
+    Step {
         name: "package",
         about: "each published crate packs completely, and its package compiles beside the packages that it depends on",
         remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
         run: package::run,
-        is_beside: false,
+        is_beside: true,
     },
 ];
 
