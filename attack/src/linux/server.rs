@@ -104,18 +104,29 @@ impl Program {
     /// It answers, makes steps, and has not grown.
     fn is_well(&mut self, patience: Duration) -> Result<(), String> {
         self.asked(&Request::Status, patience)?;
-        self.child.tell("step");
-        let step = self.child.wait_for("step ", patience)?;
-        let step = step.trim_start_matches("step ").parse().map_err(|error| format!("{step}: {error}"))?;
-        if step <= self.step {
-            return Err(format!("the program makes no steps: it was at {}, and is at {step}", self.step));
-        }
-        self.step = step;
+        self.step = self.next_step(patience)?;
         let now = self.resident_kb()?;
         if self.resident_kb > 0 && now > self.resident_kb + GROWTH_KB {
             return Err(format!("the program grew from {} kB to {now} kB", self.resident_kb));
         }
         Ok(())
+    }
+
+    /// Asks until it is behind the step at which it was seen last: on a busy host, it may have made none since.
+    fn next_step(&mut self, patience: Duration) -> Result<u64, String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            self.child.tell("step");
+            let said = self.child.wait_for("step ", patience)?;
+            let step = said.trim_start_matches("step ").parse().map_err(|error| format!("{said}: {error}"))?;
+            if step > self.step {
+                return Ok(step);
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the program makes no steps: it was at {}, and is at {step}", self.step));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Asks until it is answered: those before may have taken the connections that there are, for two seconds.
