@@ -112,7 +112,7 @@ impl Program {
         Ok(())
     }
 
-    /// Asks until it is behind the step at which it was seen last: on a busy host, it may have made none since.
+    /// Asks until the program is past the step that it reported last; on a busy host, it may have made none since.
     fn next_step(&mut self, patience: Duration) -> Result<u64, String> {
         let deadline = Instant::now() + patience;
         loop {
