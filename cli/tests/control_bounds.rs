@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use target::{Target, runtime_dir, until, warpline};
+use target::{Target, runtime_dir, until, warpline, warpline_by};
 use warpline_trace::control::protocol::{Kind, frame};
 
 warpline::namespace!("target", "a program that is asked from outside");
@@ -25,19 +25,12 @@ warpline::namespace!("target", "a program that is asked from outside");
 /// Far more than any command takes: the longest has 16 s, and `ps` has 12 s. It tells a command that ends from one that does not.
 const BOUND: Duration = Duration::from_secs(90);
 
+/// Starts the command as a shell does in the foreground. A shell starts background jobs with SIGINT ignored, and children inherit that.
 fn start(dir: &Path, args: &[&str]) -> Child {
-    let warpline = warpline(dir, args);
-    // What a shell starts in the background ignores an interrupt, and so do these tests then, and what they start.
-    let mut command = Command::new("env");
-    command.arg("--default-signal=INT").arg(warpline.get_program()).args(warpline.get_args());
-    command.envs(warpline.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("WARPLINE");
-    command
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it runs")
+    let mut with_default = Command::new("env");
+    with_default.args(["--default-signal=INT", env!("CARGO_BIN_EXE_warpline")]);
+    let mut command = warpline_by(with_default, dir, args);
+    command.current_dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
 }
 
 /// How the command ends, which it does within the bound. What it writes is read meanwhile.

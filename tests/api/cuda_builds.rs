@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::catalog_crates::programs::share_versions;
+
 const MARKS: &str = r#"//! A program with zones on CUDA streams.
 use std::sync::Arc;
 
@@ -166,9 +168,8 @@ fn check(name: &str, source: &str, version: &str, cudarc: &[&str], warpline: &[&
     );
     fs::write(directory.join("Cargo.toml"), manifest).expect("the target folder is writable");
     fs::write(directory.join("src/lib.rs"), source).expect("the target folder is writable");
-    // The versions and the folder of the workspace: most of what the crate needs is there, compiled.
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
-    fs::copy(workspace, directory.join("Cargo.lock")).expect("the workspace's lock file");
+    // In the workspace's folder, where Clippy has checked most of what the crate needs, if it has run.
+    share_versions(&directory);
     Command::new(env!("CARGO"))
         .args(["check", "--quiet"])
         .current_dir(&directory)

@@ -288,8 +288,8 @@ fn a_session_that_rests_makes_no_call() {
         let [zone] = &wait_for(&zones, 1)[..] else { panic!("one zone") };
         // However long the thread waited for a core between two calls, the zone is between the events.
         let [from, to] = [before, after].map(|event| driver.stub_event_ns(event));
-        let off_ns = [from - zone.gpu.unwrap().begin_ns, zone.gpu.unwrap().end_ns - to];
-        assert!(off_ns.iter().all(|off_ns| *off_ns < 1_000_000), "{off_ns:?} ns outside its events");
+        let outside_ns = [from - zone.gpu.unwrap().begin_ns, zone.gpu.unwrap().end_ns - to];
+        assert!(outside_ns.iter().all(|ns| *ns < 1_000_000), "{outside_ns:?} ns outside its events");
         assert_exact(&session.finish());
         [before, after].into_iter().for_each(|event| assert_eq!(driver.cuEventDestroy_v2(event), SUCCESS));
         assert_clean(driver);

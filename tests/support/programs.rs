@@ -46,13 +46,17 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn build(args: &[&str]) {
-    // The same versions as everything else, so that nothing has to be fetched.
-    let (ours, theirs) = (root().join("Cargo.lock"), fixtures().join("Cargo.lock"));
+/// Gives a package or a workspace the same versions as everything else, so that little or nothing has to be fetched.
+pub fn share_versions(folder: &Path) {
+    let (ours, theirs) = (root().join("Cargo.lock"), folder.join("Cargo.lock"));
     let age = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
     if age(&theirs) < age(&ours) {
         fs::copy(&ours, &theirs).unwrap();
     }
+}
+
+fn build(args: &[&str]) {
+    share_versions(&fixtures());
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--offline", "--manifest-path"])
         .arg(fixtures().join("Cargo.toml"))

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::markdown::blocks_of;
-use crate::shell::{CUDARC_AS_IT_IS, Stop, build_settings, root, target};
+use crate::shell::{LITTLE_OPTIMIZED, Stop, build_settings, root, target};
 
 /// Where the README says that the checkout is.
 const CHECKOUT: &str = "../warpline/";
@@ -25,8 +25,8 @@ pub fn run() -> Result<u64, Stop> {
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--quiet", "--target-dir"]).arg(target()).current_dir(&folder);
     // The program is optimised as a user's is. What it depends on is shared with the other steps, which optimise it little.
-    build.args(["--config", "profile.release.package.\"*\".opt-level=1"]).args(CUDARC_AS_IT_IS);
-    build.envs(build_settings()).env("CARGO_PROFILE_RELEASE_DEBUG", "none");
+    build.args(["--config", "profile.release.package.readme.opt-level=3"]);
+    build.envs(build_settings()).envs(LITTLE_OPTIMIZED);
     succeed(&mut build)?;
 
     println!("$ {}", program.display());

@@ -41,11 +41,11 @@ pub fn build_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Settings for release builds that are run, and not measured: the optimizer's last steps take half of the time.
-const LITTLE_OPTIMIZED: [(&str, &str); 2] =
+pub const LITTLE_OPTIMIZED: [(&str, &str); 2] =
     [("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"), ("CARGO_PROFILE_RELEASE_DEBUG", "none")];
 
-/// An option of Cargo's for these builds: cudarc is large, and nothing but a GPU waits for its calls.
-pub const CUDARC_AS_IT_IS: [&str; 2] = ["--config", "profile.release.package.cudarc.opt-level=0"];
+/// An option of Cargo's for these builds: cudarc takes long to optimize, and no step measures its calls.
+const CUDARC_UNOPTIMIZED: [&str; 2] = ["--config", "profile.release.package.cudarc.opt-level=0"];
 
 /// One command line: `NAME=value` settings, a program, its arguments.
 pub struct Line {
@@ -67,7 +67,7 @@ impl Line {
 
     /// With less optimization of a release build by Cargo, which is run and not measured.
     pub fn little_optimized(mut self) -> Line {
-        self.words.splice(1..1, CUDARC_AS_IT_IS.map(str::to_owned));
+        self.words.splice(1..1, CUDARC_UNOPTIMIZED.map(str::to_owned));
         LITTLE_OPTIMIZED.into_iter().fold(self, |line, (name, value)| line.with(name, value))
     }
 

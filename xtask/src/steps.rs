@@ -17,7 +17,7 @@ pub struct Step {
     pub remedy: &'static str,
     /// Runs it, and says how many tests passed.
     pub run: fn() -> Result<u64, Stop>,
-    /// It leaves a core idle, and what it runs does not depend on time: it runs beside the others, and waits where both build in one folder.
+    /// It runs beside the other steps at a lower priority: its checks tolerate a busy host. Cargo makes it wait if both build in one folder.
     pub is_beside: bool,
 }
 

@@ -189,7 +189,11 @@ pub fn runtime_dir() -> tempfile::TempDir {
 
 /// The command `warpline`, with this runtime directory.
 pub fn warpline(runtime_dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
+    warpline_by(Command::new(env!("CARGO_BIN_EXE_warpline")), runtime_dir, args)
+}
+
+/// The same from a command that leads to `warpline`.
+pub fn warpline_by(mut command: Command, runtime_dir: &Path, args: &[&str]) -> Command {
     command.args(args).env("XDG_RUNTIME_DIR", runtime_dir).env_remove("WARPLINE").stdin(Stdio::null());
     command
 }
