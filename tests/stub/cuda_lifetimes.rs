@@ -7,6 +7,7 @@ mod program;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, sys};
+use warpline::EndMode;
 use warpline::GraphTiming;
 use warpline::report::Report;
 use warpline_tests::this_test;
@@ -142,7 +143,8 @@ fn only_a_zone_that_records_keeps_its_stream() {
 #[test]
 fn a_session_keeps_the_contexts_that_its_collector_asks() {
     on_stub(this_test!(), |driver| {
-        let (session, _zones) = start(|builder| builder);
+        // Only markers are asked by this call.
+        let (session, _zones) = start(|builder| builder.ends(EndMode::Lazy));
         driver.start();
         let context = made(|context| driver.cuCtxCreate_v2(context, 0, 0));
         // SAFETY: it was made for this device, and nobody else destroys it.

@@ -54,27 +54,6 @@ fn launch(driver: &Stub, stream: Handle, ns: u64) {
 }
 
 #[test]
-fn a_stream_whose_ends_turn_eager_is_read_on() {
-    on_stub(this_test!(), |driver| {
-        driver.start();
-        let (session, zones) = start(|builder| builder.ends(EndMode::Auto));
-        let stream = driver.stream();
-        let begin = Instant::now();
-        let mut count = 0;
-        // No rest, in which the last lazy zone could be read alone.
-        while begin.elapsed() < Duration::from_millis(300) {
-            launch(driver, stream, 10 * US);
-            thread::sleep(Duration::from_micros(100));
-            count += 1;
-        }
-        let report = session.finish();
-        assert_eq!((report.begun, report.recorded), (count, count), "{report}");
-        let ends: BTreeSet<_> = zones.take().iter().map(|zone| zone.end.as_str()).collect();
-        assert!(ends.contains("boundary") && ends.contains("event"), "both kinds were there: {ends:?}");
-    });
-}
-
-#[test]
 fn a_batch_of_collectives_takes_two_events_however_many_there_are() {
     const ENTRIES: usize = 64;
     on_stub(this_test!(), |driver| {

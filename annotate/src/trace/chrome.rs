@@ -284,6 +284,7 @@ impl<V: Visitor> Reader<'_, V> {
                     for clock in clocks {
                         for (name, said) in [
                             ("uncertainty_ns", "clock_uncertainty_ns"),
+                            ("worst_uncertainty_ns", "clock_worst_uncertainty_ns"),
                             ("bracket_ns", "bracket_ns"),
                             ("busy_bracket_ns", "busy_bracket_ns"),
                         ] {

@@ -166,7 +166,9 @@ impl Account {
     /// A figure of a device's clock: the device's name, a point, and the figure. Traces that share a device have the worst of them.
     fn clock(&mut self, name: &str, ns: i64) {
         let Some((device, figure)) = name.rsplit_once('.') else { return };
-        if !["clock_uncertainty_ns", "bracket_ns", "busy_bracket_ns", "bracket_is_bound"].contains(&figure) {
+        if !["clock_uncertainty_ns", "clock_worst_uncertainty_ns", "bracket_ns", "busy_bracket_ns", "bracket_is_bound"]
+            .contains(&figure)
+        {
             return;
         }
         let at = match self.clocks.iter().position(|clock| clock.device == device) {
@@ -176,6 +178,7 @@ impl Account {
                 let unknown = ClockFigures {
                     device,
                     uncertainty_ns: 0,
+                    worst_uncertainty_ns: 0,
                     bracket_ns: 0,
                     busy_bracket_ns: 0,
                     bracket_is_bound: false,
@@ -188,6 +191,7 @@ impl Account {
         let clock = &mut self.clocks[at];
         match figure {
             "clock_uncertainty_ns" => clock.uncertainty_ns = clock.uncertainty_ns.max(ns),
+            "clock_worst_uncertainty_ns" => clock.worst_uncertainty_ns = clock.worst_uncertainty_ns.max(ns),
             "bracket_ns" => clock.bracket_ns = clock.bracket_ns.max(ns),
             "busy_bracket_ns" => clock.busy_bracket_ns = clock.busy_bracket_ns.max(ns),
             _ => clock.bracket_is_bound |= ns > 0,

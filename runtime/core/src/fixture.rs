@@ -362,6 +362,7 @@ pub fn report() -> Report {
         clocks: vec![ClockFigures {
             device: "host".to_owned(),
             uncertainty_ns: 40,
+            worst_uncertainty_ns: 40,
             bracket_ns: 64,
             busy_bracket_ns: 96,
             bracket_is_bound: false,

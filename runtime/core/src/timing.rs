@@ -3,17 +3,17 @@
 /// The method by which the end of a zone on a GPU stream is found.
 ///
 /// An event right after the zone's work is exact, but makes streams that share one of the device's hardware queues wait for one
-/// another: with CUDA's defaults, more than eight streams.
+/// another. By default a device has eight queues (`CUDA_DEVICE_MAX_CONNECTIONS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndMode {
-    /// Eager if each of the device's streams has its own hardware queue, otherwise lazy.
+    /// Eager while at most half of the device's hardware queues have streams with zones, otherwise lazy.
     #[default]
     Auto,
     /// A timed event after each zone.
     Eager,
     /// A marker without a time after each zone. The end is taken from the next begin on the stream, or from the collector's check
-    /// of the marker. It costs no overlap, and less time on the launching thread.
+    /// of the marker: it is an upper bound. It costs no overlap, and less time on the launching thread.
     Lazy,
 }
 

@@ -101,6 +101,11 @@ impl CudaClock {
         self.0.correlation()
     }
 
+    /// Converts a position in the device's time to the host's clock, for a record.
+    pub(super) fn place(&mut self, device_ns: i64) -> i64 {
+        self.0.place(device_ns)
+    }
+
     /// Returns the maximum time between the end of queued work and the begin of the zone after it.
     pub(super) fn point_cost_ns(&self) -> i64 {
         self.0.point_cost_ns()
@@ -118,6 +123,10 @@ impl Clock for CudaClock {
 
     fn uncertainty_ns(&self) -> i64 {
         self.correlation().uncertainty_ns()
+    }
+
+    fn worst_uncertainty_ns(&self) -> i64 {
+        self.0.worst_uncertainty_ns()
     }
 
     fn bracket(&self) -> EventOverhead {

@@ -1,4 +1,4 @@
-//! The state that the streams of one CUDA context share in one session: events, device, and the kind of ends.
+//! The state that the streams of one CUDA context share in one session: events, device, and the device's queues.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,17 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::driver::{ContextPtr, CudaError, Driver};
 use super::owner::Keeper;
 use super::pool::Pool;
+use super::queues::Queues;
 use super::stamps;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::device::KeepAlive;
 use warpline_core::backend::{Scope, Shared};
-use warpline_core::environment;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind};
-use warpline_core::timing::EndMode;
-
-/// The number of hardware queues that a device's streams share by default.
-const DEFAULT_CONNECTIONS: usize = 8;
 
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -27,9 +23,8 @@ pub(super) struct Context {
     pub(super) pool: Pool,
     /// Whether CUPTI's records time the zones. Nothing is then put on a stream.
     pub(super) is_timed_by_kernels: bool,
-    /// The number of the device's hardware queues.
-    connections: usize,
-    lazy: AtomicBool,
+    /// The hardware queues of the device, which decide how zones end.
+    pub(super) queues: Arc<Queues>,
     /// Whether the context is the primary context of its device, which the session retains.
     retained: AtomicBool,
     /// Keeps a context alive that is not a primary one, if safe code could destroy it.
@@ -76,8 +71,11 @@ impl Context {
         let keeper = owner.as_ref().map(|owner| Keeper::Owner(Arc::downgrade(owner)));
         let retained = AtomicBool::new(is_retained);
         let pool = Pool::new(driver, ptr, id, scope.limits.events);
-        // Until the collector has counted the streams, ends are lazy, which costs no overlap, unless the user chose eager ends.
-        let lazy = AtomicBool::new(scope.limits.ends != EndMode::Eager);
+        // Contexts of one device share its queues.
+        let known =
+            shared.values().filter_map(|known| (Arc::clone(known) as Arc<dyn Any + Send + Sync>).downcast().ok());
+        let same = known.into_iter().find(|known: &Arc<Context>| known.device.ordinal == device.ordinal);
+        let queues = same.map_or_else(|| Arc::new(Queues::new(scope.limits.ends)), |same| Arc::clone(&same.queues));
         let context = Arc::new(Context {
             driver,
             ptr,
@@ -85,8 +83,7 @@ impl Context {
             device,
             pool,
             is_timed_by_kernels: scope.by_kernels.load(Ordering::Acquire),
-            connections: connections(),
-            lazy,
+            queues,
             retained,
             owner: Mutex::new(owner),
         });
@@ -101,24 +98,7 @@ impl Context {
     /// Returns whether zones that end now have a marker instead of an event with a time.
     #[inline]
     pub(super) fn is_lazy(&self) -> bool {
-        self.lazy.load(Ordering::Relaxed)
-    }
-
-    /// Chooses the kind of ends. Eager ends cost overlap when two streams share a hardware queue. The application may have streams without
-    /// marks, so half of the queues are reserved for them.
-    pub(super) fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
-        if self.is_timed_by_kernels {
-            return;
-        }
-        let lazy = match ends {
-            EndMode::Lazy => true,
-            EndMode::Eager => false,
-            _ => streams.is_none_or(|streams| streams * 2 > self.connections),
-        };
-        if self.lazy.load(Ordering::Relaxed) != lazy {
-            self.pool.complete(lazy);
-            self.lazy.store(lazy, Ordering::Relaxed);
-        }
+        self.queues.is_lazy()
     }
 }
 
@@ -134,10 +114,4 @@ impl Shared for Context {
             owner.release_owner();
         }
     }
-}
-
-/// Returns `CUDA_DEVICE_MAX_CONNECTIONS` as the driver read it.
-fn connections() -> usize {
-    let said = environment::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().and_then(|text| text.trim().parse().ok());
-    said.filter(|count| (1..=32).contains(count)).unwrap_or(DEFAULT_CONNECTIONS)
 }

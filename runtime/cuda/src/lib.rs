@@ -1,7 +1,7 @@
 //! NVIDIA GPUs: zones on CUDA streams, timed by CUDA events.
 //!
 //! `driver` calls the CUDA driver through a table of its `symbols`, `order` contains timelines, `memory` and `allocator` their allocations, `copy` reads the driver's memory, `pool`
-//! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
+//! has the events of a context, and `context` the state that a context's streams share, `queues` decides how zones end. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
 //! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
@@ -57,6 +57,7 @@ mod memory;
 pub mod peak;
 mod pool;
 pub mod probe;
+mod queues;
 pub mod stamps;
 mod stream;
 
@@ -150,14 +151,14 @@ impl Device for Cuda {
         let driver = Driver::get()?;
         let told = |error| driver.describe(error);
         // Returns the error if the driver cannot identify the stream.
-        key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
+        let id = key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
         let context = match context {
             Some(context) => context,
             None if is_default(ptr) => driver.current_context().map_err(told)?,
             None => driver.stream_context(ptr).map_err(told)?,
         };
         let context = Context::get_or_create(driver, context, || stream.keep_context_alive(), scope)?;
-        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
+        Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr, id.unwrap_or(ptr as u64))))))
     }
 
     fn name_in_tools(&self, stream: &dyn DeviceStream, name: &str) {

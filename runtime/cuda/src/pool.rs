@@ -54,7 +54,7 @@ impl From<PairId> for NonZeroU32 {
 #[repr(align(64))]
 pub(super) struct Pair {
     begin: EventPtr,
-    /// The end with a time and the end without one; null until a zone needs them.
+    /// The end with a time and the end without one. A pair has the one that its last zone needed; the other is null.
     ends: [AtomicPtr<std::ffi::c_void>; 2],
     owners: AtomicU32,
     /// The stream's point count before the call for the begin, and after the call for the end. If a begin has a greater count than an end,
@@ -109,8 +109,6 @@ pub(super) struct Pool {
     /// The number of pairs that exist.
     made: Mutex<usize>,
     given: AtomicU64,
-    /// The number of pairs, and the kind of ends, of the last call of [`complete`](Self::complete).
-    completed: AtomicUsize,
     closed: AtomicBool,
     /// Whether the context was destroyed, so that its handles must not be used.
     gone: AtomicBool,
@@ -136,7 +134,6 @@ impl Pool {
             chunks: (0..pairs.div_ceil(STEP)).map(|_| OnceLock::new()).collect(),
             made: Mutex::new(0),
             given: AtomicU64::new(0),
-            completed: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         }
@@ -179,21 +176,19 @@ impl Pool {
         if end.is_null() { self.make_end(pair, lazy) } else { Ok(end) }
     }
 
-    /// Creates the end of a pair that was created for zones with the other kind of end.
+    /// Creates the end of a pair whose last zone had the other kind of end, in place of that end: a pair never has more than two events.
+    /// Only the thread that ends the pair's zone calls this, so nothing uses the other end any more.
     #[cold]
     fn make_end(&self, pair: &Pair, lazy: bool) -> Result<EventPtr, CudaError> {
-        let end = self.in_context(|| self.driver.create_event(!lazy))?;
-        let place = &pair.ends[usize::from(lazy)];
-        match place.compare_exchange(null_mut(), end, Ordering::Release, Ordering::Acquire) {
-            Ok(_) => {
-                self.events.fetch_add(1, Ordering::Relaxed);
-                Ok(end)
-            }
-            Err(others) => {
-                self.driver.destroy_event(end);
-                Ok(others)
-            }
+        let other = pair.ends[usize::from(!lazy)].swap(null_mut(), Ordering::AcqRel);
+        if !other.is_null() {
+            self.driver.destroy_event(other);
+            self.events.fetch_sub(1, Ordering::Relaxed);
         }
+        let end = self.in_context(|| self.driver.create_event(!lazy))?;
+        self.events.fetch_add(1, Ordering::Relaxed);
+        pair.ends[usize::from(lazy)].store(end, Ordering::Release);
+        Ok(end)
     }
 
     /// Adds a pair to a list for the collector. The pair's zone remains an owner.
@@ -252,28 +247,12 @@ impl Pool {
         }
     }
 
-    /// Gives every pair the kind of end that zones need from now on, so that no launching thread must create it.
-    pub(super) fn complete(&self, lazy: bool) {
-        let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = made << 1 | usize::from(lazy);
-        if self.is_gone() || self.completed.swap(now, Ordering::Relaxed) == now {
-            return;
-        }
-        for pair in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            // A failure recurs, and is counted, when a zone needs the end.
-            if self.end(pair, lazy).is_err() {
-                return;
-            }
-        }
-    }
-
     fn in_use(&self) -> usize {
         self.links.taken().saturating_sub(self.given.load(Ordering::Relaxed)) as usize
     }
 
     /// Creates pairs in advance. A launching thread that creates them itself waits for the driver.
     pub(super) fn provide(&self, lazy: bool) {
-        self.complete(lazy);
         for _ in 0..STEPS {
             let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
             let free = made.saturating_sub(self.in_use());

@@ -89,7 +89,7 @@ impl HipClock {
     /// Returns the host's time at a zone's begin; none while the event is incomplete or the device's time is unknown.
     pub(super) fn host_ns(&mut self, begin: EventPtr) -> Result<Option<i64>, HipError> {
         let device_ns = self.0.device_ns(begin, || None)?;
-        Ok(device_ns.map(|device_ns| self.0.correlation().host_ns(device_ns)))
+        Ok(device_ns.map(|device_ns| self.0.place(device_ns)))
     }
 }
 
@@ -100,6 +100,10 @@ impl Clock for HipClock {
 
     fn uncertainty_ns(&self) -> i64 {
         self.0.correlation().uncertainty_ns()
+    }
+
+    fn worst_uncertainty_ns(&self) -> i64 {
+        self.0.worst_uncertainty_ns()
     }
 
     fn bracket(&self) -> EventOverhead {

@@ -15,7 +15,6 @@ use crate::clock::EventOverhead;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::{DeviceInfo, EndSource, Span, Status};
-use crate::timing::EndMode;
 
 /// One stream of one device, in one session.
 ///
@@ -66,9 +65,15 @@ pub trait Backend: Send + Sync {
     /// Prepares, in a small step, objects that launching threads would otherwise create. The collector calls it once per pass.
     fn provide(&self) {}
 
-    /// Sets how zone ends are found from now on, given the number of streams on the device; none while streams are still being
-    /// added. A backend with one kind of end ignores it.
-    fn choose_ends(&self, _ends: EndMode, _streams: Option<usize>) {}
+    /// Returns whether zones that end now have no event that times the end.
+    #[doc(hidden)]
+    fn has_lazy_ends(&self) -> bool {
+        false
+    }
+
+    /// The session has evicted the stream: no more zones begin on this object. The collector calls it once.
+    #[doc(hidden)]
+    fn retire(&self) {}
 }
 
 /// A zone's begin and end on its stream. A slot keeps it and reuses it for later zones.
@@ -376,8 +381,14 @@ pub trait Clock: Any + Send {
     /// The clock keeps its values and is asked again in the next pass.
     fn renew(&mut self) -> Result<(), BackendError>;
 
-    /// Returns the maximum error of a position, in ns.
+    /// Returns the maximum error of a position near the last comparison, in ns.
     fn uncertainty_ns(&self) -> i64;
+
+    /// Returns the maximum error of the position of any zone that was read so far, in ns. It is larger than
+    /// [`uncertainty_ns`](Self::uncertainty_ns) if zones ran long after a comparison, or before the device could be compared well.
+    fn worst_uncertainty_ns(&self) -> i64 {
+        self.uncertainty_ns()
+    }
 
     /// Returns the time that a pair of points adds to the work between them; zero if it was not measured.
     fn bracket(&self) -> EventOverhead {

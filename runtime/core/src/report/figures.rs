@@ -207,8 +207,11 @@ pub struct CollectiveStats {
 pub struct ClockFigures {
     /// The device's name.
     pub device: String,
-    /// The uncertainty of a position against the host's clock, in ns.
+    /// The uncertainty of a position against the host's clock near a comparison of the two clocks, in ns.
     pub uncertainty_ns: i64,
+    /// The largest uncertainty of the position of any recorded zone, in ns. It is larger than `uncertainty_ns` if zones ran long after a
+    /// comparison.
+    pub worst_uncertainty_ns: i64,
     /// The time that a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
     /// Like `bracket_ns`, on a stream with queued work.

@@ -153,7 +153,7 @@ const MEMORY: &[&str] = &["name", "allocated", "freed", "bytes", "peak_bytes", "
 
 const MEMORY_HOLDERS: &[&str] = &["name", "device", "at", "bytes", "held_share", "allocations"];
 
-const CLOCKS: &[&str] = &["name", "uncertainty_ns", "bracket_ns", "busy_bracket_ns"];
+const CLOCKS: &[&str] = &["name", "uncertainty_ns", "worst_uncertainty_ns", "bracket_ns", "busy_bracket_ns"];
 
 impl Report {
     /// Returns the tables that have rows.
@@ -385,6 +385,7 @@ impl Report {
             vec![
                 Cell::text(&clock.device),
                 Cell::Ns(clock.uncertainty_ns),
+                Cell::Ns(clock.worst_uncertainty_ns),
                 Cell::Ns(clock.bracket_ns),
                 Cell::Ns(clock.busy_bracket_ns),
             ]

@@ -96,6 +96,7 @@ fn whole() -> Report {
         clocks: vec![ClockFigures {
             device: "NVIDIA H100 80GB HBM3".to_owned(),
             uncertainty_ns: 1_200,
+            worst_uncertainty_ns: 1_900,
             bracket_ns: 1_280,
             busy_bracket_ns: 1_510,
             bracket_is_bound: false,
@@ -198,6 +199,7 @@ fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_
         clocks: vec![ClockFigures {
             device: "NVIDIA H100".to_owned(),
             uncertainty_ns: 1_200,
+            worst_uncertainty_ns: 1_900,
             bracket_ns,
             busy_bracket_ns,
             bracket_is_bound: false,
@@ -226,6 +228,7 @@ fn names_in_a_report_neither_drive_the_terminal_nor_begin_lines() {
     report.clocks.push(ClockFigures {
         device: evil.to_owned(),
         uncertainty_ns: 1,
+        worst_uncertainty_ns: 1,
         bracket_ns: 1,
         busy_bracket_ns: 1,
         bracket_is_bound: false,

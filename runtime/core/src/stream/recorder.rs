@@ -193,6 +193,9 @@ impl Recorder {
             known.streams.remove(&key);
             context.retired.store(true, Ordering::Release);
             context.ring.close();
+            if let Some(backend) = &context.backend {
+                backend.retire();
+            }
             known.turn += 1;
             let turn = known.turn;
             if let Some(remembered) = known.infos.get_mut(&key) {

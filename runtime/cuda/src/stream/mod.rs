@@ -11,6 +11,7 @@ mod reader;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::clock::CudaClock;
 use super::context::Context;
@@ -21,7 +22,6 @@ use warpline_core::record::DeviceInfo;
 use warpline_core::stream::ring::{Line, List};
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
-use warpline_core::timing::EndMode;
 
 use by_kernels::{KernelClock, KernelReader};
 pub(super) use captured::CapturedEventPair;
@@ -51,6 +51,9 @@ pub(super) struct CudaStream {
     context: Arc<Context>,
     ptr: StreamPtr,
     name: Option<String>,
+    /// The id by which the device's queues count it, until no more zones begin on it.
+    counted: AtomicBool,
+    id: u64,
     /// CUPTI's numbers of the context and of the stream.
     tool_numbers: Option<(u32, u32)>,
     /// Counts the points, to give their order.
@@ -70,7 +73,8 @@ unsafe impl Send for CudaStream {}
 unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
-    pub(super) fn new(context: Arc<Context>, ptr: StreamPtr) -> CudaStream {
+    /// Creates the stream with this id, which counts for the kind of ends from now on.
+    pub(super) fn new(context: Arc<Context>, ptr: StreamPtr, id: u64) -> CudaStream {
         let name = match ptr as usize {
             0 | LEGACY => Some("default stream".to_owned()),
             // The thread that first uses a per-thread default stream is the stream's own.
@@ -79,10 +83,13 @@ impl CudaStream {
         };
         // This is done here, because the stream has just been queried and is not being captured.
         let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, of_context(ptr)));
+        context.queues.add(id);
         CudaStream {
             context,
             ptr,
             name,
+            counted: AtomicBool::new(true),
+            id,
             tool_numbers,
             order: Line(AtomicU64::new(0)),
             owes_end: Line(AtomicBool::new(false)),
@@ -108,6 +115,19 @@ impl CudaStream {
 
     fn count(&self) -> u64 {
         self.order.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Ends the count of the stream: no more zones begin on it.
+    fn retire(&self) {
+        if self.counted.swap(false, Ordering::Relaxed) {
+            self.context.queues.remove(self.id);
+        }
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        self.retire();
     }
 }
 
@@ -194,11 +214,16 @@ impl Backend for CudaBackend {
     fn provide(&self) {
         let context = &self.0.context;
         if !context.is_timed_by_kernels {
+            context.queues.review(Instant::now());
             context.pool.provide(context.is_lazy());
         }
     }
 
-    fn choose_ends(&self, ends: EndMode, streams: Option<usize>) {
-        self.0.context.choose_ends(ends, streams);
+    fn has_lazy_ends(&self) -> bool {
+        !self.0.context.is_timed_by_kernels && self.0.context.is_lazy()
+    }
+
+    fn retire(&self) {
+        self.0.retire();
     }
 }

@@ -156,8 +156,9 @@ impl CudaReader {
         clock: &CudaClock,
     ) -> Result<(i64, EndSource, i64), CudaError> {
         let begin_ns = begin.device_ns;
-        let uncertainty_ns = clock.correlation().uncertainty_ns();
-        let observed_ns = clock.correlation().device_ns(look.seen_ns) + uncertainty_ns;
+        let seen_ns = clock.correlation().device_ns(look.seen_ns);
+        let uncertainty_ns = clock.correlation().uncertainty_at(seen_ns);
+        let observed_ns = seen_ns + uncertainty_ns;
         let mut earliest_ns = begin_ns;
         if look.waited > 0 {
             earliest_ns = earliest_ns.max(clock.correlation().device_ns(look.last_ns) - uncertainty_ns);
@@ -307,19 +308,20 @@ impl Reader for CudaReader {
         if let Some(deferred) = &mut self.deferred {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
-        let begin_host_ns = begin.host_ns.unwrap_or_else(|| clock.correlation().host_ns(begin_ns));
+        let begin_host_ns = begin.host_ns.unwrap_or_else(|| clock.place(begin_ns));
         // If the zone has its own end event, the length is that of the device. If the zone ends at the next begin, both zones use the same
         // time for that point. This can lengthen the zone slightly, and `early_by_ns` includes that.
         let length_ns = end_ns - begin_ns;
         let end_host_ns = match found {
             EndSource::Event => begin_host_ns + length_ns,
             EndSource::Boundary => {
-                let told_ns = || clock.correlation().host_ns(end_ns);
-                let told_ns =
-                    self.known.as_mut().map_or_else(told_ns, |known| *known.host_ns.get_or_insert_with(told_ns));
-                told_ns.max(begin_host_ns)
+                let placed_ns = match &mut self.known {
+                    Some(known) => *known.host_ns.get_or_insert_with(|| clock.place(end_ns)),
+                    None => clock.place(end_ns),
+                };
+                placed_ns.max(begin_host_ns)
             }
-            _ => clock.correlation().host_ns(end_ns).max(begin_host_ns),
+            _ => clock.place(end_ns).max(begin_host_ns),
         };
         let early_by_ns = early_by_ns + (end_host_ns - begin_host_ns - length_ns).max(0);
         Ok(Some(Reading {

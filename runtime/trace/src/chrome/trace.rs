@@ -101,6 +101,7 @@ impl Trace {
                 let mut said = json!({
                     "device": clock.device,
                     "uncertainty_ns": clock.uncertainty_ns,
+                    "worst_uncertainty_ns": clock.worst_uncertainty_ns,
                     "bracket_ns": clock.bracket_ns,
                     "busy_bracket_ns": clock.busy_bracket_ns,
                 });

@@ -193,6 +193,7 @@ impl SessionFacts {
             }
             for device in &report.clocks {
                 int(event, &format!("{}.clock_uncertainty_ns", device.device), device.uncertainty_ns);
+                int(event, &format!("{}.clock_worst_uncertainty_ns", device.device), device.worst_uncertainty_ns);
                 int(event, &format!("{}.bracket_ns", device.device), device.bracket_ns);
                 int(event, &format!("{}.busy_bracket_ns", device.device), device.busy_bracket_ns);
                 if device.bracket_is_bound {

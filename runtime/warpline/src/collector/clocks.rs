@@ -83,6 +83,7 @@ fn figures_of(device: &str, clock: &dyn Clock) -> ClockFigures {
     ClockFigures {
         device: device.to_owned(),
         uncertainty_ns: clock.uncertainty_ns(),
+        worst_uncertainty_ns: clock.worst_uncertainty_ns(),
         bracket_ns: bracket.idle_ns,
         busy_bracket_ns: bracket.busy_ns,
         bracket_is_bound: bound.is_some(),

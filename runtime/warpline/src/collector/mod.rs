@@ -49,7 +49,7 @@ mod warmup;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpline_core::clock::{Ticks, now_ns};
 use warpline_core::lock::lock;
@@ -96,8 +96,7 @@ impl Collector {
         sinks: HeldSinks,
         info: &SessionInfo,
     ) -> Collector {
-        let streams = Streams::new(recorder.limits().ends);
-        let mut cx = Context::new(recorder, tally, streams, Subscriptions::new(inbox));
+        let mut cx = Context::new(recorder, tally, Streams::new(), Subscriptions::new(inbox));
         for sink in sinks {
             cx.subscriptions.add(sink, info, &cx.tally);
         }
@@ -182,20 +181,19 @@ impl Collector {
     fn look(&mut self) -> bool {
         let cx = &mut self.cx;
         cx.discover_streams();
-        let is_launching = cx.streams.see_what_begins(&cx.recorder);
-        cx.streams.settle(&cx.recorder);
-        is_launching
+        cx.streams.see_what_begins(&cx.recorder)
     }
 
     /// Pauses after a look.
     fn rest(&mut self, is_launching: bool, has_collected: bool) {
         let cx = &mut self.cx;
         let is_waiting = cx.streams.are_waiting() || self.stages.iter().any(|stage| stage.is_holding());
-        let is_settling = cx.streams.is_settling(&cx.recorder);
         let polls = self.stages.iter().any(|stage| stage.polls(cx));
         let is_idle = cx.subscriptions.is_flushed() && cx.streams.are_unused() && !polls;
         let is_short = cx.streams.all.iter().any(Stream::is_short);
-        let pause = cx.pace.next(Look { is_launching, is_short, is_waiting, has_collected, is_settling, is_idle });
+        let is_sparse = cx.streams.are_sparse();
+        let look = Look { is_launching, is_sparse, is_short, is_waiting, has_collected, is_idle };
+        let pause = cx.pace.next(look, Instant::now());
         let due = self.stages.iter().filter_map(|stage| stage.due()).min();
         self.pause(due.map_or(pause, |due| due.min(pause)));
     }

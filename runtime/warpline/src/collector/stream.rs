@@ -33,6 +33,8 @@ pub(crate) struct Stream {
     pub(super) active: (Instant, u64),
     /// Whether zones began on it between the last two looks.
     pub(super) is_launching: bool,
+    /// Whether these were few, with ends that only a look bounds.
+    pub(super) is_sparse: bool,
     /// The time at which queries that make launching threads wait were last allowed.
     pub(super) asked: Instant,
     /// The flight recorder's state for it.
@@ -64,6 +66,7 @@ impl Stream {
             clock,
             active: (now, 0),
             is_launching: false,
+            is_sparse: false,
             asked: now,
             watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
@@ -113,6 +116,11 @@ impl Stream {
     /// Returns whether it is a device's stream, which an application may destroy unnoticed.
     pub(super) fn is_of_device(&self) -> bool {
         self.context.info.as_ref().is_some_and(|info| info.device.kind != DeviceKind::Host)
+    }
+
+    /// Returns whether zones that end on it now have no event that times the end.
+    pub(super) fn has_lazy_ends(&self) -> bool {
+        self.context.backend.as_ref().is_some_and(|backend| backend.has_lazy_ends())
     }
 
     /// Returns whether a pass may send the device queries that make launching threads wait: at any time if the program rests, sometimes

@@ -3,7 +3,6 @@
 //! The collector's loop and each pass call this module. It prepares what launching threads would otherwise have to create, and does not
 //! ask devices whether anything is complete.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,7 @@ use super::SessionStats;
 use super::clocks::Clocks;
 use super::stream::Stream;
 use warpline_core::lock::lock;
-use warpline_core::record::DeviceInfo;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::EndMode;
-
-/// The time without a new stream after which the number of streams is settled. Ends stay lazy until then.
-const SETTLED: Duration = Duration::from_millis(50);
 
 /// The number of slots that the collector creates ahead for a stream with more than a few zones.
 const SLOTS_AHEAD: usize = 1024;
@@ -34,16 +28,13 @@ const RESTS: Duration = Duration::from_secs(1);
 pub(super) struct Streams {
     pub(super) all: Vec<Stream>,
     pub(super) clocks: Clocks,
-    ends: EndMode,
     /// The recorder's generation of streams at the last discovery.
     pub(super) generation: u64,
-    /// The time of the last discovery, until the number of streams is settled.
-    settling: Option<Instant>,
 }
 
 impl Streams {
-    pub(super) fn new(ends: EndMode) -> Streams {
-        Streams { all: Vec::new(), clocks: Clocks::default(), ends, generation: 0, settling: None }
+    pub(super) fn new() -> Streams {
+        Streams { all: Vec::new(), clocks: Clocks::default(), generation: 0 }
     }
 
     /// Adds the streams that have appeared since the last call.
@@ -65,8 +56,6 @@ impl Streams {
             };
             self.all.push(Stream::new(context, reader, clock));
         }
-        self.settling = Some(Instant::now());
-        self.choose_ends();
         lock(&tally.notes).extend(recorder.take_refusals());
     }
 
@@ -78,6 +67,7 @@ impl Streams {
         for stream in &mut self.all {
             let begun = stream.context.ring().taken();
             stream.is_launching = begun != stream.active.1;
+            stream.is_sparse = begun - stream.active.1 < FEW && stream.has_lazy_ends();
             if stream.is_launching {
                 stream.active = (now, begun);
                 is_launching |= stream.is_of_device();
@@ -89,33 +79,6 @@ impl Streams {
         }
         provide(recorder, &self.all);
         is_launching
-    }
-
-    /// Settles the number of streams if none has appeared for some time.
-    pub(super) fn settle(&mut self, recorder: &Recorder) {
-        if self.is_settling(recorder) && self.settling.is_some_and(|since| since.elapsed() >= SETTLED) {
-            self.settling = None;
-            self.choose_ends();
-        }
-    }
-
-    /// Returns whether the number of streams is not settled yet. A stopped session settles it later.
-    pub(super) fn is_settling(&self, recorder: &Recorder) -> bool {
-        self.settling.is_some() && recorder.is_on()
-    }
-
-    /// Tells every stream's backend how many streams share its device.
-    fn choose_ends(&self) {
-        let mut shares: HashMap<&DeviceInfo, usize> = HashMap::new();
-        for info in self.all.iter().filter_map(|stream| stream.context.info.as_ref()) {
-            *shares.entry(&info.device).or_default() += 1;
-        }
-        for stream in &self.all {
-            if let (Some(backend), Some(info)) = (&stream.context.backend, &stream.context.info) {
-                let settled = self.settling.is_none().then(|| shares.get(&info.device).copied().unwrap_or(1));
-                backend.choose_ends(self.ends, settled);
-            }
-        }
     }
 
     /// Measures the clocks of the streams on which zones begin or wait.
@@ -130,6 +93,11 @@ impl Streams {
     /// Returns whether no stream has an open or pending zone.
     pub(super) fn are_unused(&self) -> bool {
         self.all.iter().all(|stream| stream.context.in_use(stream.given_back) == 0)
+    }
+
+    /// Returns whether the streams on which zones begin have few of them, and a look bounds the ends of these.
+    pub(super) fn are_sparse(&self) -> bool {
+        self.all.iter().filter(|stream| stream.is_launching && stream.is_of_device()).all(|stream| stream.is_sparse)
     }
 
     /// Returns whether a stream has a pending zone.

@@ -18,9 +18,14 @@ use watch::{Line, NotYet, Seen, watch};
 
 /// How long an event on the clock's stream is polled. It takes longer if the device's queues are full, and is then queried later.
 const WATCH: Duration = Duration::from_micros(60);
-/// The largest interval of observation of a sharp comparison, in ns. The `MOST_LATE`th other one in a row is used as it is.
-const SHARP_NS: i64 = 2_500;
+/// The largest uncertainty of a sharp comparison, in ns. The `MOST_LATE`th other one in a row is used as it is.
+const SHARP_NS: i64 = 2_250;
 const MOST_LATE: u32 = 16;
+/// The time without a call of [`EventClock::renew`] that is a rest. The first events after it are slow, so the best of `TRIES` is used.
+const RESTED: Duration = Duration::from_secs(1);
+const TRIES: usize = 8;
+/// How long zones that end a rest wait for the comparison that places them.
+const RESUME_LIMIT: Duration = Duration::from_millis(20);
 /// The time limit of the first anchor, and of later attempts at it.
 const FIRST_WATCH: Duration = Duration::from_millis(200);
 const LATER_WATCH: Duration = Duration::from_millis(1);
@@ -86,6 +91,12 @@ pub struct EventClock<D: EventDevice> {
     record_ns: i64,
     /// The number of successive comparisons that were not sharp.
     late: u32,
+    /// The time of the last call of [`renew`](Self::renew).
+    used: Instant,
+    /// Until when zones wait for the first comparison after a rest; none if it was made.
+    resuming: Option<Instant>,
+    /// The largest uncertainty of a position so far, in ns.
+    worst_ns: i64,
 }
 
 /// An event whose device time is known.
@@ -114,6 +125,9 @@ impl<D: EventDevice> EventClock<D> {
             brackets: EventOverheads::default(),
             record_ns: 1_500,
             late: 0,
+            used: Instant::now(),
+            resuming: None,
+            worst_ns: 0,
             device,
         };
         clock.begin(None, FIRST_WATCH)?;
@@ -205,7 +219,8 @@ impl<D: EventDevice> EventClock<D> {
         Ok(idle.zip(busy))
     }
 
-    /// Returns the device's time at a zone's event; none while the event is incomplete or the device's time is unknown. `hold` is called
+    /// Returns the device's time at a zone's event; none while the event is incomplete, or while the device's time is unknown: before the
+    /// first comparison, and for a short time while there is none after a rest. `hold` is called
     /// if the event is to become the anchor: it keeps the event from being recorded again, or returns none if that cannot be.
     ///
     /// # Errors
@@ -215,7 +230,7 @@ impl<D: EventDevice> EventClock<D> {
         event: D::Event,
         hold: impl FnOnce() -> Option<D::Held>,
     ) -> Result<Option<i64>, D::Error> {
-        if self.line == Line::None {
+        if self.line == Line::None || self.resuming.is_some_and(|until| Instant::now() < until) {
             return Ok(None);
         }
         let Some(since_ns) = self.device.elapsed_ns(self.anchor.event, event)? else { return Ok(None) };
@@ -251,6 +266,10 @@ impl<D: EventDevice> EventClock<D> {
     /// # Errors
     /// The driver's.
     pub fn renew(&mut self) -> Result<(), D::Error> {
+        let now = Instant::now();
+        if now.duration_since(std::mem::replace(&mut self.used, now)) >= RESTED && self.line != Line::None {
+            self.resuming = Some(now + RESUME_LIMIT);
+        }
         if self.device.is_gone() || (self.pending.is_none() && !self.comparisons.is_due()) {
             return Ok(());
         }
@@ -268,35 +287,58 @@ impl<D: EventDevice> EventClock<D> {
         if self.line == Line::None {
             return self.begin(late, LATER_WATCH);
         }
-        if late.is_some() {
-            // The event completed too late for a comparison, but it is still an anchor.
-            self.anchor_spare()?;
-        }
-        let before_ns = now_ns();
-        self.device.record(self.spare)?;
-        let seen = match watch(&self.device, self.spare, before_ns, Instant::now() + WATCH)? {
-            Ok(seen) => seen,
-            Err(not_yet) => {
-                self.pending = Some(not_yet);
-                return Ok(());
-            }
+        // The event completed too late for a good comparison, but it is still an anchor.
+        let late = match late {
+            Some(seen) => self.anchor_spare()?.map(|device_ns| seen.at(device_ns)),
+            None => None,
         };
-        let device_ns = self.anchor_spare()?;
+        let is_resuming = self.resuming.is_some();
+        let sharp = self.observe(if is_resuming { TRIES } else { 1 })?;
+        let is_rough = sharp.is_none();
+        let Some(comparison) = sharp.or(late.filter(|_| is_resuming)) else { return Ok(()) };
         // An event that was observed late, because this thread or the driver was busy, is inaccurate, so another one follows soon.
-        self.late = if seen.width_ns() > SHARP_NS { self.late + 1 } else { 0 };
-        let is_late = (1..MOST_LATE).contains(&self.late) && !self.comparisons.has_rested();
-        let Some(device_ns) = device_ns.filter(|_| !is_late) else {
+        self.late = if comparison.uncertainty_ns > SHARP_NS { self.late + 1 } else { 0 };
+        if (1..MOST_LATE).contains(&self.late) && !is_resuming && !self.comparisons.has_rested() {
             self.comparisons.retry_soon();
             return Ok(());
-        };
-        self.comparisons.add(seen.at(device_ns), self.line == Line::Rough);
+        }
+        self.comparisons.add(comparison, self.line == Line::Rough);
         self.late = 0;
-        self.line = Line::Sound;
+        self.line = if is_rough { Line::Rough } else { Line::Sound };
+        self.resuming = None;
         // The device has just completed an event in time.
-        if self.brackets.are_wanted() {
+        if !is_rough && self.brackets.are_wanted() {
             self.set_bracket()?;
         }
         Ok(())
+    }
+
+    /// Polls up to this many events of the clock's own, until one is seen sharply, and makes each the anchor. Returns the most certain
+    /// comparison; none if the first event does not complete in time.
+    fn observe(&mut self, tries: usize) -> Result<Option<Comparison>, D::Error> {
+        let deadline = Instant::now() + WATCH * tries as u32;
+        Comparison::best_of(tries, SHARP_NS, || {
+            let before_ns = now_ns();
+            self.device.record(self.spare)?;
+            match watch(&self.device, self.spare, before_ns, deadline)? {
+                Ok(seen) => Ok(self.anchor_spare()?.map(|device_ns| seen.at(device_ns))),
+                Err(not_yet) => {
+                    self.pending = Some(not_yet);
+                    Ok(None)
+                }
+            }
+        })
+    }
+
+    /// Converts a position in the device's time to the host's clock, for a record.
+    pub fn place(&mut self, device_ns: i64) -> i64 {
+        self.worst_ns = self.worst_ns.max(self.correlation().uncertainty_at(device_ns));
+        self.correlation().host_ns(device_ns)
+    }
+
+    /// Returns the largest uncertainty of a position that was placed so far, in ns.
+    pub fn worst_uncertainty_ns(&self) -> i64 {
+        self.worst_ns
     }
 
     /// Returns the line between the clocks.

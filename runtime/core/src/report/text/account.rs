@@ -192,35 +192,46 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 }
 
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures, has_events: bool) -> fmt::Result {
-    let [uncertainty, bracket, busy] = [clock.uncertainty_ns, clock.bracket_ns, clock.busy_bracket_ns].map(time);
+    let [bracket, busy] = [clock.bracket_ns, clock.busy_bracket_ns].map(time);
+    let uncertainty = positions(clock);
     let device = printable(&clock.device);
     if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
         if !has_events {
-            return write!(f, "\n{device}: positions within ±{uncertainty}");
+            return write!(f, "\n{device}: positions within {uncertainty}");
         }
         return write!(
             f,
-            "\n{device}: positions within ±{uncertainty},\n  what an empty pair of events reads is not known"
+            "\n{device}: positions within {uncertainty},\n  what an empty pair of events reads is not known"
         );
     }
     if clock.bracket_is_bound {
         return write!(
             f,
-            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
+            "\n{device}: positions within {uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
              work:\n  the device was busy whenever that was measured, so lengths are not corrected"
         );
     }
     if clock.bracket_ns == 0 {
         return write!(
             f,
-            "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {busy} behind queued work; on an idle \
+            "\n{device}: positions within {uncertainty},\n  an empty pair of events reads {busy} behind queued work; on an idle \
              stream it is not known"
         );
     }
     write!(
         f,
-        "\n{device}: positions within ±{uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
+        "\n{device}: positions within {uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
     )
+}
+
+/// Returns the uncertainty of the positions of all zones; if it is much smaller for most of them, that too.
+fn positions(clock: &ClockFigures) -> String {
+    let ClockFigures { uncertainty_ns, worst_uncertainty_ns, .. } = *clock;
+    let worst = format!("±{}", time(worst_uncertainty_ns.max(uncertainty_ns)));
+    if worst_uncertainty_ns > 2 * uncertainty_ns {
+        return format!("{worst} (near a comparison of the clocks ±{})", time(uncertainty_ns));
+    }
+    worst
 }
 
 fn sink(f: &mut fmt::Formatter<'_>, sink: &SinkReport) -> fmt::Result {
