@@ -1,13 +1,15 @@
 //! The clock of one CUDA context: the events of the context, for the clock that is common to devices with events.
 //!
-//! It has a stream of its own, which waits for nothing.
+//! It has a stream of its own, which waits for nothing. In a session with stamps, its events also join the device's clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::calibrate;
 use super::context::Context;
 use super::driver::{CudaError, EventPtr, StreamPtr};
 use super::pool::PairId;
+use super::stamps::{self, Stamper};
 use warpline_core::backend::event_clock::{EventClock, EventDevice};
 use warpline_core::backend::{BackendError, Clock};
 use warpline_core::clock::{Correlation, EventOverhead};
@@ -21,6 +23,8 @@ pub(super) struct CudaClock(EventClock<CudaEvents>);
 struct CudaEvents {
     context: Arc<Context>,
     stream: StreamPtr,
+    /// Where the events join the device's clock, in a session with stamps.
+    joint: OnceLock<Joint>,
 }
 
 // SAFETY: the driver takes streams and events from any thread; everything else is `Send`.
@@ -64,14 +68,74 @@ impl EventDevice for CudaEvents {
         self.context.pool.look()
     }
 
+    fn join(&self, event: EventPtr) -> Result<Option<(i64, i64)>, CudaError> {
+        let Some(joint) = self.joint()? else { return Ok(None) };
+        joint.read(&self.context, event)
+    }
+
     fn calibrated_ns(&self) -> Option<i64> {
         calibrate::overhead_ns(&self.context)
+    }
+}
+
+impl CudaEvents {
+    /// Returns the joint, which is made when the context has stamps.
+    fn joint(&self) -> Result<Option<&Joint>, CudaError> {
+        if let Some(joint) = self.joint.get() {
+            return Ok(Some(joint));
+        }
+        let Some(stamper) = stamps::is_on().then(|| stamps::ready_in(self.context.id)).flatten() else {
+            return Ok(None);
+        };
+        let events = self.create_events(2)?;
+        Ok(Some(self.joint.get_or_init(|| Joint { stamper, before: events[0], after: events[1] })))
+    }
+}
+
+/// A read of the device's clock between two events, on the stream of the context's stamps: it relates events to `%globaltimer`.
+struct Joint {
+    stamper: Arc<Stamper>,
+    before: EventPtr,
+    after: EventPtr,
+}
+
+/// How long the answer is waited for. A device that is full of work answers later, and is asked again at the next comparison.
+const ANSWER: Duration = Duration::from_micros(40);
+
+impl Joint {
+    /// Returns the earliest and the latest host time of an event that has completed.
+    fn read(&self, context: &Context, event: EventPtr) -> Result<Option<(i64, i64)>, CudaError> {
+        let driver = context.driver;
+        let Some(read) = self.stamper.read_clock(|stream, launch| {
+            driver.record(self.before, stream)?;
+            launch()?;
+            driver.record(self.after, stream)
+        })?
+        else {
+            return Ok(None);
+        };
+        let deadline = Instant::now() + ANSWER;
+        while !driver.has_passed(self.after)? {
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+        }
+        let Some((host_ns, uncertainty_ns)) = self.stamper.place_read(&read) else { return Ok(None) };
+        let (since_ns, read_ns) = (driver.elapsed_ns(event, self.after)?, driver.elapsed_ns(self.before, self.after)?);
+        // The read was before the second of the two events, and behind the first.
+        Ok(since_ns.zip(read_ns).map(|(since_ns, read_ns)| {
+            let after_ns = host_ns - since_ns;
+            (after_ns - uncertainty_ns, after_ns + uncertainty_ns + read_ns)
+        }))
     }
 }
 
 impl Drop for CudaEvents {
     fn drop(&mut self) {
         if self.context.pool.look() {
+            if let Some(joint) = self.joint.get() {
+                [joint.before, joint.after].into_iter().for_each(|event| self.destroy_event(event));
+            }
             self.context.driver.destroy_stream(self.stream);
         }
     }
@@ -83,7 +147,7 @@ impl CudaClock {
         driver.relax_capture_mode();
         let failed = |error| context.failed(error);
         let stream = context.pool.in_context(|| driver.create_stream()).map_err(failed)?;
-        let events = CudaEvents { context: Arc::clone(&context), stream };
+        let events = CudaEvents { context: Arc::clone(&context), stream, joint: OnceLock::new() };
         EventClock::new(events).map(CudaClock).map_err(failed)
     }
 

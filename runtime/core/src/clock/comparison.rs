@@ -79,11 +79,6 @@ impl Comparisons {
         self.compared.elapsed() > RESTED
     }
 
-    /// How long the next comparison is overdue; zero up to twice the usual delay.
-    pub fn overdue(&self) -> Duration {
-        self.compared.elapsed().saturating_sub(2 * self.every)
-    }
-
     /// The last reading was not certain enough: the next one is due soon.
     pub fn retry_soon(&mut self) {
         // If the process's clock is younger than that, it is due later.

@@ -136,6 +136,14 @@ pub fn ready() -> Vec<Arc<Stamper>> {
     ready.collect()
 }
 
+/// Returns what stamps have in a context, if it is ready.
+pub(crate) fn ready_in(id: u64) -> Option<Arc<Stamper>> {
+    match lock().contexts.get(&id)? {
+        Readiness::Ready(stamper) => Some(Arc::clone(stamper)),
+        _ => None,
+    }
+}
+
 /// Returns whether [`prepare`] has anything to do.
 pub fn is_wanted() -> bool {
     !lock().wanted.is_empty()

@@ -5,6 +5,7 @@
 //! their counter are destroyed with the context. The ring is memory of the process that only the context writes, so it can be read safely
 //! even if the context was destroyed.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -19,6 +20,7 @@ use super::stand_behind;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::event_clock::estimate;
 use warpline_core::clock::{Comparison, now_ns};
+use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind};
 
 /// The kernel's name in profilers and graphs.
@@ -34,7 +36,7 @@ pub(super) const SLOTS: usize = 1 << 17;
 pub(super) const OWN: u32 = 0;
 
 /// A stamp reads the clock before it takes its slot, so that the end of a zone does not include the stamp. `ring` defines the layout. An
-/// anchor waits 20 µs before it answers, so that the host's launch call has returned and the host is polling for the answer. The third
+/// anchor waits for a given number of ns before it answers, so that the host's launch call has returned and the host is polling. The third
 /// kernel runs for a given number of ns; a calibration uses it as well.
 pub(crate) const PTX: &CStr = c"
 .version 7.0
@@ -66,10 +68,11 @@ pub(crate) const PTX: &CStr = c"
     ret;
 }
 
-.visible .entry warpline_anchor(.param .u64 at, .param .u64 token)
+.visible .entry warpline_anchor(.param .u64 at, .param .u64 token, .param .u64 wait)
 {
     .reg .pred %p;
-    .reg .u64 %begin, %time, %waited, %at, %token;
+    .reg .u64 %begin, %time, %waited, %at, %token, %wait;
+    ld.param.u64 %wait, [wait];
     ld.param.u64 %at, [at];
     ld.param.u64 %token, [token];
     shl.b64 %token, %token, 48;
@@ -77,7 +80,7 @@ pub(crate) const PTX: &CStr = c"
 again:
     mov.u64 %time, %globaltimer;
     sub.u64 %waited, %time, %begin;
-    setp.lt.u64 %p, %waited, 20000;
+    setp.lt.u64 %p, %waited, %wait;
     @%p bra again;
     and.b64 %time, %time, 281474976710655;
     or.b64 %time, %time, %token;
@@ -114,6 +117,9 @@ const AROUND_NS: i64 = 750;
 /// The maximum time from the device's read of its clock until the host can see the value.
 const VISIBLE_NS: i64 = 1_500;
 
+/// How long an anchor waits before it answers.
+const ANSWER_AFTER_NS: u64 = 20_000;
+
 /// How long the host polls for an anchor. The first anchor of a context takes longer, because the driver must load its kernel.
 pub(super) const WATCH: Duration = Duration::from_micros(300);
 pub(super) const FIRST_WATCH: Duration = Duration::from_millis(50);
@@ -131,6 +137,10 @@ pub struct Stamper {
     ring_there: u64,
     mailbox: &'static AtomicU64,
     mailbox_there: u64,
+    /// The same for reads of the clock between events, and their last token.
+    joined: &'static AtomicU64,
+    joined_there: u64,
+    joined_token: Mutex<u64>,
     /// A stream of our own for anchors. At most one anchor is pending.
     stream: StreamPtr,
     token: Mutex<u64>,
@@ -176,27 +186,32 @@ impl Stamper {
                 let (ring, rest) = memory.split_at(SLOTS);
                 ring::clear(ring);
                 let ring_there = calls.map(bytes(memory)).inspect_err(|_| driver.destroy_stream(stream))?;
-                let mailbox = &rest[0][0];
+                let [mailbox, joined] = [&rest[0][0], &rest[1][0]];
                 let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-                Ok((device, stamp, anchor, spin, can_order_by_launch, ring, mailbox, ring_there, stream))
+                Ok((device, stamp, anchor, spin, can_order_by_launch, ring, [mailbox, joined], ring_there, stream))
             })
-            .map(|(device, stamp, anchor, spin, can_order_by_launch, ring, mailbox, ring_there, stream)| Stamper {
-                driver,
-                context,
-                id,
-                device,
-                stamp,
-                anchor,
-                ring,
-                ring_there,
-                mailbox,
-                mailbox_there: ring_there + size_of_val(ring) as u64,
-                stream,
-                token: Mutex::new(0),
-                spin,
-                can_order_by_launch,
-                session,
-                calls,
+            .map(|(device, stamp, anchor, spin, can_order_by_launch, ring, [mailbox, joined], ring_there, stream)| {
+                Stamper {
+                    driver,
+                    context,
+                    id,
+                    device,
+                    stamp,
+                    anchor,
+                    ring,
+                    ring_there,
+                    mailbox,
+                    mailbox_there: ring_there + size_of_val(ring) as u64,
+                    joined,
+                    joined_there: ring_there + (size_of_val(ring) + size_of::<Slot>()) as u64,
+                    joined_token: Mutex::new(0),
+                    stream,
+                    token: Mutex::new(0),
+                    spin,
+                    can_order_by_launch,
+                    session,
+                    calls,
+                }
             })
             .map_err(told)
     }
@@ -292,7 +307,7 @@ impl Stamper {
             return Ok(None);
         }
         let (next, mut from_ns) = (*token % 0xFFFF + 1, now_ns());
-        let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, next]);
+        let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, next, ANSWER_AFTER_NS]);
         self.driver.with_context(self.context, || self.driver.outside_captures(launch))?;
         // Only a launch that succeeded is counted, because one that failed never answers.
         *token = next;
@@ -315,6 +330,49 @@ impl Stamper {
     }
 }
 
+impl Stamper {
+    /// Puts a read of the device's clock onto the stream of the anchors; none if the last one is still pending. `put` gets the stream and
+    /// what puts the read on it.
+    pub(crate) fn read_clock(
+        &self,
+        put: impl FnOnce(StreamPtr, &dyn Fn() -> Result<(), CudaError>) -> Result<(), CudaError>,
+    ) -> Result<Option<ClockRead>, CudaError> {
+        let mut token = self.joined_token.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.joined.load(Ordering::Acquire) >> TIME_BITS != *token {
+            return Ok(None);
+        }
+        let next = *token % 0xFFFF + 1;
+        let launched = Cell::new(false);
+        let launch = || {
+            self.calls.launch(self.anchor, self.stream, [self.joined_there, next, 0])?;
+            launched.set(true);
+            Ok(())
+        };
+        let put = self.driver.with_context(self.context, || self.driver.outside_captures(|| put(self.stream, &launch)));
+        // Only a launch that succeeded answers, whatever failed after it.
+        if launched.get() {
+            *token = next;
+        }
+        put.map(|()| Some(ClockRead { token: next }))
+    }
+
+    /// Returns the host's time of a read and its uncertainty, in ns; none before the device has answered, and while the device's clock is
+    /// not related to the host's.
+    pub(crate) fn place_read(&self, read: &ClockRead) -> Option<(i64, i64)> {
+        let word = self.joined.load(Ordering::Acquire);
+        if word >> TIME_BITS != read.token {
+            return None;
+        }
+        let clock = super::clock::of(self.device.ordinal);
+        lock(&clock).sure_place(word & ((1 << TIME_BITS) - 1))
+    }
+}
+
+/// A read of the device's clock that was put onto a stream.
+pub(crate) struct ClockRead {
+    token: u64,
+}
+
 /// Returns the difference of two times in ns. Only their low bits are known.
 pub(super) fn difference(time: u64, since: u64) -> i64 {
     let up = 64 - TIME_BITS;
@@ -324,7 +382,7 @@ pub(super) fn difference(time: u64, since: u64) -> i64 {
 /// The first major compute capability of devices that begin a kernel while the preceding one runs.
 const LAUNCH_ORDER_SINCE: c_int = 9;
 
-/// The number of slots after the ring, for the mailbox: one page.
+/// The number of slots after the ring, for the two mailboxes: one page.
 const RESERVED: usize = 4096 / size_of::<Slot>();
 
 /// Allocates memory that is never freed.

@@ -1,7 +1,7 @@
 //! Stamps: kernels with one thread that are captured at the borders of zones and write the device's time in each replay.
 //!
 //! Zones in a capture call `border` for a stamp. The collector calls [`prepare`], and reads the stamps through [`Source`]s. `contexts`
-//! prepares contexts, `device` has the state for one context, `ring` is the memory that the device writes, and `abi` has the driver calls.
+//! prepares contexts, `device` has the state for one context, `clock` relates the device's time to the host's, `ring` is the memory that the device writes, and `abi` has the driver calls.
 //!
 //! A stamp is one kernel launch on the stream of its zone, and nothing else is added to a capture. If the driver refuses the launch, the
 //! capture is unchanged, and the zone has no time.
@@ -19,6 +19,7 @@
 //! stamp is needed. A zone that begins at such a position moves its stream after the stamp again, so that its work follows the stamp.
 
 mod abi;
+mod clock;
 mod contexts;
 mod device;
 mod ring;
@@ -33,10 +34,11 @@ use super::graphs::{CapturePosition, Function, Handle};
 use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 
+pub(crate) use contexts::ready_in;
 pub use contexts::want;
 use contexts::{Readiness, hold, stamper_of};
 pub use contexts::{is_wanted, prepare, ready, want_current};
-pub(crate) use device::NAME;
+pub(crate) use device::{NAME, Stamper};
 pub(crate) use device::{PTX, SPIN};
 pub use source::{Source, Stamped};
 

@@ -1,25 +1,16 @@
 //! The stamps of one context in a session, from the first use of the context to the end of the session, by the host's clock.
 //!
-//! Only the collector uses this. It reads memory of the process. It queries the device's time, on a stream of our own, only when there are
-//! new stamps and the last comparison is old.
+//! Only the collector uses this. It reads memory of the process, and keeps the device's clock compared, on a stream of our own.
 
-use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use super::device::{FIRST_WATCH, OWN, SLOTS, Stamper, WATCH, difference};
+use super::clock::{self, DeviceClock};
+use super::device::{OWN, SLOTS, Stamper};
 use super::ring::{Found, Reader};
 use crate::driver::Driver;
 use crate::owner::Hold;
-use warpline_core::clock::{Comparison, Comparisons, now_ns};
+use warpline_core::lock::lock;
 use warpline_core::record::DeviceInfo;
-
-/// The uncertainty of positions before the device has answered in time. A resting collector checks again after 50 ms.
-const UNKNOWN_NS: i64 = 60_000_000;
-/// Without comparisons, two clocks drift apart by 1 ns in this many ns.
-const DRIFT: i64 = 20_000;
-/// An answer with at most this uncertainty is accepted at once. Otherwise the best of `TRIES` answers is used.
-const SHARP_NS: i64 = 2_000;
-const TRIES: usize = 5;
 
 /// A stamp that was read.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +28,10 @@ pub struct Source {
     hold: Option<Hold>,
     reader: Reader,
     came: Vec<(u32, u64)>,
-    line: Option<Line>,
+    clock: Arc<Mutex<DeviceClock>>,
+    /// The largest uncertainty of a stamp's position so far, in ns.
+    worst_ns: i64,
     bracket_ns: Option<i64>,
-}
-
-/// The relation of the device's clock to the host's.
-struct Line {
-    /// A time of the device, complete (`base_ns`) and with the low bits that stamps have (`base`).
-    base_ns: i64,
-    base: u64,
-    comparisons: Comparisons,
 }
 
 impl Source {
@@ -63,12 +48,9 @@ impl Source {
         let reader = if is_new { Reader::from_start() } else { Reader::new(stamper.ring()) };
         let bracket_ns = stamper.measure_bracket().ok().flatten();
         let came = Vec::with_capacity(SLOTS / 16);
-        // The first anchor only loads the kernel.
-        let line = match stamper.anchor(FIRST_WATCH) {
-            Ok(Some(_)) => ask(&stamper).map(Line::new),
-            _ => None,
-        };
-        Some(Source { stamper, hold: Some(hold), reader, came, line, bracket_ns })
+        let clock = clock::of(stamper.device.ordinal);
+        lock(&clock).begin(&stamper);
+        Some(Source { stamper, hold: Some(hold), reader, came, clock, worst_ns: 0, bracket_ns })
     }
 
     pub fn context_id(&self) -> u64 {
@@ -84,86 +66,36 @@ impl Source {
         self.bracket_ns
     }
 
-    /// Returns the uncertainty of a position, in ns.
+    /// Returns the largest uncertainty of the position of a stamp so far, in ns.
     pub fn uncertainty_ns(&self) -> i64 {
-        self.line.as_ref().map_or(0, |line| {
-            let overdue_ns = i64::try_from(line.comparisons.overdue().as_nanos()).unwrap_or(i64::MAX);
-            line.comparisons.line().uncertainty_ns() + overdue_ns / DRIFT
-        })
+        self.worst_ns
     }
 
     /// Calls `each` with the new stamps, in the order in which the device executed them, up to the first lost stamps. If `may_ask` is
     /// false, the device is not queried.
     pub fn read(&mut self, may_ask: bool, mut each: impl FnMut(Stamped)) -> Found {
-        let Source { came, .. } = self;
+        let Source { stamper, reader, came, clock, worst_ns, .. } = self;
         came.clear();
-        let mut found = self.reader.read(self.stamper.ring(), |id, time| {
+        let mut found = reader.read(stamper.ring(), |id, time| {
             if id != OWN {
                 came.push((id, time));
             }
         });
         found.taken = came.len() as u64;
-        let Some(&(_, newest)) = came.last() else { return found };
-        self.compare(newest, may_ask);
-        if let Some(line) = &self.line {
-            for &(id, time) in &self.came {
-                let device_ns = line.in_full(time);
-                each(Stamped { id, device_ns, host_ns: line.comparisons.line().host_ns(device_ns) });
+        let mut clock = lock(clock);
+        if may_ask {
+            clock.renew(stamper, !came.is_empty());
+        }
+        if let Some(&(_, newest)) = came.last() {
+            clock.suppose(newest);
+        }
+        for &(id, time) in &*came {
+            if let Some((device_ns, host_ns, uncertainty_ns)) = clock.place(time) {
+                *worst_ns = (*worst_ns).max(uncertainty_ns);
+                each(Stamped { id, device_ns, host_ns });
             }
         }
         found
-    }
-
-    /// Compares the clocks, if the last comparison is old.
-    fn compare(&mut self, newest: u64, may_ask: bool) {
-        if self.line.as_ref().is_some_and(|line| !line.comparisons.is_due()) {
-            return;
-        }
-        let anchor = match may_ask && self.stamper.is_there() {
-            true => ask(&self.stamper),
-            false => None,
-        };
-        match (&mut self.line, anchor) {
-            (Some(line), Some(anchor)) => line.compare(anchor),
-            (Some(_), None) => {}
-            // The newest stamp was written at the latest now.
-            (line @ None, anchor) => {
-                *line = Some(Line::new(anchor.unwrap_or_else(|| Comparison {
-                    device_ns: newest.cast_signed(),
-                    host_ns: now_ns(),
-                    uncertainty_ns: UNKNOWN_NS,
-                })));
-            }
-        }
-    }
-}
-
-/// Returns the best available reading of the device's clock. If an answer does not come in time, there are no further attempts.
-fn ask(stamper: &Stamper) -> Option<Comparison> {
-    let look = || Ok::<_, Infallible>(stamper.anchor(WATCH).ok().flatten());
-    let Ok(best) = Comparison::best_of(TRIES, SHARP_NS, look);
-    best
-}
-
-impl Line {
-    fn new(anchor: Comparison) -> Line {
-        Line {
-            base_ns: anchor.device_ns,
-            base: anchor.device_ns.cast_unsigned(),
-            comparisons: Comparisons::new(anchor),
-        }
-    }
-
-    fn in_full(&self, time: u64) -> i64 {
-        self.base_ns + difference(time, self.base)
-    }
-
-    /// Adds a comparison whose device time has only its low bits.
-    fn compare(&mut self, anchor: Comparison) {
-        let base = anchor.device_ns.cast_unsigned();
-        let device_ns = self.in_full(base);
-        (self.base_ns, self.base) = (device_ns, base);
-        self.comparisons.add(Comparison { device_ns, ..anchor }, false);
     }
 }
 

@@ -71,6 +71,15 @@ pub trait EventDevice {
         true
     }
 
+    /// Returns the earliest and the latest time at which an event can have completed, in ns of the host's clock, by another clock of the
+    /// device; none if there is none, or if it does not answer at once. The event has just completed.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn join(&self, _event: Self::Event) -> Result<Option<(i64, i64)>, Self::Error> {
+        Ok(None)
+    }
+
     /// Returns by how much a pair of events lengthens the work between them, if that was measured with real work.
     fn calibrated_ns(&self) -> Option<i64> {
         None
@@ -321,7 +330,12 @@ impl<D: EventDevice> EventClock<D> {
             let before_ns = now_ns();
             self.device.record(self.spare)?;
             match watch(&self.device, self.spare, before_ns, deadline)? {
-                Ok(seen) => Ok(self.anchor_spare()?.map(|device_ns| seen.at(device_ns))),
+                Ok(mut seen) => {
+                    if let Some(interval) = self.device.join(self.spare)? {
+                        seen.join(interval);
+                    }
+                    Ok(self.anchor_spare()?.map(|device_ns| seen.at(device_ns)))
+                }
                 Err(not_yet) => {
                     self.pending = Some(not_yet);
                     Ok(None)

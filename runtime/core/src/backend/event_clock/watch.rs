@@ -24,6 +24,8 @@ pub(super) enum Line {
 pub(super) struct Seen {
     from_ns: i64,
     to_ns: i64,
+    /// How much earlier than `from_ns` the device may have completed the event.
+    visible_ns: i64,
 }
 
 /// The host's last observation of an event that was incomplete.
@@ -39,6 +41,16 @@ impl Line {
 }
 
 impl Seen {
+    /// Narrows the interval by that of another clock. One that contradicts the observation changes nothing.
+    pub(super) fn join(&mut self, (earliest_ns, latest_ns): (i64, i64)) {
+        // The host sees the event a little after the device completes it.
+        let from_ns = earliest_ns.max(self.from_ns - self.visible_ns);
+        let to_ns = latest_ns.min(self.to_ns);
+        if from_ns <= to_ns {
+            *self = Seen { from_ns, to_ns, visible_ns: 0 };
+        }
+    }
+
     pub(super) fn width_ns(&self) -> i64 {
         self.to_ns - self.from_ns
     }
@@ -46,7 +58,7 @@ impl Seen {
     /// Returns the comparison of this observation with the event's time on the device.
     pub(super) fn at(&self, device_ns: i64) -> Comparison {
         let host_ns = i64::midpoint(self.from_ns, self.to_ns);
-        Comparison { device_ns, host_ns, uncertainty_ns: self.width_ns() / 2 + VISIBLE_NS }
+        Comparison { device_ns, host_ns, uncertainty_ns: self.width_ns() / 2 + self.visible_ns }
     }
 }
 
@@ -74,11 +86,41 @@ pub(super) fn watch<D: EventDevice>(
     loop {
         let asked_ns = now_ns();
         if device.has_passed(event)? {
-            return Ok(Ok(Seen { from_ns, to_ns: now_ns() }));
+            return Ok(Ok(Seen { from_ns, to_ns: now_ns(), visible_ns: VISIBLE_NS }));
         }
         from_ns = asked_ns;
         if Instant::now() >= deadline {
             return Ok(Err(NotYet { asked_ns }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen { from_ns: 10_000, to_ns: 14_000, visible_ns: VISIBLE_NS }
+    }
+
+    #[test]
+    fn another_clock_narrows_what_the_host_saw() {
+        let mut joined = seen();
+        assert_eq!((seen().at(0).host_ns, seen().at(0).uncertainty_ns), (12_000, 3_000));
+        joined.join((9_500, 11_500));
+        assert_eq!((joined.at(0).host_ns, joined.at(0).uncertainty_ns), (10_500, 1_000));
+        // Only one of its ends is better.
+        let mut joined = seen();
+        joined.join((0, 12_000));
+        assert_eq!((joined.at(0).host_ns, joined.at(0).uncertainty_ns), (10_500, 1_500));
+    }
+
+    #[test]
+    fn a_clock_that_contradicts_what_the_host_saw_changes_nothing() {
+        for interval in [(14_001, 20_000), (0, 8_999)] {
+            let mut joined = seen();
+            joined.join(interval);
+            assert_eq!(joined.at(7), seen().at(7), "{interval:?}");
         }
     }
 }
