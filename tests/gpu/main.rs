@@ -18,6 +18,7 @@ mod collectives_graphed;
 mod conditional;
 mod contexts;
 mod cupti;
+mod ends;
 mod flight;
 mod graphs;
 mod kernel_timing;

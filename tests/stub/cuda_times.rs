@@ -325,29 +325,27 @@ fn a_bracket_is_measured_again_when_the_device_is_quiet() {
 fn zones_that_end_a_rest_are_where_they_ran_and_the_report_says_how_well_that_is_known() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        // More than the collector can learn from a burst of a few ms.
-        driver.stub_drift(60);
         for ends in [EndMode::Eager, EndMode::Lazy] {
             let (session, zones) = start(|builder| builder.ends(ends));
             let stream = driver.stream();
             let mut off_ns = Vec::new();
-            for _ in 0..3 {
-                for _ in 0..3 {
-                    let Truth { begin, .. } = true_zone(driver, stream);
-                    let zone = wait_for(&zones, 1).remove(0);
-                    off_ns.push((zone.gpu.unwrap().begin_ns - driver.stub_event_ns(begin)).abs());
-                    thread::sleep(Duration::from_millis(5));
-                }
-                thread::sleep(Duration::from_millis(3_500));
+            for drift in [200, -200, 200, -200] {
+                let Truth { begin, .. } = true_zone(driver, stream);
+                let zone = wait_for(&zones, 1).remove(0);
+                off_ns.push((zone.gpu.unwrap().begin_ns - driver.stub_event_ns(begin)).abs());
+                // The collector compares the clocks for a second; what the device's clock does after that, it does not see.
+                thread::sleep(Duration::from_millis(1_200));
+                driver.stub_drift(drift);
+                thread::sleep(Duration::from_millis(2_500));
             }
             let report = session.finish();
             assert_exact(&report);
             let clock = &report.clocks[0];
-            // A rest of 3.5 s at this drift is 210 us.
             let worst_ns = off_ns.iter().copied().max().unwrap_or(0);
-            assert!(worst_ns <= clock.worst_uncertainty_ns + 100, "{ends:?}: {off_ns:?} ns off, {clock:?}");
+            assert!(worst_ns <= clock.worst_uncertainty_ns + 1_000, "{ends:?}: {off_ns:?} ns off, {clock:?}");
+            // 400 ppm of 2.5 s are a ms. The host can be slow once.
             off_ns.sort_unstable();
-            assert!(off_ns[off_ns.len() / 2] < 20_000 && off_ns[7] < 80_000, "{ends:?}: {off_ns:?} ns off, {clock:?}");
+            assert!(off_ns[2] < 100_000, "{ends:?}: {off_ns:?} ns off, {clock:?}");
         }
     });
 }

@@ -8,6 +8,7 @@ mod clock;
 mod collectives;
 mod collector;
 mod cupti;
+mod cupti_clock;
 mod decode;
 mod figures;
 mod graph;
@@ -19,6 +20,7 @@ mod mirror;
 mod options;
 mod overlap;
 mod position;
+mod rest;
 mod skew;
 mod soak;
 mod stamps;
@@ -52,6 +54,10 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=20 --zones=400
   position    positions beside the device's %globaltimer, on two streams
                 --seconds=60
+  rest        positions and lengths of zones that end a rest; the longest rest:
+                --seconds=60 (up to 600)
+  cupti-clock times of kernels by CUPTI beside the device's %globaltimer, for minutes and after rests
+                --seconds=300
   overlap     streams beside each other: no session, default, eager; 1, 8 and 32 connections
                 --rounds=7
   hidden      share of the copies (and, with two GPUs, of the all-reduces) that hides behind kernels, on and off
@@ -76,7 +82,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 17] = [
+const BENCHES: [(&str, Bench); 19] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -84,6 +90,8 @@ const BENCHES: [(&str, Bench); 17] = [
     ("length", length::run),
     ("kernels", kernels::run),
     ("position", position::run),
+    ("rest", rest::run),
+    ("cupti-clock", cupti_clock::run),
     ("overlap", overlap::run),
     ("hidden", hidden::run),
     ("nccl", collectives::run),

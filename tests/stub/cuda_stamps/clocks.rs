@@ -25,24 +25,24 @@ fn off_ns(driver: &Stub, captured: &Captured, stream: Handle, sink: &MemorySink)
 fn replays_that_end_a_rest_are_where_they_ran() {
     on_stub(this_test!(), |driver| {
         driver.start();
-        driver.stub_drift(60);
         let (session, sink, stream, captured) = one_zone(driver);
         let mut off = Vec::new();
-        for _ in 0..3 {
-            off.extend((0..3).map(|_| off_ns(driver, &captured, stream, &sink)));
+        for drift in [200, -200, 200, -200] {
+            off.push(off_ns(driver, &captured, stream, &sink));
             // While the session is stopped, nothing compares the clocks.
             session.stop();
-            thread::sleep(Duration::from_millis(3_500));
+            driver.stub_drift(drift);
+            thread::sleep(Duration::from_millis(2_500));
             session.start();
         }
         off.push(off_ns(driver, &captured, stream, &sink));
         let report = session.finish();
         assert_all_timed(&report);
         let within_ns = report.graph_timing.uncertainty_ns;
-        off.sort_unstable();
         assert!(off.iter().all(|off| *off <= within_ns + 1_000), "{off:?} ns off, ±{within_ns} ns");
-        // A rest of 3.5 s at this drift is 210 µs.
-        assert!(off[off.len() / 2] < 20_000 && off[off.len() - 2] < 80_000, "{off:?} ns off");
+        // 400 ppm of 2.5 s are a ms. The host can be slow once.
+        off.sort_unstable();
+        assert!(off[3] < 100_000, "{off:?} ns off");
     });
 }
 
