@@ -36,7 +36,7 @@ use warpline_core::sink::held::HeldSinks;
 use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::{EndMode, GraphTiming, Timing};
+use warpline_core::timing::{GraphTiming, Timing};
 use warpline_core::windows;
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
@@ -74,9 +74,7 @@ impl EngineBuilder {
         }
         #[cfg(feature = "cuda")]
         warpline_cuda::register();
-        let Config { ring, events, ends, timing, .. } = *config;
-        // For the case that CUPTI is not available.
-        let ends = if timing == Timing::Kernels && ends == EndMode::Auto { EndMode::Lazy } else { ends };
+        let Config { ring, events, ends, .. } = *config;
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() || config.ranks.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
