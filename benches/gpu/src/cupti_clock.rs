@@ -25,7 +25,7 @@ pub fn run(options: &Options) -> Result {
         println!("cupti-clock: no CUPTI on this host");
         return Ok(());
     }
-    let seconds = options.size("seconds", 300);
+    let seconds = options.size("seconds", 120);
     let gpu = Gpu::new(0)?;
     let (stream, asking) = (gpu.stream()?, gpu.stream()?);
     let mailbox = Pinned::new(3)?;

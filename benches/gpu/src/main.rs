@@ -57,7 +57,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
   rest        positions and lengths of zones that end a rest; the longest rest:
                 --seconds=60 (up to 600)
   cupti-clock times of kernels by CUPTI beside the device's %globaltimer, for minutes and after rests
-                --seconds=300
+                --seconds=120
   overlap     streams beside each other: no session, default, eager; 1, 8 and 32 connections
                 --rounds=7
   hidden      share of the copies (and, with two GPUs, of the all-reduces) that hides behind kernels, on and off

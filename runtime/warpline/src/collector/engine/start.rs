@@ -36,7 +36,7 @@ use warpline_core::sink::held::HeldSinks;
 use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::timing::{GraphTiming, Timing};
+use warpline_core::timing::GraphTiming;
 use warpline_core::windows;
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
