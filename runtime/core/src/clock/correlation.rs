@@ -140,6 +140,7 @@ impl Correlation {
     /// Begins a new line with the known drift at a comparison after a pause, in which the chain of anchors may have lost its position.
     /// Times of the pause lie between the two comparisons; if no drift can explain these, the clock was set and they are on the new line.
     pub fn resume(&mut self, first: Comparison) {
+        self.measure_drift_of_rest(first);
         let rest_ns = self.line.device_ns + CATCH_UP_NS;
         if rest_ns < first.device_ns {
             let from = Comparison {
@@ -166,12 +167,24 @@ impl Correlation {
         self.estimate = first;
     }
 
+    /// Takes the rate of the rest that ends with this comparison, if the present one is known less well: after a short burst of work.
+    fn measure_drift_of_rest(&mut self, end: Comparison) {
+        let Some(begin) = self.compared.back() else { return };
+        let rest_ns = (end.device_ns - begin.device_ns) as f64;
+        let drift = ((end.host_ns - begin.host_ns) as f64 - rest_ns) / rest_ns;
+        let error = (begin.uncertainty_ns + end.uncertainty_ns) as f64 / rest_ns + Self::UNSTEADY;
+        if rest_ns > 0.0 && error < self.drift_error && drift.abs() <= Self::STEEPEST {
+            (self.drift, self.drift_error) = (drift, error);
+        }
+    }
+
     /// Goes straight from a time on the line to a point; returns false if only a clock that was set can go there.
     fn bridge(&mut self, from_ns: i64, to: Comparison) -> bool {
         let [host_ns, uncertainty_ns] = [self.line.host_ns(from_ns), self.line.uncertainty_ns(from_ns)];
         let long_ns = (to.device_ns - from_ns) as f64;
         let slope = ((to.host_ns - host_ns) as f64 - long_ns) / long_ns;
-        let is_drift = slope.abs() <= Self::STEEPEST;
+        // The line went on at the old rate for a while, so it is steeper than the rate of the rest.
+        let is_drift = slope.abs() <= 2.0 * Self::STEEPEST;
         if is_drift {
             let from = Comparison { device_ns: from_ns, host_ns, uncertainty_ns };
             self.begin_piece(Piece { end: Some(to), ..Piece::through(from, slope, Self::UNSTEADY) });

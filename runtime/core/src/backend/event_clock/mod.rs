@@ -6,6 +6,8 @@
 //! completes. It becomes the next anchor, and the moment of the observation relates the device's time to the host's.
 
 mod overhead;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::time::{Duration, Instant};
