@@ -121,6 +121,7 @@ warpline_tests::exports! {
     fn stub_cupti_name(context: u32, stream: u32, name: *const c_char) -> ();
     fn stub_cupti_complete() -> ();
     fn stub_cupti_runtime(runtime: u32) -> ();
+    fn stub_cupti_launch_calls(driver: u32, runtime: u32) -> ();
     fn stub_cupti_drop(records: u64) -> ();
     fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
     fn stub_cupti_asks(ask: extern "C" fn()) -> ();

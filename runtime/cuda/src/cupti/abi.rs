@@ -53,6 +53,9 @@ pub(super) const OURS: u32 = 5;
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
 pub(super) const FLUSH_FORCED: u32 = 1;
 
+/// `CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER`, which CUPTI knows since CUDA 12.3.
+pub(super) const PER_THREAD_BUFFERS: c_int = 9;
+
 /// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: `gettid`, as in warpline's own records.
 pub(super) const THREAD_ID_SYSTEM: c_int = 1;
 

@@ -71,6 +71,7 @@ table! {
     optional {
         enable_driver_call: b"cuptiActivityEnableDriverApi\0" fn(u32, u8);
         enable_runtime_call: b"cuptiActivityEnableRuntimeApi\0" fn(u32, u8);
+        set_attribute: b"cuptiActivitySetAttribute\0" fn(c_int, *mut usize, *mut c_void);
         enable_all_syncs: b"cuptiActivityEnableAllSyncRecords\0" fn(u8);
         enable_callback: b"cuptiEnableCallback\0" fn(u32, Subscriber, u32, u32);
         finalize: b"cuptiFinalize\0" fn();
