@@ -2,6 +2,7 @@
 //! what is lost is counted. Kernels of graphs are in `replays`; when CUPTI is on, off and not to be had, in `library`.
 
 mod buffers;
+mod calls;
 mod library;
 mod memory;
 mod names;
