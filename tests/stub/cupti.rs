@@ -6,6 +6,7 @@ mod calls;
 mod library;
 mod memory;
 mod names;
+mod pauses;
 mod replays;
 mod submissions;
 mod syncs;

@@ -5,7 +5,10 @@
 use std::env;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libloading::Library;
 use warpline_tests::{build_stub, is_child, stub_library};
@@ -177,6 +180,17 @@ impl Cupti {
         }
     }
 
+    /// Holds the collector's thread where it next calls CUPTI to turn something on or off or to flush, until what this returns is dropped.
+    /// `is_off` says that kernels are off by then: the collector has paused CUPTI.
+    #[must_use]
+    pub fn hold_collector(&self, is_off: bool) -> Hold {
+        // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
+        let is_on = unsafe { *self.0.get::<extern "C" fn(u32) -> bool>("stub_cupti_is_on").unwrap() };
+        *HOLD.lock().unwrap() = Some((is_on, is_off));
+        self.stub_cupti_asks(hold);
+        Hold
+    }
+
     /// What the driver tells of its calls.
     fn driver_call(&self) -> extern "C" fn(u32, i32) {
         // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
@@ -189,6 +203,39 @@ impl Cupti {
 
     pub fn calls(&self, symbol: &str) -> u64 {
         self.stub_cupti_calls(CString::new(symbol).unwrap().as_ptr())
+    }
+}
+
+/// Whether kernels are on, and whether they are off where the collector is held; none where it is not held.
+static HOLD: Mutex<Option<(extern "C" fn(u32) -> bool, bool)>> = Mutex::new(None);
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn hold() {
+    let holds = || HOLD.lock().unwrap().is_some_and(|(is_on, is_off)| !is_off || !is_on(KERNEL));
+    while holds() {
+        IS_HELD.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(1));
+    }
+    IS_HELD.store(false, Ordering::SeqCst);
+}
+
+/// The collector's thread is held, or will be.
+pub struct Hold;
+
+impl Hold {
+    /// Waits until it is held.
+    pub fn wait(&self) {
+        let since = Instant::now();
+        while !IS_HELD.load(Ordering::SeqCst) {
+            assert!(since.elapsed() < Duration::from_secs(20), "the collector does not call CUPTI");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        *HOLD.lock().unwrap() = None;
     }
 }
 
