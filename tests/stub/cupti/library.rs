@@ -352,3 +352,16 @@ fn a_cupti_of_cuda_11_is_refused() {
         only_zones(driver, &["CUPTI of an old toolkit (it says version 16)", "12.0 or newer"]);
     });
 }
+
+#[test]
+fn a_cupti_that_returns_no_version_is_not_called_old() {
+    with_cupti(this_test!(), |driver, cupti| {
+        driver.start();
+        // As CUPTI of CUDA 13.3 or newer does without a driver.
+        cupti.fail("cuptiGetVersion", 999);
+        only_zones(
+            driver,
+            &["returns no version: cuptiGetVersion answers 999 (CUPTI_ERROR_UNKNOWN)", "needs a CUDA driver"],
+        );
+    });
+}

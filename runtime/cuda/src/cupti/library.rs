@@ -110,17 +110,26 @@ impl Cupti {
         let (name, library) = find()?;
         // The library is never closed.
         let library: &'static Library = Box::leak(Box::new(library));
-        let symbols = Symbols::load(library, &name)?;
+        let mut cupti = Cupti { symbols: Symbols::load(library, &name)?, version: 0, name };
         let mut version = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (symbols.get_version)(&raw mut version) };
-        if code != SUCCESS || version < OLDEST {
+        let code = unsafe { (cupti.symbols.get_version)(&raw mut version) };
+        let name = &cupti.name;
+        if let Err(error) = cupti.check("cuptiGetVersion", code) {
+            return Err(format!(
+                "`{name}` returns no version: {}; CUPTI of CUDA 13.3 or newer needs a CUDA driver for that: install one, or name another \
+                 library in {PATH}",
+                cupti.describe(error)
+            ));
+        }
+        if version < OLDEST {
             return Err(format!(
                 "`{name}` is CUPTI of an old toolkit (it says version {version}): install CUPTI of CUDA 12.0 or newer, \
                  or name its library in {PATH}"
             ));
         }
-        Ok(Cupti { symbols, version, name })
+        cupti.version = version;
+        Ok(cupti)
     }
 
     /// Returns an error with the call's name and its code if the call failed.
