@@ -2,13 +2,13 @@
 //! for it, and gives the child both.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
-use std::env;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use libloading::Library;
 use warpline_tests::{build_stub, is_child, stub_library};
@@ -18,7 +18,7 @@ mod launch;
 
 pub use launch::{Launch, Memory, Sync};
 
-use crate::harness::driver::{Handle, Stub, on_stub};
+use crate::harness::driver::{self, Handle, Stub, on_stub};
 
 /// The stub's package.
 const PACKAGE: &str = "warpline-stub-cupti";
@@ -98,6 +98,39 @@ pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
         let cupti = Cupti::open(&path);
         driver.stub_trace(cupti.driver_call());
         body(driver, &cupti);
+    });
+}
+
+/// Runs `body` in a process with the stub driver that finds the stub CUPTI where the loader looks, as two libraries: `libcupti.so.13` and
+/// `libcupti.so.12`. Nothing names one.
+pub fn with_two(test: &str, body: impl FnOnce(&Stub)) {
+    if !is_child() {
+        two_libraries();
+    }
+    driver::in_child_with(test, driver::Driver::Current, Some(&two_libraries_folder()), || body(&Stub::load()));
+}
+
+/// The stub's copy of this name, which the caller finds in [`with_two`].
+pub fn of_name(name: &str) -> Cupti {
+    Cupti::open(name.as_ref())
+}
+
+fn two_libraries_folder() -> PathBuf {
+    root().join("as-libcupti")
+}
+
+/// Two files: one file would be one library, whatever its names.
+fn two_libraries() {
+    static COPIED: OnceLock<()> = OnceLock::new();
+    COPIED.get_or_init(|| {
+        let folder = two_libraries_folder();
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["libcupti.so.13", "libcupti.so.12"] {
+            // Another process may have the file mapped: it is replaced, not written to.
+            let fresh = folder.join(format!("{name}.{}", std::process::id()));
+            fs::copy(library(), &fresh).unwrap();
+            fs::rename(&fresh, folder.join(name)).unwrap();
+        }
     });
 }
 
