@@ -28,7 +28,7 @@ pub enum Runtime {
     Current,
     /// The stub of ROCm 5.0, under the name of that release alone.
     Old,
-    /// The stub as two libraries: that of ROCm 6, which the child has loaded, and one without a version.
+    /// The stub as two libraries: that of ROCm 6, which the child has loaded, and one without a version; and as two libraries of markers.
     Two,
     /// Files that are no libraries: as good as no runtime, also where there is one.
     Unloadable,
@@ -87,7 +87,7 @@ fn folder(runtime: Runtime) -> PathBuf {
         // A file of its own for each: one file would be one library, whatever its names.
         let others: &[&str] = match runtime {
             Runtime::Current => &["libroctx64.so.4"],
-            Runtime::Two => &NAMES[2..3],
+            Runtime::Two => &[NAMES[2], "librocprofiler-sdk-roctx.so.1", "libroctx64.so.4"],
             Runtime::Old | Runtime::Unloadable => &[],
         };
         for name in names[..1].iter().chain(others) {
