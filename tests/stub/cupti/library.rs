@@ -359,10 +359,8 @@ fn a_cupti_that_returns_no_version_is_not_called_old() {
         driver.start();
         // As CUPTI of CUDA 13.3 or newer does without a driver.
         cupti.fail("cuptiGetVersion", 999);
-        only_zones(
-            driver,
-            &["returns no version: cuptiGetVersion answers 999 (CUPTI_ERROR_UNKNOWN)", "needs a CUDA driver"],
-        );
+        let answer = "returns no version, cuptiGetVersion answers 999 (CUPTI_ERROR_UNKNOWN): ";
+        only_zones(driver, &[answer, "install a CUDA driver, which CUPTI of CUDA 13.3 or newer needs"]);
     });
 }
 

@@ -119,8 +119,8 @@ impl Cupti {
         let name = &cupti.name;
         if let Err(error) = cupti.check("cuptiGetVersion", code) {
             return Err(format!(
-                "`{name}` returns no version: {}; CUPTI of CUDA 13.3 or newer needs a CUDA driver for that: install one, or name another \
-                 library in {PATH}",
+                "`{name}` returns no version, {}: install a CUDA driver, which CUPTI of CUDA 13.3 or newer needs for that, or name another library \
+                 in {PATH}",
                 cupti.describe(error)
             ));
         }
