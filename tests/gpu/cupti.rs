@@ -3,7 +3,8 @@
 //! Each test has a process of its own: a process opens CUPTI once, and a profiler that has been there leaves its marks.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
@@ -219,6 +220,56 @@ fn a_session_with_kernels_after_another_records_as_much() {
             });
             let of_zones = kernels.iter().filter(|kernel| kernel.zone.is_some()).count();
             assert_eq!((zones.len(), of_zones), (1_000, 1_000));
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn more_threads_launch_than_there_are_buffers() {
+    alone_in_a_process(this_test!(), || {
+        const THREADS: usize = 100;
+        const LAUNCHES: usize = 20;
+        let gpu = device();
+        let streams = gpu.streams(4).expect("streams");
+        let launch_graph = || {
+            let stream = &streams[0];
+            stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).expect("the capture begins");
+            gpu.null(stream).expect("captured");
+            let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+            let graph = stream.end_capture(flags).expect("the capture ends").expect("a graph");
+            graph.launch().expect("launched");
+            stream.synchronize().expect("no error");
+        };
+        // CUPTI is ended after the first session. After the second, in which a graph is launched, it stays.
+        for round in 0..3 {
+            let (session, sink) = start(Session::builder().kernels(true).ends(EndMode::Eager));
+            let all = Barrier::new(THREADS);
+            thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (stream, all) = (&streams[thread % streams.len()], &all);
+                    scope.spawn(move || {
+                        let gpu = device();
+                        all.wait();
+                        for _ in 0..LAUNCHES {
+                            let _zone = KERNEL.zone(stream);
+                            gpu.null(stream).expect("launched");
+                        }
+                        // A thread that ends would give its buffer back.
+                        all.wait();
+                    });
+                }
+            });
+            if round == 1 {
+                launch_graph();
+            }
+            gpu.context.synchronize().expect("no error");
+            let report = session.finish();
+            assert_exact(&report);
+            assert_eq!((report.kernels.buffers_refused, report.kernels.lost()), (0, 0), "{report}");
+            let kernels = sink.take_kernels();
+            let of_zones = kernels.iter().filter(|kernel| kernel.zone.is_some()).count();
+            assert_eq!(of_zones, THREADS * LAUNCHES, "session {round}: {report}");
         }
     });
 }

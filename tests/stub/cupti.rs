@@ -1,9 +1,12 @@
 //! Kernels of a session, on the stub CUPTI: which zone each belongs to, that what CUPTI says arrives whole, and that
 //! what is lost is counted. Kernels of graphs are in `replays`; when CUPTI is on, off and not to be had, in `library`.
 
+mod buffers;
+mod calls;
 mod library;
 mod memory;
 mod names;
+mod pauses;
 mod replays;
 mod submissions;
 mod syncs;

@@ -283,6 +283,17 @@ fn a_runtime_of_rocm_5_without_the_newer_functions_times_zones() {
 }
 
 #[test]
+fn a_runtime_that_the_program_has_loaded_comes_before_another() {
+    with("hip::a_runtime_that_the_program_has_loaded_comes_before_another", Runtime::Two, |stub| {
+        let stub = stub.expect("the stub is there");
+        let stream = stub.stream();
+        let (zones, report) = recorded(|| (0..3).for_each(|_| alone(&raw(stream))));
+        assert_eq!((zones.len(), report.dropped.total()), (3, 0), "{report}");
+        assert!(stub.calls("hipEventRecord") > 0, "the other runtime was called");
+    });
+}
+
+#[test]
 fn without_a_runtime_zones_are_counted_and_the_report_says_what_to_install() {
     let test = "hip::without_a_runtime_zones_are_counted_and_the_report_says_what_to_install";
     with(test, Runtime::Unloadable, |stub| {

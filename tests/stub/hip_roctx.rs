@@ -68,6 +68,19 @@ fn a_library_that_is_not_loaded_is_opened_only_if_the_setting_asks_for_it() {
 }
 
 #[test]
+fn a_library_that_the_program_has_loaded_comes_before_another() {
+    with("hip_roctx::a_library_that_the_program_has_loaded_comes_before_another", Runtime::Two, |_| {
+        let markers = Markers::load();
+        let session = Session::builder().quiet().summary().roctx(true).start().expect("no other session");
+        step(&HostStream::new("work"));
+        assert!(session.finish().notes.is_empty());
+        assert_eq!(markers.log(), STEP);
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+        assert!(!maps.contains("librocprofiler-sdk-roctx"), "the other one is opened");
+    });
+}
+
+#[test]
 fn a_missing_library_is_a_note_with_the_remedy_if_the_setting_asks_for_it() {
     with("hip_roctx::a_missing_library_is_a_note_with_the_remedy_if_the_setting_asks_for_it", Runtime::Old, |_| {
         let session = Session::builder().quiet().summary().roctx(true).start().expect("no other session");

@@ -27,6 +27,7 @@ pub mod hashing;
 pub mod inside;
 pub mod intervals;
 pub mod kernel;
+pub mod library;
 pub mod lock;
 pub mod memory;
 pub mod observer;

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use warpline_core::collective::ProcessGroup;
+use warpline_core::library::loaded_first;
 
 /// The reason why a communicator could not be queried, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +67,21 @@ unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
 
 impl Nccl {
     fn open() -> Result<Nccl, NcclError> {
-        let [first, second] = NAMES;
-        let library = open(first).or_else(|error| open(second).map_err(|_| error)).map_err(|error| {
-            NcclError(format!("there is no NCCL: {error}; install it, or add its folder to LD_LIBRARY_PATH"))
-        })?;
-        // The library is never closed, because communicators use it.
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        let mut first = None;
+        // The library that has created the communicator is loaded.
+        for name in loaded_first(NAMES) {
+            // SAFETY: the library's initialisers run, as in any program that uses NCCL.
+            match unsafe { libloading::Library::new(name) } {
+                // The library is never closed, because communicators use it.
+                Ok(library) => return Nccl::load(Box::leak(Box::new(library))),
+                Err(error) => drop(first.get_or_insert(error)),
+            }
+        }
+        let why = first.map(|error| error.to_string()).unwrap_or_default();
+        Err(NcclError(format!("there is no NCCL: {why}; install it, or add its folder to LD_LIBRARY_PATH")))
+    }
+
+    fn load(library: &'static libloading::Library) -> Result<Nccl, NcclError> {
         // SAFETY: the types are those of NCCL's header for these symbols since NCCL 2.0.
         unsafe {
             Ok(Nccl {
@@ -91,20 +101,6 @@ impl Nccl {
         // SAFETY: the text is not null, NUL-terminated and static.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
-}
-
-/// Returns the loaded library of this name, which created the communicator; opens it if none is loaded.
-fn open(name: &str) -> Result<libloading::Library, libloading::Error> {
-    #[cfg(target_os = "linux")]
-    {
-        use libloading::os::unix::{Library, RTLD_LAZY};
-        // SAFETY: the flag only finds libraries that are already loaded, so no code runs.
-        if let Ok(loaded) = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) } {
-            return Ok(loaded.into());
-        }
-    }
-    // SAFETY: the library's initialisers run, as in any program that uses NCCL.
-    unsafe { libloading::Library::new(name) }
 }
 
 fn missing(symbol: &str) -> NcclError {

@@ -167,7 +167,7 @@ pub struct CuptiProbe {
     pub tells_ids: bool,
 }
 
-/// Opens CUPTI where a session with `kernels` looks for it, and reads its version.
+/// Opens CUPTI where a session with `kernels` looks for it, which depends on the driver's version, and reads its own.
 ///
 /// # Errors
 /// Why it cannot be used, with the remedy.

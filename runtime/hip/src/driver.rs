@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use warpline_core::backend::{BackendError, Refused};
+use warpline_core::library::loaded_first;
 
 /// A `hipStream_t`. Like `hipEvent_t`, a pointer that only the runtime dereferences.
 pub(super) type StreamPtr = *mut c_void;
@@ -142,9 +143,10 @@ impl Driver {
 
     fn open() -> Result<Driver, BackendError> {
         let mut first = None;
-        for name in LIBRARIES {
+        // The program's own runtime is loaded; another copy would not know its streams.
+        for name in loaded_first(LIBRARIES.iter().copied()) {
             // SAFETY: opening the runtime runs its initialisers, as the application's own use of it does.
-            match unsafe { libloading::Library::new(*name) } {
+            match unsafe { libloading::Library::new(name) } {
                 Ok(library) => {
                     let library: &'static libloading::Library = Box::leak(Box::new(library));
                     return Ok(Driver { symbols: Symbols::load(library)?, library: name });

@@ -7,6 +7,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
+use warpline_core::library::is_loaded;
+
 /// The names of the library: that which `rocprofv3` reads first, and that of roctracer.
 const LIBRARIES: [&str; 4] =
     ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
@@ -27,7 +29,8 @@ impl Roctx {
         if let Some(found) = FOUND.get() {
             return Some(found);
         }
-        let found = LIBRARIES.iter().find_map(|name| Roctx::load(open(name, true)?))?;
+        let loaded = LIBRARIES.into_iter().filter(|name| is_loaded(name.as_ref()));
+        let found = loaded.into_iter().find_map(|name| Roctx::load(open(name)?))?;
         Some(FOUND.get_or_init(|| found))
     }
 
@@ -40,7 +43,7 @@ impl Roctx {
         if let Some(loaded) = Roctx::loaded() {
             return Ok(loaded);
         }
-        let opened = OPENED.get_or_init(|| LIBRARIES.iter().find_map(|name| Roctx::load(open(name, false)?)));
+        let opened = OPENED.get_or_init(|| LIBRARIES.into_iter().find_map(|name| Roctx::load(open(name)?)));
         let none = || {
             format!(
                 "there is no roctx library ({}): install ROCm's rocprofiler-sdk, or start the program under `rocprofv3 --marker-trace`",
@@ -98,17 +101,15 @@ impl Roctx {
     }
 }
 
-/// Opens a library that is never closed; with `only_loaded`, one that the program has already loaded.
+/// Opens a library that is never closed.
 #[cfg(target_os = "linux")]
-fn open(name: &str, only_loaded: bool) -> Option<&'static libloading::Library> {
-    use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-    let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
+fn open(name: &str) -> Option<&'static libloading::Library> {
     // SAFETY: a library that is loaded runs nothing; ROCm's runs its initialisers.
-    let library = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL | only) }.ok()?;
-    Some(Box::leak(Box::new(library.into())))
+    let library = unsafe { libloading::Library::new(name) }.ok()?;
+    Some(Box::leak(Box::new(library)))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open(_: &str, _: bool) -> Option<&'static libloading::Library> {
+fn open(_: &str) -> Option<&'static libloading::Library> {
     None
 }

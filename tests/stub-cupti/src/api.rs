@@ -9,7 +9,9 @@ use crate::record;
 use crate::state::{Callback, Completed, IS_AT_EXIT, Request, State, lock, with_stack};
 
 const SUCCESS: c_int = 0;
+const INVALID_PARAMETER: c_int = 1;
 const INVALID_OPERATION: c_int = 7;
+const SIZE_NOT_SUFFICIENT: c_int = 10;
 const MAX_LIMIT_REACHED: c_int = 12;
 const QUEUE_EMPTY: c_int = 18;
 const INVALID_KIND: c_int = 21;
@@ -18,6 +20,9 @@ const MULTIPLE_SUBSCRIBERS: c_int = 39;
 /// The functions that ask the driver themselves, if a test wants that.
 const ASKING: [&str; 5] =
     ["cuptiSubscribe", "cuptiUnsubscribe", "cuptiActivityEnable", "cuptiActivityDisable", "cuptiActivityFlushAll"];
+
+/// `CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER`.
+const PER_THREAD_ACTIVITY_BUFFER: u32 = 9;
 
 /// What does not make CUPTI a part of the process.
 const HARMLESS: [&str; 3] = ["cuptiGetVersion", "cuptiGetResultString", "cuptiFinalize"];
@@ -103,7 +108,7 @@ pub extern "C" fn cuptiFinalize() -> c_int {
         if !IS_AT_EXIT.get() {
             return INVALID_OPERATION;
         }
-        state.hand_over();
+        state.hand_over_all();
         state.kinds.clear();
         state.other_driver_calls.clear();
         state.other_runtime_calls.clear();
@@ -112,6 +117,7 @@ pub extern "C" fn cuptiFinalize() -> c_int {
         (state.request, state.completed) = (None, None);
         state.thread_ids = 0;
         state.all_syncs = true;
+        state.by_thread = None;
         state.is_attached = false;
         state.attachment += 1;
         SUCCESS
@@ -124,6 +130,27 @@ pub extern "C" fn cuptiActivityRegisterCallbacks(request: Request, completed: Co
         "cuptiActivityRegisterCallbacks",
         done(|state| (state.request, state.completed) = (Some(request), Some(completed))),
     )
+}
+
+/// Knows the one attribute that says whether each thread has a buffer of its own, from CUDA 12.3 on, and only while nothing is recorded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) -> c_int {
+    call("cuptiActivitySetAttribute", |state| {
+        if attribute != PER_THREAD_ACTIVITY_BUFFER || state.version < 21 {
+            return INVALID_PARAMETER;
+        }
+        if !state.kinds.is_empty() {
+            return INVALID_OPERATION;
+        }
+        // SAFETY: the program gives a size, and a value that is as long.
+        unsafe {
+            if *size < 1 {
+                return SIZE_NOT_SUFFICIENT;
+            }
+            state.by_thread = Some(value.cast::<u8>().read() != 0);
+        }
+        SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -184,7 +211,7 @@ pub extern "C" fn cuptiActivityFlushAll(flag: u32) -> c_int {
                     state.write(&record);
                 }
             }
-            state.hand_over();
+            state.hand_over_all();
         }),
     )
 }

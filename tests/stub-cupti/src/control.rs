@@ -22,10 +22,16 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         launch.begin_ns += AHEAD_NS - state.set_back_ns;
         launch.end_ns += AHEAD_NS - state.set_back_ns;
     }
-    let api = state.kinds.contains(&4) && !state.other_driver_calls.contains(&307);
     if launch.is_more == 0 {
         state.correlation += 1;
         let correlation = state.correlation;
+        // cuGraphLaunch, cudaGraphLaunch.
+        let (driver, runtime) = if launch.graph > 0 { (514, 311) } else { state.launch_calls };
+        let is_of_driver =
+            state.runtime != 1 && state.kinds.contains(&DRIVER) && !state.other_driver_calls.contains(&driver);
+        let is_of_runtime =
+            state.runtime != 0 && state.kinds.contains(&RUNTIME) && !state.other_runtime_calls.contains(&runtime);
+        let api = is_of_driver || is_of_runtime;
         let top = with_stack(state.attachment, |stack| stack.last().copied());
         // Only before the record of a call, as NVIDIA's header says.
         if let Some((kind, id)) = top.filter(|_| api && state.kinds.contains(&EXTERNAL_CORRELATION)) {
@@ -34,15 +40,15 @@ pub unsafe extern "C" fn stub_cupti_launch(launch: *const Launch) -> u32 {
         if api {
             // SAFETY: the call takes nothing.
             let thread = unsafe { libc::gettid() }.cast_unsigned();
-            // cuGraphLaunch, cuLaunchKernel.
-            let number = if launch.graph > 0 { 514 } else { 307 };
             let begin_ns = launch.begin_ns.saturating_sub(5_000);
-            if state.runtime != 1 {
-                state.write(&record::call(DRIVER, number, thread, (begin_ns, begin_ns + 3_000), correlation));
+            if is_of_driver {
+                // Within the runtime's call, if there is one.
+                let later_ns = if state.runtime == 0 { 0 } else { 1_000 };
+                let times = (begin_ns + later_ns, begin_ns + 3_000 - later_ns);
+                state.write(&record::call(DRIVER, driver, thread, times, correlation));
             }
-            if state.runtime != 0 {
-                // cudaLaunchKernel.
-                state.write(&record::call(RUNTIME, 211, thread, (begin_ns, begin_ns + 3_000), correlation));
+            if is_of_runtime {
+                state.write(&record::call(RUNTIME, runtime, thread, (begin_ns, begin_ns + 3_000), correlation));
             }
         }
     }
@@ -134,6 +140,12 @@ pub unsafe extern "C" fn stub_cupti_memory(memory: *const Memory) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn stub_cupti_runtime(runtime: u32) {
     lock().runtime = runtime;
+}
+
+/// The numbers of the driver's and the runtime's calls that launch kernels from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_cupti_launch_calls(driver: u32, runtime: u32) {
+    lock().launch_calls = (driver, runtime);
 }
 
 /// CUPTI drops so many records.

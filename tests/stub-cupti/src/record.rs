@@ -19,7 +19,8 @@ fn sizes(version: u32) -> [usize; 4] {
         ..=25 => [208, 88, 96, 88],
         26..130_000 => [208, 96, 96, 88],
         130_000..130_100 => [216, 96, 96, 88],
-        130_100..130_200 => [224, 96, 96, 88],
+        130_100..130_300 => [224, 96, 96, 88],
+        130_300..130_400 => [232, 96, 96, 88],
         _ => [248, 112, 96, 104],
     }
 }
@@ -165,9 +166,9 @@ pub fn memory(version: u32, memory: &Memory, begin_ns: u64, correlation: u32) ->
     record.0
 }
 
-/// `CUpti_ActivityMemory4` has one field more.
+/// `CUpti_ActivityMemory4`, since CUDA 12.6, has one field more.
 fn memory_len(version: u32) -> usize {
-    if version < 26 { 120 } else { 128 }
+    if version < 24 { 120 } else { 128 }
 }
 
 /// The record of a stream's name.

@@ -27,15 +27,17 @@ static STATE: Mutex<State> = Mutex::new(State {
     told: BTreeSet::new(),
     thread_ids: 0,
     all_syncs: true,
+    by_thread: None,
     request: None,
     completed: None,
-    current: None,
+    current: BTreeMap::new(),
     incomplete: Vec::new(),
     lent: 0,
     most_lent: 0,
     dropped: 0,
     correlation: 0,
     runtime: 0,
+    launch_calls: (307, 211),
 });
 
 thread_local! {
@@ -82,9 +84,12 @@ pub struct State {
     pub thread_ids: i32,
     /// Whether queries of what has not happened have records.
     pub all_syncs: bool,
+    /// `CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER`, if the program has set it.
+    pub by_thread: Option<bool>,
     pub request: Option<Request>,
     pub completed: Option<Completed>,
-    current: Option<Buffer>,
+    /// The buffers that are being filled, by thread; 0 stands for all threads.
+    current: BTreeMap<i32, Buffer>,
     /// What has been launched and is not complete: its record is written without times if it is forced.
     pub incomplete: Vec<Vec<u8>>,
     /// Buffers that the program has lent and not got back.
@@ -94,6 +99,8 @@ pub struct State {
     pub correlation: u32,
     /// Launches are calls of the driver (0), of the runtime (1), or of the driver within the runtime's (2).
     pub runtime: u32,
+    /// cuLaunchKernel and cudaLaunchKernel, or others.
+    pub launch_calls: (u32, u32),
 }
 
 struct Buffer {
@@ -110,15 +117,24 @@ pub fn lock() -> MutexGuard<'static, State> {
 }
 
 impl State {
+    /// Whether each thread has a buffer of its own: the default from CUDA 13.0 on.
+    fn has_buffers_by_thread(&self) -> bool {
+        self.by_thread.unwrap_or(self.version >= 130_000)
+    }
+
     /// Writes a record into the current buffer, and gets another one where it is full.
     pub fn write(&mut self, bytes: &[u8]) {
-        if self.current.as_ref().is_some_and(|buffer| buffer.used + bytes.len() > buffer.bytes) {
-            self.hand_over();
+        // SAFETY: the call takes nothing.
+        let thread = if self.has_buffers_by_thread() { unsafe { libc::gettid() } } else { 0 };
+        if self.current.get(&thread).is_some_and(|buffer| buffer.used + bytes.len() > buffer.bytes) {
+            self.hand_over(thread);
         }
-        if self.current.is_none() {
-            self.current = self.ask();
+        if !self.current.contains_key(&thread)
+            && let Some(buffer) = self.ask()
+        {
+            self.current.insert(thread, buffer);
         }
-        let Some(buffer) = &mut self.current else {
+        let Some(buffer) = self.current.get_mut(&thread) else {
             if record_kind(bytes) != record::EXTERNAL_CORRELATION && record_kind(bytes) != record::DRIVER {
                 self.dropped += 1;
             }
@@ -142,9 +158,15 @@ impl State {
         Some(Buffer { memory, bytes, used: 0 })
     }
 
-    /// Gives the current buffer to the program, on a thread of its own, as CUPTI does.
-    pub fn hand_over(&mut self) {
-        let (Some(buffer), Some(completed)) = (self.current.take(), self.completed) else { return };
+    /// Gives all buffers to the program.
+    pub fn hand_over_all(&mut self) {
+        let threads: Vec<_> = self.current.keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.hand_over(thread));
+    }
+
+    /// Gives the buffer of a thread to the program, on a thread of its own, as CUPTI does.
+    fn hand_over(&mut self, thread: i32) {
+        let (Some(buffer), Some(completed)) = (self.current.remove(&thread), self.completed) else { return };
         self.lent -= 1;
         let give = move || {
             let Buffer { memory, bytes, used } = { buffer };

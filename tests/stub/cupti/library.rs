@@ -352,3 +352,48 @@ fn a_cupti_of_cuda_11_is_refused() {
         only_zones(driver, &["CUPTI of an old toolkit (it says version 16)", "12.0 or newer"]);
     });
 }
+
+#[test]
+fn a_cupti_that_returns_no_version_is_not_called_old() {
+    with_cupti(this_test!(), |driver, cupti| {
+        driver.start();
+        // As CUPTI of CUDA 13.3 or newer does without a driver.
+        cupti.fail("cuptiGetVersion", 999);
+        let answer = "returns no version, cuptiGetVersion answers 999 (CUPTI_ERROR_UNKNOWN): ";
+        only_zones(driver, &[answer, "install a CUDA driver, which CUPTI of CUDA 13.3 or newer needs"]);
+    });
+}
+
+/// How often a session begins each of two libraries, which the process finds as CUPTI of CUDA 13 and of CUDA 12; the second is not opened for that.
+fn begun_of_two() -> [u64; 2] {
+    let (session, sink) = start();
+    finish(session, &sink);
+    ["libcupti.so.13", "libcupti.so.12"].map(|name| of_name(name).calls("cuptiSubscribe"))
+}
+
+#[test]
+fn of_two_libraries_the_newer_is_opened() {
+    with_two(this_test!(), |driver| {
+        driver.start();
+        assert_eq!(begun_of_two(), [1, 0]);
+    });
+}
+
+#[test]
+fn a_library_that_the_program_has_loaded_comes_before_a_newer_one() {
+    with_two(this_test!(), |driver| {
+        driver.start();
+        // As PyTorch loads its own before the first session.
+        let _loaded = of_name("libcupti.so.12");
+        assert_eq!(begun_of_two(), [0, 1]);
+    });
+}
+
+#[test]
+fn a_library_that_is_newer_than_the_driver_comes_last() {
+    with_two(this_test!(), |driver| {
+        driver.stub_driver_version(12_090);
+        driver.start();
+        assert_eq!(begun_of_two(), [0, 1]);
+    });
+}

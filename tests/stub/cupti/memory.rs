@@ -164,3 +164,42 @@ fn a_queue_that_finds_no_memory_says_so_too() {
         );
     });
 }
+
+#[test]
+fn allocations_that_have_no_room_are_counted_in_the_report() {
+    const ROOM: u64 = 1 << 16;
+    const MORE: u64 = 1_000;
+    with_cupti(this_test!(), |driver, cupti| {
+        driver.start();
+        let (session, _) = start();
+        // The collector reads all of it at once.
+        let hold = cupti.hold_collector(false);
+        hold.wait();
+        for at in 1..=ROOM + MORE {
+            cupti.memory(allocation(at << 12, KIB));
+        }
+        drop(hold);
+        let report = session.finish();
+        assert_eq!((report.memory_counts.begun, report.kernels.lost()), (ROOM, 0), "{report}");
+        let note = report.notes.iter().find(|note| note.contains("missing from the figures of device memory"));
+        let note = note.unwrap_or_else(|| panic!("{report}"));
+        assert!(note.starts_with("1000 allocations and frees are missing"), "{note}");
+        assert!(note.contains("reuse memory or take it from a pool"), "{note}");
+    });
+}
+
+#[test]
+fn failed_allocations_that_have_no_room_are_counted_in_the_report() {
+    with_cupti(this_test!(), |driver, cupti| {
+        driver.start();
+        let (session, _) = start();
+        let hold = cupti.hold_collector(false);
+        hold.wait();
+        (0..100).for_each(|_| cupti.memory(Memory { returned: 2, ..allocation(0, KIB << 30) }));
+        drop(hold);
+        let report = session.finish();
+        assert_eq!(report.memory_counts.refused, 64, "{report}");
+        let said = "36 allocations more failed for lack of memory than the report counts";
+        assert!(report.notes.iter().any(|note| note.starts_with(said)), "{report}");
+    });
+}

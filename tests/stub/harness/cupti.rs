@@ -2,10 +2,13 @@
 //! for it, and gives the child both.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
-use std::env;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use libloading::Library;
 use warpline_tests::{build_stub, is_child, stub_library};
@@ -15,7 +18,7 @@ mod launch;
 
 pub use launch::{Launch, Memory, Sync};
 
-use crate::harness::driver::{Handle, Stub, on_stub};
+use crate::harness::driver::{self, Handle, Stub, on_stub};
 
 /// The stub's package.
 const PACKAGE: &str = "warpline-stub-cupti";
@@ -98,6 +101,39 @@ pub fn with_cupti(test: &str, body: impl FnOnce(&Stub, &Cupti)) {
     });
 }
 
+/// Runs `body` in a process with the stub driver that finds the stub CUPTI where the loader looks, as two libraries: `libcupti.so.13` and
+/// `libcupti.so.12`. Nothing names one.
+pub fn with_two(test: &str, body: impl FnOnce(&Stub)) {
+    if !is_child() {
+        two_libraries();
+    }
+    driver::in_child_with(test, driver::Driver::Current, Some(&two_libraries_folder()), || body(&Stub::load()));
+}
+
+/// The stub's copy of this name, which the caller finds in [`with_two`].
+pub fn of_name(name: &str) -> Cupti {
+    Cupti::open(name.as_ref())
+}
+
+fn two_libraries_folder() -> PathBuf {
+    root().join("as-libcupti")
+}
+
+/// Two files: one file would be one library, whatever its names.
+fn two_libraries() {
+    static COPIED: OnceLock<()> = OnceLock::new();
+    COPIED.get_or_init(|| {
+        let folder = two_libraries_folder();
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["libcupti.so.13", "libcupti.so.12"] {
+            // Another process may have the file mapped: it is replaced, not written to.
+            let fresh = folder.join(format!("{name}.{}", std::process::id()));
+            fs::copy(library(), &fresh).unwrap();
+            fs::rename(&fresh, folder.join(name)).unwrap();
+        }
+    });
+}
+
 /// Names the library for this process, before it looks.
 pub fn name_library(path: &Path) {
     // SAFETY: the child has begun its one test, and no other thread reads the environment yet.
@@ -121,6 +157,7 @@ warpline_tests::exports! {
     fn stub_cupti_name(context: u32, stream: u32, name: *const c_char) -> ();
     fn stub_cupti_complete() -> ();
     fn stub_cupti_runtime(runtime: u32) -> ();
+    fn stub_cupti_launch_calls(driver: u32, runtime: u32) -> ();
     fn stub_cupti_drop(records: u64) -> ();
     fn stub_cupti_fail(symbol: *const c_char, code: i32) -> ();
     fn stub_cupti_asks(ask: extern "C" fn()) -> ();
@@ -176,6 +213,17 @@ impl Cupti {
         }
     }
 
+    /// Holds the collector's thread where it next calls CUPTI to turn something on or off or to flush, until what this returns is dropped.
+    /// `is_off` says that kernels are off by then: the collector has paused CUPTI.
+    #[must_use]
+    pub fn hold_collector(&self, is_off: bool) -> Hold {
+        // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
+        let is_on = unsafe { *self.0.get::<extern "C" fn(u32) -> bool>("stub_cupti_is_on").unwrap() };
+        *HOLD.lock().unwrap() = Some((is_on, is_off));
+        self.stub_cupti_asks(hold);
+        Hold
+    }
+
     /// What the driver tells of its calls.
     fn driver_call(&self) -> extern "C" fn(u32, i32) {
         // SAFETY: the stub has it, with this type, and stays loaded as long as the test's process.
@@ -188,6 +236,39 @@ impl Cupti {
 
     pub fn calls(&self, symbol: &str) -> u64 {
         self.stub_cupti_calls(CString::new(symbol).unwrap().as_ptr())
+    }
+}
+
+/// Whether kernels are on, and whether they are off where the collector is held; none where it is not held.
+static HOLD: Mutex<Option<(extern "C" fn(u32) -> bool, bool)>> = Mutex::new(None);
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn hold() {
+    let holds = || HOLD.lock().unwrap().is_some_and(|(is_on, is_off)| !is_off || !is_on(KERNEL));
+    while holds() {
+        IS_HELD.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(1));
+    }
+    IS_HELD.store(false, Ordering::SeqCst);
+}
+
+/// The collector's thread is held, or will be.
+pub struct Hold;
+
+impl Hold {
+    /// Waits until it is held.
+    pub fn wait(&self) {
+        let since = Instant::now();
+        while !IS_HELD.load(Ordering::SeqCst) {
+            assert!(since.elapsed() < Duration::from_secs(20), "the collector does not call CUPTI");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        *HOLD.lock().unwrap() = None;
     }
 }
 

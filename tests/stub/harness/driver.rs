@@ -63,11 +63,16 @@ pub fn on_stub(test: &str, body: impl FnOnce(&Stub)) {
 
 /// Runs `body` in a process with this driver. True when that process is over.
 pub fn in_child(test: &str, driver: Driver, body: impl FnOnce()) -> bool {
+    in_child_with(test, driver, None, body)
+}
+
+/// The same, in a process that finds the libraries of another folder, too.
+pub fn in_child_with(test: &str, driver: Driver, more: Option<&Path>, body: impl FnOnce()) -> bool {
     // A child has the driver already, and builds nothing.
     let mut path = if is_child() { OsString::new() } else { folder(driver).into_os_string() };
-    if let Some(inherited) = env::var_os("LD_LIBRARY_PATH") {
+    for more in more.map(Path::as_os_str).map(OsString::from).into_iter().chain(env::var_os("LD_LIBRARY_PATH")) {
         path.push(":");
-        path.push(inherited);
+        path.push(more);
     }
     warpline_tests::in_child(test, &[("LD_LIBRARY_PATH", path)], body).is_some()
 }

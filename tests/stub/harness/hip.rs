@@ -28,6 +28,8 @@ pub enum Runtime {
     Current,
     /// The stub of ROCm 5.0, under the name of that release alone.
     Old,
+    /// The stub as two libraries: that of ROCm 6, which the child has loaded, and one without a version; and as two libraries of markers.
+    Two,
     /// Files that are no libraries: as good as no runtime, also where there is one.
     Unloadable,
 }
@@ -43,7 +45,11 @@ pub fn on_stub(test: &str, body: impl FnOnce(&Stub)) {
 /// Runs `body` in a process with this runtime.
 pub fn with(test: &str, runtime: Runtime, body: impl FnOnce(Option<&Stub>)) {
     in_child(test, &[("LD_LIBRARY_PATH", library_path(runtime))], || {
-        let name = if matches!(runtime, Runtime::Old) { NAMES[3] } else { NAMES[0] };
+        let name = match runtime {
+            Runtime::Old => NAMES[3],
+            Runtime::Two => NAMES[2],
+            Runtime::Current | Runtime::Unloadable => NAMES[0],
+        };
         // SAFETY: the stub runs nothing when it is loaded.
         body(unsafe { Library::new(name) }.ok().map(Stub).as_ref());
     });
@@ -61,7 +67,7 @@ pub fn library_path(runtime: Runtime) -> OsString {
 }
 
 fn folder(runtime: Runtime) -> PathBuf {
-    static FOLDERS: [OnceLock<PathBuf>; 3] = [const { OnceLock::new() }; 3];
+    static FOLDERS: [OnceLock<PathBuf>; 4] = [const { OnceLock::new() }; 4];
     let place = || {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-hip").join(format!("{runtime:?}"));
         let (features, names): (&[&str], &[&str]) = match runtime {
@@ -78,9 +84,13 @@ fn folder(runtime: Runtime) -> PathBuf {
         };
         let folder = target.join("as-rocm");
         fs::create_dir_all(&folder).unwrap();
-        // A file of its own for the markers: one file would be one library, whatever its names.
-        let markers: &[&str] = if matches!(runtime, Runtime::Current) { &["libroctx64.so.4"] } else { &[] };
-        for name in names[..1].iter().chain(markers) {
+        // A file of its own for each: one file would be one library, whatever its names.
+        let others: &[&str] = match runtime {
+            Runtime::Current => &["libroctx64.so.4"],
+            Runtime::Two => &[NAMES[2], "librocprofiler-sdk-roctx.so.1", "libroctx64.so.4"],
+            Runtime::Old | Runtime::Unloadable => &[],
+        };
+        for name in names[..1].iter().chain(others) {
             // Another process may have the file mapped: it is replaced, not written to.
             let fresh = folder.join(format!("{name}.{}", std::process::id()));
             fs::copy(&library, &fresh).unwrap();

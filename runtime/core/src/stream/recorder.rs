@@ -282,8 +282,8 @@ impl Recorder {
 
     /// Returns the stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.
     pub fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
-        if let Some(info) = self.lock().of_tool.get(&numbers) {
-            return Arc::clone(info);
+        if let Some(info) = self.lock().known_stream_of_tool(numbers) {
+            return info;
         }
         // Without the lock, because this calls a driver.
         let device = device();
@@ -297,7 +297,7 @@ impl Recorder {
 
     /// Returns the stream with these CUPTI numbers, if it is known.
     pub fn known_stream_of_tool(&self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
-        self.lock().of_tool.get(&numbers).map(Arc::clone)
+        self.lock().known_stream_of_tool(numbers)
     }
 
     /// Returns the stream that stands for the unknown streams of replayed graphs. There is one per context.

@@ -24,7 +24,7 @@ pub(super) struct StreamRegistry {
     /// Goes up with each stream that is added or evicted.
     pub(super) turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
-    pub(super) of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
     /// The names that the program gave streams through NVTX, by CUPTI's numbers.
     tool_names: HashMap<(u32, u32), String>,
     /// The stream that stands for the unknown streams of replayed graphs, by context.
@@ -106,16 +106,31 @@ impl StreamRegistry {
         info
     }
 
+    /// The stream with these CUPTI numbers, if it is known. One that was added while CUPTI was paused has them since its next zone.
+    pub(super) fn known_stream_of_tool(&mut self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
+        if let Some(info) = self.of_tool.get(&numbers) {
+            return Some(Arc::clone(info));
+        }
+        let has_them = |context: &&Arc<StreamContext>| {
+            context.backend.as_ref().is_some_and(|backend| backend.tool_numbers() == Some(numbers))
+        };
+        let info = self.streams.values().find(has_them)?.info.clone()?;
+        self.of_tool.insert(numbers, Arc::clone(&info));
+        Some(info)
+    }
+
     /// The stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.
     pub(super) fn stream_of_tool(&mut self, numbers: (u32, u32), device: DeviceInfo) -> Arc<StreamInfo> {
         self.forget_some();
-        let info = self.of_tool.entry(numbers).or_insert_with(|| {
-            self.last_id += 1;
-            let named = self.tool_names.get(&numbers).cloned();
-            let name = named.unwrap_or_else(|| format!("CUDA stream {}", numbers.1));
-            Arc::new(StreamInfo { id: self.last_id, name, device })
-        });
-        Arc::clone(info)
+        if let Some(info) = self.known_stream_of_tool(numbers) {
+            return info;
+        }
+        self.last_id += 1;
+        let named = self.tool_names.get(&numbers).cloned();
+        let name = named.unwrap_or_else(|| format!("CUDA stream {}", numbers.1));
+        let info = Arc::new(StreamInfo { id: self.last_id, name, device });
+        self.of_tool.insert(numbers, Arc::clone(&info));
+        info
     }
 
     /// Sets the name of a stream that is not known yet. Those of known streams can be warpline's own, which come back from the tool.

@@ -53,6 +53,9 @@ pub(super) const OURS: u32 = 5;
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
 pub(super) const FLUSH_FORCED: u32 = 1;
 
+/// `CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER`, which CUPTI knows since CUDA 12.3.
+pub(super) const PER_THREAD_BUFFERS: c_int = 9;
+
 /// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: `gettid`, as in warpline's own records.
 pub(super) const THREAD_ID_SYSTEM: c_int = 1;
 
@@ -235,7 +238,7 @@ pub(super) struct CUpti_ActivityName {
     pub(super) name: *const c_char,
 }
 
-// The layout by gcc of the headers of 12.0, 12.4, 12.9, 13.0, 13.1 and 13.5.
+// The layout by gcc of the headers of 12.0, 12.1, 12.2, 12.4, 12.6, 12.8, 12.9 and 13.0 to 13.5.
 const _: () = {
     assert!(offset_of!(CUpti_ActivityKernel, registers_per_thread) == 6);
     assert!(offset_of!(CUpti_ActivityKernel, start) == 16 && offset_of!(CUpti_ActivityKernel, end) == 24);
@@ -267,10 +270,12 @@ const _: () = {
     assert!(offset_of!(CUpti_ActivityName, context) == 12 && offset_of!(CUpti_ActivityName, name) == 24);
 };
 
-/// The driver's calls that launch, copy and set (`cupti_driver_cbid.h`). Numbers are never reused, and a library rejects those that it does
-/// not know.
+/// The driver's calls that launch, copy and set (`cupti_driver_cbid.h` of 12.0 to 13.5). Numbers are never reused, and a library rejects those
+/// that it does not know. Copies and sets of 32-bit programs are left out (43 to 82, `cuda44`), and so are calls that lead to no record of work:
+/// cuMemPrefetch…, cuMemBatchDecompressAsync, cuLaunchHostFunc, cuStreamBatchMemOp.
 pub(super) const DRIVER_CALLS: &[std::ops::RangeInclusive<u32>] = &[
-    // cuLaunchKernel, Ex, cooperative; cuGraphLaunch; each also for per-thread default streams.
+    // cuLaunch, cuLaunchGrid, cuLaunchGridAsync; cuLaunchKernel, Ex, cooperative; cuGraphLaunch; each also for per-thread default streams.
+    115..=117,
     307..=307,
     442..=442,
     477..=478,
@@ -298,15 +303,18 @@ pub(super) const DRIVER_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     428..=433,
 ];
 
-/// The runtime's calls that launch, copy and set (`cupti_runtime_cbid.h`).
+/// The runtime's calls that launch, copy and set (`cupti_runtime_cbid.h` of 12.0 to 13.5).
 pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
-    // cudaLaunchKernel, ExC, cooperative; cudaGraphLaunch.
+    // cudaLaunch, of programs of CUDA 9 or older; cudaLaunchKernel, ExC, cooperative; cudaGraphLaunch; `__cudaLaunchKernel`, which is `<<<>>>`
+    // of nvcc from CUDA 13.0 on.
+    13..=13,
     211..=211,
-    214..=214,
+    213..=214,
     269..=270,
     272..=272,
     311..=312,
     430..=431,
+    505..=506,
     // cudaMemcpy…, cudaMemset…
     31..=52,
     142..=145,
@@ -319,15 +327,16 @@ pub(super) const RUNTIME_CALLS: &[std::ops::RangeInclusive<u32>] = &[
     554..=557,
 ];
 
-/// The driver's calls that wait, or make a stream wait: cuCtxSynchronize, cuEventSynchronize, cuStreamSynchronize, cuStreamWaitEvent.
+/// The driver's calls that wait, or make streams wait: cuCtxSynchronize, cuEventSynchronize, cuStreamSynchronize, cuStreamWaitEvent,
+/// cuGreenCtxWaitEvent, cuCtxWaitEvent.
 /// Queries of events and streams have records of synchronisations, too, but do not wait.
 pub(super) const DRIVER_SYNCS: &[std::ops::RangeInclusive<u32>] =
-    &[17..=17, 121..=121, 126..=126, 295..=295, 436..=436, 440..=440, 800..=800];
+    &[17..=17, 121..=121, 126..=126, 295..=295, 436..=436, 440..=440, 750..=750, 756..=756, 800..=800];
 
 /// The runtime's calls of the same kind: cudaThreadSynchronize, cudaStreamSynchronize, cudaEventSynchronize, cudaStreamWaitEvent,
-/// cudaDeviceSynchronize, cudaExecutionCtxSynchronize.
+/// cudaDeviceSynchronize, cudaExecutionCtxSynchronize, cudaExecutionCtxWaitEvent.
 pub(super) const RUNTIME_SYNCS: &[std::ops::RangeInclusive<u32>] =
-    &[126..=126, 131..=131, 137..=137, 147..=147, 165..=165, 239..=239, 247..=247, 534..=534];
+    &[126..=126, 131..=131, 137..=137, 147..=147, 165..=165, 239..=239, 247..=247, 534..=534, 544..=544];
 
 /// The driver's calls that allocate and free memory of a device, with their names: of the zone that allocates, and of a call that fails.
 pub(super) const DRIVER_ALLOCATIONS: &[(u32, &str)] = &[

@@ -31,12 +31,24 @@ const KINDS: [u32; 9] = [
 /// Enables everything that a session needs.
 pub(super) fn start(cupti: &Cupti, wanted: Wanted) -> Result<(), CuptiError> {
     let symbols = &cupti.symbols;
+    share_buffers(cupti);
     // SAFETY: the callbacks are functions of the program.
     unsafe {
         let code = (symbols.register_callbacks)(buffers::request, buffers::completed);
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
     }
     enable(cupti, wanted)
+}
+
+/// Makes all threads fill one buffer, as up to CUDA 12.9. From 13.0 on, each launching thread holds a buffer until it is flushed, so that a
+/// program with more threads than buffers would lose records. NVIDIA allows the call only while nothing is recorded, so it is not undone: it
+/// lasts until CUPTI is ended. CUPTI of CUDA 12.2 or older does not know the attribute, and has one buffer.
+fn share_buffers(cupti: &Cupti) {
+    if let Some(set) = cupti.symbols.set_attribute {
+        let (mut size, mut is_per_thread) = (size_of::<u8>(), 0_u8);
+        // SAFETY: the pointers are valid, and the size is that of the value.
+        let _ = unsafe { set(PER_THREAD_BUFFERS, &raw mut size, (&raw mut is_per_thread).cast()) };
+    }
 }
 
 /// Enables the kinds. External ids identify the zone of each launch.

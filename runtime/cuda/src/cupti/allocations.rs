@@ -12,6 +12,7 @@ use super::{Names, zone_of};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::StreamInfo;
 use warpline_core::stream::memory::{Allocation, RefusedAllocation, ToolChange, ToolEvent};
+use warpline_core::suggest::counted_as;
 
 /// The number of reads of buffers for which a record waits for its call. Reads are at least as frequent as flushes.
 const READS: u8 = 16;
@@ -48,8 +49,9 @@ pub(super) struct Allocations {
     /// Each with the number of reads for which it has waited.
     waiting: Vec<(RawMemory, u8)>,
     refused: Vec<RawRefused>,
-    /// The number of records that had no room.
-    pub(super) lost: u64,
+    /// The number of records, and of failed allocations, that had no room.
+    lost: u64,
+    lost_refused: u64,
 }
 
 impl Allocations {
@@ -83,7 +85,8 @@ impl Allocations {
             Some(known) if start < known.start => *known = failed,
             Some(_) => {}
             None if has_room => self.refused.push(failed),
-            None => {}
+            // The driver's call within the runtime's is the same failure.
+            None => self.lost_refused += u64::from(kind == kind::DRIVER),
         }
     }
 
@@ -134,6 +137,25 @@ impl Allocations {
             RefusedAllocation { what, bytes: None, thread, range, at_ns: clock.host_ns(start) }
         });
         refused.collect()
+    }
+
+    /// Returns what is missing from the report, for the user.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let lost = (self.lost > 0).then(|| {
+            let lost = counted_as(self.lost, "allocation or free is", "allocations and frees are");
+            format!(
+                "{lost} missing from the figures of device memory: more than {MOST} waited for the collector at once; reuse memory or take it from a \
+                 pool, so that there are fewer calls, or leave a core to the collector's thread"
+            )
+        });
+        let lost_refused = (self.lost_refused > 0).then(|| {
+            let lost = counted_as(self.lost_refused, "allocation", "allocations");
+            format!(
+                "{lost} more failed for lack of memory than the report counts: CUPTI reported more than {MOST_REFUSED} at once; free memory before the \
+                 program tries again"
+            )
+        });
+        lost.into_iter().chain(lost_refused)
     }
 }
 

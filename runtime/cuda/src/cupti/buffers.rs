@@ -1,7 +1,8 @@
 //! The buffers that CUPTI fills: a bounded pool, and the two callbacks that lend buffers and take them back.
 //!
-//! CUPTI requests a buffer on the thread that launches, and returns full ones on a thread of its own or during a flush. Both callbacks hold
-//! a lock only briefly, and a request may allocate. CUPTI drops and counts the records that it has no buffer for.
+//! CUPTI requests a buffer on the thread that launches, and returns full ones on a thread of its own or during a flush. All threads fill the
+//! same buffer (`activity`). Both callbacks hold a lock only briefly, and a request may allocate. CUPTI drops and counts the records that it
+//! has no buffer for.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::VecDeque;

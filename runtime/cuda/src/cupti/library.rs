@@ -3,14 +3,16 @@
 //! It is opened when the first session that needs it starts. It is never closed, because CUPTI keeps threads, and the driver calls into it
 //! until the process ends. A missing library or symbol is an error with a remedy, never a panic.
 
-use std::ffi::{CStr, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libloading::Library;
 
 use super::abi::*;
+use crate::driver::Driver;
 use warpline_core::environment;
+use warpline_core::library::loaded_first;
 
 /// The variable that names the library.
 const PATH: &str = "WARPLINE_CUPTI";
@@ -71,6 +73,7 @@ table! {
     optional {
         enable_driver_call: b"cuptiActivityEnableDriverApi\0" fn(u32, u8);
         enable_runtime_call: b"cuptiActivityEnableRuntimeApi\0" fn(u32, u8);
+        set_attribute: b"cuptiActivitySetAttribute\0" fn(c_int, *mut usize, *mut c_void);
         enable_all_syncs: b"cuptiActivityEnableAllSyncRecords\0" fn(u8);
         enable_callback: b"cuptiEnableCallback\0" fn(u32, Subscriber, u32, u32);
         finalize: b"cuptiFinalize\0" fn();
@@ -109,17 +112,26 @@ impl Cupti {
         let (name, library) = find()?;
         // The library is never closed.
         let library: &'static Library = Box::leak(Box::new(library));
-        let symbols = Symbols::load(library, &name)?;
+        let mut cupti = Cupti { symbols: Symbols::load(library, &name)?, version: 0, name };
         let mut version = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (symbols.get_version)(&raw mut version) };
-        if code != SUCCESS || version < OLDEST {
+        let code = unsafe { (cupti.symbols.get_version)(&raw mut version) };
+        let name = &cupti.name;
+        if let Err(error) = cupti.check("cuptiGetVersion", code) {
+            return Err(format!(
+                "`{name}` returns no version, {}: install a CUDA driver, which CUPTI of CUDA 13.3 or newer needs for that, or name another library \
+                 in {PATH}",
+                cupti.describe(error)
+            ));
+        }
+        if version < OLDEST {
             return Err(format!(
                 "`{name}` is CUPTI of an old toolkit (it says version {version}): install CUPTI of CUDA 12.0 or newer, \
                  or name its library in {PATH}"
             ));
         }
-        Ok(Cupti { symbols, version, name })
+        cupti.version = version;
+        Ok(cupti)
     }
 
     /// Returns an error with the call's name and its code if the call failed.
@@ -147,7 +159,7 @@ pub(super) struct CuptiError {
     pub(super) code: Code,
 }
 
-/// Opens the library that the variable names, or else the first that exists.
+/// Opens the library that the variable names, or else the first of the candidates that exists.
 fn find() -> Result<(String, Library), String> {
     environment::tell_if_ignored(PATH);
     if let Some(path) = environment::var_os(PATH).filter(|path| !path.is_empty()) {
@@ -159,7 +171,8 @@ fn find() -> Result<(String, Library), String> {
         })?;
         return Ok((name, library));
     }
-    for candidate in candidates() {
+    let driver = Driver::get().ok().and_then(|driver| driver.version().ok());
+    for candidate in candidates(driver) {
         // SAFETY: as above; these are CUPTI's own names.
         if let Ok(library) = unsafe { Library::new(&candidate) } {
             return Ok((candidate.to_string_lossy().into_owned(), library));
@@ -172,8 +185,9 @@ fn find() -> Result<(String, Library), String> {
     ))
 }
 
-/// Returns the names that the loader may know, then the paths in toolkits' folders.
-fn candidates() -> Vec<OsString> {
+/// Returns the names that the loader may know and the paths in toolkits' folders. A library that the process has loaded comes first, because a
+/// process has one CUPTI. The others are in the order of [`rank`] for a driver of this version.
+fn candidates(driver: Option<c_int>) -> Vec<OsString> {
     let toolkits = TOOLKITS.iter().filter_map(|name| environment::var_os(name)).filter(|folder| !folder.is_empty());
     let toolkits = toolkits.map(PathBuf::from).chain([PathBuf::from(USUAL)]);
     let folders: Vec<_> = toolkits
@@ -181,5 +195,46 @@ fn candidates() -> Vec<OsString> {
         .filter(|folder| folder.is_dir())
         .collect();
     let in_folders = folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name).into_os_string()));
-    NAMES.iter().map(OsString::from).chain(in_folders).collect()
+    let mut candidates: Vec<_> = NAMES.iter().map(OsString::from).chain(in_folders).collect();
+    candidates.sort_by_key(|candidate| rank(candidate, driver));
+    loaded_first(candidates)
+}
+
+/// Returns the place of a library among others for a driver of this version: those of the driver's CUDA or an older one, then those whose name
+/// has no version, then newer ones, which the driver may not serve. Without a driver, all are alike.
+fn rank(library: &OsStr, driver: Option<c_int>) -> u8 {
+    let Some(driver) = driver else { return 0 };
+    let major = library.to_str().and_then(|library| library.rsplit_once(".so.")?.1.parse::<c_int>().ok());
+    match major {
+        Some(major) if major <= driver / 1000 => 0,
+        Some(_) => 2,
+        None => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_of_cuda_12_gets_no_newer_cupti_while_there_is_another() {
+        let sorted = |driver| {
+            let mut names = [
+                "libcupti.so.13",
+                "libcupti.so.12",
+                "libcupti.so",
+                "/opt/cuda/libcupti.so.13",
+                "/opt/cuda/libcupti.so.12",
+            ];
+            names.sort_by_key(|name| rank(name.as_ref(), driver));
+            names
+        };
+        let of_12 =
+            ["libcupti.so.12", "/opt/cuda/libcupti.so.12", "libcupti.so", "libcupti.so.13", "/opt/cuda/libcupti.so.13"];
+        assert_eq!(sorted(Some(12_090)), of_12);
+        let of_13 =
+            ["libcupti.so.13", "libcupti.so.12", "/opt/cuda/libcupti.so.13", "/opt/cuda/libcupti.so.12", "libcupti.so"];
+        assert_eq!(sorted(Some(13_000)), of_13);
+        assert_eq!(sorted(None)[..3], NAMES);
+    }
 }

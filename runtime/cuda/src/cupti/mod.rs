@@ -372,7 +372,8 @@ impl Kernels {
                  the launch of a graph that ends in such a node ends too early; `timing=events` does not"
             )
         });
-        [failed, newer, cost, unsure, in_bodies, self.stays.clone()].into_iter().flatten().collect()
+        let notes = [failed, newer, cost, unsure, in_bodies, self.stays.clone()];
+        notes.into_iter().flatten().chain(self.records.allocations.notes()).collect()
     }
 
     fn flush(&mut self, flag: u32) {

@@ -27,6 +27,7 @@ impl CudaStream {
 
 impl PointStream for CudaStream {
     fn begin(&self, zone: &mut ZonePoints, call: Call) -> Result<(), Refused> {
+        self.ask_tool_numbers();
         let Context { driver, pool, .. } = &*self.context;
         if self.context.is_timed_by_kernels {
             return Ok(());

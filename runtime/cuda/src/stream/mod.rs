@@ -40,8 +40,8 @@ pub type ToolNumbers = fn(ContextPtr, Result<StreamPtr, DefaultStream>) -> Optio
 
 static TOOL_NUMBERS: OnceLock<ToolNumbers> = OnceLock::new();
 
-/// Sets the function from which streams get their tool numbers on a session's first use. Only the first call has an effect, because only
-/// one tool has numbers.
+/// Sets the function from which streams get their tool numbers on a session's first use, or at their first zone while the tool records. Only the
+/// first call has an effect, because only one tool has numbers.
 pub fn ask_tool_numbers(numbers: ToolNumbers) {
     let _ = TOOL_NUMBERS.set(numbers);
 }
@@ -54,8 +54,8 @@ pub(super) struct CudaStream {
     /// The id by which the device's queues count it, until no more zones begin on it.
     counted: AtomicBool,
     id: u64,
-    /// CUPTI's numbers of the context and of the stream.
-    tool_numbers: Option<(u32, u32)>,
+    /// CUPTI's numbers of the context and of the stream; unset while CUPTI has not recorded.
+    tool_numbers: OnceLock<(u32, u32)>,
     /// Counts the points, to give their order.
     order: Line<AtomicU64>,
     /// Whether the last point on the stream is a marker. The next begin is then the end of its zone, even if ends have become eager in the
@@ -81,19 +81,31 @@ impl CudaStream {
             PER_THREAD => Some(format!("per-thread default stream of {}", thread::with(Thread::called))),
             _ => None,
         };
-        // This is done here, because the stream has just been queried and is not being captured.
-        let tool_numbers = TOOL_NUMBERS.get().and_then(|numbers| numbers(context.ptr, of_context(ptr)));
         context.queues.add(id);
-        CudaStream {
+        let stream = CudaStream {
             context,
             ptr,
             name,
             counted: AtomicBool::new(true),
             id,
-            tool_numbers,
+            tool_numbers: OnceLock::new(),
             order: Line(AtomicU64::new(0)),
             owes_end: Line(AtomicBool::new(false)),
             begins: Line(List::new()),
+        };
+        stream.ask_tool_numbers();
+        stream
+    }
+
+    /// Asks for the tool's numbers if they are unknown: a session may meet the stream while the tool is paused. The stream has just been queried
+    /// and is not being captured.
+    #[inline]
+    fn ask_tool_numbers(&self) {
+        if self.tool_numbers.get().is_none()
+            && let Some(ask) = TOOL_NUMBERS.get()
+            && let Some(numbers) = ask(self.context.ptr, of_context(self.ptr))
+        {
+            let _ = self.tool_numbers.set(numbers);
         }
     }
 
@@ -181,7 +193,7 @@ impl Backend for CudaBackend {
     }
 
     fn tool_numbers(&self) -> Option<(u32, u32)> {
-        self.0.tool_numbers
+        self.0.tool_numbers.get().copied()
     }
 
     fn device(&self) -> DeviceInfo {
