@@ -25,6 +25,7 @@ pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_READY: u32 = 600;
 pub const ILLEGAL_ADDRESS: u32 = 700;
 pub const CONTEXT_IS_DESTROYED: u32 = 709;
+pub const LAUNCH_FAILED: u32 = 719;
 pub const NOT_PERMITTED: u32 = 800;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
 pub const CAPTURE_INVALIDATED: u32 = 901;
