@@ -526,3 +526,24 @@ fn a_capture_that_another_thread_exchanges_is_left_alone() {
         assert_eq!(driver.stub_misuse(), 0, "nodes of the graph that is gone: {:#?}", driver.last_calls(12));
     });
 }
+
+/// The session's own thread takes hold of the context while the capture goes on.
+#[test]
+fn a_context_of_stamps_is_retained_without_breaking_the_capture() {
+    on_stub(this_test!(), |driver| {
+        let (session, _sink) = stamped();
+        driver.start();
+        let (stream, retained) = (driver.stream(), driver.calls("cuDevicePrimaryCtxRetain"));
+        let graph = capture(driver, stream, GLOBAL, || {
+            zone(driver, &ATTENTION, stream, 10);
+            let since = Instant::now();
+            while driver.calls("cuDevicePrimaryCtxRetain") == retained {
+                assert!(since.elapsed() < Duration::from_secs(10), "the session does not retain the context");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            zone(driver, &MLP, stream, 10);
+        });
+        assert_eq!(driver.stub_graph_nodes(graph), 5);
+        assert_all_timed(&session.finish());
+    });
+}
