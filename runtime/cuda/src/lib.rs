@@ -29,7 +29,7 @@ use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
 use context::Context;
-use driver::{Driver, is_default};
+use driver::{Driver, PER_THREAD, is_default};
 use owner::Keeper;
 use stream::{CapturedEventPair, CudaBackend, CudaStream};
 pub use stream::{DefaultStream, ask_tool_numbers};
@@ -65,6 +65,10 @@ mod stream;
 /// The handles of the default streams (null, `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) mean those of the context that is
 /// current where a zone begins. A zone that is captured in a session with `graph_timing` is timed where the stream's own
 /// context is current.
+///
+/// A null handle means the legacy default stream in [`from_ptr`](Self::from_ptr). Code that is compiled with
+/// `nvcc --default-stream per-thread` or `CUDA_API_PER_THREAD_DEFAULT_STREAM` means the per-thread default stream by it: pass its handles
+/// to [`from_ptr_per_thread`](Self::from_ptr_per_thread).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 
@@ -76,7 +80,7 @@ unsafe impl Send for RawStream {}
 unsafe impl Sync for RawStream {}
 
 impl RawStream {
-    /// Returns the stream of a raw handle.
+    /// Returns the stream of a raw handle. A null handle is the legacy default stream.
     ///
     /// # Safety
     /// The stream must live as long as this value, its copies, and the zones that begin on it. It may be destroyed while zones that have
@@ -85,6 +89,20 @@ impl RawStream {
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
         RawStream(stream)
+    }
+
+    /// Returns the stream of a raw handle of a program in which a null handle means the calling thread's default stream, because it was
+    /// compiled with `nvcc --default-stream per-thread` or `CUDA_API_PER_THREAD_DEFAULT_STREAM`. Other handles are as in
+    /// [`from_ptr`](Self::from_ptr).
+    ///
+    /// The default stream is that of the thread on which a zone begins, and the zone must end on that thread.
+    /// [`as_ptr`](Self::as_ptr) returns `CU_STREAM_PER_THREAD` for it, which has one meaning in all programs.
+    ///
+    /// # Safety
+    /// As for [`from_ptr`](Self::from_ptr).
+    #[allow(unsafe_code)]
+    pub unsafe fn from_ptr_per_thread(stream: *mut c_void) -> RawStream {
+        RawStream(if stream.is_null() { std::ptr::without_provenance_mut(PER_THREAD) } else { stream })
     }
 
     /// Names the stream as `warpline::name_stream` does, and returns it.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::GraphTiming;
+use warpline::{GraphTiming, RawStream};
 use warpline_tests::this_test;
 
-use super::{MS, US, launch};
+use super::{MS, US, WORK, launch};
 use crate::harness::driver::*;
 use crate::harness::zones::*;
 
@@ -79,6 +79,37 @@ fn a_per_thread_default_stream_carries_its_threads_name() {
         let expected =
             ["default stream", "per-thread default stream of loader", "per-thread default stream of trainer"];
         assert_eq!(names, expected.into_iter().map(str::to_owned).chain([unnamed]).collect());
+        assert_clean(driver);
+    });
+}
+
+/// A program that is compiled for per-thread default streams means its thread's own by a null handle.
+#[test]
+fn a_null_handle_is_the_threads_own_stream_in_a_program_that_is_compiled_so() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let null = std::ptr::null_mut();
+        // SAFETY: the stub driver treats handles as numbers, and the default streams live.
+        let (legacy, own) = unsafe { (RawStream::from_ptr(null), RawStream::from_ptr_per_thread(null)) };
+        let stream = driver.stream();
+        // SAFETY: as above.
+        assert_eq!(unsafe { RawStream::from_ptr_per_thread(stream as *mut _) }, raw(stream), "no other handle changes");
+        assert_eq!((own, own.as_ptr() as Handle), (raw(PER_THREAD), PER_THREAD));
+        // A kernel of 50 µs on each is in the zone of its stream alone.
+        let (session, zones) = start(|builder| builder.ends(warpline::EndMode::Eager));
+        for (raw, handle) in [(legacy, 0), (own, PER_THREAD), (own, PER_THREAD)] {
+            let _zone = WORK.zone(&raw);
+            assert_eq!(driver.stub_launch(handle, 50 * US), SUCCESS);
+        }
+        let of_thread = driver.id(PER_THREAD);
+        assert_eq!(session.finish().recorded, 3);
+        let zones = zones.take();
+        let name = |zone: &warpline::record::ZoneRecord| zone.stream.as_ref().unwrap().name.clone();
+        let (on_own, on_legacy): (Vec<_>, Vec<_>) =
+            zones.iter().partition(|zone| name(zone).starts_with("per-thread default stream of "));
+        assert_eq!((on_own.len(), on_legacy.len(), name(on_legacy[0])), (2, 1, "default stream".to_owned()));
+        assert_ne!(of_thread, driver.id(LEGACY));
+        assert!(zones.iter().all(|zone| zone.gpu_ns().is_some_and(|ns| ns >= 49_900)), "{zones:?}");
         assert_clean(driver);
     });
 }
