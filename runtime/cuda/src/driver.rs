@@ -29,6 +29,7 @@ const NOT_READY: Code = 600;
 const CONTEXT_IS_DESTROYED: Code = 709;
 /// The result of any call that a host function of a stream makes.
 const NOT_PERMITTED: Code = 800;
+const NOT_SUPPORTED: Code = 801;
 /// The errors of captures: `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
 
@@ -495,6 +496,9 @@ impl Driver {
 impl CudaError {
     /// The error that the driver returns for a destroyed context, for use without a call.
     pub(super) const CONTEXT_IS_GONE: CudaError = CudaError { call: "cuCtxGetId", code: CONTEXT_IS_DESTROYED };
+
+    /// The error for a green context whose primary context is unknown, for use without a call.
+    pub(super) const CONTEXT_IS_GREEN: CudaError = CudaError { call: "cuStreamGetGreenCtx", code: NOT_SUPPORTED };
 
     /// Returns whether the context or the whole driver is gone, so that none of its handles may be used.
     pub(super) fn context_is_gone(self) -> bool {

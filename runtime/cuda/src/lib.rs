@@ -4,9 +4,9 @@
 //! has the events of a context, and `context` the state that a context's streams share. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
-//! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
+//! `owner` keeps a zone's stream alive, and `green` finds the context in which warpline works for a stream. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
 //! module uses them.
-//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -29,7 +29,7 @@ use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
 use context::Context;
-use driver::{Driver, PER_THREAD, is_default};
+use driver::{Driver, PER_THREAD};
 use owner::Keeper;
 use stream::{CapturedEventPair, CudaBackend, CudaStream};
 pub use stream::{DefaultStream, ask_tool_numbers};
@@ -41,6 +41,7 @@ mod allocator;
 pub mod driver;
 mod elapsed;
 mod event;
+mod green;
 mod order;
 mod owner;
 
@@ -169,11 +170,7 @@ impl Device for Cuda {
         let told = |error| driver.describe(error);
         // Returns the error if the driver cannot identify the stream.
         key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
-        let context = match context {
-            Some(context) => context,
-            None if is_default(ptr) => driver.current_context().map_err(told)?,
-            None => driver.stream_context(ptr).map_err(told)?,
-        };
+        let context = driver.home(ptr, context)?;
         let context = Context::get_or_create(driver, context, || stream.keep_context_alive(), scope)?;
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr)))))
     }

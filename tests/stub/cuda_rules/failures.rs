@@ -227,7 +227,7 @@ failing! {
     event_elapsed_time_fails: "cuEventElapsedTime_v2";
     event_destroy_fails: "cuEventDestroy_v2";
     stream_get_id_fails: "cuStreamGetId";
-    stream_get_ctx_fails: "cuStreamGetCtx";
+    stream_get_ctx_fails: "cuStreamGetCtx_v2";
     stream_create_fails: "cuStreamCreate";
     stream_is_capturing_fails: "cuStreamIsCapturing";
     ctx_push_current_fails: "cuCtxPushCurrent_v2";

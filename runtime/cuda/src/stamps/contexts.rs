@@ -8,7 +8,7 @@
 use std::sync::{Arc, Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::driver::{ContextPtr, Driver};
+use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::super::owner::{Hold, Keeper};
 use super::device::Stamper;
 use super::{lock, session};
@@ -61,6 +61,28 @@ pub(super) fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) 
                 state = lock();
             }
         }
+    }
+}
+
+/// Returns the context whose stamps time a captured stream, and its id. `context`, the current one or the stream's own, is not it if it is a
+/// green context: no other thread may use that one, as the session's does.
+pub(super) fn home(
+    driver: &'static Driver,
+    stream: StreamPtr,
+    context: ContextPtr,
+    id: u64,
+) -> Result<(ContextPtr, u64), CudaError> {
+    if !matches!(lock().contexts.get(&id), None | Some(Readiness::Wanted)) {
+        return Ok((context, id));
+    }
+    // Most contexts are primary ones, whose captured streams are asked nothing.
+    if let Some(device) = driver.retain_if_primary(context) {
+        driver.release_primary(device);
+        return Ok((context, id));
+    }
+    match driver.regular_context(stream)? {
+        Some(regular) if regular != context => Ok((regular, driver.context_id(regular)?)),
+        _ => Ok((context, id)),
     }
 }
 

@@ -38,7 +38,7 @@ use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 
 pub use contexts::want;
-use contexts::{Readiness, hold, stamper_of};
+use contexts::{Readiness, hold, home, stamper_of};
 pub use contexts::{is_wanted, prepare, ready, want_current};
 pub(crate) use device::NAME;
 pub(crate) use device::{PTX, SPIN};
@@ -258,7 +258,8 @@ fn capture(
     if context.is_null() {
         return Err(Untimed::NotReady);
     }
-    let context_id = driver.context_id(context).map_err(refused)?;
+    let own_id = driver.context_id(context).map_err(refused)?;
+    let (context, context_id) = home(driver, stream, context, own_id).map_err(refused)?;
     // The keeper is stored first, because the collector uses the context as soon as it is ready.
     lock().keep(context_id, keeper);
     let stamper = stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?;

@@ -67,7 +67,7 @@ driver_calls! {
     fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) = |driver| {
         let device = driver.device(device)?;
         let made = driver.create_context(device);
-        thread::push(made)?;
+        driver.change_current(|| thread::push(made))?;
         context.put(made)
     }
 
@@ -88,7 +88,7 @@ driver_calls! {
         if context != 0 {
             driver.context(context)?;
         }
-        thread::set_current(context)
+        driver.change_current(|| thread::set_current(context))
     }
 
     // The real driver takes a context that was destroyed, and memory is corrupted by what follows (seen on driver
@@ -99,11 +99,13 @@ driver_calls! {
             return thread::push(context);
         }
         driver.context(context)?;
-        thread::push(context)
+        driver.change_current(|| thread::push(context))
     }
 
     fn cuCtxPopCurrent_v2(context: Out<Handle>) = |driver| {
-        context.put_if_wanted(thread::pop()?);
+        let mut popped = 0;
+        driver.change_current(|| thread::pop().map(|context| popped = context))?;
+        context.put_if_wanted(popped);
         Ok(())
     }
 
