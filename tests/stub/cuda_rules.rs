@@ -1,9 +1,10 @@
 //! Warpline on a CUDA driver that counts every call and fails on demand: the application comes first, nothing is lost
 //! silently, off means off. Here: which calls are made, and when none is. What the driver's failures cost is in `failures`,
-//! contexts that come and go in `contexts`. No GPU is needed; the times are the stub driver's, which knows the truth.
+//! contexts that come and go in `contexts`, streams of green contexts in `green`. No GPU is needed; the times are the stub driver's, which knows the truth.
 
 mod contexts;
 mod failures;
+mod green;
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -36,7 +37,7 @@ const FIRST: [&str; 13] = [
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDriverGetVersion",
-    "cuStreamGetCtx",
+    "cuStreamGetCtx_v2",
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
     "cuCtxGetId",
@@ -353,7 +354,7 @@ fn a_context_that_is_met_while_the_session_ends_is_not_kept() {
         let context = driver.start();
         let stream = driver.stream();
         // On its way to the session's object of the context, before that is looked for, and where it would be made.
-        for symbol in ["cuStreamGetCtx", "cuCtxGetId"] {
+        for symbol in ["cuStreamGetCtx_v2", "cuCtxGetId"] {
             let (session, _zones) = start(|builder| builder);
             driver.stop_at(symbol);
             thread::scope(|scope| {

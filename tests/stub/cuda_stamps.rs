@@ -1,9 +1,11 @@
 //! Replays of graphs that are timed by stamps, on a stub driver that writes them as a device would: which zones each
-//! replay has, for how long, and of which graph. What the capture sees of it is in `captures`; what becomes of stamps that nobody reads, in
-//! `sessions`; how the device's clock is compared, in `clocks`. How stamps are put together is tested where that is done, in `warpline`'s collector.
+//! replay has, for how long, and of which graph. What the capture sees of it is in `captures`, whether a second capture of the same work has the same
+//! nodes in `recaptures`; what becomes of stamps that nobody reads, in `sessions`; how the device's clock is compared, in `clocks`. How stamps are put
+//! together is tested where that is done, in `warpline`'s collector.
 
 mod captures;
 mod clocks;
+mod recaptures;
 mod sessions;
 
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};

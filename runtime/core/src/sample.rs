@@ -55,6 +55,14 @@ impl SampleRate {
         is_chosen
     }
 
+    /// Notes that a zone that was drawn and not chosen is recorded all the same, without being part of the sample.
+    pub(crate) fn choose_after_all(&self) {
+        // A new session may have reset the counts in the meantime.
+        for count in [&self.seen, &self.passed_over] {
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+    }
+
     /// Returns the probability with which the range's zones are recorded now. A range that was left out after the zone was drawn
     /// no longer has the zone's probability, so 1 is returned.
     #[inline]

@@ -358,19 +358,25 @@ pub fn begin_gap(stays_awake: bool) {
     set(Phase::Closed, stays_awake);
 }
 
-/// Makes the session record every zone that is captured into a graph. A graph is captured once, and its zones label all its
-/// replays.
+/// Makes the session record every zone that is captured into a graph, outside of its windows and of its sample, too. A graph is captured
+/// once, and its zones label all its replays. Stamps are nodes of the graph, and a second capture of the same work must have the same ones.
 pub fn take_captures() {
     CAPTURES.store(true, Ordering::Relaxed);
 }
 
+/// Ends what [`take_captures`] began.
+pub fn leave_captures() {
+    CAPTURES.store(false, Ordering::Relaxed);
+}
+
+#[inline]
 pub fn takes_captures() -> bool {
     CAPTURES.load(Ordering::Relaxed)
 }
 
 /// Ends the session's windows: zones no longer consult `windows`.
 pub fn finish() {
-    CAPTURES.store(false, Ordering::Relaxed);
+    leave_captures();
     set(Phase::Closed, true);
     switch::set_windows(false, false);
 }

@@ -105,8 +105,8 @@ impl Context {
 impl Shared for Context {
     fn close(&self) {
         self.pool.close();
-        // The application may now destroy the context. A primary context that was reset in the meantime is not the one that was retained.
-        if self.retained.swap(false, Ordering::AcqRel) && self.pool.look() {
+        // The application may now destroy the context. A primary context is released even if it was reset in the meantime.
+        if self.retained.swap(false, Ordering::AcqRel) {
             self.driver.release_primary(self.device.ordinal.cast_signed());
         }
         let owner = lock(&self.owner).take();

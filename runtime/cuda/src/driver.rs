@@ -29,6 +29,7 @@ const NOT_READY: Code = 600;
 const CONTEXT_IS_DESTROYED: Code = 709;
 /// The result of any call that a host function of a stream makes.
 const NOT_PERMITTED: Code = 800;
+const NOT_SUPPORTED: Code = 801;
 /// The errors of captures: `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `_WRONG_THREAD`.
 const CAPTURE: std::ops::RangeInclusive<Code> = 900..=908;
 
@@ -234,8 +235,12 @@ impl Driver {
         self.check("cuCtxGetId", code).map(|()| id)
     }
 
-    /// Retains a device's primary context if it is `context`. Returns whether it is.
+    /// Retains a device's primary context if it is `context`. Returns whether it is. No capture is broken.
     pub(super) fn retain_primary(&self, device: c_int, context: ContextPtr) -> Result<bool, CudaError> {
+        self.outside_captures(|| self.retain_primary_here(device, context))
+    }
+
+    fn retain_primary_here(&self, device: c_int, context: ContextPtr) -> Result<bool, CudaError> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: valid out-pointers.
         let code = unsafe { (self.symbols.primary_get_state)(device, &raw mut flags, &raw mut active) };
@@ -249,7 +254,7 @@ impl Driver {
         let code = unsafe { (self.symbols.primary_retain)(&raw mut primary, device) };
         self.check("cuDevicePrimaryCtxRetain", code)?;
         if primary != context {
-            self.release_primary(device);
+            self.release_primary_here(device);
         }
         Ok(primary == context)
     }
@@ -264,8 +269,13 @@ impl Driver {
         (0..count).find(|device| self.retain_primary(*device, context) == Ok(true))
     }
 
-    /// Releases what [`retain_primary`](Self::retain_primary) retained.
+    /// Releases what [`retain_primary`](Self::retain_primary) retained, once for each success. A reset of the context in the meantime
+    /// changes nothing: it does not release the context, and the driver counts on, also for the context that takes its place.
     pub(super) fn release_primary(&self, device: c_int) {
+        self.outside_captures(|| self.release_primary_here(device));
+    }
+
+    fn release_primary_here(&self, device: c_int) {
         // SAFETY: the only argument is a number.
         let _ = unsafe { (self.symbols.primary_release)(device) };
     }
@@ -486,6 +496,9 @@ impl Driver {
 impl CudaError {
     /// The error that the driver returns for a destroyed context, for use without a call.
     pub(super) const CONTEXT_IS_GONE: CudaError = CudaError { call: "cuCtxGetId", code: CONTEXT_IS_DESTROYED };
+
+    /// The error for a green context whose primary context is unknown, for use without a call.
+    pub(super) const CONTEXT_IS_GREEN: CudaError = CudaError { call: "cuStreamGetGreenCtx", code: NOT_SUPPORTED };
 
     /// Returns whether the context or the whole driver is gone, so that none of its handles may be used.
     pub(super) fn context_is_gone(self) -> bool {

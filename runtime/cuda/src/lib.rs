@@ -4,9 +4,9 @@
 //! has the events of a context, and `context` the state that a context's streams share, `queues` decides how zones end. `stream` records and reads a zone's two points,
 //! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
-//! `owner` keeps a zone's stream alive. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
+//! `owner` keeps a zone's stream alive, and `green` finds the context in which warpline works for a stream. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
 //! module uses them.
-//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -29,7 +29,7 @@ use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
 use context::Context;
-use driver::{Driver, is_default};
+use driver::{Driver, PER_THREAD};
 use owner::Keeper;
 use stream::{CapturedEventPair, CudaBackend, CudaStream};
 pub use stream::{DefaultStream, ask_tool_numbers};
@@ -41,6 +41,7 @@ mod allocator;
 pub mod driver;
 mod elapsed;
 mod event;
+mod green;
 mod order;
 mod owner;
 
@@ -66,6 +67,10 @@ mod stream;
 /// The handles of the default streams (null, `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) mean those of the context that is
 /// current where a zone begins. A zone that is captured in a session with `graph_timing` is timed where the stream's own
 /// context is current.
+///
+/// A null handle means the legacy default stream in [`from_ptr`](Self::from_ptr). Code that is compiled with
+/// `nvcc --default-stream per-thread` or `CUDA_API_PER_THREAD_DEFAULT_STREAM` means the per-thread default stream by it: pass its handles
+/// to [`from_ptr_per_thread`](Self::from_ptr_per_thread).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 
@@ -77,7 +82,7 @@ unsafe impl Send for RawStream {}
 unsafe impl Sync for RawStream {}
 
 impl RawStream {
-    /// Returns the stream of a raw handle.
+    /// Returns the stream of a raw handle. A null handle is the legacy default stream.
     ///
     /// # Safety
     /// The stream must live as long as this value, its copies, and the zones that begin on it. It may be destroyed while zones that have
@@ -86,6 +91,20 @@ impl RawStream {
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(stream: *mut c_void) -> RawStream {
         RawStream(stream)
+    }
+
+    /// Returns the stream of a raw handle of a program in which a null handle means the calling thread's default stream, because it was
+    /// compiled with `nvcc --default-stream per-thread` or `CUDA_API_PER_THREAD_DEFAULT_STREAM`. Other handles are as in
+    /// [`from_ptr`](Self::from_ptr).
+    ///
+    /// The default stream is that of the thread on which a zone begins, and the zone must end on that thread.
+    /// [`as_ptr`](Self::as_ptr) returns `CU_STREAM_PER_THREAD` for it, which has one meaning in all programs.
+    ///
+    /// # Safety
+    /// As for [`from_ptr`](Self::from_ptr).
+    #[allow(unsafe_code)]
+    pub unsafe fn from_ptr_per_thread(stream: *mut c_void) -> RawStream {
+        RawStream(if stream.is_null() { std::ptr::without_provenance_mut(PER_THREAD) } else { stream })
     }
 
     /// Names the stream as `warpline::name_stream` does, and returns it.
@@ -152,11 +171,7 @@ impl Device for Cuda {
         let told = |error| driver.describe(error);
         // Returns the error if the driver cannot identify the stream.
         let id = key::id(driver, stream, RawParts { stream: ptr, context }).map_err(told)?;
-        let context = match context {
-            Some(context) => context,
-            None if is_default(ptr) => driver.current_context().map_err(told)?,
-            None => driver.stream_context(ptr).map_err(told)?,
-        };
+        let context = driver.home(ptr, context)?;
         let context = Context::get_or_create(driver, context, || stream.keep_context_alive(), scope)?;
         Ok(Arc::new(CudaBackend(Arc::new(CudaStream::new(context, ptr, id.unwrap_or(ptr as u64))))))
     }

@@ -183,11 +183,7 @@ impl<'a> Lane<'a> {
         let driver = Driver::get().map_err(|error| error.0)?;
         let told = |error: CudaError| driver.describe(error).0;
         let waits = WAITS.get_or_init(|| driver.waits().map_err(|error| error.0)).clone()?;
-        let ptr = match self.context {
-            Some(context) => context,
-            None if is_default(self.stream) => driver.current_context().map_err(told)?,
-            None => driver.stream_context(self.stream).map_err(told)?,
-        };
+        let ptr = driver.home(self.stream, self.context).map_err(|error| error.0)?;
         let id = driver.context_id(ptr).map_err(told)?;
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = contexts.iter().find(|context| context.id == id) {

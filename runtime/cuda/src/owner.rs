@@ -27,8 +27,6 @@ pub(crate) enum Hold {
     Primary {
         driver: &'static Driver,
         device: i32,
-        context: usize,
-        id: u64,
     },
     Owner(Arc<dyn KeepAlive>),
     /// The caller of [`RawStream::from_ptr`](super::RawStream::from_ptr) keeps the context alive.
@@ -65,7 +63,7 @@ impl Hold {
         let is_there = || driver.context_id(context) == Ok(id);
         if let Some(device) = driver.retain_if_primary(context) {
             if is_there() {
-                return Some(Hold::Primary { driver, device, context: context as usize, id });
+                return Some(Hold::Primary { driver, device });
             }
             // Another context has the same address.
             driver.release_primary(device);
@@ -81,11 +79,8 @@ impl Hold {
 
     pub(super) fn release_owner(self) {
         match self {
-            // A context that was reset in the meantime is not the one that was retained.
-            Hold::Primary { driver, device, context, id } if driver.context_id(context as ContextPtr) == Ok(id) => {
-                driver.release_primary(device);
-            }
-            Hold::Primary { .. } => {}
+            // Also if the context was reset in the meantime.
+            Hold::Primary { driver, device } => driver.release_primary(device),
             Hold::Owner(owner) => owner.release_owner(),
             Hold::Caller => {}
         }

@@ -172,10 +172,11 @@ controls! {
     /// Streams and events that were live when their context ended.
     fn stub_leaked() -> u64 = |driver| { driver.leaked }
 
-    /// Uses of handles that were destroyed or never made, and driver calls of host functions.
+    /// Uses of handles that were destroyed or never made, driver calls of host functions, and green contexts that were made current to a
+    /// second thread.
     fn stub_misuse() -> u64 = |driver| {
         let handles = [driver.contexts.misuse(), driver.stream_handles.misuse(), driver.events.misuse()];
-        handles.iter().sum::<u64>() + driver.graphs.misuse() + driver.nodes.misuse() + driver.execs.misuse() + driver.memory_misuse + driver.host_function_calls
+        handles.iter().sum::<u64>() + driver.green_misuse + driver.graphs.misuse() + driver.nodes.misuse() + driver.execs.misuse() + driver.memory_misuse + driver.host_function_calls
     }
 
     /// Uses of streams and events whose context is gone. To ask for the context itself is how a program finds out.

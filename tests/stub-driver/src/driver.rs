@@ -88,6 +88,10 @@ pub struct Driver {
     pub orphans_pushed: u64,
     /// How long events take on streams that wait for no other.
     pub event_costs: EventCosts,
+    /// The threads to which green contexts are current.
+    green_holders: HashMap<Handle, i32>,
+    /// How often one was made current to a second thread.
+    pub green_misuse: u64,
     /// Event records that went into a capture.
     pub captured_records: u64,
     /// Behind so many questions where a stream stands in its capture another thread is first with a call for the stream.
@@ -102,6 +106,8 @@ pub struct Context {
     pub id: u64,
     pub is_active: bool,
     pub retained: u64,
+    /// The primary context of which it is a part, if it is a green one.
+    pub part_of: Option<Handle>,
 }
 
 /// A stream and the moment at which it will have done all its work.
@@ -196,6 +202,8 @@ impl Driver {
             leaked: 0,
             orphans_pushed: 0,
             event_costs: EventCosts::default(),
+            green_holders: HashMap::new(),
+            green_misuse: 0,
             captured_records: 0,
             overtaken: 0,
             host_function_calls: 0,
@@ -234,7 +242,26 @@ impl Driver {
     /// Makes a context of a device.
     pub fn create_context(&mut self, device: i32) -> Handle {
         let id = self.new_id();
-        self.contexts.insert(Context { device, id, is_active: true, retained: 0 })
+        self.contexts.insert(Context { device, id, is_active: true, retained: 0, part_of: None })
+    }
+
+    /// The primary context of which a context is a part, or the context itself.
+    pub fn whole(&self, context: Handle) -> Handle {
+        self.contexts.peek(context).and_then(|context| context.part_of).unwrap_or(context)
+    }
+
+    /// Changes which context is current to the calling thread. A green context that is current to another one already is counted.
+    pub fn change_current(&mut self, change: impl FnOnce() -> Result<(), Code>) -> Result<(), Code> {
+        let (tid, before) = (thread::tid(), thread::current());
+        change()?;
+        let now = thread::current();
+        if self.green_holders.get(&before) == Some(&tid) {
+            self.green_holders.remove(&before);
+        }
+        if self.whole(now) != now && *self.green_holders.entry(now).or_insert(tid) != tid {
+            self.green_misuse += 1;
+        }
+        Ok(())
     }
 
     /// A context that can be used.
@@ -294,7 +321,7 @@ impl Driver {
         Ok(self.stream_handles.insert(id))
     }
 
-    fn add_stream(&mut self, context: Handle, is_blocking: bool) -> StreamId {
+    pub fn add_stream(&mut self, context: Handle, is_blocking: bool) -> StreamId {
         let id = self.new_id();
         self.streams.insert(
             id,
@@ -316,7 +343,14 @@ impl Driver {
     pub fn resolve(&mut self, handle: Handle) -> Result<StreamId, Code> {
         let key = match handle {
             0 | LEGACY => DefaultStream::Legacy(self.current()?),
-            PER_THREAD => DefaultStream::PerThread(self.current()?, thread::tid()),
+            PER_THREAD => {
+                let current = self.current()?;
+                // As seen on driver 580.159.04.
+                if self.whole(current) != current {
+                    return Err(Code::INVALID_HANDLE);
+                }
+                DefaultStream::PerThread(current, thread::tid())
+            }
             _ => {
                 let id = *self.stream_handles.get(handle)?;
                 self.stream_mut(id)?.told = None;

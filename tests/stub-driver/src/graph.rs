@@ -254,11 +254,11 @@ impl Driver {
         Ok(self.execs.insert(Exec { id: self.last_graph, steps }))
     }
 
-    /// Gives an executable graph the parameters of a graph of the same shape.
+    /// Gives an executable graph the parameters of a graph of the same shape: as many nodes, of the same types, with the same edges.
     pub fn update(&mut self, exec: Handle, graph: Handle) -> Result<(), Code> {
         let steps = self.steps(graph)?;
         let exec = self.execs.get(exec)?;
-        if exec.steps.len() != steps.len() {
+        if !are_alike(&exec.steps, &steps) {
             return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
         }
         let nodes: Vec<_> = exec.steps.iter().map(|step| step.node).collect();
@@ -314,6 +314,14 @@ impl Driver {
         }
         Ok(steps)
     }
+}
+
+/// Whether two graphs have the same shape.
+fn are_alike(these: &[Step], those: &[Step]) -> bool {
+    let is_alike = |(this, that): (&Step, &Step)| {
+        this.kind.number() == that.kind.number() && this.deps == that.deps && are_alike(&this.inside, &that.inside)
+    };
+    these.len() == those.len() && these.iter().zip(those).all(is_alike)
 }
 
 /// When each node of a graph begins that begins at this moment, and when the graph ends.

@@ -61,6 +61,11 @@ impl<T> Table<T> {
         }
     }
 
+    /// The object if there is one; nothing is counted.
+    pub fn peek(&self, handle: Handle) -> Option<&T> {
+        self.live.get(&handle)
+    }
+
     pub fn remove(&mut self, handle: Handle) -> Result<T, Code> {
         self.get(handle)?;
         if self.reuses {

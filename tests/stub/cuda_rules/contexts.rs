@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use warpline::{GraphTiming, RawStream};
 use warpline_tests::this_test;
 
-use super::{MS, US, launch};
+use super::{MS, US, WORK, launch};
 use crate::harness::driver::*;
 use crate::harness::zones::*;
 
@@ -78,6 +79,37 @@ fn a_per_thread_default_stream_carries_its_threads_name() {
         let expected =
             ["default stream", "per-thread default stream of loader", "per-thread default stream of trainer"];
         assert_eq!(names, expected.into_iter().map(str::to_owned).chain([unnamed]).collect());
+        assert_clean(driver);
+    });
+}
+
+/// A program that is compiled for per-thread default streams means its thread's own by a null handle.
+#[test]
+fn a_null_handle_is_the_threads_own_stream_in_a_program_that_is_compiled_so() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let null = std::ptr::null_mut();
+        // SAFETY: the stub driver treats handles as numbers, and the default streams live.
+        let (legacy, own) = unsafe { (RawStream::from_ptr(null), RawStream::from_ptr_per_thread(null)) };
+        let stream = driver.stream();
+        // SAFETY: as above.
+        assert_eq!(unsafe { RawStream::from_ptr_per_thread(stream as *mut _) }, raw(stream), "no other handle changes");
+        assert_eq!((own, own.as_ptr() as Handle), (raw(PER_THREAD), PER_THREAD));
+        // A kernel of 50 µs on each is in the zone of its stream alone.
+        let (session, zones) = start(|builder| builder.ends(warpline::EndMode::Eager));
+        for (raw, handle) in [(legacy, 0), (own, PER_THREAD), (own, PER_THREAD)] {
+            let _zone = WORK.zone(&raw);
+            assert_eq!(driver.stub_launch(handle, 50 * US), SUCCESS);
+        }
+        let of_thread = driver.id(PER_THREAD);
+        assert_eq!(session.finish().recorded, 3);
+        let zones = zones.take();
+        let name = |zone: &warpline::record::ZoneRecord| zone.stream.as_ref().unwrap().name.clone();
+        let (on_own, on_legacy): (Vec<_>, Vec<_>) =
+            zones.iter().partition(|zone| name(zone).starts_with("per-thread default stream of "));
+        assert_eq!((on_own.len(), on_legacy.len(), name(on_legacy[0])), (2, 1, "default stream".to_owned()));
+        assert_ne!(of_thread, driver.id(LEGACY));
+        assert!(zones.iter().all(|zone| zone.gpu_ns().is_some_and(|ns| ns >= 49_900)), "{zones:?}");
         assert_clean(driver);
     });
 }
@@ -195,6 +227,72 @@ fn a_context_that_goes_takes_its_pending_zones_and_no_others() {
         assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (7, 2, 5), "{report}");
         // One look may be under way when the context goes; after it, its handles are left alone.
         assert!(driver.stub_orphan_uses() <= 1, "{} uses: {:?}", driver.stub_orphan_uses(), driver.last_calls(6));
+        assert_clean(driver);
+    });
+}
+
+/// A reset does not release what was retained: the count of those that retain the context is as it was, and each release counts.
+#[test]
+fn a_context_that_is_reset_is_released_as_often_as_it_was_retained() {
+    const RESETS: u64 = 3;
+    on_stub(this_test!(), |driver| {
+        for timing in [GraphTiming::Off, GraphTiming::Stamps] {
+            let counts =
+                || ["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"].map(|symbol| driver.calls(symbol));
+            let before = counts();
+            driver.start();
+            let (session, zones) = start(|builder| builder.graph_timing(timing));
+            // Each context is retained for its zones; for its stamps while they are prepared, and as long as they are read.
+            let for_each = if timing == GraphTiming::Stamps { 3 } else { 1 };
+            for round in 1..=RESETS {
+                launch(driver, driver.stream(), US);
+                wait_for(&zones, 1);
+                let wanted = before[0] + round + round * for_each;
+                let since = Instant::now();
+                while counts()[0] < wanted {
+                    assert!(since.elapsed() < Duration::from_secs(10), "{} of {wanted} retained", counts()[0]);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
+                assert_eq!(driver.cuDevicePrimaryCtxRetain(&mut 0, 0), SUCCESS);
+            }
+            assert_exact(&session.finish());
+            let of_application = 1 + RESETS;
+            let [retained, released] = counts();
+            assert_eq!(retained - before[0] - of_application, released - before[1], "{timing:?}: ours");
+            for left in (0..of_application).rev() {
+                assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), SUCCESS, "{timing:?}: no count was taken from it");
+                assert_eq!(driver.stub_live_contexts(), u64::from(left > 0), "{timing:?}: none is kept");
+            }
+            assert_eq!(driver.cuDevicePrimaryCtxRelease_v2(0), INVALID_CONTEXT);
+            assert_no_orphan_used(driver);
+            assert_clean(driver);
+        }
+    });
+}
+
+#[test]
+fn a_context_that_the_session_meets_during_a_capture_is_retained_without_breaking_it() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let (captured, other) = (driver.stream(), driver.stream());
+        for mode in [GLOBAL, THREAD_LOCAL] {
+            let (session, _zones) = start(|builder| builder);
+            let retained = driver.calls_on("cuDevicePrimaryCtxRetain", tid());
+            assert_eq!(driver.cuStreamBeginCapture_v2(captured, mode), SUCCESS);
+            launch(driver, other, US);
+            assert_eq!(driver.stub_launch(captured, US), SUCCESS);
+            let graph = made(|graph| driver.cuStreamEndCapture(captured, graph));
+            assert_eq!(driver.stub_graph_nodes(graph), 1);
+            assert_eq!(driver.calls_on("cuDevicePrimaryCtxRetain", tid()), retained + 1, "by the capturing thread");
+            // Its mode is what it was.
+            let mut of_thread = RELAXED;
+            assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut of_thread), SUCCESS);
+            assert_eq!(of_thread, GLOBAL);
+            assert_eq!(driver.cuThreadExchangeStreamCaptureMode(&mut of_thread), SUCCESS);
+            let report = session.finish();
+            assert_eq!((report.recorded, report.dropped.total()), (1, 0), "{report}");
+        }
         assert_clean(driver);
     });
 }

@@ -66,6 +66,91 @@ fn a_broken_device_costs_what_was_pending_and_hides_no_error() {
     });
 }
 
+/// The driver promises the errors of pending work from `cuEventQuery` and not from `cuEventElapsedTime_v2`, which here goes on saying
+/// that nothing is complete.
+#[test]
+fn an_error_that_only_a_query_returns_is_named_and_not_waited_for() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        for ends in [EndMode::Eager, EndMode::Lazy] {
+            // Also where no time is left for a second look.
+            for timeout in [Duration::from_secs(60), Duration::ZERO] {
+                let stream = driver.stream();
+                let (session, zones) = start(|builder| builder.ends(ends).finish_timeout(timeout));
+                launch(driver, stream, US);
+                wait_for(&zones, 1);
+                let hold = driver.stub_hold(stream);
+                (0..5).for_each(|_| launch(driver, stream, US));
+                driver.fail("cuEventQuery", 0, u64::MAX, LAUNCH_FAILED);
+                let started = Instant::now();
+                let report = session.finish();
+                let (took, case) = (started.elapsed(), format!("{ends:?}, {timeout:?}: {report}"));
+                assert!(took < Duration::from_secs(5), "{took:?} {case}");
+                assert_exact(&report);
+                assert_eq!((report.recorded, report.dropped.stream_failed), (1, 5), "{case}");
+                assert!(report.notes.iter().any(|note| note.contains("CUDA_ERROR_LAUNCH_FAILED")), "{case}");
+                driver.fail("cuEventQuery", 0, 0, LAUNCH_FAILED);
+                driver.stub_release(hold);
+                assert_eq!(driver.cuStreamSynchronize(stream), SUCCESS);
+                assert_clean(driver);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_device_that_breaks_in_a_session_is_named_before_its_end() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, _zones) = start(|builder| builder.ends(EndMode::Eager));
+        let hold = driver.stub_hold(stream);
+        launch(driver, stream, US);
+        driver.fail("cuEventQuery", 0, 1, LAUNCH_FAILED);
+        let since = Instant::now();
+        while driver.calls("cuEventQuery") == 0 {
+            assert!(since.elapsed() < Duration::from_secs(10), "nobody asks for errors");
+            thread::sleep(Duration::from_millis(1));
+        }
+        driver.stub_release(hold);
+        let report = session.finish();
+        assert_eq!(report.dropped.stream_failed, 1, "{report}");
+        assert!(report.notes.iter().any(|note| note.contains("CUDA_ERROR_LAUNCH_FAILED")), "{report}");
+    });
+}
+
+#[test]
+fn a_stream_is_queried_for_errors_now_and_then_while_nothing_completes_and_never_while_it_goes_on() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let (session, zones) = start(|builder| builder.ends(EndMode::Eager));
+        let queries = || driver.calls("cuEventQuery");
+        // At each look something is incomplete, and something has been completed shortly before.
+        let begin = Instant::now();
+        (0..40).for_each(|_| launch(driver, stream, 5 * MS));
+        while begin.elapsed() < Duration::from_millis(400) {
+            launch(driver, stream, 5 * MS);
+            thread::sleep(Duration::from_millis(5));
+        }
+        driver.cuStreamSynchronize(stream);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(queries(), 0, "the stream went on");
+        assert!(!zones.take().is_empty());
+        let hold = driver.stub_hold(stream);
+        (0..500).for_each(|_| launch(driver, stream, US));
+        let begin = Instant::now();
+        thread::sleep(Duration::from_millis(1_500));
+        let (asked, most) = (queries(), begin.elapsed().as_millis() as u64 / 100);
+        assert!((3..=most).contains(&asked), "{asked} queries for 500 zones");
+        driver.stub_release(hold);
+        driver.cuStreamSynchronize(stream);
+        let report = session.finish();
+        assert_eq!(report.dropped.total(), 0, "{report}");
+        assert_clean(driver);
+    });
+}
+
 #[test]
 fn a_driver_that_shuts_down_is_left_alone() {
     on_stub(this_test!(), |driver| {
@@ -142,7 +227,7 @@ failing! {
     event_elapsed_time_fails: "cuEventElapsedTime_v2";
     event_destroy_fails: "cuEventDestroy_v2";
     stream_get_id_fails: "cuStreamGetId";
-    stream_get_ctx_fails: "cuStreamGetCtx";
+    stream_get_ctx_fails: "cuStreamGetCtx_v2";
     stream_create_fails: "cuStreamCreate";
     stream_is_capturing_fails: "cuStreamIsCapturing";
     ctx_push_current_fails: "cuCtxPushCurrent_v2";

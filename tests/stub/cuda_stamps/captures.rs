@@ -169,22 +169,25 @@ fn a_stamp_that_is_refused_leaves_the_capture_as_it_was() {
         driver.start();
         let (session, sink) = stamped();
         let stream = driver.stream();
-        // The begin is refused; then the end.
-        for skip in [0, 1] {
+        // The first border of the capture is refused, and it has no stamps at all; then the second one, which is alone in that.
+        for (skip, nodes) in [(0, 2), (1, 5)] {
             let captured = Captured::new(driver, stream, || {
                 driver.fail("cuLaunchKernel", skip, 1, INVALID_HANDLE);
                 zone(driver, &ATTENTION, stream, 10);
                 zone(driver, &MLP, stream, 20);
             });
+            assert_eq!(driver.stub_graph_nodes(captured.graph), nodes);
             assert_eq!(captured.zones.lanes().len(), 2, "labelled all the same");
             captured.launch(driver, stream, 1);
-            let replays = wait_for_replays(&sink, 1);
-            assert_eq!(replays[0].zones.len(), 1, "{replays:?}");
-            assert_length(&replays[0], &MLP, 20, 1);
+            if skip == 1 {
+                let replays = wait_for_replays(&sink, 1);
+                assert_eq!(replays[0].zones.len(), 1, "{replays:?}");
+                assert_length(&replays[0], &MLP, 20, 1);
+            }
         }
         let report = session.finish();
-        assert_eq!((report.graph_timing.untimed_refused, report.captured), (2, 4), "{report}");
-        assert!(report.to_string().contains("2 captured zones are not timed"), "{report}");
+        assert_eq!((report.graph_timing.untimed_refused, report.captured), (3, 4), "{report}");
+        assert!(report.to_string().contains("3 captured zones are not timed"), "{report}");
     });
 }
 
@@ -314,14 +317,14 @@ fn a_capture_waits_once_for_a_thread_that_does_not_finish_preparing_the_context(
             }
             let second = scope.spawn(move || capture_some(ZONES)).join().expect("no panic");
             driver.stub_go_on();
-            assert_eq!(first.join().expect("no panic").1, 3, "the thread that prepared the context is timed");
+            assert_eq!(first.join().expect("no panic").1, 1, "nor is the thread that prepared the context timed");
             second
         });
         // One wait is half a second.
         assert!(took < Duration::from_secs(4), "{took:?}");
         assert_eq!(nodes, ZONES as u64, "the capture is whole");
         let report = session.finish();
-        assert_eq!(report.graph_timing.untimed_not_ready, ZONES as u64, "{report}");
+        assert_eq!(report.graph_timing.untimed_not_ready, ZONES as u64 + 1, "{report}");
         let line = "another thread was still preparing their context for stamps";
         assert_eq!(report.notes.iter().filter(|note| note.contains(line)).count(), 1, "{report}");
     });
@@ -524,5 +527,32 @@ fn a_capture_that_another_thread_exchanges_is_left_alone() {
         assert_eq!(driver.cuGraphDestroy(graph), SUCCESS);
         assert_exact(&session.finish());
         assert_eq!(driver.stub_misuse(), 0, "nodes of the graph that is gone: {:#?}", driver.last_calls(12));
+    });
+}
+
+/// The session's own thread takes hold of the context while the capture goes on.
+#[test]
+fn a_context_of_stamps_is_retained_without_breaking_the_capture() {
+    on_stub(this_test!(), |driver| {
+        let (session, _sink) = stamped();
+        driver.start();
+        let (stream, retained) = (driver.stream(), driver.calls("cuDevicePrimaryCtxRetain"));
+        let graph = capture(driver, stream, GLOBAL, || {
+            zone(driver, &ATTENTION, stream, 10);
+            let since = Instant::now();
+            while driver.calls("cuDevicePrimaryCtxRetain") == retained {
+                assert!(since.elapsed() < Duration::from_secs(10), "the session does not retain the context");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            zone(driver, &MLP, stream, 10);
+        });
+        assert_eq!(driver.stub_graph_nodes(graph), 5);
+        assert_all_timed(&session.finish());
+        assert_eq!(driver.calls("cuStreamGetCtx_v2"), 0, "no captured stream of a primary context is asked");
+        assert_eq!(
+            (driver.cuDevicePrimaryCtxRelease_v2(0), driver.stub_live_contexts()),
+            (SUCCESS, 0),
+            "nobody else holds it"
+        );
     });
 }

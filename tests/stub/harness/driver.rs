@@ -25,11 +25,13 @@ pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_READY: u32 = 600;
 pub const ILLEGAL_ADDRESS: u32 = 700;
 pub const CONTEXT_IS_DESTROYED: u32 = 709;
+pub const LAUNCH_FAILED: u32 = 719;
 pub const NOT_PERMITTED: u32 = 800;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
 pub const CAPTURE_INVALIDATED: u32 = 901;
 pub const CAPTURE_UNJOINED: u32 = 904;
 pub const CAPTURE_IMPLICIT: u32 = 906;
+pub const GRAPH_EXEC_UPDATE_FAILURE: u32 = 910;
 
 /// `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
 pub const LEGACY: Handle = 1;
@@ -50,7 +52,7 @@ pub enum Driver {
     Current,
     /// The stub of a driver for CUDA 11, which lacks `cuStreamGetId` and `cuCtxGetId`.
     Old,
-    /// The stub of a driver for CUDA 12.0 to 12.7, which lacks `cuEventElapsedTime_v2`.
+    /// The stub of a driver for CUDA 12.4, which lacks `cuEventElapsedTime_v2` and `cuStreamGetCtx_v2`.
     ElapsedV1,
     /// A file that is no library: as good as no driver, also where there is one.
     Unloadable,
@@ -158,6 +160,10 @@ warpline_tests::exports! {
     fn cuCtxGetDevice(device: &mut i32) -> u32;
     fn cuCtxGetId(context: Handle, id: &mut u64) -> u32;
     fn cuCtxSynchronize() -> u32;
+    fn cuGreenCtxCreate(green: &mut Handle, resources: Handle, device: i32, flags: u32) -> u32;
+    fn cuGreenCtxDestroy(green: Handle) -> u32;
+    fn cuCtxFromGreenCtx(context: &mut Handle, green: Handle) -> u32;
+    fn cuGreenCtxStreamCreate(stream: &mut Handle, green: Handle, flags: u32, priority: i32) -> u32;
     fn cuStreamCreate(stream: &mut Handle, flags: u32) -> u32;
     fn cuStreamDestroy_v2(stream: Handle) -> u32;
     fn cuStreamGetCtx(stream: Handle, context: &mut Handle) -> u32;
@@ -237,7 +243,8 @@ warpline_tests::exports! {
     fn stub_live_contexts() -> u64;
     /// Streams and events that were live when their context ended.
     fn stub_leaked() -> u64;
-    /// Uses of handles that were destroyed or never made, and driver calls of host functions.
+    /// Uses of handles that were destroyed or never made, driver calls of host functions, and green contexts that were made current to a
+    /// second thread.
     fn stub_misuse() -> u64;
     /// Uses of streams and events whose context is gone.
     fn stub_orphan_uses() -> u64;

@@ -330,6 +330,9 @@ pub trait Reader: Send {
     /// The stream has failed: every zone that waits on it is dropped and counts as `stream_failed`, and the report says why.
     fn is_complete(&mut self, points: &EventPair) -> Result<bool, BackendError>;
 
+    /// Called once when the session ends. If the next pass finds a zone incomplete, it queries the device for errors as well.
+    fn drain(&mut self) {}
+
     /// Called with the newest complete zone of this pass.
     fn seen(&mut self, _newest: &EventPair) {}
 

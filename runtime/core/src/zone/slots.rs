@@ -53,7 +53,11 @@ impl Wanted {
             return Wanted::in_window(range, word, is_asked);
         }
         let is_taken = word.epoch().is_some() && range.chance().take();
-        word.of_zone(is_taken, is_asked).map(|word| Wanted { range, word })
+        let mut of_zone = word.of_zone(is_taken, is_asked);
+        if !is_taken && windows::takes_captures() && word.epoch().is_some() && !range.chance().is_left_out() {
+            of_zone = word.of_captures(of_zone);
+        }
+        of_zone.map(|word| Wanted { range, word })
     }
 
     /// Returns a request in a session that records windows of its time, and all collectives.
@@ -72,14 +76,14 @@ impl Wanted {
                 }
                 Admission::Recorded => {
                     windows::lose();
-                    word.of_zone(false, is_asked)
+                    Wanted::or_captured(word, word.of_zone(false, is_asked))
                 }
             },
         };
         word.map(|word| Wanted { range, word })
     }
 
-    /// Adds to what a zone outside of a window is for that it is recorded if it is captured.
+    /// Adds to what a zone outside of a window, or of a sample, is for that it is recorded if it is captured.
     fn or_captured(word: SwitchState, otherwise: Option<SwitchState>) -> Option<SwitchState> {
         if windows::takes_captures() { word.of_captures(otherwise) } else { otherwise }
     }
@@ -118,6 +122,9 @@ impl Wanted {
         let mut builder = self.open(captures).ok()?;
         if let Some(slot) = builder.0.slot() {
             slot.points = stream.capture_points();
+        }
+        if self.word.is_for_captures() && !switch::word().is_some_and(SwitchState::is_windowed) {
+            self.range.chance().choose_after_all();
         }
         builder.follow(self.word);
         Some(builder.owning(stream))

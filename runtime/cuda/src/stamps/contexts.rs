@@ -1,19 +1,22 @@
 //! Prepares contexts for stamps. The collector does this on a session's first use of a context, or the capturing thread if a capture comes
 //! first.
 //!
-//! Each context is prepared once, which takes some ms. The lock of the state is not held during the preparation.
+//! Each context is prepared once, which takes some ms. The lock of the state is not held during the preparation. A capture waits for it only
+//! for so long. If it goes on without stamps, so do all captures of the session in that context: a program may update the graph of one with
+//! that of another.
 
 use std::sync::{Arc, Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::driver::{ContextPtr, Driver};
+use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::super::owner::{Hold, Keeper};
 use super::device::Stamper;
 use super::{lock, session};
 
 /// The message for the user if a zone is captured without a stamp.
-const LATE: &str = "captured zones are not timed in replays: another thread was still preparing their context for stamps; run one \
-                    zone on the context before the first capture, or capture again";
+const LATE: &str = "captured zones are not timed in replays: another thread was still preparing their context for stamps, and the \
+                    captures of a session have stamps all or none; run one zone on the context before the first capture, or start another \
+                    session";
 
 /// Signalled when a context that was being prepared is ready, or has failed.
 static MADE: Condvar = Condvar::new();
@@ -32,15 +35,20 @@ pub(super) enum Readiness {
 }
 
 /// Returns what stamps need in a context. If no thread is preparing the context, this thread does so, which takes some ms once per context.
-/// If another thread is, this waits until [`MAKING`] after that thread began; none if the preparation takes longer or failed.
+/// If another thread is, this waits until [`MAKING`] after that thread began; none if the preparation takes longer or failed, and for the
+/// rest of the session.
 pub(super) fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) -> Option<Arc<Stamper>> {
     let mut state = lock();
     loop {
+        if state.left_out.contains(&id) {
+            return None;
+        }
         match state.contexts.get(&id) {
             Some(Readiness::Ready(stamper)) => return Some(Arc::clone(stamper)),
             Some(Readiness::Failed) => return None,
             Some(Readiness::Making(since)) => {
                 let Some(left) = MAKING.checked_sub(since.elapsed()) else {
+                    state.left_out.insert(id);
                     state.tell_once(LATE);
                     return None;
                 };
@@ -53,6 +61,28 @@ pub(super) fn stamper_of(driver: &'static Driver, context: ContextPtr, id: u64) 
                 state = lock();
             }
         }
+    }
+}
+
+/// Returns the context whose stamps time a captured stream, and its id. `context`, the current one or the stream's own, is not it if it is a
+/// green context: no other thread may use that one, as the session's does.
+pub(super) fn home(
+    driver: &'static Driver,
+    stream: StreamPtr,
+    context: ContextPtr,
+    id: u64,
+) -> Result<(ContextPtr, u64), CudaError> {
+    if !matches!(lock().contexts.get(&id), None | Some(Readiness::Wanted)) {
+        return Ok((context, id));
+    }
+    // Most contexts are primary ones, whose captured streams are asked nothing.
+    if let Some(device) = driver.retain_if_primary(context) {
+        driver.release_primary(device);
+        return Ok((context, id));
+    }
+    match driver.regular_context(stream)? {
+        Some(regular) if regular != context => Ok((regular, driver.context_id(regular)?)),
+        _ => Ok((context, id)),
     }
 }
 

@@ -15,6 +15,10 @@
 //! therefore moved back to its position before the stamp (`Driver::stand`). The same is done after the stamp of a begin if the zone ends
 //! without any work.
 //!
+//! A program may update an executable graph with a second capture of the same work, which needs the same nodes. So the first border of a
+//! capture decides whether the capture has stamps, and all its other borders follow (`Choice`). A context that is not ready in time has no
+//! stamps for the rest of the session (`contexts`). Only if the driver refuses a later stamp, that border alone has none.
+//!
 //! Adjacent zones share a stamp: if the stream is directly after a stamp, or was moved back from one and nothing was captured since, no new
 //! stamp is needed. A zone that begins at such a position moves its stream after the stamp again, so that its work follows the stamp.
 
@@ -25,7 +29,7 @@ mod device;
 mod ring;
 mod source;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,14 +40,15 @@ use warpline_core::fork::PerProcess;
 
 pub(crate) use contexts::ready_in;
 pub use contexts::want;
-use contexts::{Readiness, hold, stamper_of};
+use contexts::{Readiness, hold, home, stamper_of};
 pub use contexts::{is_wanted, prepare, ready, want_current};
 pub(crate) use device::{NAME, Stamper};
 pub(crate) use device::{PTX, SPIN};
 pub use source::{Source, Stamped};
 
-/// The number of captures whose stamps are known. In older captures, stamps are no longer shared.
-const MOST_CAPTURES: usize = 64;
+/// The number of captures whose stamps are known. A capture that is gone on with after as many others decides anew, and shares no stamp with
+/// its zones before.
+const MOST_CAPTURES: usize = 256;
 
 /// Whether the recording session times its captures.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -70,6 +75,8 @@ static SPANNING: AtomicU64 = AtomicU64::new(0);
 #[derive(Default)]
 struct State {
     contexts: HashMap<u64, Readiness>,
+    /// The contexts in which this session captures no stamps, because one of its captures could not wait until the context was ready.
+    left_out: HashSet<u64>,
     /// The owners of contexts, by context id. A primary context needs none.
     keepers: HashMap<u64, Keeper>,
     /// Contexts that the session uses and that the collector has yet to prepare.
@@ -86,12 +93,22 @@ struct State {
 /// The stamps of one capture.
 #[derive(Default)]
 struct Stamps {
-    /// The context of the first stamp. Clocks of different contexts are not compared within a replay.
-    context_id: Option<u64>,
+    /// None before the first border.
+    choice: Option<Choice>,
+    /// The number of stamps that were captured or are being captured.
+    count: usize,
     /// The ids of stamps, by node.
     nodes: HashMap<Handle, u32>,
     /// For each stream, the last stamp from which it was moved back, and the position to which it was moved.
     beside: HashMap<usize, Beside>,
+}
+
+/// Whether a capture has stamps.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// It has those of this context. Clocks of different contexts are not compared within a replay.
+    Stamps(u64),
+    None(Untimed),
 }
 
 #[derive(Clone)]
@@ -140,6 +157,7 @@ pub fn turn_on(by_launch: bool) {
         let mut state = lock();
         state.contexts.retain(|_, known| !matches!(known, Readiness::Failed | Readiness::Wanted));
         state.wanted.clear();
+        state.left_out.clear();
         state.keepers.retain(|_, keeper| keeper.is_alive(session()));
         state.problems.clear();
         state.told.clear();
@@ -184,15 +202,23 @@ pub(super) fn border(
     place: &CapturePosition,
     of: ZoneEdge,
 ) -> Option<Border> {
-    let (stamped, is_shared) = match stamp_at(stream, place) {
-        Some(At::Behind(id)) => (Ok(Border { id, place: None }), true),
-        Some(At::Beside(beside)) if of == ZoneEdge::End => (Ok(Border { id: beside.id, place: None }), true),
-        Some(At::Beside(beside)) => {
+    let known = lock().known(stream, place);
+    let (stamped, is_shared) = match known {
+        Known::Untimed(why) => (Err(why), false),
+        Known::Behind(id) => (Ok(Border { id, place: None }), true),
+        Known::Beside(beside) if of == ZoneEdge::End => (Ok(Border { id: beside.id, place: None }), true),
+        Known::Beside(beside) => {
             let led = in_context(driver, context, || stand_behind(driver, stream, beside.behind));
             let border = led.map(|behind| Border { id: beside.id, place: Some(behind) });
             (border.map_err(|_| Untimed::Refused), true)
         }
-        None => (capture(driver, stream, context, keeper, place, of), false),
+        Known::Nothing => {
+            let stamped = capture(driver, stream, context, keeper, place, of);
+            if let Err(why) = stamped {
+                lock().stamps_of(place.capture).fail(why);
+            }
+            (stamped, false)
+        }
     };
     match &stamped {
         Ok(_) if is_shared => &SHARED,
@@ -209,6 +235,7 @@ pub(super) fn border(
 }
 
 /// The reason why a border has no stamp.
+#[derive(Clone, Copy)]
 enum Untimed {
     NotReady,
     Refused,
@@ -233,7 +260,8 @@ fn capture(
     if context.is_null() {
         return Err(Untimed::NotReady);
     }
-    let context_id = driver.context_id(context).map_err(refused)?;
+    let own_id = driver.context_id(context).map_err(refused)?;
+    let (context, context_id) = home(driver, stream, context, own_id).map_err(refused)?;
     // The keeper is stored first, because the collector uses the context as soon as it is ready.
     lock().keep(context_id, keeper);
     let stamper = stamper_of(driver, context, context_id).ok_or(Untimed::NotReady)?;
@@ -241,19 +269,18 @@ fn capture(
         let mut state = lock();
         state.last_id += 1;
         let id = state.last_id;
-        if *state.stamps_of(before.capture).context_id.get_or_insert(context_id) != context_id {
-            return Err(Untimed::Elsewhere);
-        }
+        state.stamps_of(before.capture).begin(context_id)?;
         id
     };
     // Another thread may have ended the capture in the meantime and begun a new one.
     let is_same = |place: &CapturePosition| place.capture == before.capture;
     let work = || {
         // If the stamp waited only for launches, it would read the clock too early.
-        if let Some(behind_all) = before.behind_all() {
-            driver.stand(stream, &behind_all)?;
+        let stood = before.behind_all().map_or(Ok(()), |behind_all| driver.stand(stream, &behind_all));
+        if let Err(error) = stood.and_then(|()| stamper.capture(stream, id)) {
+            lock().stamps_of(before.capture).take_back();
+            return Err(error);
         }
-        stamper.capture(stream, id)?;
         let place = driver.capture(stream)?.filter(is_same);
         match place {
             // The first kernel of a graph would begin late with a launch-order edge.
@@ -324,22 +351,41 @@ fn in_context<T>(
     }
 }
 
-/// The position of a stream relative to a stamp.
-enum At {
+/// What is known about a border before anything is captured for it.
+enum Known {
+    /// The stream is directly behind a stamp.
     Behind(u32),
+    /// The stream was moved back from a stamp, and nothing was captured since.
     Beside(Beside),
+    /// The capture has no stamps.
+    Untimed(Untimed),
+    Nothing,
 }
 
-fn stamp_at(stream: StreamPtr, place: &CapturePosition) -> Option<At> {
-    let state = lock();
-    let (_, stamps) = state.captures.iter().rev().find(|(known, _)| *known == place.capture)?;
-    if let [node] = &*place.frontier
-        && let Some(id) = stamps.nodes.get(node)
-    {
-        return Some(At::Behind(*id));
+impl Stamps {
+    /// Decides, if this is the first border, that the capture has the stamps of a context. Fails if it has none, or those of another one.
+    fn begin(&mut self, context_id: u64) -> Result<(), Untimed> {
+        match *self.choice.get_or_insert(Choice::Stamps(context_id)) {
+            Choice::Stamps(of) if of == context_id => {
+                self.count += 1;
+                Ok(())
+            }
+            Choice::Stamps(_) => Err(Untimed::Elsewhere),
+            Choice::None(why) => Err(why),
+        }
     }
-    let beside = stamps.beside.get(&(stream as usize))?;
-    (beside.frontier == place.frontier).then(|| At::Beside(beside.clone()))
+
+    /// Notes that a stamp that was begun is not in the capture.
+    fn take_back(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+
+    /// Decides that the capture has no stamps, unless it has some.
+    fn fail(&mut self, why: Untimed) {
+        if self.count == 0 && !matches!(self.choice, Some(Choice::None(_))) {
+            self.choice = Some(Choice::None(why));
+        }
+    }
 }
 
 impl State {
@@ -368,15 +414,37 @@ impl State {
         }
     }
 
+    /// Returns the stamps of a capture. Those of the capture that was not used for the longest time are forgotten.
     fn stamps_of(&mut self, capture: u64) -> &mut Stamps {
-        if !self.captures.iter().any(|(known, _)| *known == capture) {
-            self.captures.push_back((capture, Stamps::default()));
+        let last = self.captures.len();
+        let at = self.captures.iter().rposition(|(known, _)| *known == capture).unwrap_or(last);
+        // The capture that goes on is the newest already, unless threads capture at the same time.
+        if at + 1 != last {
+            let stamps = self.captures.remove(at).unwrap_or_else(|| (capture, Stamps::default()));
+            self.captures.push_back(stamps);
             if self.captures.len() > MOST_CAPTURES {
                 self.captures.pop_front();
             }
         }
-        let at = self.captures.iter().position(|(known, _)| *known == capture).unwrap_or(0);
-        &mut self.captures[at].1
+        let newest = self.captures.len() - 1;
+        &mut self.captures[newest].1
+    }
+
+    /// Returns what is known about the border of a zone at the stream's position.
+    fn known(&mut self, stream: StreamPtr, place: &CapturePosition) -> Known {
+        let stamps = self.stamps_of(place.capture);
+        if let Some(Choice::None(why)) = stamps.choice {
+            return Known::Untimed(why);
+        }
+        if let [node] = &*place.frontier
+            && let Some(id) = stamps.nodes.get(node)
+        {
+            return Known::Behind(*id);
+        }
+        match stamps.beside.get(&(stream as usize)) {
+            Some(beside) if beside.frontier == place.frontier => Known::Beside(beside.clone()),
+            _ => Known::Nothing,
+        }
     }
 }
 

@@ -25,6 +25,10 @@ const SHORTEST_LAUNCH_NS: i64 = 1_000;
 /// If the time from the host's call for a begin to the begin on the device is longer than this, the begin was queued behind other work.
 const QUEUED_NS: i64 = 20_000;
 
+/// If a stream completes nothing for longer than this, it is queried for errors. Only `cuEventQuery` is guaranteed to return those of
+/// pending work, and it makes launching threads wait.
+const POLL_NS: i64 = 100_000_000;
+
 /// The reader of one stream's zones.
 pub(super) struct CudaReader {
     stream: Arc<CudaStream>,
@@ -35,6 +39,10 @@ pub(super) struct CudaReader {
     look: Look,
     /// Whether markers are queried in this pass.
     asks: bool,
+    /// The last time at which the stream had completed something, had nothing to complete, or was queried for errors.
+    moved_ns: i64,
+    /// Whether the next incomplete zone is queried for errors.
+    polls: bool,
     /// The look that found complete zones without a following begin; these are read at the next look. `deferred_begin` is the begin of the
     /// first of them, if it is known.
     deferred: Option<Look>,
@@ -94,6 +102,8 @@ impl CudaReader {
             known: None,
             look: Look::default(),
             asks: true,
+            moved_ns: 0,
+            polls: false,
             deferred: None,
             deferred_begin: None,
             released: Vec::new(),
@@ -138,6 +148,13 @@ impl CudaReader {
             return Ok(true);
         }
         if self.asks { driver.is_complete(pool.end(zone, true)?) } else { Ok(false) }
+    }
+
+    /// Queries a zone that is incomplete, as far as the times of events show. Returns whether it is complete.
+    #[cold]
+    fn poll(&self, zone: &Pair, is_lazy: bool) -> Result<bool, CudaError> {
+        let Context { driver, pool, .. } = &*self.stream.context;
+        driver.is_complete(pool.end(zone, is_lazy)?)
     }
 
     fn let_begins_go(&mut self) {
@@ -204,6 +221,11 @@ impl Reader for CudaReader {
         let waited = if self.asks { waiting } else { 0 };
         self.look = Look { began_ns: now_ns(), last_ns: self.look.began_ns, waited, ..Look::default() };
         self.asks = asks || !self.stream.context.driver.reads_beside_launches();
+        if waiting == 0 {
+            self.moved_ns = self.look.began_ns;
+        }
+        // By the look before, because this one may find something complete.
+        self.polls |= self.look.last_ns - self.moved_ns >= POLL_NS;
         let pool = &self.stream.context.pool;
         let order = |id: PairId| pool.get(id).map_or(0, |pair| pair.before_begin.load(Ordering::Relaxed));
         let known = self.begins.len();
@@ -221,12 +243,23 @@ impl Reader for CudaReader {
         let Some((zone, pair)) = zone.and_then(|zone| Some((zone, self.stream.pair(zone)?))) else {
             return Err(BackendError("a zone has no end on its stream".to_owned()));
         };
-        let asked = if zone.is_lazy {
+        let mut asked = if zone.is_lazy {
             self.is_past(pair)
         } else {
             pool.end(pair, false).and_then(|end| driver.has_passed(end))
         };
+        if self.polls && asked == Ok(false) {
+            asked = self.poll(pair, zone.is_lazy);
+            (self.polls, self.moved_ns) = (false, self.look.began_ns);
+        }
+        if asked == Ok(true) {
+            self.moved_ns = self.look.began_ns;
+        }
         asked.map_err(|error| self.stream.context.failed(error))
+    }
+
+    fn drain(&mut self) {
+        self.polls = true;
     }
 
     fn prefetch(&self, points: &EventPair) {

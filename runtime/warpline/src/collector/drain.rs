@@ -40,6 +40,7 @@ impl Collector {
         self.cx.recorder.close();
         // Some zones need two passes.
         self.pass(true);
+        self.cx.streams.all.iter_mut().filter_map(|stream| stream.reader.as_mut()).for_each(|reader| reader.drain());
         loop {
             self.pass(true);
             self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));

@@ -1,4 +1,9 @@
 //! Contexts: a device's primary one, those that a program makes, and each thread's current one.
+//!
+//! To retain a primary context, to release it or to reset it may create or destroy it, so all three count as unsafe in a capture. CUDA's
+//! header does not list the unsafe calls, and driver 580.159.04 permits to retain a context that is active.
+//!
+//! A reset ends what is in the context, and leaves the count of those that retain it (the header, and seen on driver 580.159.04).
 
 use crate::call::{Out, driver_calls};
 use crate::code::Code;
@@ -9,6 +14,7 @@ use crate::thread;
 driver_calls! {
     /// Always the same handle for a device. After a reset, or when nobody had retained it, the context has a new id.
     fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) = |driver| {
+        driver.check_unsafe_call()?;
         let device = driver.device(device)?;
         let primary = match driver.primary.get(&device) {
             Some(&primary) => primary,
@@ -25,6 +31,7 @@ driver_calls! {
     }
 
     fn cuDevicePrimaryCtxRelease_v2(device: i32) = |driver| {
+        driver.check_unsafe_call()?;
         let device = driver.device(device)?;
         let primary = *driver.primary.get(&device).ok_or(Code::INVALID_CONTEXT)?;
         let of = driver.contexts.get(primary)?;
@@ -48,6 +55,7 @@ driver_calls! {
     }
 
     fn cuDevicePrimaryCtxReset_v2(device: i32) = |driver| {
+        driver.check_unsafe_call()?;
         let device = driver.device(device)?;
         if let Some(&primary) = driver.primary.get(&device) {
             driver.contexts.get(primary)?.is_active = false;
@@ -59,7 +67,7 @@ driver_calls! {
     fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) = |driver| {
         let device = driver.device(device)?;
         let made = driver.create_context(device);
-        thread::push(made)?;
+        driver.change_current(|| thread::push(made))?;
         context.put(made)
     }
 
@@ -80,7 +88,7 @@ driver_calls! {
         if context != 0 {
             driver.context(context)?;
         }
-        thread::set_current(context)
+        driver.change_current(|| thread::set_current(context))
     }
 
     // The real driver takes a context that was destroyed, and memory is corrupted by what follows (seen on driver
@@ -91,11 +99,13 @@ driver_calls! {
             return thread::push(context);
         }
         driver.context(context)?;
-        thread::push(context)
+        driver.change_current(|| thread::push(context))
     }
 
     fn cuCtxPopCurrent_v2(context: Out<Handle>) = |driver| {
-        context.put_if_wanted(thread::pop()?);
+        let mut popped = 0;
+        driver.change_current(|| thread::pop().map(|context| popped = context))?;
+        context.put_if_wanted(popped);
         Ok(())
     }
 

@@ -24,7 +24,8 @@ driver_calls! {
     fn cuEventRecord(event: Handle, stream: Handle) = |driver| {
         let id = driver.resolve(stream)?;
         let context = driver.events.get(event)?.context;
-        if driver.stream_mut(id)?.context != context {
+        let of_stream = driver.stream_mut(id)?.context;
+        if driver.whole(of_stream) != driver.whole(context) {
             return Err(Code::INVALID_HANDLE);
         }
         let state = match driver.capture_of_work(id)? {
@@ -53,7 +54,8 @@ driver_calls! {
     fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) = |driver| {
         let id = driver.resolve(stream)?;
         let context = driver.events.get(event)?.context;
-        if driver.stream_mut(id)?.context != context {
+        let of_stream = driver.stream_mut(id)?.context;
+        if driver.whole(of_stream) != driver.whole(context) {
             return Err(Code::INVALID_HANDLE);
         }
         match driver.capture_of_work(id)? {
@@ -97,7 +99,7 @@ impl driver::Driver {
     /// The time between two events of one context that are both complete and timed.
     fn elapsed_ms(&mut self, start: Handle, end: Handle) -> Result<f32, Code> {
         let (from, to) = (self.timed(start)?, self.timed(end)?);
-        if from.0 != to.0 {
+        if self.whole(from.0) != self.whole(to.0) {
             return Err(Code::INVALID_HANDLE);
         }
         if !self.is_complete(start)? || !self.is_complete(end)? {

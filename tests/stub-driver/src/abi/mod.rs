@@ -6,6 +6,8 @@ mod context;
 mod device;
 mod event;
 mod graph;
+#[cfg(not(feature = "old"))]
+mod green;
 mod memory;
 mod module;
 mod stream;

@@ -24,7 +24,8 @@ driver_calls! {
 
     fn cuLaunchKernel(function: Handle, _gx: u32, _gy: u32, _gz: u32, _bx: u32, _by: u32, _bz: u32, _shared: u32, stream: Handle, parameters: *const *const u64, _extra: *const c_void) = |driver| {
         let id = driver.resolve(stream)?;
-        if driver.stream_mut(id)?.context != driver.current()? {
+        let (of_stream, current) = (driver.stream_mut(id)?.context, driver.current()?);
+        if driver.whole(of_stream) != driver.whole(current) {
             return Err(Code::INVALID_HANDLE);
         }
         let known = driver.modules.function(function).ok_or(Code::INVALID_HANDLE)?;

@@ -140,6 +140,7 @@ impl EngineBuilder {
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
         if config.graph_timing != GraphTiming::Off {
+            windows::take_captures();
             stamps::turn_on(config.graph_timing == GraphTiming::LaunchOrderStamps);
             stamps::want_current();
             collector.add(ReplayStage::new(&recorder, &tally));

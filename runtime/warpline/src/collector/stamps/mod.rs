@@ -16,6 +16,7 @@ use warpline_core::replay::{ReplayRecord, ReplayTiming};
 use warpline_core::report::counts::GraphTimingCounts;
 use warpline_core::stream::pauses::Pauses;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::windows;
 use warpline_cuda::graph::plan::Plan;
 use warpline_cuda::graph::plan_of_stamp;
 use warpline_cuda::graph::replayed::{Ran, replayed};
@@ -59,7 +60,7 @@ impl ReplayStage {
         if !is_stopped || last {
             self.discover_contexts(&cx.recorder, &cx.tally, last);
         }
-        // The reasons why captured zones are not timed are reported at once: the program can still capture again.
+        // The reasons why captured zones are not timed are reported at once, while the program runs.
         stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
         let ReplayStage { sources, replays, .. } = self;
         let mut taken = 0;
@@ -130,6 +131,7 @@ impl Stage for ReplayStage {
     }
 
     fn finish(&mut self, cx: &mut Context) {
+        windows::leave_captures();
         self.read(cx, true);
     }
 }
