@@ -88,11 +88,11 @@ impl Summary {
             if self.rows.len() >= ROWS && !self.rows.contains_key(&row) {
                 self.rows.clear();
             }
-            let inner_ns = self.rows.entry(row).or_default().add(record.gpu.unwrap_or(record.host));
-            if inner_ns > 0 {
+            let inner = self.rows.entry(row).or_default().add(record.gpu.unwrap_or(record.host), early_by_ns(record));
+            if inner.most_ns > 0 {
                 self.figures(if record.gpu.is_some() { Place::Streams } else { Place::Threads }, record)
                     .lengths
-                    .subtract_inner(inner_ns);
+                    .subtract_inner(inner, record.is_bounded());
             }
         }
     }
@@ -112,8 +112,9 @@ impl Summary {
         for zones in order.chunk_by(|(one, _), (other, _)| row(one) == row(other)) {
             let mut nesting = Nesting::default();
             for (replayed, gpu) in zones {
-                let inner_ns = nesting.add(*gpu);
-                self.figures(Place::Replays, &replayed.zone).lengths.subtract_inner(inner_ns);
+                let inner = nesting.add(*gpu, early_by_ns(&replayed.zone));
+                let is_bounded = replayed.zone.is_bounded();
+                self.figures(Place::Replays, &replayed.zone).lengths.subtract_inner(inner, is_bounded);
             }
         }
     }
@@ -176,6 +177,7 @@ impl Figures {
         let share = |ns: i64| record.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
         let zone = Length {
             ns: share(record.duration_ns()),
+            early_by_ns: share(early_by_ns(record)),
             launch_ns: share(record.host.duration_ns()),
             begin_ns: record.host.begin_ns,
             weight: 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0),
@@ -206,6 +208,11 @@ impl Figures {
         let coverage = Coverage { seen, scales: came_by == CameBy::Counted, window_ns, windows };
         RangeStats { work: self.work.stats(), ..self.lengths.stats(Cow::Borrowed(self.range.name()), coverage) }
     }
+}
+
+/// Returns the time by which the record's end may be earlier, in ns; 0 on the host.
+fn early_by_ns(record: &ZoneRecord) -> i64 {
+    record.gpu.map_or(0, |_| record.end_early_by_ns)
 }
 
 /// Returns the device of a record; none on the host.

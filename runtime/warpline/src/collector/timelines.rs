@@ -36,6 +36,8 @@ struct Usage {
     device: String,
     /// The time in zones or waits.
     used: Covered,
+    /// The time in which it is not known whether a zone still ran.
+    uncertain: Covered,
     waiting: Covered,
     waited_for: HashMap<String, (u64, i64)>,
 }
@@ -47,6 +49,7 @@ struct Folded {
     ids: Vec<u64>,
     streams: u64,
     used_ns: i64,
+    uncertain_ns: i64,
     waiting_ns: i64,
     waited_for: HashMap<String, (u64, i64)>,
 }
@@ -74,8 +77,9 @@ impl Timelines {
                 end_ns: all.end_ns.max(span.end_ns),
             });
             if let Some(all) = all {
-                let used = &mut self.stream(stream, all).used;
-                spans().for_each(|span| used.add(span));
+                let usage = self.stream(stream, all);
+                spans().for_each(|span| usage.used.add(span));
+                zones.iter().filter_map(ZoneRecord::uncertain_tail).for_each(|tail| usage.uncertain.add(tail));
             }
         }
     }
@@ -108,6 +112,7 @@ impl Timelines {
             name: stream.name.clone(),
             device: stream.device.name.clone(),
             used: Covered::default(),
+            uncertain: Covered::default(),
             waiting: Covered::default(),
             waited_for: HashMap::new(),
         })
@@ -172,6 +177,7 @@ impl Folded {
         self.streams += u64::from(self.ids[word] & bit == 0);
         self.ids[word] |= bit;
         self.used_ns += usage.used.length_ns();
+        self.uncertain_ns += usage.uncertain.length_ns();
         self.waiting_ns += usage.waiting.length_ns();
         for (by, waits) in usage.waited_for {
             count_for(&mut self.waited_for, by, waits);
@@ -185,6 +191,7 @@ impl Folded {
             device: String::new(),
             streams: self.streams,
             busy_ns: (self.used_ns - self.waiting_ns).max(0),
+            uncertain_ns: self.uncertain_ns.min((self.used_ns - self.waiting_ns).max(0)),
             waiting_ns: self.waiting_ns,
             idle_ns: None,
             not_recorded_ns: 0,
@@ -202,6 +209,7 @@ impl Usage {
             device: self.device.clone(),
             streams: 1,
             busy_ns: (used_ns - waiting_ns).max(0),
+            uncertain_ns: self.uncertain.length_ns().min((used_ns - waiting_ns).max(0)),
             waiting_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },

@@ -160,6 +160,7 @@ mod tests {
             total_error_ns: 0,
             recorded_ns: 100,
             self_ns,
+            self_early_ns: 0,
             share: 0.5,
             first_ns: None,
             mean_ns: 50,
@@ -169,6 +170,10 @@ mod tests {
             max_ns: 50,
             mean_launch_ns: 5,
             work: None,
+            bounded: 0,
+            bounded_total_ns: 0,
+            bounded_least_ns: 0,
+            bounded_max_ns: 0,
         };
         let report = Report { ranges: vec![range("a.outer", 20), range("a.inner", 60)], ..Report::default() };
         let verdict = verdict::verdict(&report);
