@@ -15,6 +15,7 @@ mod control_kernels;
 #[cfg(all(feature = "cuda", feature = "timeline"))]
 mod cuda_arrows;
 #[cfg(feature = "cuda")]
+mod cuda_bounds;
 mod cuda_ends;
 #[cfg(feature = "cuda")]
 mod cuda_graph;

@@ -269,6 +269,7 @@ impl Figures {
         };
         let zone = Length {
             ns,
+            early_by_ns: 0,
             launch_ns,
             begin_ns: host.begin_ns,
             weight: if slice.args.sampled_ppm == 0 { 1.0 } else { 1e6 / slice.args.sampled_ppm as f64 },
@@ -286,11 +287,11 @@ impl Figures {
         if share == 1.0 && slice.kind != Kind::BatchEntry {
             self.nest(slice, number);
             if spot != Spot::Replays {
-                self.current.per_step.zone(number, host.begin_ns, ns);
+                self.current.per_step.zone(number, host.begin_ns, ns, 0);
             }
         }
         if spot == Spot::Streams {
-            self.ends.add(slice.args.end_early_by_ns);
+            self.ends.add(slice.span.duration_ns(), slice.args.end_early_by_ns);
             if let Some(corrected_ns) = slice.args.corrected_ns {
                 self.corrected += 1;
                 self.correction_ns += slice.span.duration_ns() - corrected_ns;
@@ -394,7 +395,7 @@ impl Figures {
         let Some(on) = track(slice.row, rows) else { return };
         let launch = slice.launch.and_then(|(row, host)| Some((track(row, rows)?, host)));
         let launch = launch.as_ref().map(|((from, name), host)| (*from, &**name, *host));
-        self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), slice.span, launch);
+        self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), (slice.span, 0), launch);
     }
 
     fn count_in<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Sum>, key: K, more: impl FnOnce() -> K, ns: i64) {
@@ -405,7 +406,7 @@ impl Figures {
 
 /// A collective for the sums of what was moved. `share` is its share of the slice's time.
 fn moved(message: &Message, share: f64) -> Moved<'_> {
-    Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share }
+    Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share, early_by_ns: 0 }
 }
 
 /// The stream or thread of a row, and its name.
@@ -430,12 +431,12 @@ fn settle(
     row.waiting.sort_unstable_by_key(|(span, order, _)| nesting::key(*span, *order));
     let count = count.min(row.waiting.len());
     for (span, _, number) in row.waiting.drain(..count) {
-        let inner_ns = row.nesting.add(span);
+        let inner = row.nesting.add(span, 0);
         if let Some(entry) = entries.get_mut(number as usize) {
-            entry.lengths.subtract_inner(inner_ns);
+            entry.lengths.subtract_inner(inner, false);
         }
         if let Some(page) = &mut for_page {
-            page.calls.add(at, span, number, inner_ns);
+            page.calls.add(at, span, number, inner.most_ns);
         }
     }
     count

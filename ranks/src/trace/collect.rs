@@ -220,8 +220,8 @@ impl Collected {
             zones.sort_unstable_by_key(|at| nesting::key(self.zones[*at].span, *at as u64));
             let mut nesting = Nesting::default();
             for at in zones {
-                let inner_ns = nesting.add(self.zones[at].span);
-                self.zones[at].self_ns -= inner_ns;
+                let inner = nesting.add(self.zones[at].span, 0);
+                self.zones[at].self_ns -= inner.most_ns;
             }
         }
     }

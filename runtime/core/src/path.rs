@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord};
+use crate::record::{Span, StreamInfo, ThreadInfo, ZoneRecord, is_bound};
 use crate::wait::{SignalInfo, WaitRecord};
 
 /// The critical path of a window, through the recorded zones. Zones that were not recorded may also be on it. For a session,
@@ -25,6 +25,9 @@ pub struct CriticalPath {
     pub from_ns: i64,
     /// The end of the path, which is the end of the last zone in the window, in ns.
     pub to_ns: i64,
+    /// The time by which the path may end earlier, in ns, because the end of that zone is not timed and its length is only a bound
+    /// ([`is_bound`]).
+    pub early_by_ns: i64,
     /// The number of arrows on it.
     pub arrows: u64,
     /// The stretches of the path in chronological order: the stream or thread, and the time.
@@ -45,8 +48,8 @@ pub struct PathSegment {
 /// The contribution of one range's zones, or of time without a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathPart {
-    /// The range's name; `(no recorded zone)` where the path passes no recorded zone, and `(on the way)` between a signal and the
-    /// end of its wait, or a launch and the begin of its zone.
+    /// The range's name; `(no recorded zone)` where the path passes no recorded zone, `(on the way)` between a signal and the
+    /// end of its wait, or a launch and the begin of its zone, and `(end not timed)` where a zone, whose length is only a bound, may have ended.
     pub name: String,
     /// The name of the stream or thread.
     pub on: String,
@@ -89,6 +92,8 @@ struct Passed<N> {
     on: Track,
     name: N,
     span: Span,
+    /// The time by which its end may be earlier, if that makes its length a bound; otherwise 0.
+    early_by_ns: i64,
     /// The thread that launched it, and the time span of the launch.
     launch: Option<(Track, Span)>,
 }
@@ -125,14 +130,21 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
     }
 
-    /// Adds a zone on a stream or a thread, and its launch.
-    pub fn passed(&mut self, (on, on_name): (Track, &str), name: N, span: Span, launch: Option<(Track, &str, Span)>) {
+    /// Adds a zone on a stream or a thread, and its launch. Its end may be earlier by `early_by_ns`.
+    pub fn passed(
+        &mut self,
+        (on, on_name): (Track, &str),
+        name: N,
+        (span, early_by_ns): (Span, i64),
+        launch: Option<(Track, &str, Span)>,
+    ) {
         self.forget_names();
         self.know(on, on_name);
         if let Some((from, from_name, _)) = launch {
             self.know(from, from_name);
         }
-        self.push_zone(Passed { on, name, span, launch: launch.map(|(from, _, host)| (from, host)) });
+        let launch = launch.map(|(from, _, host)| (from, host));
+        self.push_zone(Passed { on, name, span, early_by_ns: tail(span, early_by_ns), launch });
     }
 
     /// Adds a wait that ended at `end_ns` because of a signal at `at_ns`.
@@ -203,7 +215,7 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
             }
             None => walk.back(last.on, to_ns),
         }
-        Some(walk.finish(self, to_ns))
+        Some(CriticalPath { early_by_ns: last.early_by_ns, ..walk.finish(self, to_ns) })
     }
 
     /// Returns the last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it
@@ -256,7 +268,8 @@ impl PathLog {
         self.forget_names();
         let on = self.place(zone.stream.as_ref(), &zone.thread);
         let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
-        self.push_zone(Passed { on, name: zone.range.name(), span: zone.gpu.unwrap_or(zone.host), launch });
+        let (span, early_by_ns) = zone.gpu.map_or((zone.host, 0), |gpu| (gpu, tail(gpu, zone.end_early_by_ns)));
+        self.push_zone(Passed { on, name: zone.range.name(), span, early_by_ns, launch });
     }
 
     pub fn wait(&mut self, wait: &WaitRecord) {
@@ -337,8 +350,8 @@ impl<'a> Walk<'a> {
         }
         for (on, spans) in of_place {
             let on_it = log.zones.iter().filter_map(|zone| match zone.launch {
-                _ if zone.on == on => Some((zone.name.as_ref(), zone.span)),
-                Some((from, host)) if from == on => Some((zone.name.as_ref(), host)),
+                _ if zone.on == on => Some((zone.name.as_ref(), zone.span, zone.early_by_ns)),
+                Some((from, host)) if from == on => Some((zone.name.as_ref(), host, 0)),
                 _ => None,
             });
             attribute(on_it, &spans, |name, ns| {
@@ -361,6 +374,7 @@ impl<'a> Walk<'a> {
         CriticalPath {
             from_ns: self.from_ns,
             to_ns,
+            early_by_ns: 0,
             arrows: self.under_way.len() as u64,
             stretches: self.stretches.iter().map(|(on, span)| PathSegment { on: name(on), span: *span }).collect(),
             parts,
@@ -368,9 +382,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Calls `add` for each piece of these non-overlapping stretches with its innermost zone: the open zone that began last.
+/// Returns the time in which a zone may have ended, if its length is only a bound.
+fn tail(span: Span, early_by_ns: i64) -> i64 {
+    if is_bound(span.duration_ns(), early_by_ns) { early_by_ns } else { 0 }
+}
+
+/// Calls `add` for each piece of these non-overlapping stretches with its innermost zone: the open zone that began last. The time in which that
+/// zone may have ended is not the zone's.
 fn attribute<'n>(
-    zones: impl Iterator<Item = (&'n str, Span)>,
+    zones: impl Iterator<Item = (&'n str, Span, i64)>,
     stretches: &[Span],
     mut add: impl FnMut(Option<&'n str>, i64),
 ) {
@@ -378,19 +398,27 @@ fn attribute<'n>(
         stretches.iter().map(|span| span.begin_ns).min().unwrap_or(0),
         stretches.iter().map(|span| span.end_ns).max().unwrap_or(0),
     );
-    let is_inside = |(_, span): &(&str, Span)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
+    let is_inside =
+        |(_, span, _): &(&str, Span, i64)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
     let zones: Vec<_> = zones.filter(is_inside).collect();
     // Ends come before begins. Of zones that begin together, the outer one comes first.
     let mut edges: Vec<(i64, bool, i64, Option<usize>)> = Vec::with_capacity(2 * (zones.len() + stretches.len()));
     let both = |Span { begin_ns, end_ns }: Span, of| [(begin_ns, true, -end_ns, of), (end_ns, false, 0, of)];
-    edges.extend(zones.iter().enumerate().flat_map(|(at, (_, span))| both(*span, Some(at))));
+    edges.extend(zones.iter().enumerate().flat_map(|(at, (_, span, _))| both(*span, Some(at))));
     let stretches = stretches.iter().filter(|span| span.duration_ns() > 0);
     edges.extend(stretches.flat_map(|span| both(*span, None)));
     edges.sort_unstable();
     let (mut open, mut inside, mut last_ns): (Vec<usize>, i32, i64) = (Vec::new(), 0, i64::MIN);
     for (ns, begins, _, of) in edges {
         if inside > 0 && ns > last_ns {
-            add(open.last().and_then(|at| zones.get(*at)).map(|(name, _)| *name), ns - last_ns);
+            match open.last().and_then(|at| zones.get(*at)) {
+                None => add(None, ns - last_ns),
+                Some((name, span, early_by_ns)) => {
+                    let certain_ns = span.without_tail(*early_by_ns).end_ns.clamp(last_ns, ns);
+                    add(Some(name), certain_ns - last_ns);
+                    add(Some("(end not timed)"), ns - certain_ns);
+                }
+            }
         }
         last_ns = ns;
         match (of, begins) {
@@ -419,7 +447,7 @@ mod tests {
         let mut log: PathLog = PathLog::new(usize::MAX);
         for &(on, name, begin, end, launched) in zones {
             let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
-            log.zones.push_back(Passed { on, name, span: span(begin, end), launch });
+            log.zones.push_back(Passed { on, name, span: span(begin, end), early_by_ns: 0, launch });
         }
         for &(on, end_ns, from, at_ns) in arrows {
             log.arrows.push_back(Arrow { on, end_ns, from, at_ns });
@@ -475,6 +503,30 @@ mod tests {
         // Here, the reason of the wait is known.
         let known = path(&zones, &[(MAIN, 110, A, 105)]);
         assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
+    }
+
+    #[test]
+    fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
+        let mut log: PathLog = PathLog::new(usize::MAX);
+        let mut add = |on, name, zone: Span, early_by_ns| {
+            log.passed((on, "a"), name, (zone, early_by_ns), Some((MAIN, "main", span(0, 1))));
+        };
+        // Known within 5 %, a bound within a zone that is timed, and a bound at the end.
+        add(A, "known", span(10, 110), 5);
+        add(A, "around", span(110, 300), 0);
+        add(A, "inner", span(120, 220), 60);
+        add(A, "last", span(300, 400), 30);
+        let path = log.path(None).expect("there are zones");
+        let expected = [
+            ("(end not timed)", "a", 90),
+            ("(on the way)", "a", 10),
+            ("around", "a", 90),
+            ("inner", "a", 40),
+            ("known", "a", 100),
+            ("last", "a", 70),
+        ];
+        assert_eq!((parts(&path), path.to_ns, path.early_by_ns), (expected.to_vec(), 400, 30));
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 400);
     }
 
     #[test]

@@ -128,6 +128,21 @@ impl ZoneRecord {
         self.gpu.unwrap_or(self.host).duration_ns()
     }
 
+    /// Returns whether [`duration_ns`](Self::duration_ns) is only an upper bound ([`is_bound`]): the end of the zone on its stream is not
+    /// timed by an event, and may be earlier by more than 5 % of the length.
+    #[inline]
+    pub fn is_bounded(&self) -> bool {
+        self.gpu.is_some_and(|gpu| is_bound(gpu.duration_ns(), self.end_early_by_ns))
+    }
+
+    /// Returns the last part of `gpu`, in which it is not known whether the zone still ran; none if its length is not only a bound.
+    #[doc(hidden)]
+    pub fn uncertain_tail(&self) -> Option<Span> {
+        let gpu = self.gpu.filter(|_| self.is_bounded())?;
+        let tail = Span { begin_ns: gpu.without_tail(self.end_early_by_ns).end_ns, ..gpu };
+        (tail.duration_ns() > 0).then_some(tail)
+    }
+
     /// Returns the length between the zone's begin and end on its stream, in ns, as the device measured it.
     pub fn gpu_ns(&self) -> Option<i64> {
         self.gpu.map(|gpu| gpu.duration_ns())
@@ -149,12 +164,13 @@ impl ZoneRecord {
 }
 
 impl ZoneRecord {
-    /// Returns the bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, or if size or group
-    /// is unknown. It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
+    /// Returns the bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, if size or group
+    /// is unknown, or if its length is only a bound ([`is_bounded`](Self::is_bounded)). It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
     #[inline]
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let share = self.entry.map_or(1.0, |entry| entry.share);
-        self.message.as_ref()?.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
+        let message = self.message.as_ref().filter(|_| !self.is_bounded())?;
+        message.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
     }
 }
 
@@ -166,15 +182,19 @@ impl ZoneRecord {
     }
 
     /// Returns the time of the declared work, in ns: [`gpu_ns_corrected`](Self::gpu_ns_corrected), or the time on its thread if the mark has no
-    /// stream. None if the time on the stream is not known.
+    /// stream. None if the time on the stream is not known, or only a bound.
     #[doc(hidden)]
     #[inline]
     pub fn work_ns(&self) -> Option<i64> {
-        if self.stream.is_some() { self.gpu_ns_corrected() } else { Some(self.host.duration_ns()) }
+        if self.stream.is_some() {
+            self.gpu_ns_corrected().filter(|_| !self.is_bounded())
+        } else {
+            Some(self.host.duration_ns())
+        }
     }
 
     /// Returns the rates of the declared work on the zone's stream, or on its thread if the mark has no stream. They are computed from
-    /// [`gpu_ns_corrected`](Self::gpu_ns_corrected).
+    /// [`gpu_ns_corrected`](Self::gpu_ns_corrected); there are none if that is only a bound ([`is_bounded`](Self::is_bounded)).
     #[inline]
     pub fn work_rates(&self) -> WorkRates {
         let work = self.work();
@@ -197,6 +217,14 @@ impl ZoneRecord {
             sampled.then_some((SAMPLED, (f64::from(self.sample_share) * 1e6).round() as i64)),
         ]
     }
+}
+
+/// Returns whether a time of `length_ns` is only an upper bound: the end of its zone is not timed by an event, and may be earlier by
+/// `early_by_ns`, which is more than 5 % of it.
+///
+/// Such a time is not a length: reports print it as `≤ 3.72 ms`, and no mean, percentile, bandwidth or other figure contains it.
+pub const fn is_bound(length_ns: i64, early_by_ns: i64) -> bool {
+    early_by_ns > 0 && early_by_ns > length_ns / 20
 }
 
 /// The name of the share of its range's zones that a recorded one stands for, in traces.
@@ -255,6 +283,12 @@ impl Span {
     /// Returns the length, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.end_ns - self.begin_ns
+    }
+
+    /// Returns it without its last `early_by_ns`, in which a zone whose end is not timed may not have run.
+    #[doc(hidden)]
+    pub fn without_tail(&self, early_by_ns: i64) -> Span {
+        Span { end_ns: self.begin_ns.max(self.end_ns.saturating_sub(early_by_ns.max(0))), ..*self }
     }
 
     /// Returns the part of it that is over when `launch` ends, in ns.
@@ -416,4 +450,34 @@ pub struct ThreadInfo {
     pub id: u64,
     /// The thread's name, if it had one when it began its first zone.
     pub name: Option<String>,
+}
+
+#[cfg(all(test, feature = "fixture"))]
+mod tests {
+    use super::*;
+    use crate::collective::{CollectiveKind, DataType, ProcessGroup};
+    use crate::fixture::{COPY, span, stream, thread, zone};
+
+    #[test]
+    fn more_than_5_percent_makes_a_length_a_bound() {
+        assert!(!is_bound(1_000, 50) && is_bound(1_000, 51) && is_bound(0, 1));
+        assert!(!is_bound(0, 0) && !is_bound(-500, 0) && is_bound(i64::MAX, i64::MAX));
+    }
+
+    #[test]
+    fn a_bound_has_no_bandwidth_and_no_rate() {
+        let mut zone = zone(&COPY, Some(&stream(1, "comm")), &thread(1, None), span(0, 1), Some(span(0, 1_000)));
+        let message = Message::new(CollectiveKind::AllReduce).count(1_000).dtype(DataType::F32);
+        zone.message = Some(Box::new(message.group(&ProcessGroup::new("dp", [0, 1], 0))));
+        zone.fields.set_bytes(4_000_u64);
+        (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, 50);
+        assert!(zone.bandwidth().is_some() && zone.work_ns() == Some(1_000) && !zone.is_bounded());
+        assert!(zone.work_rates().bytes_per_s.is_some() && zone.uncertain_tail().is_none());
+        zone.end_early_by_ns = 900;
+        assert!(zone.bandwidth().is_none() && zone.work_ns().is_none() && zone.is_bounded());
+        assert_eq!((zone.work_rates(), zone.uncertain_tail()), (WorkRates::default(), Some(span(100, 1_000))));
+        // The thread knows when its own zone ends.
+        (zone.gpu, zone.stream) = (None, None);
+        assert!(!zone.is_bounded() && zone.work_ns() == Some(1));
+    }
 }

@@ -88,11 +88,11 @@ impl Summary {
             if self.rows.len() >= ROWS && !self.rows.contains_key(&row) {
                 self.rows.clear();
             }
-            let inner_ns = self.rows.entry(row).or_default().add(record.gpu.unwrap_or(record.host));
-            if inner_ns > 0 {
+            let inner = self.rows.entry(row).or_default().add(record.gpu.unwrap_or(record.host), early_by_ns(record));
+            if inner.most_ns > 0 {
                 self.figures(if record.gpu.is_some() { Place::Streams } else { Place::Threads }, record)
                     .lengths
-                    .subtract_inner(inner_ns);
+                    .subtract_inner(inner, record.is_bounded());
             }
         }
     }
@@ -112,8 +112,9 @@ impl Summary {
         for zones in order.chunk_by(|(one, _), (other, _)| row(one) == row(other)) {
             let mut nesting = Nesting::default();
             for (replayed, gpu) in zones {
-                let inner_ns = nesting.add(*gpu);
-                self.figures(Place::Replays, &replayed.zone).lengths.subtract_inner(inner_ns);
+                let inner = nesting.add(*gpu, early_by_ns(&replayed.zone));
+                let is_bounded = replayed.zone.is_bounded();
+                self.figures(Place::Replays, &replayed.zone).lengths.subtract_inner(inner, is_bounded);
             }
         }
     }
@@ -176,6 +177,7 @@ impl Figures {
         let share = |ns: i64| record.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
         let zone = Length {
             ns: share(record.duration_ns()),
+            early_by_ns: share(early_by_ns(record)),
             launch_ns: share(record.host.duration_ns()),
             begin_ns: record.host.begin_ns,
             weight: 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0),
@@ -206,6 +208,11 @@ impl Figures {
         let coverage = Coverage { seen, scales: came_by == CameBy::Counted, window_ns, windows };
         RangeStats { work: self.work.stats(), ..self.lengths.stats(Cow::Borrowed(self.range.name()), coverage) }
     }
+}
+
+/// Returns the time by which the record's end may be earlier, in ns; 0 on the host.
+fn early_by_ns(record: &ZoneRecord) -> i64 {
+    record.gpu.map_or(0, |_| record.end_early_by_ns)
 }
 
 /// Returns the device of a record; none on the host.
@@ -338,5 +345,30 @@ mod tests {
         assert_eq!((stats.min_ns, stats.max_ns, stats.total_ns), (1, 100_000, 5_000_050_000));
         assert!((stats.p50_ns - 50_000).abs() <= 500, "{stats:?}");
         assert!((stats.p99_ns - 99_000).abs() <= 990, "{stats:?}");
+    }
+
+    #[test]
+    fn zones_whose_length_is_only_a_bound_are_in_no_figure_but_the_total() {
+        use warpline_core::record::EndSource;
+
+        let (stream, thread) = (fixture::stream(1, "compute"), fixture::thread(1, None));
+        let lazy = |begin, end, early_by_ns| {
+            let (host, gpu) = (fixture::span(begin, begin + 1), fixture::span(begin, end));
+            let mut zone = fixture::zone(&RANGE, Some(&stream), &thread, host, Some(gpu));
+            (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, early_by_ns);
+            zone.fields.set_flops(1_000_000_u64);
+            zone
+        };
+        let mut summary = Summary::default();
+        // A zone around a bounded one, whose own time is 600 to 900 ns; and a long bounded one.
+        summary.add(&[lazy(100, 500, 300), lazy(0, 1_000, 0), lazy(2_000, 50_000, 47_000)]);
+        let [stats] = &summary.stats(CameBy::Counted)[..] else { panic!("one range") };
+        assert_eq!((stats.count, stats.bounded, stats.seen), (3, 2, 3));
+        assert_eq!((stats.mean_ns, stats.min_ns, stats.max_ns, stats.recorded_ns), (1_000, 1_000, 1_000, 1_000));
+        assert_eq!((stats.self_ns, stats.self_early_ns, stats.total_ns), (900, 300, 49_400));
+        assert_eq!((stats.bounded_total_ns, stats.bounded_least_ns, stats.bounded_max_ns), (48_400, 1_100, 48_000));
+        assert!(stats.total_is_bound() && stats.self_is_bound());
+        let flops = stats.work.as_ref().and_then(|work| work.rates.flops_per_s);
+        assert!(flops.is_some_and(|flops| (flops / 1e12 - 1.0).abs() < 1e-9), "{stats:?}");
     }
 }

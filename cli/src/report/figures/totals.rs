@@ -157,6 +157,7 @@ impl Usage {
             device: self.device.to_string(),
             streams: 1,
             busy_ns: (used_ns - waiting_ns).max(0),
+            uncertain_ns: 0,
             waiting_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },

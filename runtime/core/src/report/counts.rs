@@ -5,6 +5,7 @@
 
 use super::Dropped;
 use crate::fields::Fields;
+use crate::record::is_bound;
 
 /// Counts of what zones carry and is not recorded whole. Zones in replays of CUDA graphs count in each replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,16 +47,20 @@ pub struct EndCounts {
     pub found: u64,
     /// The most by which one of these ends may be late, in ns.
     pub latest_ns: i64,
+    /// Those among `found` whose end may be late by more than 5 % of the zone's length, which is then only a bound
+    /// ([`is_bound`](crate::record::is_bound)).
+    pub bounded: u64,
 }
 
 impl EndCounts {
-    /// Adds a zone with a GPU span; `early_by_ns` is how much earlier its end may have been, if it was not that of an event.
+    /// Adds a zone with a GPU span of this length; `early_by_ns` is how much earlier its end may have been, if it was not that of an event.
     #[doc(hidden)]
     #[inline]
-    pub fn add(&mut self, early_by_ns: Option<i64>) {
+    pub fn add(&mut self, length_ns: i64, early_by_ns: Option<i64>) {
         self.on_streams += 1;
         if let Some(ns) = early_by_ns {
             self.found += 1;
+            self.bounded += u64::from(is_bound(length_ns, ns));
             self.latest_ns = self.latest_ns.max(ns);
         }
     }

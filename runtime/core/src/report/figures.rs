@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::collective::CollectiveKind;
+use crate::record::is_bound;
 use crate::work::WorkStats;
 
 /// One range's figures over a session. All times are in ns.
@@ -12,6 +13,11 @@ use crate::work::WorkStats;
 /// They cover the recorded zones. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In a
 /// sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted
 /// by the sampling probability.
+///
+/// A zone whose length is only a bound ([`is_bound`]) is *bounded*: its end is not timed by an event, and may
+/// be earlier by more than 5 % of the length. Bounded zones are in `count`, `seen`, `failed` and `mean_launch_ns`, with their longest possible
+/// length in `total_ns` and `share`, and in no other figure but those whose names begin with `bounded`. If all zones are bounded, the means,
+/// percentiles and extremes are 0.
 ///
 /// [`Report::left_out`]: crate::report::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
@@ -30,16 +36,19 @@ pub struct RangeStats {
     pub seen: u64,
     /// Zones that ended with an error or a panic.
     pub failed: u64,
-    /// The time of all zones that ran, in ns: exact if all were recorded, otherwise an estimate.
+    /// The time of all zones that ran, in ns: exact if all were recorded, otherwise an estimate. An upper bound if
+    /// [`total_is_bound`](Self::total_is_bound).
     pub total_ns: i64,
     /// The standard error of `total_ns`, in ns. 0 if all zones were recorded, or if it is unknown because zones were dropped or
     /// captured. It is estimated from recorded lengths, so a rare long zone that was not sampled is not in it.
     pub total_error_ns: i64,
-    /// The time of the zones that were recorded, in ns; exact.
+    /// The time of the zones that were recorded, without bounded zones, in ns; exact.
     pub recorded_ns: i64,
     /// The part of `recorded_ns` that was in no other recorded zone of its row, in ns: the range's own time. A row is a stream, a lane of
-    /// a stream, or a thread.
+    /// a stream, or a thread. An upper bound if [`self_is_bound`](Self::self_is_bound).
     pub self_ns: i64,
+    /// The time by which `self_ns` may be shorter, in ns, because zones within zones of the range are bounded; otherwise 0.
+    pub self_early_ns: i64,
     /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran
     /// on several streams or threads at once.
     pub share: f64,
@@ -59,8 +68,39 @@ pub struct RangeStats {
     pub max_ns: i64,
     /// Mean time that the launching thread spent between begin and end, in ns; 0 for zones in replays.
     pub mean_launch_ns: i64,
-    /// The declared work by its time; none if no zone declares any. In a sample, of the recorded zones.
+    /// The declared work by its time; none if no timed zone declares any. In a sample, of the recorded zones.
     pub work: Option<WorkStats>,
+    /// The number of bounded zones among `count`.
+    pub bounded: u64,
+    /// The sum of their longest possible lengths, in ns.
+    pub bounded_total_ns: i64,
+    /// The sum of their shortest possible lengths, in ns.
+    pub bounded_least_ns: i64,
+    /// The longest of their longest possible lengths, in ns.
+    pub bounded_max_ns: i64,
+}
+
+impl RangeStats {
+    /// Returns whether `total_ns` and `share` are only upper bounds, because of bounded zones.
+    pub fn total_is_bound(&self) -> bool {
+        is_bound(self.recorded_ns + self.bounded_total_ns, self.bounded_total_ns - self.bounded_least_ns)
+    }
+
+    /// Returns whether `self_ns` is only an upper bound, because zones within zones of the range are bounded.
+    pub fn self_is_bound(&self) -> bool {
+        is_bound(self.self_ns, self.self_early_ns)
+    }
+
+    /// Returns the number of recorded zones that are not bounded, from which means, percentiles and extremes are computed.
+    pub fn timed(&self) -> u64 {
+        self.count.saturating_sub(self.bounded)
+    }
+
+    /// Returns the mean of the longest possible lengths of bounded zones, in ns; 0 if there are none.
+    #[doc(hidden)]
+    pub fn bounded_mean_ns(&self) -> i64 {
+        self.bounded_total_ns / self.bounded.max(1) as i64
+    }
 }
 
 /// The waits of one thread for the device by one call in the zones of one range, in a session with `synchronizations`.
@@ -132,6 +172,8 @@ pub struct RangeStepStats {
     pub steps: u64,
     /// Its zones in these steps.
     pub zones: u64,
+    /// Further steps in which it ran, and in which the length of at least one of its zones is only a bound. They are in no other figure.
+    pub bounded_steps: u64,
     /// The mean of its time in a step, in ns.
     pub mean_ns: i64,
     /// The median, in ns; within 1 %.
@@ -151,6 +193,7 @@ impl RangeStepStats {
             on_stream,
             steps: sums.steps,
             zones: sums.zones,
+            bounded_steps: sums.bounded_steps,
             mean_ns: sums.total_ns / sums.steps.max(1) as i64,
             p50_ns: sums.percentile(0.50),
             p99_ns: sums.percentile(0.99),
@@ -190,8 +233,13 @@ pub struct CollectiveStats {
     pub sized: u64,
     /// The sum of the known sizes in bytes ([`Message::bytes`](crate::collective::Message::bytes)); 0 if `sized` is 0.
     pub bytes: u64,
-    /// The sum of their times on their streams, in ns.
+    /// The number of collectives whose length is only a bound ([`is_bound`]). They are in `count`, `sized`, `bytes` and `total_ns`, and in no
+    /// other figure.
+    pub bounded: u64,
+    /// The sum of their times on their streams, in ns; an upper bound if [`total_is_bound`](Self::total_is_bound).
     pub total_ns: i64,
+    /// The time by which `total_ns` may be shorter, in ns, because of `bounded`.
+    pub total_early_ns: i64,
     /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a group of
     /// one rank.
     pub bus_p50: Option<f64>,
@@ -200,6 +248,13 @@ pub struct CollectiveStats {
     /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower
     /// bound if not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
     pub hidden: f64,
+}
+
+impl CollectiveStats {
+    /// Returns whether `total_ns` is only an upper bound.
+    pub fn total_is_bound(&self) -> bool {
+        is_bound(self.total_ns, self.total_early_ns)
+    }
 }
 
 /// The quality of one device's times.
@@ -237,8 +292,11 @@ pub struct StreamStats {
     /// The number of streams that the entry represents: 1, except for `…`. A stream that is used again after it was moved there
     /// also has an entry of its own for the time since then.
     pub streams: u64,
-    /// The time in at least one recorded zone and in no wait, in ns.
+    /// The time in at least one recorded zone and in no wait, in ns; an upper bound if [`busy_is_bound`](Self::busy_is_bound).
     pub busy_ns: i64,
+    /// The part of `busy_ns` in which it is not known whether a zone still ran, in ns, because the lengths of zones are only bounds
+    /// ([`is_bound`]). The stream may have been idle then.
+    pub uncertain_ns: i64,
     /// The time in a wait, in ns, even inside a zone.
     pub waiting_ns: i64,
     /// The time in neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
@@ -248,6 +306,18 @@ pub struct StreamStats {
     pub not_recorded_ns: i64,
     /// The streams or threads for which it waited, the longest wait first.
     pub waited_for: Vec<WaitedFor>,
+}
+
+impl StreamStats {
+    /// Returns whether `busy_ns` is only an upper bound.
+    pub fn busy_is_bound(&self) -> bool {
+        is_bound(self.busy_ns, self.uncertain_ns)
+    }
+
+    /// Returns whether the time in no recorded zone and no wait is only a lower bound.
+    pub fn rest_is_bound(&self) -> bool {
+        is_bound(self.idle_ns.unwrap_or(self.not_recorded_ns), self.uncertain_ns)
+    }
 }
 
 /// Waits of one stream for another, or for a thread.

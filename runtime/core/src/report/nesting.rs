@@ -4,6 +4,8 @@
 //! zone has enclosed yet, the oldest are merged, and a later zone that begins in the middle of such a piece gets its share of it.
 
 use std::cmp::Reverse;
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 use crate::record::Span;
 
@@ -21,41 +23,49 @@ pub struct Nesting {
 struct Piece {
     span: Span,
     /// The time in zones.
-    ns: i64,
+    time: Inner,
+}
+
+/// The time of the zones directly within a zone. The two differ if ends are not timed by an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inner {
+    pub most_ns: i64,
+    pub least_ns: i64,
 }
 
 impl Nesting {
-    /// Adds a zone, and returns the time of the zones directly within it. Zones come in the order of [`key`]; one that comes after the
-    /// zone around it is not subtracted from that zone.
-    pub fn add(&mut self, zone: Span) -> i64 {
+    /// Adds a zone whose end may be earlier by `early_by_ns`, and returns the time of the zones directly within it. Zones come in the order of
+    /// [`key`]; one that comes after the zone around it is not subtracted from that zone.
+    pub fn add(&mut self, zone: Span, early_by_ns: i64) -> Inner {
         let ns = zone.duration_ns().max(0);
+        let time = Inner { most_ns: ns, least_ns: zone.without_tail(early_by_ns).duration_ns().max(0) };
         if self.pieces.last().is_some_and(|last| last.span.end_ns > zone.end_ns) {
-            return self.add_late(zone, ns);
+            return self.add_late(zone, time);
         }
-        let mut inner_ns = 0;
+        let mut inner = Inner::default();
         while let Some(last) = self.pieces.last().filter(|last| last.span.begin_ns >= zone.begin_ns) {
-            inner_ns += last.ns;
+            inner += last.time;
             self.pieces.pop();
         }
-        inner_ns += self.pieces.last().map_or(0, |last| last.share_of(zone));
-        self.pieces.push(Piece { span: zone, ns });
+        inner += self.pieces.last().map_or(Inner::default(), |last| last.share_of(zone));
+        self.pieces.push(Piece { span: zone, time });
         if self.pieces.len() > PIECES {
             self.merge();
         }
-        inner_ns.min(ns)
+        inner.min(ns)
     }
 
-    fn add_late(&mut self, zone: Span, ns: i64) -> i64 {
+    fn add_late(&mut self, zone: Span, time: Inner) -> Inner {
         let from = self.pieces.partition_point(|piece| piece.span.begin_ns < zone.begin_ns);
         let to = self.pieces.partition_point(|piece| piece.span.end_ns <= zone.end_ns).max(from);
         let is_inside = |piece: &Piece| piece.span.begin_ns <= zone.begin_ns && piece.span.end_ns >= zone.end_ns;
         let before = from.checked_sub(1).and_then(|at| self.pieces.get(at));
         if before.is_some_and(is_inside) || self.pieces.get(to).is_some_and(is_inside) {
-            return 0;
+            return Inner::default();
         }
-        let inner_ns: i64 = self.pieces.drain(from..to).map(|piece| piece.ns).sum();
-        self.pieces.insert(from, Piece { span: zone, ns });
-        inner_ns.min(ns)
+        let inner: Inner = self.pieces.drain(from..to).map(|piece| piece.time).sum();
+        self.pieces.insert(from, Piece { span: zone, time });
+        inner.min(time.most_ns)
     }
 
     /// Merges pairs of the older half.
@@ -64,8 +74,8 @@ impl Nesting {
         let merged = self.pieces.chunks(2).map(|pair| {
             let (first, last) = (pair[0], pair[pair.len() - 1]);
             let end_ns = first.span.end_ns.max(last.span.end_ns);
-            let ns = pair.iter().map(|piece| piece.ns).sum();
-            Piece { span: Span { begin_ns: first.span.begin_ns.min(last.span.begin_ns), end_ns }, ns }
+            let time = pair.iter().map(|piece| piece.time).sum();
+            Piece { span: Span { begin_ns: first.span.begin_ns.min(last.span.begin_ns), end_ns }, time }
         });
         self.pieces = merged.chain(newer).collect();
     }
@@ -73,13 +83,36 @@ impl Nesting {
 
 impl Piece {
     /// Returns the zone's share of the time of a merged piece that began before it.
-    fn share_of(&self, zone: Span) -> i64 {
+    fn share_of(&self, zone: Span) -> Inner {
         let all_ns = self.span.duration_ns();
-        if self.span.end_ns <= zone.begin_ns || self.ns >= all_ns {
-            return 0;
+        if self.span.end_ns <= zone.begin_ns || self.time.most_ns >= all_ns {
+            return Inner::default();
         }
         let share = (self.span.end_ns - zone.begin_ns) as f64 / all_ns as f64;
-        (self.ns as f64 * share) as i64
+        let part = |ns: i64| (ns as f64 * share) as i64;
+        Inner { most_ns: part(self.time.most_ns), least_ns: part(self.time.least_ns) }
+    }
+}
+
+impl Inner {
+    fn min(self, ns: i64) -> Inner {
+        Inner { most_ns: self.most_ns.min(ns), least_ns: self.least_ns.min(ns) }
+    }
+}
+
+impl AddAssign for Inner {
+    fn add_assign(&mut self, other: Inner) {
+        self.most_ns += other.most_ns;
+        self.least_ns += other.least_ns;
+    }
+}
+
+impl Sum for Inner {
+    fn sum<I: Iterator<Item = Inner>>(all: I) -> Inner {
+        all.fold(Inner::default(), |mut sum, inner| {
+            sum += inner;
+            sum
+        })
     }
 }
 
@@ -101,7 +134,7 @@ mod tests {
         let mut order: Vec<_> = spans.iter().copied().zip(0..).collect();
         order.sort_by_key(|(zone, at)| key(*zone, *at));
         let mut nesting = Nesting::default();
-        let mut found: Vec<_> = order.into_iter().map(|(zone, at)| (at, nesting.add(zone))).collect();
+        let mut found: Vec<_> = order.into_iter().map(|(zone, at)| (at, nesting.add(zone, 0).most_ns)).collect();
         found.sort_unstable();
         found.into_iter().map(|(_, ns)| ns).collect()
     }
@@ -118,17 +151,17 @@ mod tests {
     fn a_zone_that_comes_late_takes_no_time_from_others() {
         let mut nesting = Nesting::default();
         let added = [span(10, 20), span(30, 40), span(22, 28), span(0, 29), span(12, 14), span(-5, 60)];
-        assert_eq!(added.map(|zone| nesting.add(zone)), [0, 0, 0, 16, 0, 39]);
+        assert_eq!(added.map(|zone| nesting.add(zone, 0).most_ns), [0, 0, 0, 16, 0, 39]);
     }
 
     #[test]
     fn a_zone_around_more_zones_than_are_kept_gets_all_of_them() {
         let mut nesting = Nesting::default();
         for at in 0..100_000 {
-            assert_eq!(nesting.add(span(10 * at, 10 * at + 4)), 0);
+            assert_eq!(nesting.add(span(10 * at, 10 * at + 4), 2).most_ns, 0);
         }
         assert!(nesting.pieces.len() <= PIECES);
-        assert_eq!(nesting.add(span(-5, 1_000_000)), 400_000);
+        assert_eq!(nesting.add(span(-5, 1_000_000), 0), Inner { most_ns: 400_000, least_ns: 200_000 });
         assert_eq!(nesting.pieces.len(), 1);
     }
 }

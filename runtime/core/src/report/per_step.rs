@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use crate::record::Span;
+use crate::record::{Span, is_bound};
 
 /// The number of steps that stay open for zones that come later.
 const OPEN: usize = 256;
@@ -26,7 +26,7 @@ const DIGITS: u8 = 2;
 #[derive(Default)]
 pub struct PerStep {
     open: VecDeque<Step>,
-    waiting: VecDeque<(i64, u32, i64)>,
+    waiting: VecDeque<(i64, u32, InStep)>,
     figures: HashMap<u32, StepSums>,
     steps: u64,
     late: u64,
@@ -36,7 +36,16 @@ pub struct PerStep {
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     pub span: Span,
-    pub ranges: HashMap<u32, (u64, i64)>,
+    pub ranges: HashMap<u32, InStep>,
+}
+
+/// The zones of one range in one step, or one zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InStep {
+    pub zones: u64,
+    pub ns: i64,
+    /// Whether the length of one of them is only a bound, and so is `ns`.
+    pub is_bound: bool,
 }
 
 /// What one range took in the steps in which it ran.
@@ -45,6 +54,8 @@ pub struct StepSums {
     /// The steps in which it ran.
     pub steps: u64,
     pub zones: u64,
+    /// Further steps in which it ran, in a time that is only a bound.
+    pub bounded_steps: u64,
     pub total_ns: i64,
     pub max_ns: i64,
     lengths: Option<Histogram<u64>>,
@@ -52,10 +63,14 @@ pub struct StepSums {
 
 impl StepSums {
     fn new() -> StepSums {
-        StepSums { steps: 0, zones: 0, total_ns: 0, max_ns: 0, lengths: Histogram::new(DIGITS).ok() }
+        StepSums { steps: 0, zones: 0, bounded_steps: 0, total_ns: 0, max_ns: 0, lengths: Histogram::new(DIGITS).ok() }
     }
 
-    fn add(&mut self, (zones, ns): (u64, i64)) {
+    fn add(&mut self, InStep { zones, ns, is_bound }: InStep) {
+        if is_bound {
+            self.bounded_steps += 1;
+            return;
+        }
         self.steps += 1;
         self.zones += zones;
         self.total_ns += ns;
@@ -70,6 +85,7 @@ impl StepSums {
     pub fn merge(&mut self, other: &StepSums) {
         self.steps += other.steps;
         self.zones += other.zones;
+        self.bounded_steps += other.bounded_steps;
         self.total_ns += other.total_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
         if let (Some(lengths), Some(others)) = (&mut self.lengths, &other.lengths) {
@@ -86,18 +102,19 @@ impl StepSums {
 }
 
 impl PerStep {
-    /// Adds a zone that was launched at `begin_ns`.
-    pub fn zone(&mut self, range: u32, begin_ns: i64, ns: i64) {
+    /// Adds a zone that was launched at `begin_ns`, and whose end may be earlier by `early_by_ns`.
+    pub fn zone(&mut self, range: u32, begin_ns: i64, ns: i64, early_by_ns: i64) {
+        let zone = InStep { zones: 1, ns, is_bound: is_bound(ns, early_by_ns) };
         let at = self.open.partition_point(|step| step.span.end_ns <= begin_ns);
         match self.open.get_mut(at) {
-            Some(step) if step.span.begin_ns <= begin_ns => step.add(range, ns),
+            Some(step) if step.span.begin_ns <= begin_ns => step.add(range, zone),
             // Between two steps, or before the steps that are still open.
             Some(_) => self.late += u64::from(at == 0 && self.steps > OPEN as u64),
             None => {
                 if self.waiting.len() >= WAITING {
                     self.waiting.pop_front();
                 }
-                self.waiting.push_back((begin_ns, range, ns));
+                self.waiting.push_back((begin_ns, range, zone));
             }
         }
     }
@@ -109,9 +126,9 @@ impl PerStep {
         }
         self.steps += 1;
         let mut step = Step { span, ranges: HashMap::new() };
-        self.waiting.retain(|(begin_ns, range, ns)| {
+        self.waiting.retain(|(begin_ns, range, zone)| {
             if (span.begin_ns..span.end_ns).contains(begin_ns) {
-                step.add(*range, *ns);
+                step.add(*range, *zone);
             }
             *begin_ns >= span.end_ns
         });
@@ -139,11 +156,12 @@ impl PerStep {
 }
 
 impl Step {
-    fn add(&mut self, range: u32, ns: i64) {
+    fn add(&mut self, range: u32, zone: InStep) {
         if self.ranges.len() < RANGES || self.ranges.contains_key(&range) {
             let sums = self.ranges.entry(range).or_default();
-            sums.0 += 1;
-            sums.1 += ns;
+            sums.zones += zone.zones;
+            sums.ns += zone.ns;
+            sums.is_bound |= zone.is_bound;
         }
     }
 }
@@ -165,23 +183,23 @@ mod tests {
     #[test]
     fn a_zone_belongs_to_the_step_that_launched_it_whichever_comes_first() {
         let mut steps = PerStep::default();
-        steps.zone(1, 10, 5);
-        steps.zone(1, 20, 6);
-        steps.zone(2, 110, 7);
+        steps.zone(1, 10, 5, 0);
+        steps.zone(1, 20, 6, 0);
+        steps.zone(2, 110, 7, 0);
         steps.step(span(0, 100));
         // Between two steps.
-        steps.zone(1, 105, 50);
+        steps.zone(1, 105, 50, 0);
         steps.step(span(108, 200));
         // The device was late.
-        steps.zone(1, 30, 4);
-        steps.zone(1, 150, 40);
+        steps.zone(1, 30, 4, 0);
+        steps.zone(1, 150, 40, 0);
         let figures = steps.figures();
         let of = |range: u32| (figures[&range].steps, figures[&range].zones, figures[&range].total_ns);
         assert_eq!((of(1), of(2), steps.late()), ((2, 4, 55), (1, 1, 7), 0));
         assert_eq!((figures[&1].percentile(0.5), figures[&1].percentile(1.0)), (15, 40));
         let mut long = PerStep::default();
-        long.zone(1, 10, 1_000_000);
-        long.zone(1, 110, 2_000_000);
+        long.zone(1, 10, 1_000_000, 0);
+        long.zone(1, 110, 2_000_000, 0);
         long.step(span(0, 100));
         long.step(span(100, 200));
         assert!((1_000_000..=1_010_000).contains(&long.figures()[&1].percentile(0.5)));
@@ -190,11 +208,31 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_a_zone_that_comes_too_late_is_counted() {
         let mut steps = PerStep::default();
-        (0..200_000).for_each(|at| steps.zone(1, at, 1));
+        (0..200_000).for_each(|at| steps.zone(1, at, 1, 0));
         assert_eq!(steps.waiting.len(), WAITING);
         let mut steps = PerStep::default();
         let closed = (0..1_000).filter_map(|at| steps.step(span(100 * at, 100 * at + 90))).count();
-        steps.zone(1, 5, 10);
+        steps.zone(1, 5, 10, 0);
         assert_eq!((closed, steps.open.len(), steps.late()), (1_000 - OPEN, OPEN, 1));
+    }
+
+    #[test]
+    fn a_step_with_a_zone_whose_length_is_only_a_bound_is_in_no_figure() {
+        let mut steps = PerStep::default();
+        steps.zone(1, 10, 100, 0);
+        steps.step(span(0, 100));
+        steps.zone(1, 110, 70_000, 69_000);
+        steps.zone(1, 120, 100, 5);
+        steps.zone(2, 130, 40, 0);
+        steps.step(span(100, 200));
+        let figures = steps.figures();
+        let of = |range: u32| {
+            let StepSums { steps, zones, bounded_steps, total_ns, max_ns, .. } = &figures[&range];
+            (*steps, *zones, *bounded_steps, *total_ns, *max_ns)
+        };
+        assert_eq!((of(1), of(2)), ((1, 1, 1, 100, 100), (1, 1, 0, 40, 40)));
+        let mut both = figures[&1].clone();
+        both.merge(&figures[&1]);
+        assert_eq!(both.bounded_steps, 2);
     }
 }

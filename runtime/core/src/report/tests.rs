@@ -1,5 +1,7 @@
 //! The exact text of a report: with more ranges than are shown, long names, collectives, streams and a critical path.
 
+mod bounds;
+
 use std::time::Duration;
 
 use super::*;
@@ -19,6 +21,7 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
         total_error_ns: 0,
         recorded_ns: total_ns,
         self_ns: total_ns,
+        self_early_ns: 0,
         share: total_ns as f64 / 10e9,
         first_ns: None,
         mean_ns,
@@ -28,6 +31,10 @@ fn range(name: String, on_stream: bool, total_ns: i64, count: u64) -> RangeStats
         max_ns: mean_ns * 3,
         mean_launch_ns: 31_400,
         work: None,
+        bounded: 0,
+        bounded_total_ns: 0,
+        bounded_least_ns: 0,
+        bounded_max_ns: 0,
     }
 }
 
@@ -38,7 +45,9 @@ fn collective(kind: CollectiveKind, group: &str, bus: Option<f64>) -> Collective
         count: 96,
         sized: if bus.is_some() { 96 } else { 0 },
         bytes: bus.map_or(0, |_| 1_610_612_736),
+        bounded: 0,
         total_ns: 9_020_000,
+        total_early_ns: 0,
         bus_p50: bus,
         bus_p99: bus.map(|bus| bus * 1.1),
         hidden: 0.874,
@@ -52,6 +61,7 @@ fn stream(name: &str, waited_for: &[(&str, i64)]) -> StreamStats {
         device: "NVIDIA H100 80GB HBM3".to_owned(),
         streams: 1,
         busy_ns: 2_550_000_000,
+        uncertain_ns: 0,
         waiting_ns: 1_000_000_000,
         idle_ns: Some(450_000_000),
         not_recorded_ns: 0,
@@ -88,6 +98,7 @@ fn whole() -> Report {
         critical_path: Some(CriticalPath {
             from_ns: 0,
             to_ns: 4_000_000_000,
+            early_by_ns: 0,
             arrows: 12,
             stretches: Vec::new(),
             parts: stretch.to_vec(),
@@ -138,7 +149,7 @@ fn each(count: u64) -> Report {
     Report {
         begun: count,
         recorded: count,
-        ends: EndCounts { on_streams: count, found: count, latest_ns: 4_000 },
+        ends: EndCounts { on_streams: count, found: count, latest_ns: 4_000, bounded: count },
         fields: FieldCounts { cut: count, left_out: count, lanes_left_out: count },
         spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
         waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },
@@ -223,8 +234,14 @@ fn names_in_a_report_neither_drive_the_terminal_nor_begin_lines() {
     report.collectives.push(collective(CollectiveKind::AllReduce, evil, None));
     report.streams.push(stream(evil, &[(evil, 5)]));
     report.waits.recorded = 1;
-    report.critical_path =
-        Some(CriticalPath { from_ns: 0, to_ns: 5, arrows: 0, stretches: Vec::new(), parts: vec![part(evil, evil, 5)] });
+    report.critical_path = Some(CriticalPath {
+        from_ns: 0,
+        to_ns: 5,
+        early_by_ns: 0,
+        arrows: 0,
+        stretches: Vec::new(),
+        parts: vec![part(evil, evil, 5)],
+    });
     report.clocks.push(ClockFigures {
         device: evil.to_owned(),
         uncertainty_ns: 1,

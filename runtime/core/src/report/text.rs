@@ -11,9 +11,10 @@ mod work;
 
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, percent, short_percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, bounded, percent, short_percent, shortened, size, table, time};
 use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
+use crate::record::is_bound;
 use crate::suggest::{counted, counted_as};
 use crate::text::printable;
 pub(super) use account::Account;
@@ -92,11 +93,17 @@ pub struct MoreRanges {
     pub count: u64,
     /// The sum of their shares of the time.
     pub share: f64,
+    /// Whether that is only an upper bound, because one of the shares is.
+    pub is_bound: bool,
 }
 
 impl MoreRanges {
     pub fn new(ranges: &[RangeStats]) -> MoreRanges {
-        MoreRanges { count: ranges.len() as u64, share: ranges.iter().map(|range| range.share).sum() }
+        MoreRanges {
+            count: ranges.len() as u64,
+            share: ranges.iter().map(|range| range.share).sum(),
+            is_bound: ranges.iter().any(RangeStats::total_is_bound),
+        }
     }
 }
 
@@ -160,7 +167,7 @@ impl fmt::Display for RangeTables<'_> {
         }
         if self.more.count > 0 {
             let estimated = if is_sample { "≈" } else { "" };
-            let share = percent(self.more.share);
+            let share = bounded(self.more.is_bound, percent(self.more.share));
             writeln!(f, "… and {}, {estimated}{share} of the time\n", counted(self.more.count, "more range"))?;
         }
         Ok(())
@@ -172,7 +179,7 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
     // The time of a zone without a stream is already what a thread spends between begin and end, and no thread launches a zone of a replay.
     let launch = ranges.iter().any(|range| range.on_stream && !range.in_replays);
     // The range's own time says nothing new where no range has others within it.
-    let nests = ranges.iter().any(|range| range.self_ns < range.recorded_ns);
+    let nests = ranges.iter().any(|range| range.self_ns < range.recorded_ns || range.self_early_ns > 0);
     let with_self = |mut row: Row, cell: &dyn Fn() -> String| {
         if nests {
             row.figures.insert(2, cell());
@@ -190,10 +197,15 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
         .map(|r| {
             // The names need the room that the further column takes.
             let share = if nests { short_percent(r.share) } else { percent(r.share) };
-            let cells = [r.count.to_string(), time(r.total_ns), share, time(r.mean_ns)];
-            let own = || short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64);
+            let lengths = Shown::new(r);
+            let total = bounded(r.total_is_bound(), time(r.total_ns));
+            let cells = [r.count.to_string(), total, bounded(r.total_is_bound(), share), lengths.mean];
+            let own = || match r.timed() {
+                0 => NONE.to_owned(),
+                _ => bounded(r.self_is_bound(), short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64)),
+            };
             let mut row = with_self(named(r, Row::new(&*r.name, cells)), &own);
-            row.figures.extend([time(r.p50_ns), time(r.p99_ns)]);
+            row.figures.extend([lengths.p50, lengths.p99]);
             with_launch(row, &|| format!("{BAR}{:>7}", launch_time(r)))
         })
         .collect();
@@ -207,6 +219,7 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
         .iter()
         .map(|r| {
             let is_sample = r.count < r.seen;
+            let lengths = Shown::new(r);
             let scaled = |text: String| if is_sample { format!("≈{text}") } else { text };
             let is_error_known = is_sample && r.count >= LEAST_OF_SAMPLE && r.total_error_ns > 0 && r.total_ns > 0;
             let error = match is_error_known {
@@ -216,16 +229,34 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
             let cells = [
                 r.count.to_string(),
                 r.seen.to_string(),
-                scaled(time(r.total_ns)),
+                bounded(r.total_is_bound(), scaled(time(r.total_ns))),
                 error,
-                scaled(percent(r.share)),
-                time(r.mean_ns),
-                time(r.p99_ns),
+                bounded(r.total_is_bound(), scaled(percent(r.share))),
+                lengths.mean,
+                lengths.p99,
             ];
             named(r, Row::new(&*r.name, cells))
         })
         .collect();
     table(f, head, &rows)
+}
+
+/// The lengths of a range's zones. If all zones are bounded, there is only a bound of the mean, and one of the longest.
+struct Shown {
+    mean: String,
+    p50: String,
+    p99: String,
+}
+
+impl Shown {
+    fn new(range: &RangeStats) -> Shown {
+        if range.timed() > 0 || range.bounded == 0 {
+            let [mean, p50, p99] = [range.mean_ns, range.p50_ns, range.p99_ns].map(time);
+            return Shown { mean, p50, p99 };
+        }
+        let [mean, most] = [range.bounded_mean_ns(), range.bounded_max_ns].map(|ns| bounded(true, time(ns)));
+        Shown { mean, p50: NONE.to_owned(), p99: most }
+    }
 }
 
 /// Writes one sentence. A slowdown of at most twice its standard error is shown as an upper bound.
@@ -264,7 +295,12 @@ fn launch_time(range: &RangeStats) -> String {
 fn named(range: &RangeStats, row: Row) -> Row {
     let failed = (range.failed > 0).then(|| format!("{} failed", range.failed));
     let first = range.first_ns.map(|first| format!("first call {}, counted in total and share only", time(first)));
-    let notes: Vec<_> = failed.into_iter().chain(first).collect();
+    let some_bounded = range.bounded > 0 && range.timed() > 0;
+    let unknown = some_bounded.then(|| {
+        let zones = counted(range.count, "zone");
+        format!("{} of {zones}: the end is only bounded, counted in total and share only", range.bounded)
+    });
+    let notes: Vec<_> = failed.into_iter().chain(first).chain(unknown).collect();
     Row { note: (!notes.is_empty()).then(|| notes.join("; ")), ..row }
 }
 
@@ -280,12 +316,15 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
             let cells = [
                 c.count.to_string(),
                 known_size(c),
-                time(c.total_ns),
+                bounded(c.total_is_bound(), time(c.total_ns)),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
-                format!("{least}{}", percent(c.hidden)),
+                if c.bounded < c.count { format!("{least}{}", percent(c.hidden)) } else { none() },
             ];
-            Row::new(format!("{} {group}", c.kind), cells)
+            let note = (c.bounded > 0 && c.bounded < c.count).then(|| {
+                format!("{} of {}: the end is only bounded, counted in bytes and total only", c.bounded, c.count)
+            });
+            Row { note, ..Row::new(format!("{} {group}", c.kind), cells) }
         })
         .collect();
     let head = ["count", "bytes", "total", "busbw p50", "p99", "hidden"].map(str::to_owned);
@@ -302,11 +341,13 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
         |name: String, stream: &StreamStats, figures| Row { text: Some(waited_for(stream)), ..Row::new(name, figures) };
     let single_row = |stream: &&StreamStats| {
         let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
-        row(stream.name.clone(), stream, [stream.busy_ns, stream.waiting_ns, rest_ns].map(time))
+        let rest = if stream.rest_is_bound() { format!("≥{}", time(rest_ns)) } else { time(rest_ns) };
+        let busy = bounded(stream.busy_is_bound(), time(stream.busy_ns));
+        row(stream.name.clone(), stream, [busy, time(stream.waiting_ns), rest])
     };
     let folded_row = |stream: &&StreamStats| {
         let name = format!("({}, folded)", counted(stream.streams, "more stream"));
-        row(name, stream, [format!("≤{}", time(stream.busy_ns)), time(stream.waiting_ns), NONE.to_owned()])
+        row(name, stream, [bounded(true, time(stream.busy_ns)), time(stream.waiting_ns), NONE.to_owned()])
     };
     let rows: Vec<_> = single.iter().take(STREAMS).map(single_row).chain(folded.iter().map(folded_row)).collect();
     table(f, head, &rows)?;
@@ -348,7 +389,9 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: b
     table(f, head, &rows)?;
     more(f, path.parts.len(), PARTS, "more part")?;
     let through = if is_complete { "" } else { " through recorded zones" };
-    let (length, arrows) = (time(path.to_ns - path.from_ns), counted(path.arrows, "arrow"));
+    let length_ns = path.to_ns - path.from_ns;
+    let length = bounded(is_bound(length_ns, path.early_by_ns), time(length_ns));
+    let arrows = counted(path.arrows, "arrow");
     writeln!(f, "critical path of {length}{through}, over {arrows}")
 }
 

@@ -11,7 +11,7 @@ use super::figures::CollectiveStats;
 use crate::catalog::Kind;
 use crate::collective::CollectiveKind;
 use crate::intervals::Intervals;
-use crate::record::{DeviceKind, Span, ZoneRecord};
+use crate::record::{DeviceKind, Span, ZoneRecord, is_bound};
 use crate::replay::ReplayRecord;
 
 /// The largest number of collectives of a device that wait for the comparison; beyond it, the older half is compared.
@@ -83,7 +83,12 @@ struct Figures {
     count: u64,
     sized: u64,
     bytes: u64,
-    total_ns: i64,
+    /// Those whose length is only a bound, and their longest possible and shortest possible time.
+    bounded: u64,
+    bounded_ns: i64,
+    bounded_least_ns: i64,
+    /// The time of the others, and the part of it that compute hides.
+    timed_ns: i64,
     hidden_ns: i64,
     bus: Option<Histogram<u64>>,
 }
@@ -99,6 +104,8 @@ pub struct Moved<'a> {
     pub bus: Option<f64>,
     /// The share of the time that belongs to this collective.
     pub share: f64,
+    /// The time by which its end may be earlier, in ns; 0 if it is timed.
+    pub early_by_ns: i64,
 }
 
 /// A collective that has not been compared with compute yet.
@@ -150,12 +157,12 @@ impl Traffic {
                 bytes: message.bytes(),
                 bus: record.bandwidth().and_then(|bandwidth| bandwidth.bus),
                 share: record.entry.map_or(1.0, |entry| entry.share),
+                early_by_ns: record.end_early_by_ns,
             };
             self.collective(device, lane, gpu, &moved);
         } else if record.range.kind() == Kind::Gpu {
             // A lazy end may lie behind a wait of the stream, such as for the collective itself.
-            let surely = Span { end_ns: gpu.begin_ns.max(gpu.end_ns - record.end_early_by_ns), ..gpu };
-            self.compute(device, lane, surely);
+            self.compute(device, lane, gpu.without_tail(record.end_early_by_ns));
         }
     }
 
@@ -165,6 +172,10 @@ impl Traffic {
             self.devices.entry(device).or_default().add(lane, span, STRETCHES);
         }
         let place = self.count(span, moved);
+        // It is not known how much of it there was to hide.
+        if is_bound(span.duration_ns(), moved.early_by_ns) {
+            return;
+        }
         let device = self.devices.entry(device).or_default();
         device.waiting.push_back(Waiting { span, lane, share: moved.share, place });
         if device.waiting.len() > WAITING {
@@ -207,7 +218,7 @@ impl Traffic {
         }
         let place = *self.places.entry(key).or_insert_with_key(|(group, kind)| {
             let (group, kind, bus) = (group.clone(), *kind, Histogram::new(DIGITS).ok());
-            self.groups.push(Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 0, hidden_ns: 0, bus });
+            self.groups.push(Figures::new(group, kind, bus));
             self.groups.len() - 1
         });
         if let Some(figures) = self.groups.get_mut(place) {
@@ -216,7 +227,14 @@ impl Traffic {
                 figures.sized += 1;
                 figures.bytes = figures.bytes.saturating_add(bytes);
             }
-            figures.total_ns += (span.duration_ns() as f64 * moved.share) as i64;
+            let share_of = |span: Span| (span.duration_ns() as f64 * moved.share) as i64;
+            if is_bound(span.duration_ns(), moved.early_by_ns) {
+                figures.bounded += 1;
+                figures.bounded_ns += share_of(span);
+                figures.bounded_least_ns += share_of(span.without_tail(moved.early_by_ns));
+                return place;
+            }
+            figures.timed_ns += share_of(span);
             if let (Some(bandwidth), Some(bus)) = (moved.bus, &mut figures.bus) {
                 // The histogram grows with the range of the values, and the digits bound its size.
                 let _ = bus.record((bandwidth / STEP) as u64);
@@ -232,7 +250,7 @@ impl Traffic {
         for device in self.devices.values() {
             for waiting in &device.waiting {
                 if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
-                    stats.hidden += device.hidden_ns(waiting) as f64 / figures.total_ns.max(1) as f64;
+                    stats.hidden += device.hidden_ns(waiting) as f64 / figures.timed_ns.max(1) as f64;
                 }
             }
         }
@@ -242,6 +260,12 @@ impl Traffic {
 }
 
 impl Figures {
+    fn new(group: String, kind: CollectiveKind, bus: Option<Histogram<u64>>) -> Figures {
+        let (count, sized, bytes, timed_ns, hidden_ns) = (0, 0, 0, 0, 0);
+        let (bounded, bounded_ns, bounded_least_ns) = (0, 0, 0);
+        Figures { group, kind, count, sized, bytes, bounded, bounded_ns, bounded_least_ns, timed_ns, hidden_ns, bus }
+    }
+
     fn stats(&self) -> CollectiveStats {
         let percentile =
             |p| self.bus.as_ref().filter(|bus| !bus.is_empty()).map(|bus| bus.value_at_quantile(p) as f64 * STEP);
@@ -251,10 +275,12 @@ impl Figures {
             count: self.count,
             sized: self.sized,
             bytes: self.bytes,
-            total_ns: self.total_ns,
+            bounded: self.bounded,
+            total_ns: self.timed_ns + self.bounded_ns,
+            total_early_ns: self.bounded_ns - self.bounded_least_ns,
             bus_p50: percentile(0.50),
             bus_p99: percentile(0.99),
-            hidden: self.hidden_ns as f64 / self.total_ns.max(1) as f64,
+            hidden: self.hidden_ns as f64 / self.timed_ns.max(1) as f64,
         }
     }
 }
@@ -326,7 +352,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::collective::{Message, ProcessGroup};
+    use crate::collective::{DataType, Message, ProcessGroup};
     use crate::fixture::{COPY, STEP, span, stream, thread, zone};
     use crate::record::EndSource;
 
@@ -366,6 +392,33 @@ mod tests {
     }
 
     #[test]
+    fn a_collective_whose_length_is_only_a_bound_has_no_bandwidth_and_hides_nothing() {
+        let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
+        let group = ProcessGroup::new("dp", [0, 1], 0);
+        let sum = |begin, end, early_by_ns| {
+            let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(begin, end)));
+            let message = Message::new(CollectiveKind::AllReduce).count(1_000).dtype(DataType::F32).group(&group);
+            sum.message = Some(Box::new(message));
+            (sum.end, sum.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            sum
+        };
+        let mut traffic = Traffic::default();
+        traffic.add(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 500)))]);
+        traffic.add(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(3_000, 9_000)))]);
+        // 4,000 bytes in 1 us: 4 GB/s. The end of the first is known within 5 %.
+        traffic.add(&[sum(0, 1_000, 50), sum(2_000, 52_000, 49_000)]);
+        let [stats] = &traffic.stats()[..] else { panic!("one group") };
+        assert_eq!((stats.count, stats.bounded, stats.sized, stats.bytes), (2, 1, 2, 8_000));
+        assert_eq!((stats.total_ns, stats.total_early_ns, stats.hidden), (51_000, 49_000, 0.5));
+        assert!(stats.total_is_bound());
+        assert!(stats.bus_p50.is_some_and(|bus| (bus / 4e9 - 1.0).abs() < 0.02) && stats.bus_p99 == stats.bus_p50);
+        let mut none = Traffic::default();
+        none.add(&[sum(2_000, 52_000, 49_000)]);
+        let [stats] = &none.stats()[..] else { panic!("one group") };
+        assert_eq!((stats.bus_p50, stats.bus_p99, stats.hidden, stats.bounded), (None, None, 0.0, 1));
+    }
+
+    #[test]
     fn compute_on_ever_new_streams_is_kept_together_and_hides_what_it_hides() {
         let (mut traffic, main) = (Traffic::default(), thread(1, None));
         let sums = stream(1, "comm");
@@ -391,7 +444,14 @@ mod tests {
         let hidden = |compute: &[(Lane, Span)]| {
             let mut traffic = Traffic::default();
             compute.iter().for_each(|(lane, span)| traffic.compute(device, *lane, *span));
-            let moved = Moved { group: "tp0", kind: CollectiveKind::AllReduce, bytes: None, bus: None, share: 1.0 };
+            let moved = Moved {
+                group: "tp0",
+                kind: CollectiveKind::AllReduce,
+                bytes: None,
+                bus: None,
+                share: 1.0,
+                early_by_ns: 0,
+            };
             traffic.collective(device, lane(2), span(100, 200), &moved);
             traffic.stats()[0].hidden
         };
@@ -418,10 +478,7 @@ mod tests {
     #[test]
     fn what_waits_and_what_is_kept_for_it_is_bounded() {
         let mut traffic = Traffic::default();
-        let figures = |kind| {
-            let group = "g".to_owned();
-            Figures { group, kind, count: 0, sized: 0, bytes: 0, total_ns: 1, hidden_ns: 0, bus: None }
-        };
+        let figures = |kind| Figures::new("g".to_owned(), kind, None);
         traffic.groups.push(figures(CollectiveKind::AllReduce));
         let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
         for n in 0..10 * WAITING as i64 {

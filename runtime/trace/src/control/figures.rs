@@ -53,6 +53,7 @@ impl Figures {
                 "total_error_ns": range.total_error_ns,
                 "recorded_ns": range.recorded_ns,
                 "self_ns": range.self_ns,
+                "self_early_ns": range.self_early_ns,
                 "share": range.share,
                 "first_ns": range.first_ns,
                 "mean_ns": range.mean_ns,
@@ -61,6 +62,10 @@ impl Figures {
                 "p99_ns": range.p99_ns,
                 "max_ns": range.max_ns,
                 "mean_launch_ns": range.mean_launch_ns,
+                "bounded": range.bounded,
+                "bounded_total_ns": range.bounded_total_ns,
+                "bounded_least_ns": range.bounded_least_ns,
+                "bounded_max_ns": range.bounded_max_ns,
                 "work": range.work.as_ref().map(|work| json!({
                     "bytes_per_s": work.rates.bytes_per_s,
                     "flops_per_s": work.rates.flops_per_s,
@@ -71,7 +76,7 @@ impl Figures {
         let LeftOut { ranges: left_out, of_ranges, while_stopped } = self.left_out;
         json!({
             "ranges": ranges.collect::<Value>(),
-            "more_ranges": {"count": self.more.count, "share": self.more.share},
+            "more_ranges": {"count": self.more.count, "share": self.more.share, "is_bound": self.more.is_bound},
             "left_out": {"ranges": left_out, "of_ranges": of_ranges, "while_stopped": while_stopped},
             "not_sampled": self.not_sampled,
             "dropped": self.dropped,
@@ -84,7 +89,11 @@ impl Figures {
         let (more, left_out) = (&value["more_ranges"], &value["left_out"]);
         Figures {
             ranges: ranges.collect(),
-            more: MoreRanges { count: count(&more["count"]), share: more["share"].as_f64().unwrap_or(0.0) },
+            more: MoreRanges {
+                count: count(&more["count"]),
+                share: more["share"].as_f64().unwrap_or(0.0),
+                is_bound: more["is_bound"].as_bool().unwrap_or(false),
+            },
             left_out: LeftOut {
                 ranges: count(&left_out["ranges"]),
                 of_ranges: count(&left_out["of_ranges"]),
@@ -123,6 +132,7 @@ fn range(value: &Value) -> Option<RangeStats> {
         recorded_ns: ns("recorded_ns")?,
         // A program of an older version does not send it.
         self_ns: ns("self_ns").or_else(|| ns("recorded_ns"))?,
+        self_early_ns: ns("self_early_ns").unwrap_or(0),
         share: value["share"].as_f64()?,
         first_ns: ns("first_ns"),
         mean_ns: ns("mean_ns")?,
@@ -132,6 +142,11 @@ fn range(value: &Value) -> Option<RangeStats> {
         max_ns: ns("max_ns")?,
         mean_launch_ns: ns("mean_launch_ns")?,
         work: work(&value["work"]),
+        // An older version does not send these.
+        bounded: count(&value["bounded"]),
+        bounded_total_ns: ns("bounded_total_ns").unwrap_or(0),
+        bounded_least_ns: ns("bounded_least_ns").unwrap_or(0),
+        bounded_max_ns: ns("bounded_max_ns").unwrap_or(0),
     })
 }
 
@@ -157,6 +172,7 @@ mod tests {
             total_error_ns: 100,
             recorded_ns: 90,
             self_ns: 70,
+            self_early_ns: 6,
             share: 0.25,
             first_ns: Some(50),
             mean_ns: 20,
@@ -166,10 +182,14 @@ mod tests {
             max_ns: 50,
             mean_launch_ns: 5,
             work: Some(WorkStats::on("NVIDIA H200".to_owned(), WorkRates::new(Some(2.4e12), None))),
+            bounded: 1,
+            bounded_total_ns: 40,
+            bounded_least_ns: 10,
+            bounded_max_ns: 40,
         };
         let figures = Figures {
             ranges: vec![range],
-            more: MoreRanges { count: 2, share: 0.5 },
+            more: MoreRanges { count: 2, share: 0.5, is_bound: true },
             left_out: LeftOut { ranges: 4, of_ranges: 9, while_stopped: true },
             not_sampled: 27,
             dropped: 5,

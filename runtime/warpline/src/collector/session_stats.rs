@@ -190,7 +190,7 @@ impl SessionStats {
     fn add_ends(&self, zones: &[ZoneRecord]) {
         let mut counts = lock(&self.ends);
         for zone in zones.iter().filter(|zone| zone.gpu.is_some()) {
-            counts.add(zone.end.is_bound().then_some(zone.end_early_by_ns));
+            counts.add(zone.duration_ns(), zone.end.is_bound().then_some(zone.end_early_by_ns));
         }
     }
 

@@ -39,7 +39,8 @@ impl StepFigures {
             let on_stream = zone.gpu.is_some();
             let number = zone.range.number() * 2 + u32::from(on_stream);
             self.ranges.entry(number).or_insert((zone.range, on_stream));
-            self.per_step.zone(number, zone.host.begin_ns, zone.duration_ns());
+            let early_by_ns = zone.gpu.map_or(0, |_| zone.end_early_by_ns);
+            self.per_step.zone(number, zone.host.begin_ns, zone.duration_ns(), early_by_ns);
         }
     }
 

@@ -36,6 +36,8 @@ struct Usage {
     device: String,
     /// The time in zones or waits.
     used: Covered,
+    /// The time in which it is not known whether a zone still ran.
+    uncertain: Covered,
     waiting: Covered,
     waited_for: HashMap<String, (u64, i64)>,
 }
@@ -47,6 +49,7 @@ struct Folded {
     ids: Vec<u64>,
     streams: u64,
     used_ns: i64,
+    uncertain_ns: i64,
     waiting_ns: i64,
     waited_for: HashMap<String, (u64, i64)>,
 }
@@ -74,8 +77,9 @@ impl Timelines {
                 end_ns: all.end_ns.max(span.end_ns),
             });
             if let Some(all) = all {
-                let used = &mut self.stream(stream, all).used;
-                spans().for_each(|span| used.add(span));
+                let usage = self.stream(stream, all);
+                spans().for_each(|span| usage.used.add(span));
+                zones.iter().filter_map(ZoneRecord::uncertain_tail).for_each(|tail| usage.uncertain.add(tail));
             }
         }
     }
@@ -108,6 +112,7 @@ impl Timelines {
             name: stream.name.clone(),
             device: stream.device.name.clone(),
             used: Covered::default(),
+            uncertain: Covered::default(),
             waiting: Covered::default(),
             waited_for: HashMap::new(),
         })
@@ -172,6 +177,7 @@ impl Folded {
         self.streams += u64::from(self.ids[word] & bit == 0);
         self.ids[word] |= bit;
         self.used_ns += usage.used.length_ns();
+        self.uncertain_ns += usage.uncertain.length_ns();
         self.waiting_ns += usage.waiting.length_ns();
         for (by, waits) in usage.waited_for {
             count_for(&mut self.waited_for, by, waits);
@@ -185,6 +191,7 @@ impl Folded {
             device: String::new(),
             streams: self.streams,
             busy_ns: (self.used_ns - self.waiting_ns).max(0),
+            uncertain_ns: self.uncertain_ns.min((self.used_ns - self.waiting_ns).max(0)),
             waiting_ns: self.waiting_ns,
             idle_ns: None,
             not_recorded_ns: 0,
@@ -202,6 +209,7 @@ impl Usage {
             device: self.device.clone(),
             streams: 1,
             busy_ns: (used_ns - waiting_ns).max(0),
+            uncertain_ns: self.uncertain.length_ns().min((used_ns - waiting_ns).max(0)),
             waiting_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },
@@ -214,6 +222,7 @@ impl Usage {
 mod tests {
     use super::*;
     use warpline_core::fixture::{STEP, span, stream, thread, zone};
+    use warpline_core::record::EndSource;
 
     #[test]
     fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {
@@ -242,5 +251,24 @@ mod tests {
         // The stream that came back is in both.
         assert_eq!((folded.name.as_str(), folded.streams), ("…", 10_001 - rest.len() as u64));
         assert_eq!(report.streams.iter().map(|stream| stream.busy_ns).sum::<i64>(), 10 * zones);
+    }
+
+    #[test]
+    fn time_in_which_a_zone_may_have_ended_makes_busy_and_idle_bounds() {
+        let (mut timelines, main, compute) = (Timelines::default(), thread(1, None), stream(1, "compute"));
+        let lazy = |begin, end, early_by_ns| {
+            let mut zone = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(begin, end)));
+            (zone.end, zone.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            zone
+        };
+        // One is known within 5 %; the tails of the two others overlap.
+        timelines.add_zones(&[lazy(0, 1_000, 50), lazy(1_100, 2_000, 500), lazy(1_000, 2_000, 600)]);
+        timelines.add_zones(&[lazy(3_000, 4_000, 0)]);
+        let mut report = Report::default();
+        timelines.add_to(&mut report);
+        let [stream] = &report.streams[..] else { panic!("one stream") };
+        assert_eq!((stream.busy_ns, stream.uncertain_ns, stream.idle_ns), (3_000, 600, Some(1_000)));
+        assert!(stream.busy_is_bound() && stream.rest_is_bound());
+        assert!(report.critical_path.is_some_and(|path| path.parts.iter().any(|part| part.name == "(end not timed)")));
     }
 }

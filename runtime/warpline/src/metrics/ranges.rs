@@ -1,7 +1,8 @@
 //! The lengths of ranges: which of them have series of their own, and all others together.
 //!
 //! A range keeps its series to the end, because the figures of a series never decrease. What is not given a series is added to `(other)`,
-//! and stays there: the sum of all series is always the sum of all zones.
+//! and stays there: the sum of all series is always the sum of all zones. A zone whose length is only a bound
+//! ([`ZoneRecord::is_bounded`]) is in none, and counted.
 
 use std::collections::HashMap;
 
@@ -50,6 +51,9 @@ pub(super) struct Ranges {
     /// Ranges, each with whether it has a series. Without one, its lengths are those since the last export.
     ranges: Vec<(RangeSeries, bool)>,
     other: Histogram,
+    /// Zones whose length is only a bound, and whether their number has a series. It takes the room of a range, if there is some.
+    bounded: u64,
+    bounded_has_series: bool,
     begin_unix_ns: i64,
     last_unix_ns: i64,
     /// Whether a range came that is not told apart.
@@ -63,6 +67,8 @@ impl Ranges {
             places: HashMap::new(),
             ranges: Vec::new(),
             other: Histogram::default(),
+            bounded: 0,
+            bounded_has_series: false,
             begin_unix_ns,
             last_unix_ns: begin_unix_ns,
             is_full: false,
@@ -71,6 +77,10 @@ impl Ranges {
 
     /// Adds a zone.
     pub(super) fn add(&mut self, zone: &ZoneRecord, place: Place) {
+        if zone.is_bounded() {
+            self.bounded += 1;
+            return;
+        }
         // An entry of a batch has its share of the batch's time.
         let ns = zone.duration_ns();
         let ns = zone.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
@@ -95,6 +105,11 @@ impl Ranges {
     /// Gives half of the free series, rounded up, to the ranges with the most time since the last export, so that what a program does at
     /// its start cannot take them all. The rest of the time goes to `(other)`. At the end of the session, all free series are given.
     pub(super) fn give_series(&mut self, now_unix_ns: i64, is_last: bool) {
+        let has_room = self.ranges.iter().filter(|(_, has_series)| *has_series).count() < self.most_series;
+        if self.bounded > 0 && !self.bounded_has_series && has_room {
+            self.bounded_has_series = true;
+            self.most_series -= 1;
+        }
         let free = self.most_series - self.ranges.iter().filter(|(_, has_series)| *has_series).count();
         let given = if is_last { free } else { free.div_ceil(2) };
         let waits = |(_, (range, has_series)): &(usize, &(RangeSeries, bool))| !has_series && range.lengths.count > 0;
@@ -125,14 +140,20 @@ impl Ranges {
         &self.other
     }
 
+    /// Returns the number of zones that are in no series of lengths, because their length is only a bound; none if that number has no series.
+    pub(super) fn bounded(&self) -> Option<u64> {
+        self.bounded_has_series.then_some(self.bounded)
+    }
+
     /// Returns the time from which `(other)` counts.
     pub(super) fn begin_unix_ns(&self) -> i64 {
         self.begin_unix_ns
     }
 
-    /// Returns the number of ranges without a series; those that are not told apart count as one.
+    /// Returns the number of ranges without a series; those that are not told apart count as one, and so does the number of bounded zones.
     pub(super) fn left_out(&self) -> u64 {
         let without = self.ranges.iter().filter(|(_, has_series)| !has_series).count();
-        without as u64 + u64::from(self.is_full)
+        let has_bounded = self.bounded > 0 && !self.bounded_has_series;
+        without as u64 + u64::from(self.is_full) + u64::from(has_bounded)
     }
 }

@@ -160,6 +160,7 @@ mod tests {
             total_error_ns: 0,
             recorded_ns: 100,
             self_ns,
+            self_early_ns: 0,
             share: 0.5,
             first_ns: None,
             mean_ns: 50,
@@ -169,7 +170,18 @@ mod tests {
             max_ns: 50,
             mean_launch_ns: 5,
             work: None,
+            bounded: 0,
+            bounded_total_ns: 0,
+            bounded_least_ns: 0,
+            bounded_max_ns: 0,
         };
+        let bounded = RangeStats { bounded: 2, ..range("a.bounded", 0) };
+        let all = verdict::verdict(&Report { ranges: vec![bounded], ..Report::default() });
+        let text = all[0]["parts"][0].as_str().unwrap();
+        assert!(text.contains("2 zones on streams") && text.contains("only known as a bound"), "{all}");
+        let uncertain = RangeStats { self_early_ns: 30, ..range("a.around", 60) };
+        let all = verdict::verdict(&Report { ranges: vec![uncertain], ..Report::default() });
+        assert!(all[0]["parts"][2].as_str().unwrap().contains("takes at most 100.0 %"), "{all}");
         let report = Report { ranges: vec![range("a.outer", 20), range("a.inner", 60)], ..Report::default() };
         let verdict = verdict::verdict(&report);
         assert_eq!(verdict[0]["parts"][1], "a.inner", "{verdict}");

@@ -84,10 +84,14 @@ fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
 }
 
 fn ends(f: &mut fmt::Formatter<'_>, counts: EndCounts) -> fmt::Result {
-    let EndCounts { on_streams, found, latest_ns } = counts;
+    let EndCounts { on_streams, found, latest_ns, bounded } = counts;
     if found > 0 {
         let (zones, late) = (counted(on_streams, "zone"), time(latest_ns));
         write!(f, "\n{found} of {zones} on streams: end not timed by an event, late by up to {late}")?;
+    }
+    if bounded > 0 {
+        write!(f, ";\n  {bounded} late by more than 5 % of the length: such a length is a bound (≤), in total")?;
+        write!(f, "\n  and share only; `ends=eager` times each end")?;
     }
     Ok(())
 }

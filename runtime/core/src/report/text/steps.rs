@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::table::{Row, table, time};
+use super::super::table::{NONE, Row, table, time};
 use super::super::{RangeStepStats, StepStats};
 use super::more;
 use crate::suggest::counted;
@@ -14,10 +14,21 @@ pub(super) fn range_steps(f: &mut fmt::Formatter<'_>, ranges: &[RangeStepStats])
     let head = Row::new("in a step", ["steps", "zones", "mean", "p50", "p99", "max"].map(str::to_owned));
     let row = |range: &RangeStepStats| {
         let zones = range.zones as f64 / range.steps.max(1) as f64;
-        let zones = if zones.fract() == 0.0 { format!("{zones}") } else { format!("{zones:.1}") };
-        let [mean, p50, p99, max] = [range.mean_ns, range.p50_ns, range.p99_ns, range.max_ns].map(time);
+        let zones = if range.steps == 0 {
+            NONE.to_owned()
+        } else if zones.fract() == 0.0 {
+            format!("{zones}")
+        } else {
+            format!("{zones:.1}")
+        };
+        let figure = |ns| if range.steps > 0 { time(ns) } else { NONE.to_owned() };
+        let [mean, p50, p99, max] = [range.mean_ns, range.p50_ns, range.p99_ns, range.max_ns].map(figure);
+        let note = (range.bounded_steps > 0).then(|| {
+            format!("{}: the end of a zone is only bounded; in no figure", counted(range.bounded_steps, "more step"))
+        });
         let on = if range.on_stream { "" } else { " (threads)" };
-        Row::new(format!("{}{on}", range.name), [range.steps.to_string(), zones, mean, p50, p99, max])
+        let cells = [range.steps.to_string(), zones, mean, p50, p99, max];
+        Row { note, ..Row::new(format!("{}{on}", range.name), cells) }
     };
     let rows: Vec<_> = ranges.iter().take(RANGES).map(row).collect();
     table(f, head, &rows)?;
