@@ -16,6 +16,7 @@ mod control_kernels;
 mod cuda_arrows;
 #[cfg(feature = "cuda")]
 mod cuda_bounds;
+#[cfg(feature = "cuda")]
 mod cuda_ends;
 #[cfg(feature = "cuda")]
 mod cuda_graph;
