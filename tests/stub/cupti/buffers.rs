@@ -1,4 +1,4 @@
-//! The buffers of CUPTI, which from CUDA 13.0 on gives each launching thread one of its own unless it is told otherwise.
+//! The buffers of CUPTI: from CUDA 13.0 on, each launching thread has one of its own unless an attribute turns that off.
 
 use std::sync::Barrier;
 use std::thread;
