@@ -506,6 +506,30 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
+        let mut log: PathLog = PathLog::new(usize::MAX);
+        let mut add = |on, name, zone: Span, early_by_ns| {
+            log.passed((on, "a"), name, (zone, early_by_ns), Some((MAIN, "main", span(0, 1))));
+        };
+        // Known within 5 %, a bound within a zone that is timed, and a bound at the end.
+        add(A, "known", span(10, 110), 5);
+        add(A, "around", span(110, 300), 0);
+        add(A, "inner", span(120, 220), 60);
+        add(A, "last", span(300, 400), 30);
+        let path = log.path(None).expect("there are zones");
+        let expected = [
+            ("(end not timed)", "a", 90),
+            ("(on the way)", "a", 10),
+            ("around", "a", 90),
+            ("inner", "a", 40),
+            ("known", "a", 100),
+            ("last", "a", 70),
+        ];
+        assert_eq!((parts(&path), path.to_ns, path.early_by_ns), (expected.to_vec(), 400, 30));
+        assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 400);
+    }
+
+    #[test]
     fn it_ends_whatever_the_arrows_say() {
         let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
         // Two streams that signal each other at the same time, and arrows without a target.

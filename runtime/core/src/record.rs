@@ -139,7 +139,8 @@ impl ZoneRecord {
     #[doc(hidden)]
     pub fn uncertain_tail(&self) -> Option<Span> {
         let gpu = self.gpu.filter(|_| self.is_bounded())?;
-        Some(Span { begin_ns: gpu.without_tail(self.end_early_by_ns).end_ns, ..gpu })
+        let tail = Span { begin_ns: gpu.without_tail(self.end_early_by_ns).end_ns, ..gpu };
+        (tail.duration_ns() > 0).then_some(tail)
     }
 
     /// Returns the length between the zone's begin and end on its stream, in ns, as the device measured it.
@@ -223,7 +224,7 @@ impl ZoneRecord {
 ///
 /// Such a time is not a length: reports print it as `≤ 3.72 ms`, and no mean, percentile, bandwidth or other figure contains it.
 pub const fn is_bound(length_ns: i64, early_by_ns: i64) -> bool {
-    early_by_ns > 0 && early_by_ns.saturating_mul(20) > length_ns
+    early_by_ns > 0 && early_by_ns > length_ns / 20
 }
 
 /// The name of the share of its range's zones that a recorded one stands for, in traces.
@@ -449,4 +450,34 @@ pub struct ThreadInfo {
     pub id: u64,
     /// The thread's name, if it had one when it began its first zone.
     pub name: Option<String>,
+}
+
+#[cfg(all(test, feature = "fixture"))]
+mod tests {
+    use super::*;
+    use crate::collective::{CollectiveKind, DataType, ProcessGroup};
+    use crate::fixture::{COPY, span, stream, thread, zone};
+
+    #[test]
+    fn more_than_5_percent_makes_a_length_a_bound() {
+        assert!(!is_bound(1_000, 50) && is_bound(1_000, 51) && is_bound(0, 1));
+        assert!(!is_bound(0, 0) && !is_bound(-5, 0) && is_bound(i64::MAX, i64::MAX));
+    }
+
+    #[test]
+    fn a_bound_has_no_bandwidth_and_no_rate() {
+        let mut zone = zone(&COPY, Some(&stream(1, "comm")), &thread(1, None), span(0, 1), Some(span(0, 1_000)));
+        let message = Message::new(CollectiveKind::AllReduce).count(1_000).dtype(DataType::F32);
+        zone.message = Some(Box::new(message.group(&ProcessGroup::new("dp", [0, 1], 0))));
+        zone.fields.set_bytes(4_000_u64);
+        (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, 50);
+        assert!(zone.bandwidth().is_some() && zone.work_ns() == Some(1_000) && !zone.is_bounded());
+        assert!(zone.work_rates().bytes_per_s.is_some() && zone.uncertain_tail().is_none());
+        zone.end_early_by_ns = 900;
+        assert!(zone.bandwidth().is_none() && zone.work_ns().is_none() && zone.is_bounded());
+        assert_eq!((zone.work_rates(), zone.uncertain_tail()), (WorkRates::default(), Some(span(100, 1_000))));
+        // The thread knows when its own zone ends.
+        (zone.gpu, zone.stream) = (None, None);
+        assert!(!zone.is_bounded() && zone.work_ns() == Some(1));
+    }
 }

@@ -61,6 +61,12 @@ impl Lanes {
         }
     }
 
+    /// Finds the lane of a zone that was placed, and puts a span at the zone's end directly into it; none if something else reaches into that
+    /// time.
+    pub(super) fn place_at_end(&mut self, zone: Span, tail: Span) -> Option<usize> {
+        self.lanes.iter_mut().position(|lane| lane.insert_at_end(zone, tail))
+    }
+
     #[cold]
     fn open(&mut self, span: Span) -> LanePosition {
         let mut fresh = Lane::default();
@@ -112,6 +118,23 @@ impl Lane {
             self.forget_details();
         }
         true
+    }
+
+    /// Accepts a span at the end of a zone if the zone is the innermost one there, and nothing begins or ends within the span.
+    fn insert_at_end(&mut self, zone: Span, tail: Span) -> bool {
+        let from = self.position(tail.begin_ns);
+        let is_free = self.edges.get(from).is_some_and(|next| next.kind == EdgeKind::End && next.ns == tail.end_ns);
+        is_free && self.innermost(from).is_some_and(|begin| begin.ns == zone.begin_ns) && self.insert(tail)
+    }
+
+    /// Returns the begin of the innermost span that is open after so many edges.
+    fn innermost(&self, edges: usize) -> Option<Edge> {
+        let mut closed = 0_usize;
+        self.edges[..edges].iter().rev().copied().find(|edge| {
+            let is_open = closed == 0 && edge.kind != EdgeKind::End;
+            closed = if edge.kind == EdgeKind::End { closed + 1 } else { closed.saturating_sub(1) };
+            is_open
+        })
     }
 
     /// Returns the number of edges before a span that begins at `begin_ns`. Nearly always, this is close to the end.

@@ -16,6 +16,9 @@ use warpline_core::wait::{QueueDepth, WaitRecord};
 #[derive(Clone, Copy)]
 pub(super) enum Record<'a> {
     Zone(&'a ZoneRecord),
+    /// The time at the end of a zone in which it is not known whether it still ran. It comes after all records of the batch that begin earlier
+    /// than it ends.
+    Tail(&'a ZoneRecord),
     Span(&'a SpanRecord),
     Kernel(&'a KernelRecord),
     Replay(&'a ReplayRecord),
@@ -30,14 +33,14 @@ pub(super) enum Record<'a> {
 impl Record<'_> {
     /// Whether the record counts as a record of the session, which a sink can lose.
     pub(super) fn is_counted(self) -> bool {
-        !matches!(self, Record::Change(_))
+        !matches!(self, Record::Change(_) | Record::Tail(_))
     }
 }
 
 /// Sorts the records of a batch. A sink keeps one and reuses its memory.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    keys: Vec<(i64, Reverse<i64>, u64, usize)>,
+    keys: Vec<Key>,
 }
 
 impl Order {
@@ -48,7 +51,7 @@ impl Order {
     /// The error of `write`.
     pub(super) fn each(&mut self, batch: Batch<'_>, write: impl FnMut(Record<'_>) -> io::Result<()>) -> io::Result<()> {
         match batch {
-            Batch::Zones(zones) => self.outer_first(zones).map(Record::Zone).try_for_each(write),
+            Batch::Zones(zones) => self.zones(zones).try_for_each(write),
             Batch::Spans(spans) => self.outer_first(spans).map(Record::Span).try_for_each(write),
             Batch::Kernels(kernels) => self.outer_first(kernels).map(Record::Kernel).try_for_each(write),
             Batch::Synchronizations(calls) => self.outer_first(calls).map(Record::Sync).try_for_each(write),
@@ -62,16 +65,38 @@ impl Order {
         }
     }
 
+    /// Returns the zones, outer ones first, and the tails of those whose length is only a bound.
+    fn zones<'a>(&mut self, batch: &'a [ZoneRecord]) -> impl Iterator<Item = Record<'a>> {
+        self.sort(batch, |(index, zone)| {
+            // Before what begins where the tail ends.
+            let tail = zone.uncertain_tail().filter(|_| zone.entry.is_none())?;
+            Some((tail.end_ns, Reverse(i64::MAX), zone.sequence, batch.len() + index))
+        });
+        self.keys.iter().map(|&(.., index)| match index.checked_sub(batch.len()) {
+            None => Record::Zone(&batch[index]),
+            Some(index) => Record::Tail(&batch[index]),
+        })
+    }
+
     fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
+        self.sort(batch, |_| None);
+        self.keys.iter().map(|&(.., index)| &batch[index])
+    }
+
+    /// Sorts the keys of the records, and those that `more` returns.
+    fn sort<T: Spanned>(&mut self, batch: &[T], more: impl Fn((usize, &T)) -> Option<Key>) {
         self.keys.clear();
         self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
             let (Span { begin_ns, end_ns }, sequence) = record.place();
             (begin_ns, Reverse(end_ns), sequence, index)
         }));
+        self.keys.extend(batch.iter().enumerate().filter_map(more));
         self.keys.sort_unstable();
-        self.keys.iter().map(|&(.., index)| &batch[index])
     }
 }
+
+/// The begin of a record, its end, a number that orders records with equal spans, and its index.
+type Key = (i64, Reverse<i64>, u64, usize);
 
 /// A record that occupies time on a lane.
 trait Spanned {

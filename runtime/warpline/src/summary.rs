@@ -346,4 +346,29 @@ mod tests {
         assert!((stats.p50_ns - 50_000).abs() <= 500, "{stats:?}");
         assert!((stats.p99_ns - 99_000).abs() <= 990, "{stats:?}");
     }
+
+    #[test]
+    fn zones_whose_length_is_only_a_bound_are_in_no_figure_but_the_total() {
+        use warpline_core::record::EndSource;
+
+        let (stream, thread) = (fixture::stream(1, "compute"), fixture::thread(1, None));
+        let lazy = |begin, end, early_by_ns| {
+            let (host, gpu) = (fixture::span(begin, begin + 1), fixture::span(begin, end));
+            let mut zone = fixture::zone(&RANGE, Some(&stream), &thread, host, Some(gpu));
+            (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, early_by_ns);
+            zone.fields.set_flops(1_000_000_u64);
+            zone
+        };
+        let mut summary = Summary::default();
+        // A zone around a bounded one, whose own time is 600 to 900 ns; and a long bounded one.
+        summary.add(&[lazy(100, 500, 300), lazy(0, 1_000, 0), lazy(2_000, 50_000, 47_000)]);
+        let [stats] = &summary.stats(CameBy::Counted)[..] else { panic!("one range") };
+        assert_eq!((stats.count, stats.bounded, stats.seen), (3, 2, 3));
+        assert_eq!((stats.mean_ns, stats.min_ns, stats.max_ns, stats.recorded_ns), (1_000, 1_000, 1_000, 1_000));
+        assert_eq!((stats.self_ns, stats.self_early_ns, stats.total_ns), (900, 300, 49_400));
+        assert_eq!((stats.bounded_total_ns, stats.bounded_least_ns, stats.bounded_max_ns), (48_400, 1_100, 48_000));
+        assert!(stats.total_is_bound() && stats.self_is_bound());
+        let flops = stats.work.as_ref().and_then(|work| work.rates.flops_per_s);
+        assert!(flops.is_some_and(|flops| (flops / 1e12 - 1.0).abs() < 1e-9), "{stats:?}");
+    }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::tables::{Cell, Table};
 use super::text::Account;
 use super::{LeftOut, Report};
+use crate::record::is_bound;
 use crate::text::{printable, printable_json};
 
 /// The version of the JSON form. A new member does not change it.
@@ -38,13 +39,16 @@ impl Report {
                 "on_streams": self.ends.on_streams,
                 "found": self.ends.found,
                 "latest_ns": self.ends.latest_ns,
+                "bounded": self.ends.bounded,
             },
             "left_out": {"ranges": ranges, "of_ranges": of_ranges, "while_stopped": while_stopped},
             "notes": self.notes,
             "account": Account(self).statements(),
         });
         if let Some(path) = &self.critical_path {
-            all["critical_path_ns"] = (path.to_ns - path.from_ns).into();
+            let length_ns = path.to_ns - path.from_ns;
+            all["critical_path_ns"] = length_ns.into();
+            all["critical_path_is_bound"] = is_bound(length_ns, path.early_by_ns).into();
         }
         for Table { key, columns, rows, .. } in self.tables() {
             let object = |row: Vec<Cell>| -> Map<String, Value> {
@@ -60,8 +64,9 @@ impl Report {
         let mut text = String::new();
         for Table { title, columns, rows, .. } in self.tables() {
             // Columns without a value for anything only take room.
-            let is_used =
-                |at: &usize| rows.iter().any(|row| !matches!(row[*at], Cell::None | Cell::Ns(0) | Cell::Count(0)));
+            let is_used = |at: &usize| {
+                rows.iter().any(|row| !matches!(row[*at], Cell::None | Cell::Ns(0) | Cell::Count(0) | Cell::Flag(_)))
+            };
             let used: Vec<usize> = (0..columns.len()).filter(is_used).collect();
             let head = used.iter().map(|at| columns[*at].trim_end_matches("_ns").replace('_', " "));
             let rule = used.iter().map(|at| if rows.iter().all(|row| row[*at].is_number()) { "---:" } else { "---" });
@@ -108,7 +113,9 @@ fn value(cell: Cell) -> Value {
         Cell::Share(number) | Cell::BytesPerSecond(number) | Cell::FlopsPerSecond(number) | Cell::Number(number) => {
             number.into()
         }
-        Cell::None => Value::Null,
+        Cell::Flag(is_so) => is_so.into(),
+        Cell::AtMost(cell) => value(*cell),
+        Cell::Bound(_) | Cell::None => Value::Null,
     }
 }
 

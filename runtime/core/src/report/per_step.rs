@@ -215,4 +215,24 @@ mod tests {
         steps.zone(1, 5, 10, 0);
         assert_eq!((closed, steps.open.len(), steps.late()), (1_000 - OPEN, OPEN, 1));
     }
+
+    #[test]
+    fn a_step_with_a_zone_whose_length_is_only_a_bound_is_in_no_figure() {
+        let mut steps = PerStep::default();
+        steps.zone(1, 10, 100, 0);
+        steps.step(span(0, 100));
+        steps.zone(1, 110, 70_000, 69_000);
+        steps.zone(1, 120, 100, 5);
+        steps.zone(2, 130, 40, 0);
+        steps.step(span(100, 200));
+        let figures = steps.figures();
+        let of = |range: u32| {
+            let StepSums { steps, zones, bounded_steps, total_ns, max_ns, .. } = &figures[&range];
+            (*steps, *zones, *bounded_steps, *total_ns, *max_ns)
+        };
+        assert_eq!((of(1), of(2)), ((1, 1, 1, 100, 100), (1, 1, 0, 40, 40)));
+        let mut both = figures[&1].clone();
+        both.merge(&figures[&1]);
+        assert_eq!(both.bounded_steps, 2);
+    }
 }

@@ -104,6 +104,11 @@ fn first(text: impl Iterator<Item = char>, most: usize) -> impl Iterator<Item = 
     })
 }
 
+/// Returns the text of a figure, which is marked if it is only an upper bound.
+pub(super) fn bounded(is_bound: bool, text: String) -> String {
+    if is_bound { format!("≤{text}") } else { text }
+}
+
 /// Formats a fraction of 1 as a percentage.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {

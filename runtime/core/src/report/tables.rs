@@ -1,7 +1,7 @@
 //! A report as tables of values with units, for programs: `export` writes them as JSON, Markdown and CSV. `text` has its own tables,
 //! which fit a terminal.
 
-use super::table::{percent, size, time};
+use super::table::{bounded, percent, size, time};
 use super::{MemoryHolder, MemoryStats, RangeStats, Report};
 use crate::work::{Rate, WorkStats};
 
@@ -16,6 +16,11 @@ pub enum Cell {
     BytesPerSecond(f64),
     FlopsPerSecond(f64),
     Number(f64),
+    Flag(bool),
+    /// An upper bound; a column of flags says so to programs.
+    AtMost(Box<Cell>),
+    /// An upper bound for people where the value itself is unknown.
+    Bound(i64),
     /// The value is unknown, or there is none.
     None,
 }
@@ -38,6 +43,10 @@ impl Cell {
         value.map_or(Cell::None, cell)
     }
 
+    fn at_most(is_bound: bool, cell: Cell) -> Cell {
+        if is_bound { Cell::AtMost(Box::new(cell)) } else { cell }
+    }
+
     /// Returns the value as people read it.
     pub fn shown(&self) -> String {
         match self {
@@ -49,6 +58,9 @@ impl Cell {
             Cell::BytesPerSecond(speed) => format!("{}/s", size(*speed as u64)),
             Cell::FlopsPerSecond(rate) => Rate(*rate, "FLOP").to_string(),
             Cell::Number(number) => format!("{number:.2}"),
+            Cell::Flag(is_so) => if *is_so { "yes" } else { "" }.to_owned(),
+            Cell::AtMost(cell) => bounded(true, cell.shown()),
+            Cell::Bound(ns) => bounded(true, time(*ns)),
             Cell::None => String::new(),
         }
     }
@@ -63,7 +75,9 @@ impl Cell {
             | Cell::BytesPerSecond(number)
             | Cell::FlopsPerSecond(number)
             | Cell::Number(number) => number.to_string(),
-            Cell::None => String::new(),
+            Cell::Flag(is_so) => is_so.to_string(),
+            Cell::AtMost(cell) => cell.exact(),
+            Cell::Bound(_) | Cell::None => String::new(),
         }
     }
 
@@ -81,6 +95,11 @@ impl RangeStats {
             (true, false) => "stream",
             (false, _) => "thread",
         }
+    }
+
+    /// Returns a length of timed zones, or `bound` if there are none.
+    fn length(&self, ns: i64, bound: Cell) -> Cell {
+        if self.timed() > 0 || self.bounded == 0 { Cell::Ns(ns) } else { bound }
     }
 }
 
@@ -102,9 +121,16 @@ const RANGES: &[&str] = &[
     "p99_ns",
     "max_ns",
     "mean_launch_ns",
+    "bounded",
+    "bounded_total_ns",
+    "bounded_least_ns",
+    "bounded_max_ns",
+    "total_is_bound",
+    "self_is_bound",
 ];
 
-const RANGE_STEPS: &[&str] = &["name", "on", "steps", "zones_per_step", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
+const RANGE_STEPS: &[&str] =
+    &["name", "on", "steps", "zones_per_step", "mean_ns", "p50_ns", "p99_ns", "max_ns", "bounded_steps"];
 
 const WORK: &[&str] = &[
     "name",
@@ -132,13 +158,26 @@ const COLLECTIVES: &[&str] = &[
     "busbw_p50_bytes_per_s",
     "busbw_p99_bytes_per_s",
     "hidden_share",
+    "bounded",
+    "total_is_bound",
 ];
 
 const KERNELS: &[&str] = &["name", "range", "count", "total_ns", "mean_ns", "max_ns"];
 
 const HOST_WAITS: &[&str] = &["name", "thread", "range", "count", "total_ns", "mean_ns", "max_ns"];
 
-const STREAMS: &[&str] = &["name", "device", "streams", "busy_ns", "waiting_ns", "idle_ns", "not_recorded_ns"];
+const STREAMS: &[&str] = &[
+    "name",
+    "device",
+    "streams",
+    "busy_ns",
+    "waiting_ns",
+    "idle_ns",
+    "not_recorded_ns",
+    "uncertain_ns",
+    "busy_is_bound",
+    "rest_is_bound",
+];
 
 const STREAM_WAITS: &[&str] = &["name", "waited_for", "count", "total_ns"];
 
@@ -186,18 +225,24 @@ impl Report {
                 Cell::Count(range.count),
                 Cell::Count(range.seen),
                 Cell::Count(range.failed),
-                Cell::Ns(range.total_ns),
+                Cell::at_most(range.total_is_bound(), Cell::Ns(range.total_ns)),
                 Cell::Ns(range.total_error_ns),
-                Cell::Ns(range.recorded_ns),
-                Cell::Ns(range.self_ns),
-                Cell::Share(range.share),
+                range.length(range.recorded_ns, Cell::None),
+                range.length(range.self_ns, Cell::None),
+                Cell::at_most(range.total_is_bound(), Cell::Share(range.share)),
                 Cell::or_none(range.first_ns, Cell::Ns),
-                Cell::Ns(range.mean_ns),
-                Cell::Ns(range.min_ns),
-                Cell::Ns(range.p50_ns),
-                Cell::Ns(range.p99_ns),
-                Cell::Ns(range.max_ns),
+                range.length(range.mean_ns, Cell::Bound(range.bounded_mean_ns())),
+                range.length(range.min_ns, Cell::None),
+                range.length(range.p50_ns, Cell::None),
+                range.length(range.p99_ns, Cell::None),
+                range.length(range.max_ns, Cell::Bound(range.bounded_max_ns)),
                 if range.on_stream && !range.in_replays { Cell::Ns(range.mean_launch_ns) } else { Cell::None },
+                Cell::Count(range.bounded),
+                Cell::Ns(range.bounded_total_ns),
+                Cell::Ns(range.bounded_least_ns),
+                Cell::Ns(range.bounded_max_ns),
+                Cell::Flag(range.total_is_bound()),
+                Cell::Flag(range.self_is_bound()),
             ]
         };
         Table { key: "ranges", title: "Ranges", columns: RANGES, rows: self.ranges.iter().map(row).collect() }
@@ -223,15 +268,17 @@ impl Report {
 
     fn of_range_steps(&self) -> Table {
         let rows = self.range_steps.iter().map(|range| {
+            let ns = |ns: i64| if range.steps > 0 { Cell::Ns(ns) } else { Cell::None };
             vec![
                 Cell::text(&*range.name),
                 Cell::text(if range.on_stream { "stream" } else { "thread" }),
                 Cell::Count(range.steps),
                 Cell::Number(range.zones as f64 / range.steps.max(1) as f64),
-                Cell::Ns(range.mean_ns),
-                Cell::Ns(range.p50_ns),
-                Cell::Ns(range.p99_ns),
-                Cell::Ns(range.max_ns),
+                ns(range.mean_ns),
+                ns(range.p50_ns),
+                ns(range.p99_ns),
+                ns(range.max_ns),
+                Cell::Count(range.bounded_steps),
             ]
         });
         Table { key: "range_steps", title: "Ranges in a step", columns: RANGE_STEPS, rows: rows.collect() }
@@ -269,10 +316,12 @@ impl Report {
                 Cell::Count(stats.count),
                 Cell::Count(stats.sized),
                 if stats.sized > 0 { Cell::Bytes(stats.bytes) } else { Cell::None },
-                Cell::Ns(stats.total_ns),
+                Cell::at_most(stats.total_is_bound(), Cell::Ns(stats.total_ns)),
                 Cell::or_none(stats.bus_p50, Cell::BytesPerSecond),
                 Cell::or_none(stats.bus_p99, Cell::BytesPerSecond),
-                Cell::Share(stats.hidden),
+                if stats.bounded < stats.count { Cell::Share(stats.hidden) } else { Cell::None },
+                Cell::Count(stats.bounded),
+                Cell::Flag(stats.total_is_bound()),
             ]
         });
         Table { key: "collectives", title: "Collectives", columns: COLLECTIVES, rows: rows.collect() }
@@ -313,10 +362,13 @@ impl Report {
                 Cell::text(&stats.name),
                 Cell::text(&stats.device),
                 Cell::Count(stats.streams),
-                Cell::Ns(stats.busy_ns),
+                Cell::at_most(stats.busy_is_bound(), Cell::Ns(stats.busy_ns)),
                 Cell::Ns(stats.waiting_ns),
                 Cell::or_none(stats.idle_ns, Cell::Ns),
                 Cell::Ns(stats.not_recorded_ns),
+                Cell::Ns(stats.uncertain_ns),
+                Cell::Flag(stats.busy_is_bound()),
+                Cell::Flag(stats.rest_is_bound()),
             ]
         });
         Table { key: "streams", title: "Streams", columns: STREAMS, rows: rows.collect() }

@@ -1,5 +1,7 @@
 //! The exact text of a report: with more ranges than are shown, long names, collectives, streams and a critical path.
 
+mod bounds;
+
 use std::time::Duration;
 
 use super::*;

@@ -11,7 +11,7 @@ mod work;
 
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, percent, short_percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, bounded, percent, short_percent, shortened, size, table, time};
 use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
 use crate::record::is_bound;
@@ -241,11 +241,6 @@ fn sample_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeSta
     table(f, head, &rows)
 }
 
-/// Returns the text of a figure, which is marked if it is only an upper bound.
-pub(super) fn bounded(is_bound: bool, text: String) -> String {
-    if is_bound { format!("≤{text}") } else { text }
-}
-
 /// The lengths of a range's zones. If all zones are bounded, there is only a bound of the mean, and one of the longest.
 struct Shown {
     mean: String,
@@ -327,8 +322,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
                 if c.bounded < c.count { format!("{least}{}", percent(c.hidden)) } else { none() },
             ];
             let note = (c.bounded > 0 && c.bounded < c.count).then(|| {
-                let all = counted(c.count, "collective");
-                format!("{} of {all}: the end is only bounded, counted in bytes and total only", c.bounded)
+                format!("{} of {}: the end is only bounded, counted in bytes and total only", c.bounded, c.count)
             });
             Row { note, ..Row::new(format!("{} {group}", c.kind), cells) }
         })

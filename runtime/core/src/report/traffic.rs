@@ -352,7 +352,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::collective::{Message, ProcessGroup};
+    use crate::collective::{DataType, Message, ProcessGroup};
     use crate::fixture::{COPY, STEP, span, stream, thread, zone};
     use crate::record::EndSource;
 
@@ -389,6 +389,32 @@ mod tests {
         traffic.add(&[lazy]);
         traffic.add(&[sum]);
         assert_eq!(traffic.stats()[0].hidden, 0.1);
+    }
+
+    #[test]
+    fn a_collective_whose_length_is_only_a_bound_has_no_bandwidth_and_hides_nothing() {
+        let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
+        let group = ProcessGroup::new("dp", [0, 1], 0);
+        let sum = |begin, end, early_by_ns| {
+            let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(begin, end)));
+            let message = Message::new(CollectiveKind::AllReduce).count(1_000).dtype(DataType::F32).group(&group);
+            sum.message = Some(Box::new(message));
+            (sum.end, sum.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            sum
+        };
+        let mut traffic = Traffic::default();
+        traffic.add(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 500)))]);
+        // 4,000 bytes in 1 us: 4 GB/s. The end of the first is known within 5 %.
+        traffic.add(&[sum(0, 1_000, 50), sum(2_000, 52_000, 49_000)]);
+        let [stats] = &traffic.stats()[..] else { panic!("one group") };
+        assert_eq!((stats.count, stats.bounded, stats.sized, stats.bytes), (2, 1, 2, 8_000));
+        assert_eq!((stats.total_ns, stats.total_early_ns, stats.hidden), (51_000, 49_000, 0.5));
+        assert!(stats.total_is_bound());
+        assert!(stats.bus_p50.is_some_and(|bus| (bus / 4e9 - 1.0).abs() < 0.02) && stats.bus_p99 == stats.bus_p50);
+        let mut none = Traffic::default();
+        none.add(&[sum(2_000, 52_000, 49_000)]);
+        let [stats] = &none.stats()[..] else { panic!("one group") };
+        assert_eq!((stats.bus_p50, stats.bus_p99, stats.hidden, stats.bounded), (None, None, 0.0, 1));
     }
 
     #[test]

@@ -163,6 +163,8 @@ impl Trace {
     pub(super) fn record(&mut self, record: Record<'_>, out: &mut Events) -> io::Result<()> {
         match record {
             Record::Zone(zone) => self.zone(zone, out),
+            // The zone's `end_early_by_ns` says it.
+            Record::Tail(_) => Ok(()),
             Record::Span(span) => self.span(span, out),
             Record::Kernel(kernel) => self.kernel(kernel, out),
             Record::Replay(replay) => self.replay(replay, out),

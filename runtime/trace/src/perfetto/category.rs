@@ -22,6 +22,8 @@ pub(super) enum Category {
     Collective,
     /// An entry of a batch of collectives, within the batch.
     BatchEntry,
+    /// The last part of a zone whose end is not timed, in which it is not known whether the zone still ran.
+    NotTimed,
     /// The replay of a graph.
     Replay,
     Kernel,
@@ -61,6 +63,7 @@ impl Category {
             Category::Launch => "launch",
             Category::Collective => "collective",
             Category::BatchEntry => "batch_entry",
+            Category::NotTimed => "end_not_timed",
             Category::Replay => "replay",
             Category::Kernel => "kernel",
             Category::Memcpy => "memcpy",

@@ -74,6 +74,7 @@ impl Trace {
         let Trace { tables, kernels, syncs, replays, queues, steps, memory } = self;
         match record {
             Record::Zone(zone) => tables.zone(zone, buffer),
+            Record::Tail(zone) => tables.tail(zone, buffer),
             Record::Span(span) => tables.span(span, buffer),
             Record::Kernel(kernel) => kernels.write(kernel, tables, buffer),
             Record::Replay(replay) => replays.write(replay, tables, buffer),

@@ -148,6 +148,13 @@ impl Track {
         &mut self.sequences[place.lane]
     }
 
+    /// Returns the sequence of a zone's lane for a span at the zone's end, which the caller must write at once. None if something else reaches
+    /// into that time, or if this piece of the trace does not have the lane.
+    pub(super) fn at_end(&mut self, zone: Span, tail: Span, session: &Session) -> Option<&mut Sequence> {
+        let lane = self.lanes.place_at_end(zone, tail)?;
+        self.sequences.get_mut(lane).filter(|sequence| sequence.piece == session.piece)
+    }
+
     /// Returns the sequence of the first lane, for events that occupy no time on it.
     pub(super) fn first_lane(&mut self) -> &mut Sequence {
         &mut self.sequences[0]

@@ -64,6 +64,35 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// Writes a slice over the time in which it is not known whether a zone still ran, inside the zone's slice: a reader sees that the zone's
+    /// length is only a bound. Nothing is written if another slice reaches into that time.
+    pub(super) fn tail(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
+        let (Some(stream), Some(gpu), Some(tail)) = (&record.stream, record.gpu, record.uncertain_tail()) else {
+            return;
+        };
+        let stream = self.stream(stream, buffer);
+        let row = self.own_lane(stream, record, buffer);
+        let Some(lane) = self.tracks[row].at_end(gpu, tail, &self.session) else { return };
+        let id = self.texts.text(END_EARLY);
+        if let Some(id) = id {
+            lane.define_name(id, END_EARLY, buffer);
+        }
+        lane.define_category(Category::NotTimed, buffer);
+        lane.slice(tail, buffer, |event| {
+            event.text(event::NAME, NOT_TIMED);
+            Category::NotTimed.write(event);
+            annotate(event, id, END_EARLY, |annotation| annotation.int(annotation::INT, record.end_early_by_ns));
+        });
+    }
+}
+
+/// The name of the slice over a time in which it is not known whether a zone still ran.
+const NOT_TIMED: &str = "end not timed";
+
+/// The name of the time by which an end may be earlier, as in [`ZoneRecord::quality`].
+const END_EARLY: &str = "end_early_by_ns";
+
 /// Writes the slice of a zone with all the zone's data.
 #[inline]
 pub(super) fn write_zone(

@@ -222,6 +222,7 @@ impl Usage {
 mod tests {
     use super::*;
     use warpline_core::fixture::{STEP, span, stream, thread, zone};
+    use warpline_core::record::EndSource;
 
     #[test]
     fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {
@@ -250,5 +251,24 @@ mod tests {
         // The stream that came back is in both.
         assert_eq!((folded.name.as_str(), folded.streams), ("…", 10_001 - rest.len() as u64));
         assert_eq!(report.streams.iter().map(|stream| stream.busy_ns).sum::<i64>(), 10 * zones);
+    }
+
+    #[test]
+    fn time_in_which_a_zone_may_have_ended_makes_busy_and_idle_bounds() {
+        let (mut timelines, main, compute) = (Timelines::default(), thread(1, None), stream(1, "compute"));
+        let lazy = |begin, end, early_by_ns| {
+            let mut zone = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(begin, end)));
+            (zone.end, zone.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            zone
+        };
+        // One is known within 5 %; the tails of the two others overlap.
+        timelines.add_zones(&[lazy(0, 1_000, 50), lazy(1_100, 2_000, 500), lazy(1_000, 2_000, 600)]);
+        timelines.add_zones(&[lazy(3_000, 4_000, 0)]);
+        let mut report = Report::default();
+        timelines.add_to(&mut report);
+        let [stream] = &report.streams[..] else { panic!("one stream") };
+        assert_eq!((stream.busy_ns, stream.uncertain_ns, stream.idle_ns), (3_000, 600, Some(1_000)));
+        assert!(stream.busy_is_bound() && stream.rest_is_bound());
+        assert!(report.critical_path.is_some_and(|path| path.parts.iter().any(|part| part.name == "(end not timed)")));
     }
 }

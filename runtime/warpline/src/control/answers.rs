@@ -160,6 +160,7 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
         "gpu_begin_ns": zone.gpu.map(|gpu| gpu.begin_ns),
         "gpu_ns": zone.gpu_ns(),
         "gpu_ns_corrected": zone.gpu_ns_corrected(),
+        "end_early_by_ns": zone.gpu.filter(|_| zone.end_early_by_ns > 0).map(|_| zone.end_early_by_ns),
         "label": zone.fields.label(),
         "lane": zone.lane(),
         "fields": fields,

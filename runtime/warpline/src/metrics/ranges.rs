@@ -1,7 +1,8 @@
 //! The lengths of ranges: which of them have series of their own, and all others together.
 //!
 //! A range keeps its series to the end, because the figures of a series never decrease. What is not given a series is added to `(other)`,
-//! and stays there: the sum of all series is always the sum of all zones.
+//! and stays there: the sum of all series is always the sum of all zones. A zone whose length is only a bound
+//! ([`ZoneRecord::is_bounded`]) is in none, and counted.
 
 use std::collections::HashMap;
 
@@ -50,6 +51,8 @@ pub(super) struct Ranges {
     /// Ranges, each with whether it has a series. Without one, its lengths are those since the last export.
     ranges: Vec<(RangeSeries, bool)>,
     other: Histogram,
+    /// Zones whose length is only a bound.
+    bounded: u64,
     begin_unix_ns: i64,
     last_unix_ns: i64,
     /// Whether a range came that is not told apart.
@@ -63,6 +66,7 @@ impl Ranges {
             places: HashMap::new(),
             ranges: Vec::new(),
             other: Histogram::default(),
+            bounded: 0,
             begin_unix_ns,
             last_unix_ns: begin_unix_ns,
             is_full: false,
@@ -71,6 +75,10 @@ impl Ranges {
 
     /// Adds a zone.
     pub(super) fn add(&mut self, zone: &ZoneRecord, place: Place) {
+        if zone.is_bounded() {
+            self.bounded += 1;
+            return;
+        }
         // An entry of a batch has its share of the batch's time.
         let ns = zone.duration_ns();
         let ns = zone.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
@@ -123,6 +131,11 @@ impl Ranges {
     /// Returns the lengths of everything else.
     pub(super) fn other(&self) -> &Histogram {
         &self.other
+    }
+
+    /// Returns the number of zones that are in no series, because their length is only a bound.
+    pub(super) fn bounded(&self) -> u64 {
+        self.bounded
     }
 
     /// Returns the time from which `(other)` counts.

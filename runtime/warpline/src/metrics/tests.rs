@@ -6,10 +6,10 @@ use super::figures::{Figures, Series};
 use super::ranges::{Place, Ranges};
 use warpline_core::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline_core::fixture::{COPY, LOAD, STEP, main_thread, span, stream, zone};
-use warpline_core::record::ZoneRecord;
+use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
 
-const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
+const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 5 };
 
 fn of(range: &'static warpline_core::catalog::RangeSpec, ns: i64) -> ZoneRecord {
     zone(range, None, &main_thread(), span(0, ns), None)
@@ -83,6 +83,34 @@ fn bandwidths_have_a_window_of_seconds_and_a_total() {
     figures.give_series(32 * second, 32 * second, false);
     assert_eq!(means(&figures), None);
     assert_eq!(figures.bandwidths.series().next().map(|series| series.bus.count), Some(2));
+}
+
+#[test]
+fn a_length_that_is_only_a_bound_is_counted_and_in_no_series() {
+    let group = ProcessGroup::new("dp", [0, 1], 0);
+    let mut figures = Figures::new(SERIES, false, 0);
+    figures.bandwidths = super::bandwidths::Bandwidths::new(1);
+    let mut late = collective(&group, CollectiveKind::AllReduce, 1_000, 50_000);
+    (late.end, late.end_early_by_ns) = (EndSource::Observed, 49_000);
+    let known = collective(&group, CollectiveKind::AllReduce, 1_000, 1_000);
+    figures.add(Batch::Zones(&[late, known]), 0);
+    figures.give_series(1, 1, true);
+    let range = figures.ranges.series().next().expect("a series");
+    assert_eq!((range.lengths.count, range.lengths.max, figures.ranges.bounded()), (1, 1e-6, 1));
+    assert_eq!(figures.bandwidths.series().next().map(|series| series.bus.count), Some(1));
+    let _job = super::job::Job::new(&warpline_core::fixture::session());
+    #[cfg(feature = "prometheus")]
+    {
+        let page = super::prometheus::page(&figures, &_job);
+        assert!(page.contains("\nwarpline_zones_bounded_total{"), "{page}");
+        assert!(page.lines().any(|line| line.starts_with("warpline_zones_bounded_total{") && line.ends_with(" 1")));
+    }
+    #[cfg(feature = "otlp")]
+    {
+        let body = super::otlp::body(&figures, &_job);
+        let name = b"warpline.zones.bounded";
+        assert!(body.windows(name.len()).any(|bytes| bytes == name));
+    }
 }
 
 /// `cargo test --release -p warpline --features enable,otlp,prometheus --lib metrics::tests::cost -- --ignored --nocapture`

@@ -119,7 +119,8 @@ impl Communicators {
         use_in(known, window, group, seq, k);
         let bytes = message.bytes().unwrap_or(0);
         let span = zone.gpu.unwrap_or(zone.host);
-        let is_slow = known.is_slow(message.kind, bytes, span.duration_ns());
+        // A bound says nothing of how slow it is.
+        let is_slow = !zone.is_bounded() && known.is_slow(message.kind, bytes, span.duration_ns());
         let is_sample = sampling::is_kept(known.hash, seq, k);
         let has_room = window.collectives.len() < MOST_COLLECTIVES;
         let keeps_slow = !is_sample && is_slow && window.slow < MOST_SLOW;
@@ -153,5 +154,41 @@ fn use_in(known: &mut Known, window: &mut Window, group: &ProcessGroup, seq: u64
         known.place = Some((window.number, window.comms.len()));
         let (name, group) = (Arc::clone(&known.name), group.clone());
         window.comms.push(Comm { name, group, sampling: k, last_seq: seq, is_new });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpline_core::catalog::RangeSpec;
+    use warpline_core::collective::{DataType, Message};
+    use warpline_core::fixture::{range, span, stream, thread, zone};
+    use warpline_core::record::EndSource;
+
+    static SUM: RangeSpec = range("demo.sum\0", Kind::Collective, None, 50);
+
+    #[test]
+    fn a_length_that_is_only_a_bound_neither_is_slow_nor_says_what_is() {
+        let group = ProcessGroup::new("dp", [0, 1], 0);
+        let (mut all, mut window) = (Communicators::default(), Window::default());
+        let mut add = |window: &mut Window, seq: u64, ns: i64, early_by_ns: i64| {
+            let mut sum = zone(&SUM, Some(&stream(1, "comm")), &thread(1, None), span(0, 1), Some(span(0, ns)));
+            sum.message = Some(Box::new(Message {
+                seq: Some(seq),
+                ..Message::new(CollectiveKind::AllReduce).count(16).dtype(DataType::F32).group(&group)
+            }));
+            (sum.end, sum.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            all.add(&sum, &OpenSteps::default(), window);
+        };
+        for seq in 0..64 {
+            add(&mut window, seq, 1_000, 0);
+            // On a stream that rests.
+            add(&mut window, 1_000 + seq, 5_000_000, 4_999_000);
+        }
+        assert_eq!(window.slow, 0);
+        // The bounds are not in the mean.
+        (2_000..2_064).for_each(|seq| add(&mut window, seq, 10_000, 0));
+        assert!(window.slow > 0);
+        assert!(window.collectives.iter().all(|row| row.k.is_some() || row.end_early_ns == 0));
     }
 }

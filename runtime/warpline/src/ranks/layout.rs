@@ -157,6 +157,7 @@ impl Layout<'_> {
                 .longs("comm_hidden_ns", steps.iter().map(|row| row.comm_hidden_ns))
                 .longs("wait_ns", steps.iter().map(|row| row.wait_ns))
                 .longs("idle_ns", steps.iter().map(|row| row.idle_ns))
+                .longs("uncertain_ns", steps.iter().map(|row| row.uncertain_ns))
                 .longs("launch_ns", steps.iter().map(|row| row.launch_ns))
                 .longs("zones", steps.iter().map(|row| row.zones))
                 .longs("dropped", steps.iter().map(|row| row.dropped))
@@ -169,7 +170,8 @@ impl Layout<'_> {
         let table = self.table("stages", stages.len()).longs("step", stages.iter().map(|row| row.step));
         let table = table.with("idx", Column::Int(stages.iter().map(|row| row.idx).collect()));
         let table = table.with("name", texts(stages.iter().map(|row| row.name)));
-        Some(table.longs("dur_ns", stages.iter().map(|row| row.dur_ns)))
+        let table = table.longs("dur_ns", stages.iter().map(|row| row.dur_ns));
+        Some(table.longs("end_early_ns", stages.iter().map(|row| row.end_early_ns)))
     }
 
     /// The figures of the window, and with `by_step` those of each step before them.
@@ -188,7 +190,10 @@ impl Layout<'_> {
                 .longs("sum_ns", rows.iter().map(|(.., row)| row.sum_ns))
                 .longs("min_ns", rows.iter().map(|(.., row)| row.min_ns))
                 .longs("max_ns", rows.iter().map(|(.., row)| row.max_ns))
-                .longs("launch_ns", rows.iter().map(|(.., row)| row.launch_ns)),
+                .longs("launch_ns", rows.iter().map(|(.., row)| row.launch_ns))
+                .longs("bounded", rows.iter().map(|(.., row)| row.bounded))
+                .longs("bounded_sum_ns", rows.iter().map(|(.., row)| row.bounded_sum_ns))
+                .longs("bounded_least_ns", rows.iter().map(|(.., row)| row.bounded_least_ns)),
         )
     }
 
@@ -221,7 +226,8 @@ impl Layout<'_> {
             .longs("begin_ns", rows.iter().map(|row| row.begin_ns))
             .longs("dur_ns", rows.iter().map(|row| row.dur_ns))
             .longs("wait_ns", rows.iter().map(|row| row.wait_ns))
-            .longs("err_ns", rows.iter().map(|row| clock_ns + row.end_early_ns));
+            .longs("err_ns", rows.iter().map(|row| clock_ns + row.end_early_ns))
+            .longs("end_early_ns", rows.iter().map(|row| row.end_early_ns));
         let table = table.with("range", texts(rows.iter().map(|row| row.range)));
         let why = |k: Option<u64>| if k.is_some() { "sample" } else { "slow" };
         Some(table.with("why", texts(rows.iter().map(|row| why(row.k)))))

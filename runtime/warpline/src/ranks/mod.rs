@@ -176,7 +176,7 @@ impl Sink for RanksSink {
             Batch::Replays(replays) => {
                 for zone in replays.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone) {
                     if let Some(gpu) = zone.gpu {
-                        begun.steps.work(zone.range.kind(), gpu);
+                        begun.steps.work(zone, gpu);
                     }
                     begun.window.zone(zone);
                     begun.communicators.add(zone, &begun.steps, &mut begun.window);

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use super::sketch::Sketch;
+use warpline_core::record::is_bound;
 
 /// The most ranges of a window that have figures of their own; later ones share a name.
 const MOST_RANGES: usize = 4096;
@@ -21,10 +22,20 @@ pub(super) struct RangeFigures {
     pub(super) min_ns: i64,
     pub(super) max_ns: i64,
     pub(super) launch_ns: i64,
+    /// Zones whose length is only a bound, which are in no figure above, and the sums of their longest possible and shortest possible lengths.
+    pub(super) bounded: i64,
+    pub(super) bounded_sum_ns: i64,
+    pub(super) bounded_least_ns: i64,
 }
 
 impl RangeFigures {
-    pub(super) fn add(&mut self, ns: i64, launch_ns: i64) {
+    pub(super) fn add(&mut self, ns: i64, early_by_ns: i64, launch_ns: i64) {
+        if is_bound(ns, early_by_ns) {
+            self.bounded += 1;
+            self.bounded_sum_ns = self.bounded_sum_ns.saturating_add(ns);
+            self.bounded_least_ns = self.bounded_least_ns.saturating_add((ns - early_by_ns).max(0));
+            return;
+        }
         self.min_ns = if self.n == 0 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
         self.n += 1;
@@ -55,11 +66,13 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    pub(super) fn add(&mut self, name: &'static str, ns: i64, launch_ns: i64) {
+    pub(super) fn add(&mut self, name: &'static str, ns: i64, early_by_ns: i64, launch_ns: i64) {
         let place = self.place(name);
         if let Some(range) = self.all.get_mut(place) {
-            range.figures.add(ns, launch_ns);
-            range.sketch.add(ns);
+            range.figures.add(ns, early_by_ns, launch_ns);
+            if !is_bound(ns, early_by_ns) {
+                range.sketch.add(ns);
+            }
         }
     }
 
@@ -99,14 +112,29 @@ mod tests {
         let name = |n: usize| -> &'static str { format!("test.{n:05}").leak() };
         // Two addresses of one name are one range.
         for name in [name(1), name(1), name(2)] {
-            ranges.add(name, 5, 1);
-            ranges.add(name, 7, 1);
+            ranges.add(name, 5, 0, 1);
+            ranges.add(name, 7, 0, 1);
         }
         let found: Vec<_> = ranges.by_name().iter().map(|range| (range.name, range.figures.n)).collect();
         assert_eq!(found, [("test.00001", 4), ("test.00002", 2)]);
-        (3..5_000).for_each(|n| ranges.add(name(n), 1, 0));
+        (3..5_000).for_each(|n| ranges.add(name(n), 1, 0, 0));
         let all = ranges.by_name();
         assert_eq!((all.len(), all[0].name, all[0].figures.n), (MOST_RANGES + 1, MORE, 4_999 - MOST_RANGES as i64));
         assert_eq!(all.iter().map(|range| range.figures.n).sum::<i64>(), 6 + 4_997);
+    }
+
+    #[test]
+    fn a_length_that_is_only_a_bound_is_counted_apart() {
+        let mut ranges = Ranges::default();
+        ranges.add("test.range", 100, 5, 3);
+        ranges.add("test.range", 90_000, 89_900, 3);
+        let [range] = &ranges.all[..] else { panic!("one range") };
+        assert_eq!(
+            (range.figures.n, range.figures.sum_ns, range.figures.max_ns, range.figures.launch_ns),
+            (1, 100, 100, 3)
+        );
+        let RangeFigures { bounded, bounded_sum_ns, bounded_least_ns, .. } = range.figures;
+        assert_eq!((bounded, bounded_sum_ns, bounded_least_ns), (1, 90_000, 100));
+        assert_eq!(range.sketch.counts().map(|(_, n)| n).sum::<i64>(), 1);
     }
 }

@@ -1,7 +1,8 @@
 //! What happens in each step: the time in which a rank computes, communicates, waits, idles and launches.
 //!
 //! Times of streams are cut at the step's begin and end, so the parts of a step add up to its length. Zones belong to the step in which their
-//! thread began them. A step is closed some time after its end, when the zones that it launched have been read. The memory is bounded.
+//! thread began them. The time in which it is not known whether a zone still ran, because its length is only a bound
+//! ([`ZoneRecord::is_bounded`]), is a part of its own. A step is closed some time after its end, when the zones that it launched have been read. The memory is bounded.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -41,6 +42,8 @@ pub(super) struct StepRow {
     pub(super) comm_hidden_ns: i64,
     pub(super) wait_ns: i64,
     pub(super) idle_ns: i64,
+    /// Time in which it is not known whether a zone still ran, and in none of the parts above.
+    pub(super) uncertain_ns: i64,
     pub(super) launch_ns: i64,
     pub(super) zones: i64,
     pub(super) dropped: i64,
@@ -55,6 +58,8 @@ pub(super) struct StageRow {
     pub(super) idx: i32,
     pub(super) name: &'static str,
     pub(super) dur_ns: i64,
+    /// The maximum time by which the end is earlier than it is recorded.
+    pub(super) end_early_ns: i64,
 }
 
 /// What a closed step leaves.
@@ -86,6 +91,8 @@ pub(super) struct OpenSteps {
     compute: Intervals,
     comm: Intervals,
     waits: Intervals,
+    /// The times in which it is not known whether a zone still ran.
+    uncertain: Intervals,
     /// The last zone of each stream, and the stream that was read last: zones come in batches of one stream.
     last: Vec<LastZone>,
     last_at: usize,
@@ -105,10 +112,8 @@ impl OpenSteps {
         }
         if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
             let is_frame = self.is_frame(stream.id, gpu, zone);
-            match zone.range.kind() {
-                Kind::Collective => self.comm.add(gpu),
-                _ if is_frame => {}
-                _ => self.compute.add(gpu),
+            if !is_frame || zone.range.kind() == Kind::Collective {
+                self.work(zone, gpu);
             }
         }
         // An entry of a batch has the batch's times.
@@ -145,11 +150,16 @@ impl OpenSteps {
         before.begin_ns >= gpu.begin_ns && before.depth > zone.depth && before.thread == zone.thread.id
     }
 
-    /// Adds work of a stream that no zone of a thread launched, such as a zone in the replay of a graph.
-    pub(super) fn work(&mut self, kind: Kind, gpu: Span) {
-        match kind {
-            Kind::Collective => self.comm.add(gpu),
-            _ => self.compute.add(gpu),
+    /// Adds work of a stream: that of a zone, or of one in the replay of a graph, which no thread launched.
+    pub(super) fn work(&mut self, zone: &ZoneRecord, gpu: Span) {
+        let tail = zone.uncertain_tail();
+        let certain = tail.map_or(gpu, |tail| Span { end_ns: tail.begin_ns, ..gpu });
+        match zone.range.kind() {
+            Kind::Collective => self.comm.add(certain),
+            _ => self.compute.add(certain),
+        }
+        if let Some(tail) = tail {
+            self.uncertain.add(tail);
         }
     }
 
@@ -197,6 +207,11 @@ impl OpenSteps {
             None => work_ns,
             Some(_) => union_ns([&self.compute, &self.comm, &self.waits].map(|intervals| intervals.within(span))),
         };
+        let known = [&self.compute, &self.comm, &self.waits, &self.uncertain];
+        let uncertain_ns = match self.uncertain.within(span).next() {
+            None => 0,
+            Some(_) => union_ns(known.map(|intervals| intervals.within(span))) - all_ns,
+        };
         let zones = self.pending.take(span);
         closed.steps.push(StepRow {
             step: number,
@@ -207,7 +222,8 @@ impl OpenSteps {
             comm_hidden_ns: hidden_ns,
             // Beside the work, which is compute and communication without what both have.
             wait_ns: all_ns - work_ns,
-            idle_ns: span.duration_ns() - all_ns,
+            idle_ns: span.duration_ns() - all_ns - uncertain_ns,
+            uncertain_ns,
             launch_ns: launching_ns(zones, span),
             zones: zones.len() as i64,
             dropped,
@@ -222,7 +238,7 @@ impl OpenSteps {
     fn forget(&mut self, until_ns: i64) {
         let open_ns = self.steps.front().map(|(step, _)| step.host.begin_ns);
         let keep_ns = open_ns.unwrap_or(self.closed_until_ns);
-        for intervals in [&mut self.compute, &mut self.comm, &mut self.waits] {
+        for intervals in [&mut self.compute, &mut self.comm, &mut self.waits, &mut self.uncertain] {
             while intervals.first().is_some_and(|first| first.end_ns <= keep_ns) || intervals.len() > MOST_PIECES {
                 intervals.pop_first();
             }
@@ -246,10 +262,10 @@ impl Closed {
             let known = of_step.iter().position(|(_, name, _)| std::ptr::eq(*name, zone.name));
             let known = known.or_else(|| of_step.iter().position(|(_, name, _)| *name == zone.name));
             match known.map(|known| &mut of_step[known]) {
-                Some((.., figures)) => figures.add(zone.ns, zone.launch_ns),
+                Some((.., figures)) => figures.add(zone.ns, zone.end_early_ns, zone.launch_ns),
                 None => {
                     let mut figures = RangeFigures::default();
-                    figures.add(zone.ns, zone.launch_ns);
+                    figures.add(zone.ns, zone.end_early_ns, zone.launch_ns);
                     self.ranges.push((step, zone.name, figures));
                 }
             }
@@ -279,7 +295,13 @@ impl Closed {
                 self.stages_left_out += 1;
                 continue;
             }
-            self.stages.push(StageRow { step, idx: idx as i32, name: zone.name, dur_ns: zone.ns });
+            self.stages.push(StageRow {
+                step,
+                idx: idx as i32,
+                name: zone.name,
+                dur_ns: zone.ns,
+                end_early_ns: zone.end_early_ns,
+            });
         }
     }
 }
@@ -304,8 +326,8 @@ fn launching_ns(zones: &[Pending], step: Span) -> i64 {
 }
 
 /// Returns the time that any of them covers. Each has its spans in order.
-fn union_ns<I: Iterator<Item = Span>>(parts: [I; 3]) -> i64 {
-    let mut parts: [Peekable<I>; 3] = parts.map(Iterator::peekable);
+fn union_ns<I: Iterator<Item = Span>, const N: usize>(parts: [I; N]) -> i64 {
+    let mut parts: [Peekable<I>; N] = parts.map(Iterator::peekable);
     let (mut sum_ns, mut until_ns) = (0, i64::MIN);
     loop {
         let begins = parts.iter_mut().enumerate().filter_map(|(part, spans)| Some((spans.peek()?.begin_ns, part)));
@@ -394,5 +416,35 @@ mod tests {
             let whole = Span { begin_ns: 0, end_ns: 300 };
             prop_assert_eq!(union_ns(parts.each_ref().map(|part| part.within(whole))), all.length_ns());
         }
+    }
+
+    #[test]
+    fn time_in_which_a_zone_may_have_ended_is_a_part_of_its_own() {
+        use warpline_core::fixture::{COPY, STEP, span, stream, thread, zone};
+        use warpline_core::record::EndSource;
+
+        let (compute, copies, main) = (stream(1, "compute"), stream(2, "copies"), thread(7, None));
+        let lazy = |range, stream, host, gpu, early_by_ns| {
+            let mut zone = zone(range, Some(stream), &main, host, Some(gpu));
+            (zone.end, zone.end_early_by_ns) = (EndSource::Observed, early_by_ns);
+            zone
+        };
+        let mut steps = OpenSteps::default();
+        steps.zone(&lazy(&STEP, &compute, span(10, 20), span(100, 200), 5));
+        // It ran from 200 to 300, and perhaps until 600; another stream certainly works from 500.
+        steps.zone(&lazy(&STEP, &compute, span(20, 30), span(200, 600), 300));
+        steps.zone(&lazy(&COPY, &copies, span(40, 50), span(500, 700), 0));
+        steps.step(&StepRecord { number: 3, thread: main.clone(), host: span(0, 1_000) });
+        let mut closed = Closed::default();
+        steps.close(i64::MAX, &mut closed);
+        let [row] = &closed.steps[..] else { panic!("one step") };
+        assert_eq!((row.compute_ns, row.uncertain_ns, row.wait_ns), (400, 200, 0));
+        assert_eq!(row.idle_ns + row.uncertain_ns + row.compute_ns, row.wall_ns);
+        let of = |name: &str| closed.ranges.iter().find(|(_, range, _)| *range == name).expect("a range").2;
+        let figures = of(STEP.name());
+        assert_eq!((figures.n, figures.sum_ns, figures.max_ns), (1, 100, 100));
+        assert_eq!((figures.bounded, figures.bounded_sum_ns, figures.bounded_least_ns), (1, 400, 100));
+        let early: Vec<_> = closed.stages.iter().map(|stage| (stage.dur_ns, stage.end_early_ns)).collect();
+        assert_eq!(early, [(100, 5), (400, 300), (200, 0)]);
     }
 }

@@ -92,6 +92,7 @@ impl Window {
     /// Adds a zone to the figures of its range.
     pub(super) fn zone(&mut self, zone: &ZoneRecord) {
         self.records += 1;
-        self.ranges.add(zone.range.name(), zone.duration_ns(), launch_ns(zone));
+        let early_by_ns = zone.gpu.map_or(0, |_| zone.end_early_by_ns);
+        self.ranges.add(zone.range.name(), zone.duration_ns(), early_by_ns, launch_ns(zone));
     }
 }

@@ -355,4 +355,67 @@ mod tests {
             assert!(of_many.from_ns <= 5_000 && of_many.to_ns > 4_950, "{of_many:?}");
         }
     }
+
+    fn zone(begin_ns: i64, ns: i64, early_by_ns: i64) -> Length {
+        Length { ns, early_by_ns, launch_ns: 4, begin_ns, weight: 1.0, window: 0, device: None, has_failed: false }
+    }
+
+    fn stats(zones: &[Length]) -> RangeStats {
+        let mut lengths = Lengths::default();
+        zones.iter().for_each(|zone| lengths.add(zone, || false));
+        lengths.stats("test".into(), Coverage { window_ns: 1_000_000, ..Coverage::default() })
+    }
+
+    #[test]
+    fn a_length_that_is_only_a_bound_is_counted_and_in_no_figure_but_the_total() {
+        // Known within 5 %, and not.
+        let found = stats(&[zone(0, 1_000, 0), zone(1, 1_200, 60), zone(2, 90_000, 89_500), zone(3, 2, 1)]);
+        assert_eq!((found.count, found.bounded, found.timed(), found.mean_launch_ns), (4, 2, 2, 4));
+        assert_eq!((found.min_ns, found.mean_ns, found.max_ns, found.first_ns), (1_000, 1_100, 1_200, None));
+        assert!(found.p50_ns >= 1_000 && found.p99_ns <= 1_200, "{found:?}");
+        assert_eq!((found.recorded_ns, found.self_ns, found.total_ns), (2_200, 2_200, 92_202));
+        assert_eq!((found.bounded_total_ns, found.bounded_least_ns, found.bounded_max_ns), (90_002, 501, 90_000));
+        assert!(found.total_is_bound() && !found.self_is_bound());
+        let mut lengths = Lengths::default();
+        lengths.add(&zone(0, 500, 400), || false);
+        assert!(lengths.histogram(80).is_empty() && lengths.recorded_ns() == 0 && lengths.count() == 1);
+    }
+
+    #[test]
+    fn without_a_timed_zone_there_is_no_length() {
+        let found = stats(&[zone(0, 3_720_000, 3_700_000), zone(1, 5_000, 5_000)]);
+        assert_eq!((found.min_ns, found.mean_ns, found.p50_ns, found.p99_ns, found.max_ns), (0, 0, 0, 0, 0));
+        assert_eq!((found.timed(), found.bounded_mean_ns(), found.total_ns), (0, 1_862_500, 3_725_000));
+    }
+
+    #[test]
+    fn the_zone_after_a_first_one_that_is_only_bounded_is_not_the_first_call() {
+        // The second of these is launched first, and the third takes long.
+        let zones = [zone(5, 10, 0), zone(0, 900, 800), zone(1, 9_000, 0), zone(2, 10, 0), zone(3, 10, 0)];
+        let found = stats(&zones);
+        assert_eq!((found.first_ns, found.max_ns, found.mean_ns), (None, 9_000, 9_030 / 4));
+        // The same in the other order, and with a first one that is timed.
+        assert_eq!(stats(&[zones[2], zones[0], zones[1], zones[3], zones[4]]).first_ns, None);
+        assert_eq!(stats(&[zones[0], zones[2], zones[3], zones[4]]).first_ns, Some(9_000));
+    }
+
+    #[test]
+    fn a_total_that_is_a_bound_by_less_than_5_percent_is_a_total() {
+        let mut zones = vec![zone(0, 100, 100)];
+        zones.extend((1..30).map(|n| zone(n, 100, 0)));
+        assert!(!stats(&zones).total_is_bound() && stats(&zones).bounded == 1);
+        assert!(stats(&zones[..15]).total_is_bound());
+    }
+
+    #[test]
+    fn own_time_is_an_interval_where_zones_within_are_bounded() {
+        let mut lengths = Lengths::default();
+        lengths.add(&zone(0, 1_000, 0), || false);
+        lengths.subtract_inner(Inner { most_ns: 800, least_ns: 300 }, false);
+        // A bounded zone has no own time.
+        lengths.add(&zone(1, 500, 400), || false);
+        lengths.subtract_inner(Inner { most_ns: 90, least_ns: 90 }, true);
+        let found = lengths.stats("test".into(), Coverage::default());
+        assert_eq!((found.self_ns, found.self_early_ns, found.self_is_bound()), (700, 500, true));
+    }
 }

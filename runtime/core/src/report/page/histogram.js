@@ -1,6 +1,6 @@
 // The histogram of a range: how long its zones took, on a logarithmic axis.
 
-const HISTOGRAMS = new Map((DATA.details.histograms?.ranges ?? []).map((one) => [`${one.on} ${one.name}`, one.bars]));
+const HISTOGRAMS = new Map((DATA.details.histograms?.ranges ?? []).filter((one) => one.bars.length > 0).map((one) => [`${one.on} ${one.name}`, one.bars]));
 
 // Its address, which the page has without naming it.
 const SVG = byId('bars').namespaceURI;
@@ -70,9 +70,11 @@ function drawHistogram(range) {
     drawn.append(svg('line', { class: 'at', x1: x(ns), x2: x(ns), y1: 4 + 13 * row, y2: height - bottom }));
     drawn.append(svg('text', { class: 'at', x: x(ns) + (isRight ? -4 : 4), y: 12 + 13 * row, 'text-anchor': isRight ? 'end' : 'start' }, `${name} ${time(ns)}`));
   }
+  const timed = range.count - (range.bounded ?? 0);
+  const bounded = timed < range.count ? ` The ends of ${plural(range.count - timed, 'more zone')} are not timed: they are not in it.` : '';
   const first = range.first_ns === null ? '' : ` The first call took ${time(range.first_ns)} and is not in it.`;
   byId('range').replaceChildren(
     code(range.name),
-    ` ${PLACES[range.on].long}: ${plural(range.count, 'zone')}, ${time(range.min_ns)} to ${time(range.max_ns)}.${first}`,
+    ` ${PLACES[range.on].long}: ${plural(timed, 'zone')}, ${time(range.min_ns)} to ${time(range.max_ns)}.${first}${bounded}`,
   );
 }

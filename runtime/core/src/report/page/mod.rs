@@ -175,6 +175,13 @@ mod tests {
             bounded_least_ns: 0,
             bounded_max_ns: 0,
         };
+        let bounded = RangeStats { bounded: 2, ..range("a.bounded", 0) };
+        let all = verdict::verdict(&Report { ranges: vec![bounded], ..Report::default() });
+        let text = all[0]["parts"][0].as_str().unwrap();
+        assert!(text.contains("2 zones on streams") && text.contains("only known as a bound"), "{all}");
+        let uncertain = RangeStats { self_early_ns: 30, ..range("a.around", 60) };
+        let all = verdict::verdict(&Report { ranges: vec![uncertain], ..Report::default() });
+        assert!(all[0]["parts"][2].as_str().unwrap().contains("takes at most 100.0 %"), "{all}");
         let report = Report { ranges: vec![range("a.outer", 20), range("a.inner", 60)], ..Report::default() };
         let verdict = verdict::verdict(&report);
         assert_eq!(verdict[0]["parts"][1], "a.inner", "{verdict}");

@@ -18,6 +18,8 @@ const REPORT_COLUMNS = (() => {
     count: number('count'),
     seen: number('ran', 'zones that ran, of which a sample was recorded'),
     failed: number('failed', 'ended with an error or a panic'),
+    bounded: number('end not timed', 'the length is only a bound: in total and share (≤), and in no other figure'),
+    bounded_steps: number('more steps', 'in which the length of a zone is only a bound: in no other figure'),
     total_ns: ns('total'),
     total_error_ns: ns('±', 'the standard error of the total'),
     self_ns: ns('self', 'without the zones within its zones'),
@@ -68,8 +70,8 @@ const PLACES = {
   thread: { short: 'threads', long: 'on threads' },
 };
 
-const OF_RANGES = ['name', 'count', 'seen', 'failed', 'total_ns', 'total_error_ns', 'self_ns', 'share', 'first_ns', 'mean_ns', 'p50_ns', 'p99_ns', 'max_ns', 'mean_launch_ns'];
-const OF_STEPS = ['name', 'steps', 'zones_per_step', 'mean_ns', 'p50_ns', 'p99_ns', 'max_ns'];
+const OF_RANGES = ['name', 'count', 'bounded', 'seen', 'failed', 'total_ns', 'total_error_ns', 'self_ns', 'share', 'first_ns', 'mean_ns', 'p50_ns', 'p99_ns', 'max_ns', 'mean_launch_ns'];
+const OF_STEPS = ['name', 'steps', 'bounded_steps', 'zones_per_step', 'mean_ns', 'p50_ns', 'p99_ns', 'max_ns'];
 
 /** In the order in which the page shows them: those of `isMain` above the drawings. */
 const TABLES = [
@@ -83,7 +85,7 @@ const TABLES = [
   { id: 'streams', table: 'streams', title: 'Streams', columns: ['name', 'device', 'streams', 'busy_ns', 'waiting_ns', 'idle_ns', 'not_recorded_ns'], sortBy: 'busy_ns' },
   { id: 'stream-waits', table: 'stream_waits', title: 'Waits of streams', columns: ['name', 'waited_for', 'count', 'total_ns'], sortBy: 'total_ns' },
   { id: 'semaphores', table: 'semaphores', title: 'Semaphores', columns: ['name', 'count', 'total_ns'], sortBy: 'total_ns' },
-  { id: 'collectives', table: 'collectives', title: 'Collectives', columns: ['name', 'group', 'count', 'sized', 'bytes', 'total_ns', 'busbw_p50_bytes_per_s', 'busbw_p99_bytes_per_s', 'hidden_share'], sortBy: 'total_ns' },
+  { id: 'collectives', table: 'collectives', title: 'Collectives', columns: ['name', 'group', 'count', 'bounded', 'sized', 'bytes', 'total_ns', 'busbw_p50_bytes_per_s', 'busbw_p99_bytes_per_s', 'hidden_share'], sortBy: 'total_ns' },
   { id: 'kernels', table: 'kernels', title: 'Kernels and copies', columns: ['name', 'range', 'count', 'total_ns', 'mean_ns', 'max_ns'], sortBy: 'total_ns' },
   { id: 'host-waits', table: 'host_waits', title: 'Waits of threads for the device', columns: ['name', 'thread', 'range', 'count', 'total_ns', 'mean_ns', 'max_ns'], sortBy: 'total_ns' },
   { id: 'path-parts', table: 'critical_path', title: 'Ranges on the critical path', columns: ['name', 'on', 'total_ns', 'share'], sortBy: 'total_ns' },
@@ -92,11 +94,35 @@ const TABLES = [
   { id: 'clocks', table: 'clocks', title: 'Clocks', columns: ['name', 'uncertainty_ns', 'bracket_ns', 'busy_bracket_ns'], sortBy: 'uncertainty_ns' },
 ];
 
+/** A figure, with its sign if it is only a bound. */
+function shown(row, key, show) {
+  const bound = boundOf(row, key);
+  if (bound !== undefined) return `≤${timeOrZero(bound)}`;
+  const [sign, made] = [signOf(row, key), show(row[key])];
+  if (sign === '') return made;
+  if (typeof made === 'string') return sign + made;
+  made.prepend(sign);
+  return made;
+}
+
 /** A share with a bar. */
 function withBar(share) {
   const bar = element('i');
   bar.style.width = `${Math.min(100, Math.max(0, 100 * share))}%`;
   return element('span', {}, percent(share), element('span', { class: 'share', 'aria-hidden': 'true' }, bar));
+}
+
+/** The sign before a figure that is only a bound. */
+function signOf(row, key) {
+  const is = { total_ns: row.total_is_bound, share: row.total_is_bound, self_ns: row.self_is_bound, busy_ns: row.busy_is_bound };
+  if (is[key]) return '≤';
+  return row.rest_is_bound && (key === 'idle_ns' || key === 'not_recorded_ns') ? '≥' : '';
+}
+
+/** The bound that stands for a mean or a maximum of zones of which none is timed. */
+function boundOf(row, key) {
+  if (row[key] !== null || !(row.bounded > 0)) return undefined;
+  return { mean_ns: row.bounded_total_ns / row.bounded, max_ns: row.bounded_max_ns }[key];
 }
 
 /** All tables that have rows; returns the functions that filter them. `pickRange` shows the histogram of a range. */
@@ -108,10 +134,10 @@ function makeTables(main, more, pickRange) {
     const rows = (REPORT[table] ?? []).filter((row) => on === undefined || row.on === on);
     if (rows.length === 0) continue;
     // A column without a value for anything only takes room.
-    const isNeeded = (key) => key === 'name' || rows.some((row) => (key === 'seen' ? row.seen > row.count : key === 'streams' ? row.streams > 1 : Boolean(row[key])));
+    const isNeeded = (key) => key === 'name' || rows.some((row) => (key === 'seen' ? row.seen > row.count : key === 'streams' ? row.streams > 1 : Boolean(row[key] ?? boundOf(row, key))));
     const made = columns.filter(isNeeded).map((key) => {
       const { title: head, hint, show, isNumber } = REPORT_COLUMNS[key];
-      return { key, title: head, hint, isNumber, value: (row) => row[key], show: (row) => show(row[key]) };
+      return { key, title: head, hint, isNumber, value: (row) => row[key] ?? boundOf(row, key), show: (row) => shown(row, key, show) };
     });
     if (table === 'ranges' && pickRange) {
       made[0].show = (row) => {

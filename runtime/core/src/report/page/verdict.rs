@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::table::{percent, time};
+use super::super::table::{bounded, percent, time};
 use super::super::{RangeStats, Report, StreamStats};
 use crate::path::PathPart;
+use crate::record::is_bound;
 use crate::suggest::{counted, counted_as};
 
 /// A stream is named as idle if it is for more than this share of the time.
@@ -43,13 +44,20 @@ fn longest(report: &Report) -> Option<Vec<String>> {
     let name =
         ["on streams", "in replays of graphs", "on threads"].into_iter().find(|name| of_place(name).any(|_| true))?;
     let all_ns: i64 = of_place(name).map(|range| range.self_ns).sum();
-    let longest = of_place(name).max_by_key(|range| range.self_ns)?;
+    let timed = of_place(name).filter(|range| range.timed() > 0);
+    let Some(longest) = timed.max_by_key(|range| range.self_ns) else {
+        let zones = counted(of_place(name).map(|range| range.count).sum(), "zone");
+        return Some(vec![format!(
+            "how long the {zones} {name} took is only known as a bound: no event times their ends"
+        )]);
+    };
     let (share, own) = (percent(longest.self_ns as f64 / all_ns.max(1) as f64), time(longest.self_ns));
-    let zones = counted(longest.count, "zone");
+    let zones = counted(longest.timed(), "zone");
+    let most = if longest.self_is_bound() { "at most " } else { "" };
     Some(vec![
         String::new(),
         longest.name.to_string(),
-        format!(" takes {share} of the time in zones {name}: {own} of its own in {zones}"),
+        format!(" takes {most}{share} of the time in zones {name}: {most}{own} of its own in {zones}"),
     ])
 }
 
@@ -76,7 +84,9 @@ fn on_path(report: &Report) -> Option<Vec<String>> {
     let more = outside.map_or_else(String::new, |outside| {
         format!("; {} of it passes no recorded zone: mark the functions that run then", percent(outside.share))
     });
-    let text = format!(", is {share} of the critical path of {}{more}", time(path.to_ns - path.from_ns));
+    let length_ns = path.to_ns - path.from_ns;
+    let length = bounded(is_bound(length_ns, path.early_by_ns), time(length_ns));
+    let text = format!(", is {share} of the critical path of {length}{more}");
     Some(vec![String::new(), part.name.clone(), ", on ".to_owned(), part.on.clone(), text])
 }
 
@@ -89,11 +99,13 @@ fn idle(report: &Report) -> Option<Vec<String>> {
         return None;
     }
     let [busy, waiting, idle] = [busy_ns, waiting_ns, idle_ns].map(|ns| percent(*ns as f64 / all_ns));
+    let most = if busiest.busy_is_bound() { "at most " } else { "" };
+    let least = if busiest.rest_is_bound() { "at least " } else { "" };
     let waits = if *waiting_ns > 0 { format!(", waits for {waiting}") } else { String::new() };
     Some(vec![
         "the busiest stream, ".to_owned(),
         name.clone(),
-        format!(", is busy for {busy} of the time{waits} and is idle for {idle}"),
+        format!(", is busy for {most}{busy} of the time{waits} and is idle for {least}{idle}"),
     ])
 }
 
@@ -131,6 +143,10 @@ fn gaps(report: &Report) -> Vec<String> {
             "{} dropped: the figures are of recorded zones only",
             counted_as(dropped, "zone was", "zones were")
         ));
+    }
+    if report.ends.bounded > 0 {
+        let zones = counted_as(report.ends.bounded, "zone has", "zones have");
+        gaps.push(format!("{zones} an end that no event times: the length is a bound (≤) and in no other figure"));
     }
     if report.left_out.ranges > 0 {
         gaps.push(format!("a filter or a level left out {}", counted(report.left_out.ranges, "range")));

@@ -90,8 +90,8 @@ fn ends(f: &mut fmt::Formatter<'_>, counts: EndCounts) -> fmt::Result {
         write!(f, "\n{found} of {zones} on streams: end not timed by an event, late by up to {late}")?;
     }
     if bounded > 0 {
-        write!(f, ";\n  {bounded} late by more than 5 % of the length, which is a bound (≤) and in no other")?;
-        write!(f, "\n  figure; `ends=eager` times each end")?;
+        write!(f, ";\n  {bounded} late by more than 5 % of the length: such a length is a bound (≤), in total")?;
+        write!(f, "\n  and share only; `ends=eager` times each end")?;
     }
     Ok(())
 }

@@ -14,7 +14,13 @@ pub(super) fn range_steps(f: &mut fmt::Formatter<'_>, ranges: &[RangeStepStats])
     let head = Row::new("in a step", ["steps", "zones", "mean", "p50", "p99", "max"].map(str::to_owned));
     let row = |range: &RangeStepStats| {
         let zones = range.zones as f64 / range.steps.max(1) as f64;
-        let zones = if zones.fract() == 0.0 { format!("{zones}") } else { format!("{zones:.1}") };
+        let zones = if range.steps == 0 {
+            NONE.to_owned()
+        } else if zones.fract() == 0.0 {
+            format!("{zones}")
+        } else {
+            format!("{zones:.1}")
+        };
         let figure = |ns| if range.steps > 0 { time(ns) } else { NONE.to_owned() };
         let [mean, p50, p99, max] = [range.mean_ns, range.p50_ns, range.p99_ns, range.max_ns].map(figure);
         let note = (range.bounded_steps > 0).then(|| {

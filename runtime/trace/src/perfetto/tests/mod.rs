@@ -20,7 +20,7 @@ use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
 use warpline_core::fixture;
 use warpline_core::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
-use warpline_core::record::{Shares, Span, ZoneRecord};
+use warpline_core::record::{EndSource, Shares, Span, ZoneRecord};
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_core::report::Retention;
 use warpline_core::sink::{Batch, Sink};
@@ -385,7 +385,12 @@ fn two_traces_of_one_process_share_its_track_and_no_other_id() {
 proptest! {
     /// For any spans in any order, the spans that are read back must equal the written ones.
     #[test]
-    fn any_spans_come_back(spans_in in spans_strategy(), per_batch in 1_usize..20, of_tracing in any::<bool>()) {
+    fn any_spans_come_back(
+        spans_in in spans_strategy(),
+        per_batch in 1_usize..20,
+        of_tracing in any::<bool>(),
+        early_by_ns in 0_i64..15,
+    ) {
         let (main, compute) = (thread(7, None), stream(1, "compute"));
         let zones: Vec<ZoneRecord> = spans_in
             .iter()
@@ -393,6 +398,8 @@ proptest! {
             .map(|(index, (host, gpu))| {
                 let mut record = zone(&STEP, Some(&compute), &main, *host, Some(*gpu));
                 record.sequence = index as u64;
+                // Ends of some are not timed, by more or less than their length.
+                record.end_early_by_ns = if index % 3 > 0 { early_by_ns } else { 0 };
                 record
             })
             .collect();
@@ -407,11 +414,59 @@ proptest! {
             }
         }
         sink.finish(&fixture::report()).expect("memory takes everything");
-        let read = slices(&memory.bytes());
+        let (tails, read): (Vec<_>, Vec<_>) =
+            slices(&memory.bytes()).into_iter().partition(|slice| slice.name == "end not timed");
+        let mut possible = sorted(zones.iter().filter_map(ZoneRecord::uncertain_tail));
+        for tail in &tails {
+            let at = possible.iter().position(|(begin, end)| (*begin, *end) == (tail.begin_ns, tail.end_ns));
+            prop_assert!(at.map(|at| possible.remove(at)).is_some() && tail.track == "compute", "{:?}", tail);
+        }
         let launches = spans_in.iter().map(|(host, _)| *host);
         let spans_of_tracing = spans_in.iter().map(|(_, gpu)| *gpu).filter(|_| of_tracing);
         prop_assert_eq!(spans(&read, |track| track == "compute"), sorted(spans_in.iter().map(|(_, gpu)| *gpu)));
         prop_assert_eq!(spans(&read, |track| track != "compute"), sorted(launches.chain(spans_of_tracing)));
+    }
+}
+
+#[test]
+fn the_time_in_which_a_zone_may_have_ended_is_a_slice_at_its_end() {
+    let (main, compute) = (thread(7, None), stream(1, "compute"));
+    let zone_at = |begin, end, early_by_ns| {
+        let mut record = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(begin, end)));
+        (record.end, record.end_early_by_ns) = (EndSource::Boundary, early_by_ns);
+        record.sequence = begin as u64;
+        record
+    };
+    let zones = [
+        // The next one begins where it ends.
+        zone_at(100, 200, 60),
+        zone_at(200, 300, 0),
+        // A zone within it reaches into that time, and the zone around it is timed.
+        zone_at(450, 550, 0),
+        zone_at(400, 600, 100),
+        zone_at(390, 650, 0),
+        // A zone within it ends before, and has such a time, too.
+        zone_at(710, 720, 4),
+        zone_at(700, 800, 50),
+        // Known within 5 %, and not known at all.
+        zone_at(900, 1_000, 5),
+        zone_at(1_100, 1_150, 90),
+        // A zone within it begins in that time.
+        zone_at(1_280, 1_290, 0),
+        zone_at(1_200, 1_300, 90),
+    ];
+    for batches in [zones.chunks(zones.len()), zones.chunks(2)] {
+        let read = slices(&trace(&batches.map(<[ZoneRecord]>::to_vec).collect::<Vec<_>>()));
+        let (tails, others): (Vec<_>, Vec<_>) = read.into_iter().partition(|slice| slice.name == "end not timed");
+        let mut found: Vec<_> =
+            tails.iter().map(|tail| (tail.begin_ns - BEGIN_NS, tail.end_ns - BEGIN_NS, tail.depth)).collect();
+        found.sort_unstable();
+        let expected = [(140, 200, 1), (716, 720, 2), (750, 800, 1), (1_100, 1_150, 1)];
+        assert_eq!(found, expected, "a time, and the number of slices around it");
+        assert!(tails.iter().all(|tail| tail.track == "compute" && tail.flows.is_empty()), "{tails:?}");
+        assert_eq!(tails[0].annotations, [("end_early_by_ns".to_owned(), "int 60".to_owned())]);
+        let on_stream = spans(&others, |track| track == "compute");
+        assert_eq!(on_stream, sorted(zones.iter().filter_map(|zone| zone.gpu)));
     }
 }
 

@@ -46,7 +46,7 @@ struct Points<'a> {
 
 impl Points<'_> {
     fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = vec![self.zones(), self.left_out(), self.ranges()];
+        let mut metrics = vec![self.zones(), self.bounded(), self.left_out(), self.ranges()];
         let Figures { steps, .. } = self.figures;
         if steps.count > 0 {
             let points = vec![self.lengths(steps, self.figures.begin_unix_ns, Vec::new())];
@@ -66,19 +66,19 @@ impl Points<'_> {
     fn zones(&self) -> Metric {
         let Progress { recorded, captured, dropped, .. } = self.figures.zones;
         let outcomes = [("recorded", recorded), ("captured", captured), ("dropped", dropped)];
-        let points = outcomes.map(|(outcome, count)| {
-            let value = number_data_point::Value::AsInt(i64::try_from(count).unwrap_or(i64::MAX));
-            NumberDataPoint {
-                start_time_unix_nano: nanos(self.figures.begin_unix_ns),
-                ..self.number(value, vec![text("warpline.outcome", outcome)])
-            }
-        });
-        let sum = Sum {
-            data_points: points.into(),
-            aggregation_temporality: AggregationTemporality::Cumulative.into(),
-            is_monotonic: true,
-        };
-        metric("warpline.zones", "Zones that ended, by what became of them.", "{zone}", metric::Data::Sum(sum))
+        let points = outcomes.map(|(outcome, count)| self.since_begin(count, vec![text("warpline.outcome", outcome)]));
+        counter("warpline.zones", "Zones that ended, by what became of them.", points.into())
+    }
+
+    fn bounded(&self) -> Metric {
+        let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
+        counter("warpline.zones.bounded", about, vec![self.since_begin(self.figures.ranges.bounded(), Vec::new())])
+    }
+
+    /// Returns a count since the session began.
+    fn since_begin(&self, count: u64, attributes: Vec<KeyValue>) -> NumberDataPoint {
+        let value = number_data_point::Value::AsInt(i64::try_from(count).unwrap_or(i64::MAX));
+        NumberDataPoint { start_time_unix_nano: nanos(self.figures.begin_unix_ns), ..self.number(value, attributes) }
     }
 
     fn left_out(&self) -> Metric {
@@ -166,6 +166,12 @@ fn nanos(unix_ns: i64) -> u64 {
 fn metric(name: &str, description: &str, unit: &str, data: metric::Data) -> Metric {
     let [name, description, unit] = [name, description, unit].map(str::to_owned);
     Metric { name, description, unit, metadata: Vec::new(), data: Some(data) }
+}
+
+fn counter(name: &str, description: &str, data_points: Vec<NumberDataPoint>) -> Metric {
+    let aggregation_temporality = AggregationTemporality::Cumulative.into();
+    let sum = Sum { data_points, aggregation_temporality, is_monotonic: true };
+    metric(name, description, "{zone}", metric::Data::Sum(sum))
 }
 
 fn gauge(name: &str, description: &str, unit: &str, data_points: Vec<NumberDataPoint>) -> Metric {

@@ -66,6 +66,7 @@ impl LogSink {
         let stream = record.stream.as_ref().map(|stream| stream.name.as_str());
         let device = record.stream.as_ref().map(|stream| stream.device.name.as_str());
         let (on_stream, on_host) = (record.gpu_ns(), record.host.duration_ns());
+        let early_by_ns = on_stream.and(Some(record.end_early_by_ns)).filter(|ns| *ns > 0);
         let launch_ns = on_stream.map(|_| on_host);
         let host_ns = on_stream.is_none().then_some(on_host);
         let parent = record.parent.map(|parent| parent.name);
@@ -77,6 +78,7 @@ impl LogSink {
             &stream,
             &device,
             &on_stream,
+            &early_by_ns,
             &launch_ns,
             &host_ns,
             &record.status.as_str(),
@@ -111,12 +113,13 @@ impl LogSink {
 }
 
 /// The fields of every zone's event, before those of its range.
-const FIXED: [&str; 12] = [
+const FIXED: [&str; 13] = [
     "message",
     "range",
     "stream",
     "device",
     "gpu_ns",
+    "end_early_by_ns",
     "launch_ns",
     "host_ns",
     "status",
