@@ -258,6 +258,10 @@ fn figures_of_zones_with_late_ends_are_those_of_the_session() {
         let compute = streams.lines().find(|line| line.starts_with("compute ")).unwrap();
         let cells: Vec<&str> = compute.split_whitespace().collect();
         assert_eq!(cells[..7], ["compute", "≤61.5", "ms", "0", "ns", "≥12.6", "ms"], "{streams}");
+        let on_compute = zones.iter().filter(|zone| zone.stream.as_ref().is_some_and(|on| on.name == "compute"));
+        let tails: i64 = on_compute.filter_map(|zone| zone.uncertain_tail()).map(|tail| tail.duration_ns()).sum();
+        let compute = told["streams"].as_array().unwrap().iter().find(|stream| stream["name"] == "compute").unwrap();
+        assert_eq!((&compute["uncertain_ns"], &compute["busy_is_bound"]), (&tails.into(), &true.into()), "{compute}");
         let path = critical_path(&zones, &[], None).unwrap();
         assert_eq!(path.early_by_ns, 900_000);
         let parts = told["critical_path"].as_array().unwrap();
@@ -270,6 +274,23 @@ fn figures_of_zones_with_late_ends_are_those_of_the_session() {
         }
         assert!(path.parts.iter().any(|part| part.name == "(end not timed)"), "{path:?}");
     }
+}
+
+#[test]
+fn a_rate_that_an_older_version_wrote_for_a_bound_is_no_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &MemorySink::new(1_000));
+    let work = |name: &str| {
+        let path = folder.path().join(name);
+        let told = warpline(&["report", "--format", "json", path.to_str().unwrap()]);
+        serde_json::from_str::<Value>(&told).unwrap()["work"].clone()
+    };
+    let trace = fs::read_to_string(folder.path().join("t.json")).unwrap();
+    let of_bound = r#""end_early_by_ns":3000000"#;
+    assert_eq!(trace.matches(of_bound).count(), 4);
+    let old = trace.replace(of_bound, &format!(r#"{of_bound},"gb_per_s":0.1,"tflop_per_s":0.1"#));
+    fs::write(folder.path().join("old.json"), old).unwrap();
+    assert_eq!(work("old.json"), work("t.json"));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_rank_that_waited_itself_is_not_to_blame() {
 }
 
 /// Ranks 0 and 1 share tp0, ranks 1 and 2 share dp1, to which rank 1 comes 8 ms late from step 20 on. Rank 0 comes to tp0 so much later than
-/// rank 1. The ends of tp0 are seen when rank 1 begins dp1.
+/// rank 1. The end of rank 1 there is seen when it begins dp1.
 fn with_late_ends(late_to_tp0: fn(i64) -> i64) -> [Trace; 3] {
     let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, 0));
     for step in 0..40_u64 {
@@ -113,7 +113,8 @@ fn with_late_ends(late_to_tp0: fn(i64) -> i64) -> [Trace; 3] {
             if rank < 2 {
                 let begin = if rank == 0 { arrived } else { zero };
                 (trace.group, trace.rank) = (("tp0", "[0, 1]", None), rank as u64);
-                trace.call("allreduce", step, begin, next - begin, &[early(next - met)]);
+                let (end, more) = if rank == 0 { (met, vec![]) } else { (next, vec![early(next - met)]) };
+                trace.call("allreduce", step, begin, end - begin, &more);
             }
             if rank > 0 {
                 let begin = if rank == 1 { next } else { zero + 9 * MS };
