@@ -103,14 +103,15 @@ fn the_tables_say_what_the_records_say() {
     let by_step = rows(&root, "steps");
     assert_eq!(by_step.len(), steps.len());
     for (row, step) in by_step.iter().zip(&steps) {
-        let [wall, compute, comm, hidden, wait, idle, launch] =
-            ["wall_ns", "compute_ns", "comm_ns", "comm_hidden_ns", "wait_ns", "idle_ns", "launch_ns"]
+        let [wall, compute, comm, hidden, wait, idle, uncertain, launch] =
+            ["wall_ns", "compute_ns", "comm_ns", "comm_hidden_ns", "wait_ns", "idle_ns", "uncertain_ns", "launch_ns"]
                 .map(|name| row.int(name));
         assert_eq!(
             (row.int("step"), row.int("begin_ns"), wall),
             (step.number as i64, step.host.begin_ns, step.duration_ns())
         );
-        assert_eq!(compute + comm - hidden + wait + idle, wall, "the parts of a step add up: {row:?}");
+        assert_eq!(compute + comm - hidden + wait + idle + uncertain, wall, "the parts of a step add up: {row:?}");
+        assert_eq!(uncertain, 0, "an in-process stream times every end");
         assert!(
             compute >= 350_000 && comm >= 350_000 && (0..=compute.min(comm)).contains(&hidden) && idle >= 0,
             "{row:?}"
@@ -127,6 +128,7 @@ fn the_tables_say_what_the_records_say() {
         "the step itself is around its stages"
     );
     assert_eq!(stages.len(), 4 * steps.len());
+    assert!(stages.iter().all(|row| row.int("end_early_ns") == 0));
 
     let ranges = rows(&root, "ranges");
     let sketches = rows(&root, "sketches");
@@ -135,6 +137,7 @@ fn the_tables_say_what_the_records_say() {
             zones.iter().filter(|zone| zone.range.name() == name).map(|zone| zone.duration_ns()).collect();
         let whole = one(ranges.iter().filter(|row| row.is_null("step") && row.text("name") == name).cloned().collect());
         assert_eq!((whole.int("n"), whole.int("sum_ns")), (lengths.len() as i64, lengths.iter().sum()), "{name}");
+        assert_eq!(["bounded", "bounded_sum_ns", "bounded_least_ns"].map(|name| whole.int(name)), [0; 3], "{name}");
         assert_eq!(
             (whole.int("min_ns"), whole.int("max_ns")),
             (*lengths.iter().min().expect("some"), *lengths.iter().max().expect("some"))

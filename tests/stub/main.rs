@@ -15,6 +15,8 @@ mod control_kernels;
 #[cfg(all(feature = "cuda", feature = "timeline"))]
 mod cuda_arrows;
 #[cfg(feature = "cuda")]
+mod cuda_bounds;
+#[cfg(feature = "cuda")]
 mod cuda_graph;
 #[cfg(all(feature = "cuda", feature = "timeline"))]
 mod cuda_lifetimes;

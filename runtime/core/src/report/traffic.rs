@@ -404,6 +404,7 @@ mod tests {
         };
         let mut traffic = Traffic::default();
         traffic.add(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 500)))]);
+        traffic.add(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(3_000, 9_000)))]);
         // 4,000 bytes in 1 us: 4 GB/s. The end of the first is known within 5 %.
         traffic.add(&[sum(0, 1_000, 50), sum(2_000, 52_000, 49_000)]);
         let [stats] = &traffic.stats()[..] else { panic!("one group") };

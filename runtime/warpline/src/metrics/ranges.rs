@@ -51,8 +51,9 @@ pub(super) struct Ranges {
     /// Ranges, each with whether it has a series. Without one, its lengths are those since the last export.
     ranges: Vec<(RangeSeries, bool)>,
     other: Histogram,
-    /// Zones whose length is only a bound.
+    /// Zones whose length is only a bound, and whether their number has a series. It takes the room of a range, if there is some.
     bounded: u64,
+    bounded_has_series: bool,
     begin_unix_ns: i64,
     last_unix_ns: i64,
     /// Whether a range came that is not told apart.
@@ -67,6 +68,7 @@ impl Ranges {
             ranges: Vec::new(),
             other: Histogram::default(),
             bounded: 0,
+            bounded_has_series: false,
             begin_unix_ns,
             last_unix_ns: begin_unix_ns,
             is_full: false,
@@ -103,6 +105,11 @@ impl Ranges {
     /// Gives half of the free series, rounded up, to the ranges with the most time since the last export, so that what a program does at
     /// its start cannot take them all. The rest of the time goes to `(other)`. At the end of the session, all free series are given.
     pub(super) fn give_series(&mut self, now_unix_ns: i64, is_last: bool) {
+        let has_room = self.ranges.iter().filter(|(_, has_series)| *has_series).count() < self.most_series;
+        if self.bounded > 0 && !self.bounded_has_series && has_room {
+            self.bounded_has_series = true;
+            self.most_series -= 1;
+        }
         let free = self.most_series - self.ranges.iter().filter(|(_, has_series)| *has_series).count();
         let given = if is_last { free } else { free.div_ceil(2) };
         let waits = |(_, (range, has_series)): &(usize, &(RangeSeries, bool))| !has_series && range.lengths.count > 0;
@@ -133,9 +140,9 @@ impl Ranges {
         &self.other
     }
 
-    /// Returns the number of zones that are in no series, because their length is only a bound.
-    pub(super) fn bounded(&self) -> u64 {
-        self.bounded
+    /// Returns the number of zones that are in no series of lengths, because their length is only a bound; none if that number has no series.
+    pub(super) fn bounded(&self) -> Option<u64> {
+        self.bounded_has_series.then_some(self.bounded)
     }
 
     /// Returns the time from which `(other)` counts.
@@ -143,9 +150,10 @@ impl Ranges {
         self.begin_unix_ns
     }
 
-    /// Returns the number of ranges without a series; those that are not told apart count as one.
+    /// Returns the number of ranges without a series; those that are not told apart count as one, and so does the number of bounded zones.
     pub(super) fn left_out(&self) -> u64 {
         let without = self.ranges.iter().filter(|(_, has_series)| !has_series).count();
-        without as u64 + u64::from(self.is_full)
+        let has_bounded = self.bounded > 0 && !self.bounded_has_series;
+        without as u64 + u64::from(self.is_full) + u64::from(has_bounded)
     }
 }

@@ -9,7 +9,7 @@ use warpline_core::fixture::{COPY, LOAD, STEP, main_thread, span, stream, zone};
 use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
 
-const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 5 };
+const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
 
 fn of(range: &'static warpline_core::catalog::RangeSpec, ns: i64) -> ZoneRecord {
     zone(range, None, &main_thread(), span(0, ns), None)
@@ -93,11 +93,18 @@ fn a_length_that_is_only_a_bound_is_counted_and_in_no_series() {
     let mut late = collective(&group, CollectiveKind::AllReduce, 1_000, 50_000);
     (late.end, late.end_early_by_ns) = (EndSource::Observed, 49_000);
     let known = collective(&group, CollectiveKind::AllReduce, 1_000, 1_000);
-    figures.add(Batch::Zones(&[late, known]), 0);
+    figures.add(Batch::Zones(&[late.clone(), known]), 0);
     figures.give_series(1, 1, true);
     let range = figures.ranges.series().next().expect("a series");
-    assert_eq!((range.lengths.count, range.lengths.max, figures.ranges.bounded()), (1, 1e-6, 1));
+    assert_eq!((range.lengths.count, range.lengths.max, figures.ranges.bounded()), (1, 1e-6, Some(1)));
     assert_eq!(figures.bandwidths.series().next().map(|series| series.bus.count), Some(1));
+    // Without room for one more series, it is left out.
+    let mut full = Ranges::new(1, 0);
+    full.add(&of(&LOAD, 10), Place::Thread);
+    full.give_series(1, false);
+    full.add(&late, Place::Stream);
+    full.give_series(2, false);
+    assert_eq!((full.series().count(), full.bounded(), full.left_out()), (1, None, 1));
     let _job = super::job::Job::new(&warpline_core::fixture::session());
     #[cfg(feature = "prometheus")]
     {

@@ -454,6 +454,9 @@ fn the_time_in_which_a_zone_may_have_ended_is_a_slice_at_its_end() {
         // A zone within it begins in that time.
         zone_at(1_280, 1_290, 0),
         zone_at(1_200, 1_300, 90),
+        // A zone within it ends where it ends.
+        zone_at(1_410, 1_500, 0),
+        zone_at(1_400, 1_500, 50),
     ];
     for batches in [zones.chunks(zones.len()), zones.chunks(2)] {
         let read = slices(&trace(&batches.map(<[ZoneRecord]>::to_vec).collect::<Vec<_>>()));

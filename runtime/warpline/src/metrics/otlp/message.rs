@@ -46,7 +46,8 @@ struct Points<'a> {
 
 impl Points<'_> {
     fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = vec![self.zones(), self.bounded(), self.left_out(), self.ranges()];
+        let mut metrics = vec![self.zones(), self.left_out(), self.ranges()];
+        metrics.extend(self.figures.ranges.bounded().map(|bounded| self.bounded(bounded)));
         let Figures { steps, .. } = self.figures;
         if steps.count > 0 {
             let points = vec![self.lengths(steps, self.figures.begin_unix_ns, Vec::new())];
@@ -70,9 +71,9 @@ impl Points<'_> {
         counter("warpline.zones", "Zones that ended, by what became of them.", points.into())
     }
 
-    fn bounded(&self) -> Metric {
+    fn bounded(&self, bounded: u64) -> Metric {
         let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
-        counter("warpline.zones.bounded", about, vec![self.since_begin(self.figures.ranges.bounded(), Vec::new())])
+        counter("warpline.zones.bounded", about, vec![self.since_begin(bounded, Vec::new())])
     }
 
     /// Returns a count since the session began.

@@ -24,7 +24,7 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::suggest::counted;
 
 /// A histogram is one series; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
-pub(super) const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 5 };
+pub(super) const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
 
 /// The time between two exports.
 const INTERVAL: Duration = Duration::from_secs(15);

@@ -25,7 +25,7 @@ use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::stderr;
 
 /// A series is a line: lengths are a sum and a count; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
-pub(super) const SERIES: Series = Series { range: 2, collective: 3, steps: 2, waits: 2, rest: 5 };
+pub(super) const SERIES: Series = Series { range: 2, collective: 3, steps: 2, waits: 2, rest: 4 };
 
 /// Serves metrics.
 pub(crate) struct PrometheusSink {

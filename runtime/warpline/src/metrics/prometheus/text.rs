@@ -41,9 +41,11 @@ fn zones(page: &mut Page, figures: &Figures) {
     for (outcome, count) in [("recorded", recorded), ("captured", captured), ("dropped", dropped)] {
         page.sample("warpline_zones_total", &[("outcome", outcome)], count);
     }
-    let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
-    page.family("warpline_zones_bounded", "counter", None, about);
-    page.sample("warpline_zones_bounded_total", &[], figures.ranges.bounded());
+    if let Some(bounded) = figures.ranges.bounded() {
+        let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
+        page.family("warpline_zones_bounded", "counter", None, about);
+        page.sample("warpline_zones_bounded_total", &[], bounded);
+    }
     let about = "Ranges, and kinds of collectives, without series of their own.";
     page.family("warpline_series_left_out", "gauge", None, about);
     page.sample("warpline_series_left_out", &[], figures.left_out());
