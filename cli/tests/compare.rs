@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
+use warpline_core::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
+use warpline_core::record::EndSource;
+use warpline_core::report::Report;
+use warpline_trace::perfetto::PerfettoSink;
 
 warpline::namespace!("pair", "runs that are compared");
 
@@ -95,6 +100,79 @@ fn ten_pairs_of_equal_runs_pass_and_eight_percent_more_is_found_each_time() {
         "{first:?}"
     );
     assert_eq!(first, again);
+}
+
+/// 64 zones of three ranges. Those of the ranges for which this returns a time have ends that may be so much earlier.
+fn run_with_ends(path: &Path, early_by_ns: impl Fn(&str, i64) -> i64) {
+    let mut sink = PerfettoSink::create(path).unwrap();
+    sink.start(&fixture::session()).unwrap();
+    let (main, compute) = (main_thread(), stream(1, "compute"));
+    for number in 0..64_i64 {
+        let mut at = number * 10_000_000;
+        for range in [&ATTENTION, &COPY, &STEP] {
+            let early_by_ns = early_by_ns(range.name(), number);
+            let gpu = span(at + 1_000, at + 21_000 + number % 7 * 10 + early_by_ns);
+            let mut zone = zone(range, Some(&compute), &main, span(at, at + 500), Some(gpu));
+            if early_by_ns > 0 {
+                (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, early_by_ns);
+            }
+            sink.write(Batch::Zones(&[zone])).unwrap();
+            at += 3_000_000;
+        }
+    }
+    sink.finish(&Report { begun: 192, recorded: 192, ..Report::default() }).unwrap();
+}
+
+#[test]
+fn a_zone_whose_end_is_not_timed_is_no_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    run_with_ends(&path("base"), |_, _| 0);
+    run_with_ends(&path("new"), |range, number| match range {
+        "demo.attention" => 2_000_000,
+        "demo.copy" if number % 4 == 0 => 2_000_000,
+        // Less than 5 % of the length.
+        "demo.step" => 900,
+        _ => 0,
+    });
+    run_with_ends(&path("none"), |_, _| 2_000_000);
+    let [base, new, none] = ["base", "new", "none"].map(|name| path(name).to_str().unwrap().to_owned());
+    let (status, text, errors) = compare(&[&base, &new, "--fail-above", "25%"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""), "{text}");
+    for said in [
+        "\nnot timed: demo.attention (64 of 64 of the new side)\n",
+        "\npartly timed: demo.copy (16 of 64 of the new side)\n",
+        " with too few blocks to judge, 1 not timed\n",
+        "\nzones whose end is only bounded are in no figure; `ends=eager` times them\n",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+    let (_, text, _) = compare(&[&base, &new, "--format", "json"]);
+    let told: Value = serde_json::from_str(&text).unwrap();
+    let figures = told["figures"].as_array().unwrap();
+    let of = |name: &str| figures.iter().find(|one| one["name"] == name && one["figure"] == "median");
+    assert!(of("demo.attention").is_none(), "{text}");
+    let copy = of("demo.copy").unwrap();
+    assert_eq!((&copy["base_bounded"], &copy["new_bounded"], &copy["new_count"]), (&0.into(), &16.into(), &64.into()));
+    assert!(copy["change"].as_f64().unwrap().abs() < 0.01, "{copy}");
+    assert_eq!(of("demo.step").unwrap()["new_bounded"], 0, "{text}");
+    let attention = json!({
+        "kind": "range", "name": "demo.attention", "range": null,
+        "base_count": 64, "new_count": 64, "base_bounded": 0, "new_bounded": 64,
+    });
+    assert_eq!(told["not_timed"], json!([attention]));
+    let (_, text, _) = compare(&[&base, &new, "--format", "markdown"]);
+    assert!(
+        text.starts_with("⚠️ ") && text.contains("Not timed: `demo.attention` (64 of 64 of the new side)"),
+        "{text}"
+    );
+    // Nothing is left to compare.
+    let (status, text, errors) = compare(&[&base, &none]);
+    assert_eq!((status, text.as_str()), (Some(2), ""), "{errors}");
+    assert!(
+        errors.contains("the ends of all zones of one side are not timed by events; record with `ends=eager`"),
+        "{errors}"
+    );
 }
 
 #[test]

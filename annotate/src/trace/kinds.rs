@@ -33,7 +33,7 @@ pub enum Kind {
     Step,
     /// What the session says of itself.
     Session,
-    /// Anything else.
+    /// Anything else. The time in which a zone may have ended is a slice of its own in Perfetto traces, and is no zone.
     Other,
 }
 

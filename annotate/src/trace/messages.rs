@@ -17,7 +17,7 @@ pub struct Message {
     pub seq: Option<u64>,
     /// The size of the message, as [`Message::bytes`](warpline_core::collective::Message::bytes) defines it.
     pub bytes: Option<u64>,
-    /// The bus bandwidth, in bytes per second.
+    /// The bus bandwidth, in bytes per second; none if the length is only a bound.
     pub bus: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ impl Message {
         let bytes = bytes(kind, args, names);
         let ns = args.corrected_ns.unwrap_or_else(|| slice.span.duration_ns()) as f64 * share;
         let bus = bytes
-            .filter(|_| ns >= 1.0 && size > 1)
+            .filter(|_| ns >= 1.0 && size > 1 && !slice.is_bounded())
             .map(|bytes| bytes as f64 / (ns.trunc() * 1e-9) * kind.bus_factor(size));
         Some(Message { kind, group, size, seq: args.seq, bytes, bus })
     }

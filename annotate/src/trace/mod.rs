@@ -17,7 +17,7 @@ mod wire;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use warpline_core::record::Span;
+use warpline_core::record::{Span, is_bound};
 use warpline_trace::perfetto::proto::packet;
 
 use crate::inputs::{self, InputError, TRACES};
@@ -88,6 +88,19 @@ pub struct Slice<'a> {
     pub launch: Option<(usize, Span)>,
     /// Its arguments.
     pub args: &'a Args,
+}
+
+impl Slice<'_> {
+    /// Returns the time by which the end may be earlier, in ns; 0 if it is that of an event, and for what is no zone on a stream.
+    pub fn early_by_ns(&self) -> i64 {
+        let is_zone = matches!(self.kind, Kind::Zone | Kind::Collective | Kind::BatchEntry);
+        self.args.end_early_by_ns.filter(|_| is_zone).unwrap_or(0)
+    }
+
+    /// Returns whether the length is only an upper bound ([`is_bound`]).
+    pub fn is_bounded(&self) -> bool {
+        is_bound(self.span.duration_ns(), self.early_by_ns())
+    }
 }
 
 /// A fact about the session.

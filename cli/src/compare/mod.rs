@@ -33,6 +33,10 @@ pub(crate) enum CompareError {
     Empty(&'static str),
     #[error("the two sides have nothing in common: no range, step or kernel is in both; compare runs of one program")]
     NothingInCommon,
+    #[error(
+        "nothing can be compared: of what is in both sides, the ends of all zones of one side are not timed by events; record with `ends=eager`"
+    )]
+    NotTimed,
 }
 
 /// What to compare, and how.
@@ -65,8 +69,27 @@ pub(crate) struct Compared {
     subject: Subject,
     quantile: &'static str,
     difference: Difference,
-    counts: [u64; 2],
+    zones: [Zones; 2],
     verdict: Verdict,
+}
+
+/// How much there is of a subject on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Zones {
+    count: u64,
+    /// Those of which the length is only a bound. No figure has them.
+    bounded: u64,
+}
+
+impl Zones {
+    fn of(runs: &[&Lengths]) -> Zones {
+        let sum = |number: fn(&Lengths) -> u64| runs.iter().map(|run| number(run)).sum();
+        Zones { count: sum(|run| run.count), bounded: sum(|run| run.bounded) }
+    }
+
+    fn is_not_timed(self) -> bool {
+        self.bounded > 0 && self.bounded == self.count
+    }
 }
 
 /// The whole comparison.
@@ -75,6 +98,8 @@ pub(crate) struct Comparison {
     compared: Vec<Compared>,
     appeared: Vec<Subject>,
     gone: Vec<Subject>,
+    /// What is in both sides, and of which no length is known on one of them.
+    not_timed: Vec<(Subject, [Zones; 2])>,
     runs: [usize; 2],
     limit: Option<f64>,
     /// The probability of an error of one comparison.
@@ -95,6 +120,9 @@ pub(crate) fn compare(comparing: &Comparing) -> Result<Comparison, CompareError>
         }
     }
     let comparison = Comparison::new(&sides[0], &sides[1], comparing.limit, comparing.seed);
+    if comparison.compared.is_empty() && !comparison.not_timed.is_empty() {
+        return Err(CompareError::NotTimed);
+    }
     if comparison.compared.is_empty() {
         return Err(CompareError::NothingInCommon);
     }
@@ -112,7 +140,7 @@ impl Comparison {
         let subjects =
             |runs: &[Run]| -> BTreeSet<Subject> { runs.iter().flat_map(|run| run.subjects.keys().cloned()).collect() };
         let [of_base, of_new] = [base, new].map(subjects);
-        let mut compared = Vec::new();
+        let (mut compared, mut not_timed) = (Vec::new(), Vec::new());
         let bar = inputs::steps(of_base.intersection(&of_new).count() as u64, "comparing");
         for subject in of_base.intersection(&of_new) {
             bar.inc(1);
@@ -121,11 +149,15 @@ impl Comparison {
             };
             let [base, new] = [base, new].map(lengths);
             let [base, new]: [Vec<&Lengths>; 2] = [base.iter().collect(), new.iter().collect()];
+            let zones = [&base, &new].map(|runs| Zones::of(runs));
+            if zones.iter().any(|zones| zones.is_not_timed()) {
+                not_timed.push((subject.clone(), zones));
+                continue;
+            }
             for (quantile, p) in QUANTILES {
                 if let Some(difference) = statistics::difference(&base, &new, p, seed) {
-                    let counts = [&base, &new].map(|runs| runs.iter().map(|run| run.count).sum());
                     let verdict = Verdict::TooFew;
-                    compared.push(Compared { subject: subject.clone(), quantile, difference, counts, verdict });
+                    compared.push(Compared { subject: subject.clone(), quantile, difference, zones, verdict });
                 }
             }
         }
@@ -141,6 +173,7 @@ impl Comparison {
             compared,
             appeared: of_new.difference(&of_base).cloned().collect(),
             gone: of_base.difference(&of_new).cloned().collect(),
+            not_timed,
             runs: [base.len(), new.len()],
             limit,
             alpha,

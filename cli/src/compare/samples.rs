@@ -67,6 +67,8 @@ pub(crate) struct Lengths {
     pub(super) lengths: Vec<(u16, u64)>,
     /// All that there were, also those that were not kept.
     pub(super) count: u64,
+    /// Those of them whose end is not timed, so that their length is only a bound. They are not among the lengths.
+    pub(super) bounded: u64,
 }
 
 /// One run.
@@ -97,6 +99,13 @@ struct Kept {
     lengths: Vec<(i64, u64)>,
     every: u64,
     count: u64,
+    bounded: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { lengths: Vec::new(), every: 1, count: 0, bounded: 0 }
+    }
 }
 
 impl Kept {
@@ -150,8 +159,12 @@ impl Visitor for Reader {
             self.left_out += 1;
             return;
         }
-        let kept = self.subjects.entry(key).or_insert(Kept { lengths: Vec::new(), every: 1, count: 0 });
-        kept.add(begin_ns, slice.span.duration_ns().max(0) as u64);
+        let kept = self.subjects.entry(key).or_default();
+        if slice.is_bounded() {
+            kept.bounded += 1;
+        } else {
+            kept.add(begin_ns, slice.span.duration_ns().max(0) as u64);
+        }
     }
 }
 
@@ -178,7 +191,7 @@ impl Reader {
                 (block as u16, *ns)
             };
             let lengths = lengths.iter().enumerate().map(in_block).collect();
-            (subject, Lengths { lengths, count: kept.count })
+            (subject, Lengths { lengths, count: kept.count + kept.bounded, bounded: kept.bounded })
         });
         Run { subjects: subjects.collect(), left_out: self.left_out }
     }
@@ -198,7 +211,7 @@ mod tests {
     #[test]
     fn without_steps_a_pause_of_the_program_leaves_as_many_blocks() {
         let names = Names::default();
-        let mut kept = Kept { lengths: Vec::new(), every: 1, count: 0 };
+        let mut kept = Kept::default();
         (0..200).for_each(|at| kept.add(if at < 190 { at } else { at + 1_000_000 }, 5));
         let subjects = BTreeMap::from([((What::Range, Name::default(), None), kept)]);
         let run = Reader { subjects, ..Reader::default() }.run(&names);
@@ -209,7 +222,7 @@ mod tests {
 
     #[test]
     fn of_many_lengths_some_are_kept_from_all_of_the_time() {
-        let mut kept = Kept { lengths: Vec::new(), every: 1, count: 0 };
+        let mut kept = Kept::default();
         (0..1_000_000).for_each(|at| kept.add(at, at as u64));
         assert!((LENGTHS / 2..=LENGTHS).contains(&kept.lengths.len()) && kept.count == 1_000_000);
         let distances: Vec<_> = kept.lengths.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();

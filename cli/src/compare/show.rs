@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ALPHA, Compared, Comparison, Subject, Verdict, What};
+use super::{ALPHA, Compared, Comparison, Subject, Verdict, What, Zones};
 use crate::output::{self, Column, fitted, printable, time};
 
 /// The most rows of the text.
@@ -13,6 +13,9 @@ const NAMES: usize = 20;
 
 /// A longer name, such as that of a kernel from a template, has a line of its own, so that figures stay beside one another.
 const LONGEST: usize = 40;
+
+/// A subject, and how much there is of it on each side.
+type OfSides<'a> = (&'a Subject, [Zones; 2]);
 
 impl Verdict {
     fn as_str(self) -> &'static str {
@@ -59,8 +62,12 @@ impl Comparison {
         if self.judges_nothing() {
             return "nothing is judged, because every figure has too few blocks; record longer runs".to_owned();
         }
+        let not_timed = match self.not_timed.len() {
+            0 => String::new(),
+            some => format!(", {some} not timed"),
+        };
         format!(
-            "{limit}{} slower, {} faster, {} the same, {} with too few blocks to judge",
+            "{limit}{} slower, {} faster, {} the same, {} with too few blocks to judge{not_timed}",
             count(Verdict::Slower) + if self.limit.is_none() { count(Verdict::Regressed) } else { 0 },
             count(Verdict::Faster),
             count(Verdict::Same),
@@ -83,7 +90,22 @@ impl Comparison {
             parts.push("with one run a side, runs are taken to differ by 0.7 %".to_owned());
         }
         parts.push(format!("a difference counts at {:.0} % for all figures together", ALPHA * 100.0));
+        if !self.lacks_ends().is_empty() {
+            parts.push("zones whose end is only bounded are in no figure; `ends=eager` times them".to_owned());
+        }
         parts
+    }
+
+    /// The subjects with zones whose length is only a bound, in two lists: those that are not compared, and those that are compared without
+    /// these zones.
+    fn lacks_ends(&self) -> Vec<(&'static str, Vec<OfSides<'_>>)> {
+        let not_timed = self.not_timed.iter().map(|(subject, zones)| (subject, *zones)).collect();
+        let has_bounded = |one: &&Compared| one.quantile == "median" && one.zones.iter().any(|zones| zones.bounded > 0);
+        let partly = self.compared.iter().filter(has_bounded).map(|one| (&one.subject, one.zones)).collect();
+        [("not timed", not_timed), ("partly timed", partly)]
+            .into_iter()
+            .filter(|(_, all): &(_, Vec<_>)| !all.is_empty())
+            .collect()
     }
 
     /// The figures that are shown to people: all medians, and what else differs.
@@ -130,6 +152,9 @@ impl Comparison {
                 text += &format!("{what}: {}\n", names(subjects, |label| label));
             }
         }
+        for (what, subjects) in self.lacks_ends() {
+            text += &format!("{what}: {}\n", not_timed(&subjects, |label| label));
+        }
         text + &self.method().join("\n") + "\n"
     }
 
@@ -151,7 +176,7 @@ impl Comparison {
         };
         let mark = match self.has_regressed() {
             true => "❌",
-            false if self.judges_nothing() => "⚠️",
+            false if self.judges_nothing() || !self.not_timed.is_empty() => "⚠️",
             false => "✅",
         };
         let mut text = format!("{mark} **warpline compare**: {}\n\n", self.result());
@@ -169,6 +194,10 @@ impl Comparison {
                 text += &format!("{what}: {}\n\n", names(subjects, |label| code(&label)));
             }
         }
+        for (what, subjects) in self.lacks_ends() {
+            let (first, rest) = what.split_at(1);
+            text += &format!("{}{rest}: {}\n\n", first.to_uppercase(), not_timed(&subjects, |label| code(&label)));
+        }
         let all: String = self.compared.iter().map(row).collect();
         text + &format!(
             "<details><summary>All figures</summary>\n\n{head}{all}\n{}\n\n</details>\n",
@@ -185,8 +214,10 @@ impl Comparison {
                 "name": *one.subject.name,
                 "range": one.subject.range.as_deref(),
                 "figure": one.quantile,
-                "base_count": one.counts[0],
-                "new_count": one.counts[1],
+                "base_count": one.zones[0].count,
+                "new_count": one.zones[1].count,
+                "base_bounded": one.zones[0].bounded,
+                "new_bounded": one.zones[1].bounded,
                 "base_ns": difference.base_ns,
                 "new_ns": difference.new_ns,
                 "change": difference.change(),
@@ -197,6 +228,17 @@ impl Comparison {
             })
         });
         let subject = |subject: &Subject| json!({"kind": subject.what.as_str(), "name": *subject.name, "range": subject.range.as_deref()});
+        let not_timed = self.not_timed.iter().map(|(subject, [base, new])| {
+            json!({
+                "kind": subject.what.as_str(),
+                "name": *subject.name,
+                "range": subject.range.as_deref(),
+                "base_count": base.count,
+                "new_count": new.count,
+                "base_bounded": base.bounded,
+                "new_bounded": new.bounded,
+            })
+        });
         output::json(&json!({
             "version": 1,
             "regressed": self.has_regressed(),
@@ -208,13 +250,28 @@ impl Comparison {
             "figures": figures.collect::<Vec<_>>(),
             "appeared": self.appeared.iter().map(subject).collect::<Vec<_>>(),
             "gone": self.gone.iter().map(subject).collect::<Vec<_>>(),
+            "not_timed": not_timed.collect::<Vec<_>>(),
         }))
     }
 }
 
 fn names(subjects: &[Subject], show: impl Fn(String) -> String) -> String {
-    let shown: Vec<String> = subjects.iter().take(NAMES).map(|subject| show(printable(&subject.label()))).collect();
-    let more = subjects.len().saturating_sub(NAMES);
+    listed(subjects, |subject| show(printable(&subject.label())))
+}
+
+/// Subjects, each with how many of its zones have no timed end.
+fn not_timed(subjects: &[OfSides<'_>], show: impl Fn(String) -> String) -> String {
+    listed(subjects, |(subject, zones)| {
+        let side = |(zones, name): (&Zones, &str)| format!("{} of {} of the {name} side", zones.bounded, zones.count);
+        let sides = zones.iter().zip(["base", "new"]).filter(|(zones, _)| zones.bounded > 0);
+        let sides: Vec<String> = sides.map(side).collect();
+        format!("{} ({})", show(printable(&subject.label())), sides.join(", "))
+    })
+}
+
+fn listed<T>(all: &[T], show: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = all.iter().take(NAMES).map(show).collect();
+    let more = all.len().saturating_sub(NAMES);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }

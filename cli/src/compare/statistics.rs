@@ -270,7 +270,7 @@ mod tests {
             lengths.extend((0..40).map(|_| (block, (mean * shift * (1.0 + 0.1 * random.share())) as u64)));
         }
         let count = lengths.len() as u64;
-        Lengths { lengths, count }
+        Lengths { lengths, count, bounded: 0 }
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
             difference(&all[..2], &all[2..], 0.5, 1).unwrap().error.unwrap()
         };
         assert!(error(&equal) < 0.012 && error(&spread) > 0.03, "{} {}", error(&equal), error(&spread));
-        let few = Lengths { lengths: (0..7).map(|block| (block, 1_000)).collect(), count: 7 };
+        let few = Lengths { lengths: (0..7).map(|block| (block, 1_000)).collect(), count: 7, bounded: 0 };
         assert!(difference(&[&few], &[&few], 0.5, 1).unwrap().error.is_none());
         assert!(difference(&[&Lengths::default()], &[&few], 0.5, 1).is_none());
     }

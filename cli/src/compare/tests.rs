@@ -56,7 +56,7 @@ fn run(noise: Noise, random: &mut Random, slow: Option<(usize, f64)>) -> Run {
             }
         }
         let count = lengths.len() as u64;
-        run.subjects.insert(subject(range), Lengths { lengths, count });
+        run.subjects.insert(subject(range), Lengths { lengths, count, bounded: 0 });
     }
     run
 }
@@ -117,8 +117,8 @@ fn what_is_new_or_gone_is_listed_and_texts_say_what_was_found() {
     let mut random = Random::new(5);
     let (mut base, mut new) = (run(MODELS[0], &mut random, None), run(MODELS[0], &mut random, Some((2, 1.2))));
     let kernel = |name: &str| Subject { what: What::Kernel, name: name.into(), range: Some("demo.1".into()) };
-    base.subjects.insert(kernel("gemm_v1"), Lengths { lengths: vec![(0, 5)], count: 1 });
-    new.subjects.insert(kernel("gemm|v2"), Lengths { lengths: vec![(0, 5)], count: 1 });
+    base.subjects.insert(kernel("gemm_v1"), Lengths { lengths: vec![(0, 5)], count: 1, bounded: 0 });
+    new.subjects.insert(kernel("gemm|v2"), Lengths { lengths: vec![(0, 5)], count: 1, bounded: 0 });
     let comparison = Comparison::new(&[base], &[new], Some(0.05), 0);
     let (text, markdown) = (comparison.to_text(false), comparison.to_markdown());
     assert!(text.contains("new: gemm|v2 in demo.1\ngone: gemm_v1 in demo.1\n"), "{text}");

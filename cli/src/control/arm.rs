@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use warpline_core::record::is_bound;
 
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
@@ -74,7 +75,12 @@ fn line(zone: &Value) -> String {
     let ns = |key: &str| zone[key].as_f64().map(time);
     let mut line = text("range").unwrap_or_default();
     match (ns("gpu_ns"), text("stream")) {
-        (Some(gpu), Some(stream)) => line += &format!("  {gpu:>9} on `{stream}`"),
+        (Some(gpu), Some(stream)) => {
+            // An end that is not timed leaves a bound.
+            let number = |key: &str| zone[key].as_i64().unwrap_or(0);
+            let gpu = if is_bound(number("gpu_ns"), number("end_early_by_ns")) { format!("≤{gpu}") } else { gpu };
+            line += &format!("  {gpu:>9} on `{stream}`");
+        }
         _ => line += &format!("  {:>9} on its thread", ns("host_ns").unwrap_or_default()),
     }
     if let (Some(_), Some(launch)) = (zone["gpu_ns"].as_f64(), ns("host_ns")) {
@@ -96,4 +102,22 @@ fn line(zone: &Value) -> String {
         line += &format!(": {error}");
     }
     line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_only_a_bound_is_shown_as_one() {
+        let zone = |early_by_ns: i64| {
+            json!({"range": "demo.copy", "stream": "compute", "thread_name": "main", "gpu_ns": 3_720_000, "host_ns": 500,
+                   "end_early_by_ns": early_by_ns, "status": "complete"})
+        };
+        let [exact, a_little, late] = [0, 100_000, 3_680_000].map(|early_by_ns| line(&zone(early_by_ns)));
+        assert_eq!(exact, "demo.copy    3.72 ms on `compute`, launched in 500 ns by `main`\n");
+        assert_eq!((a_little, late), (exact.clone(), exact.replace("  3.72 ms", " ≤3.72 ms")));
+    }
 }

@@ -1,7 +1,8 @@
 //! The zones of traces by the zones around them, for the icicle of the page: how often and how long each range ran within each other one.
 //!
 //! Zones of a row come in the order of their ends, as in [`nesting`](warpline_core::report::nesting): a zone takes those inside it from the row's
-//! pieces. Memory is bounded: pieces, depth, the ranges within one zone and all of them together have limits, and what does not fit is counted.
+//! pieces. Zones whose length is only a bound are apart from the others of their range, and the time in which they may have ended is a call within them,
+//! [`END_NOT_TIMED`]. Memory is bounded: pieces, depth, the ranges within one zone and all of them together have limits, and what does not fit is counted.
 
 use std::collections::HashMap;
 
@@ -22,16 +23,29 @@ const CALLS: usize = 1 << 20;
 /// The calls that are kept then: the longest.
 const KEPT: usize = 1 << 14;
 
+/// The number of the time in which a zone may have ended. It is greater than those of ranges.
+const END_NOT_TIMED: u32 = u32::MAX;
+
+/// Is in the number of a call whose zones' lengths are only bounds.
+const BOUNDED: u32 = 1 << 31;
+
 /// A range within the ranges around it.
 pub(super) struct Call {
-    /// The number of the range.
-    pub(super) number: u32,
+    /// The number of the range, maybe with [`BOUNDED`].
+    number: u32,
     pub(super) count: u64,
     pub(super) total_ns: i64,
     pub(super) self_ns: i64,
     /// By their numbers.
     pub(super) inner: Vec<Call>,
     height: u32,
+}
+
+impl Call {
+    /// Returns the number of the range, and whether the lengths of its zones are only bounds. None for [`END_NOT_TIMED`].
+    pub(super) fn range(&self) -> Option<(u32, bool)> {
+        (self.number != END_NOT_TIMED).then_some((self.number & !BOUNDED, self.number & BOUNDED != 0))
+    }
 }
 
 /// What has no place.
@@ -57,8 +71,9 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Adds a zone, of which `inner_ns` are in zones within it.
-    pub(super) fn add(&mut self, row: usize, span: Span, number: u32, inner_ns: i64) {
+    /// Adds a zone, of which `inner_ns` are in zones within it. `tail_ns` is the time by which it may have ended earlier, if that makes its length a
+    /// bound.
+    pub(super) fn add(&mut self, row: usize, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
         let pieces = self.rows.entry(row).or_default();
         let total_ns = span.duration_ns().max(0);
         if pieces.last().is_some_and(|last| last.span.end_ns > span.end_ns) {
@@ -82,7 +97,16 @@ impl Calls {
             }
             height = 2;
         }
-        let call = Call { number, count: 1, total_ns, self_ns: (total_ns - inner_ns).max(0), inner, height };
+        let own_ns = (total_ns - inner_ns).max(0);
+        let tail_ns = tail_ns.clamp(0, own_ns);
+        let number = if tail_ns > 0 { number | BOUNDED } else { number };
+        if tail_ns > 0 {
+            let (total_ns, self_ns) = (tail_ns, tail_ns);
+            inner.push(Call { number: END_NOT_TIMED, count: 1, total_ns, self_ns, inner: Vec::new(), height: 1 });
+            self.known += 1;
+            height = height.max(2);
+        }
+        let call = Call { number, count: 1, total_ns, self_ns: own_ns - tail_ns, inner, height };
         pieces.push(Piece { span, calls: vec![call] });
         self.known += 1;
         if pieces.len() > PIECES {
@@ -217,12 +241,12 @@ mod tests {
     fn a_zone_takes_those_inside_it_and_equal_calls_are_one() {
         let mut calls = Calls::default();
         for at in [0, 100, 200] {
-            calls.add(0, span(at + 10, at + 20), 1, 0);
-            calls.add(0, span(at + 20, at + 30), 1, 0);
-            calls.add(0, span(at + 5, at + 50), 2, 20);
-            calls.add(0, span(at, at + 60), 3, 45);
+            calls.add(0, span(at + 10, at + 20), 1, 0, 0);
+            calls.add(0, span(at + 20, at + 30), 1, 0, 0);
+            calls.add(0, span(at + 5, at + 50), 2, 20, 0);
+            calls.add(0, span(at, at + 60), 3, 45, 0);
         }
-        calls.add(7, span(0, 9), 1, 0);
+        calls.add(7, span(0, 9), 1, 0, 0);
         let (outermost, left_out) = calls.longest(100);
         assert_eq!(told(&outermost), [(1, 1, 9, 9, 0), (3, 3, 180, 45, 1)]);
         assert_eq!(told(&outermost[1].inner), [(2, 3, 135, 75, 1)]);
@@ -231,13 +255,29 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_a_zone_may_have_ended_is_apart() {
+        let mut calls = Calls::default();
+        for at in [0, 100] {
+            calls.add(0, span(at + 10, at + 20), 1, 0, 0);
+            calls.add(0, span(at + 20, at + 90), 1, 0, 60);
+            calls.add(0, span(at, at + 95), 2, 80, 90);
+        }
+        let (outermost, _) = calls.longest(100);
+        assert_eq!(told(&outermost), [(2 | BOUNDED, 2, 190, 0, 3)]);
+        let tail = |ns| (END_NOT_TIMED, 2, ns, ns, 0);
+        assert_eq!(told(&outermost[0].inner), [(1, 2, 20, 20, 0), (1 | BOUNDED, 2, 140, 20, 1), tail(30)]);
+        assert_eq!(told(&outermost[0].inner[1].inner), [tail(120)]);
+        assert_eq!((outermost[0].range(), outermost[0].inner[2].range()), (Some((2, true)), None));
+    }
+
+    #[test]
     fn a_zone_around_very_many_takes_all_of_them_in_bounded_memory() {
         let mut calls = Calls::default();
         for at in 0..200_000 {
-            calls.add(0, span(10 * at, 10 * at + 4), (at % 5) as u32, 0);
+            calls.add(0, span(10 * at, 10 * at + 4), (at % 5) as u32, 0, 0);
         }
         assert!(calls.rows[&0].len() <= PIECES && calls.known <= 5 * PIECES);
-        calls.add(0, span(-5, 3_000_000), 9, 800_000);
+        calls.add(0, span(-5, 3_000_000), 9, 800_000, 0);
         let (outermost, _) = calls.longest(100);
         assert_eq!(told(&outermost), [(9, 1, 3_000_005, 2_200_005, 5)]);
         assert!(outermost[0].inner.iter().all(|call| call.count == 40_000 && call.total_ns == 160_000));
@@ -247,7 +287,7 @@ mod tests {
     fn what_is_too_deep_too_many_or_too_short_is_counted() {
         let mut deep = Calls::default();
         for at in 0..100_000 {
-            deep.add(0, span(-at, at), at as u32, 0);
+            deep.add(0, span(-at, at), at as u32, 0, 0);
         }
         assert!(deep.known < 1_000, "{}", deep.known);
         let (outermost, left_out) = deep.longest(1_000);
@@ -257,9 +297,9 @@ mod tests {
 
         let mut wide = Calls::default();
         for at in 0..3_000 {
-            wide.add(0, span(10 * at, 10 * at + 1), at as u32, 0);
+            wide.add(0, span(10 * at, 10 * at + 1), at as u32, 0, 0);
         }
-        wide.add(0, span(0, 30_000), 9_999_999, 3_000);
+        wide.add(0, span(0, 30_000), 9_999_999, 3_000, 0);
         assert_eq!((wide.left_out.calls, wide.known), (2_000, 1_001));
         let (outermost, left_out) = wide.longest(1);
         assert_eq!((told(&outermost), left_out.calls), (vec![(9_999_999, 1, 30_000, 27_000, 0)], 3_000));
@@ -270,7 +310,7 @@ mod tests {
         let mut calls = Calls::default();
         for row in 0..80 {
             for at in 0..15_000 {
-                calls.add(row, span(10 * at, 10 * at + 5), at as u32, 0);
+                calls.add(row, span(10 * at, 10 * at + 5), at as u32, 0, 0);
                 assert!(calls.known <= CALLS);
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use warpline_core::intervals::Covered;
 use warpline_core::path::{CriticalPath, PathLog, Track};
-use warpline_core::record::{DeviceKind, Span};
+use warpline_core::record::{DeviceKind, Span, is_bound};
 use warpline_core::report::EndCounts;
 use warpline_core::report::figures::StreamStats;
 use warpline_core::report::lengths::{Length, Lengths};
@@ -90,6 +90,8 @@ struct Usage {
     ordinal: u32,
     zones: Covered,
     kernels: Covered,
+    /// The time in which it is not known whether a zone still ran.
+    uncertain: Covered,
     waiting: Covered,
     waited_for: HashMap<Name, Sum>,
 }
@@ -97,8 +99,16 @@ struct Usage {
 /// A row whose slices nest.
 #[derive(Default)]
 struct Nested {
-    waiting: Vec<(Span, u64, u32)>,
+    waiting: Vec<Waiting>,
     nesting: Nesting,
+}
+
+/// A slice with its place in the order of the trace, and the number of its range.
+struct Waiting {
+    span: Span,
+    early_by_ns: i64,
+    order: u64,
+    number: u32,
 }
 
 /// The figures of the traces so far.
@@ -249,8 +259,8 @@ impl Figures {
     }
 
     fn zone(&mut self, slice: &Slice<'_>, spot: Spot, rows: &Rows, share: f64) {
-        let ns = (slice.span.duration_ns() as f64 * share) as i64;
-        let ns = if share == 1.0 { slice.span.duration_ns() } else { ns };
+        let part = |ns: i64| if share == 1.0 { ns } else { (ns as f64 * share) as i64 };
+        let ns = part(slice.span.duration_ns());
         let window = self.current.window.get_or_insert(slice.span);
         let host = slice.launch.map_or(slice.span, |(_, host)| host);
         window.begin_ns = window.begin_ns.min(slice.span.begin_ns).min(host.begin_ns);
@@ -269,7 +279,7 @@ impl Figures {
         };
         let zone = Length {
             ns,
-            early_by_ns: 0,
+            early_by_ns: part(slice.early_by_ns()),
             launch_ns,
             begin_ns: host.begin_ns,
             weight: if slice.args.sampled_ppm == 0 { 1.0 } else { 1e6 / slice.args.sampled_ppm as f64 },
@@ -280,14 +290,14 @@ impl Figures {
         let entry = &mut self.entries[number as usize];
         entry.lengths.add(&zone, || false);
         let work = slice.args.work();
-        if !work.is_none() {
+        if !work.is_none() && !slice.is_bounded() {
             let on = rows.stream_of(slice.row).map_or("", |(_, stream)| &*stream.device);
             entry.work.add(work, slice.args.corrected_ns.unwrap_or(ns), on);
         }
         if share == 1.0 && slice.kind != Kind::BatchEntry {
             self.nest(slice, number);
             if spot != Spot::Replays {
-                self.current.per_step.zone(number, host.begin_ns, ns, 0);
+                self.current.per_step.zone(number, host.begin_ns, ns, slice.early_by_ns());
             }
         }
         if spot == Spot::Streams {
@@ -304,7 +314,8 @@ impl Figures {
         let Current { rows, waiting, order, .. } = &mut self.current;
         *order += 1;
         let row = rows.entry(slice.row).or_default();
-        row.waiting.push((slice.span, *order, number));
+        let (span, early_by_ns) = (slice.span, slice.early_by_ns());
+        row.waiting.push(Waiting { span, early_by_ns, order: *order, number });
         *waiting += 1;
         if row.waiting.len() >= REORDERED {
             *waiting -= settle(slice.row, row, REORDERED / 2, &mut self.entries, self.for_page.as_deref_mut());
@@ -337,7 +348,13 @@ impl Figures {
                     usage.waited_for.entry(by).or_default().add(span.duration_ns());
                 }
             }
-            _ => usage.zones.add(span),
+            _ => {
+                usage.zones.add(span);
+                if slice.is_bounded() {
+                    let begin_ns = span.without_tail(slice.early_by_ns()).end_ns;
+                    usage.uncertain.add(Span { begin_ns, ..span });
+                }
+            }
         }
         let all = used.get_or_insert(span);
         all.begin_ns = all.begin_ns.min(span.begin_ns);
@@ -359,12 +376,11 @@ impl Figures {
         let (device, span) = ((DeviceKind::Cuda, self.traces << 12 | ordinal), slice.span);
         if slice.kind == Kind::Collective {
             if let Some(message) = Message::read(slice, 1.0, names) {
-                self.traffic.collective(device, lane, span, &moved(&message, 1.0));
+                self.traffic.collective(device, lane, span, &moved(&message, 1.0, slice.early_by_ns()));
             }
         } else {
             // A late end may lie behind a wait of the stream.
-            let end_ns = span.begin_ns.max(span.end_ns - slice.args.end_early_by_ns.unwrap_or(0));
-            self.traffic.compute(device, lane, Span { end_ns, ..span });
+            self.traffic.compute(device, lane, span.without_tail(slice.early_by_ns()));
         }
     }
 
@@ -385,7 +401,7 @@ impl Figures {
                     (DeviceKind::Cuda, self.traces << 12 | device),
                     lane,
                     slice.span,
-                    &moved(&message, share),
+                    &moved(&message, share, slice.early_by_ns()),
                 );
             }
         }
@@ -395,7 +411,8 @@ impl Figures {
         let Some(on) = track(slice.row, rows) else { return };
         let launch = slice.launch.and_then(|(row, host)| Some((track(row, rows)?, host)));
         let launch = launch.as_ref().map(|((from, name), host)| (*from, &**name, *host));
-        self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), (slice.span, 0), launch);
+        let span = (slice.span, slice.early_by_ns());
+        self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), span, launch);
     }
 
     fn count_in<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Sum>, key: K, more: impl FnOnce() -> K, ns: i64) {
@@ -404,9 +421,9 @@ impl Figures {
     }
 }
 
-/// A collective for the sums of what was moved. `share` is its share of the slice's time.
-fn moved(message: &Message, share: f64) -> Moved<'_> {
-    Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share, early_by_ns: 0 }
+/// A collective for the sums of what was moved. `share` is its share of the slice's time, whose end may be earlier by `early_by_ns`.
+fn moved(message: &Message, share: f64, early_by_ns: i64) -> Moved<'_> {
+    Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share, early_by_ns }
 }
 
 /// The stream or thread of a row, and its name.
@@ -428,15 +445,16 @@ fn settle(
     entries: &mut [Entry],
     mut for_page: Option<&mut ForPage>,
 ) -> usize {
-    row.waiting.sort_unstable_by_key(|(span, order, _)| nesting::key(*span, *order));
+    row.waiting.sort_unstable_by_key(|waiting| nesting::key(waiting.span, waiting.order));
     let count = count.min(row.waiting.len());
-    for (span, _, number) in row.waiting.drain(..count) {
-        let inner = row.nesting.add(span, 0);
+    for Waiting { span, early_by_ns, number, .. } in row.waiting.drain(..count) {
+        let inner = row.nesting.add(span, early_by_ns);
+        let is_bounded = is_bound(span.duration_ns(), early_by_ns);
         if let Some(entry) = entries.get_mut(number as usize) {
-            entry.lengths.subtract_inner(inner, false);
+            entry.lengths.subtract_inner(inner, is_bounded);
         }
         if let Some(page) = &mut for_page {
-            page.calls.add(at, span, number, inner.most_ns);
+            page.calls.add(at, span, number, inner.most_ns, if is_bounded { early_by_ns } else { 0 });
         }
     }
     count

@@ -100,14 +100,22 @@ fn calls_by_place(
 ) -> Vec<Value> {
     let mut places = Vec::new();
     for spot in [Spot::Streams, Spot::Replays, Spot::Threads] {
-        let here: Vec<&Call> =
-            calls.iter().filter(|call| figures.range(call.number).is_some_and(|(_, of)| of == spot)).collect();
+        let is_here =
+            |call: &&Call| call.range().and_then(|(number, _)| figures.range(number)).is_some_and(|(_, of)| of == spot);
+        let here: Vec<&Call> = calls.iter().filter(is_here).collect();
         if here.is_empty() {
             continue;
         }
         let mut rows = Vec::new();
-        add(&here, 0, figures, &mut |depth, name, call| {
-            rows.push(json!([depth, texts.number(name, names), call.count, call.total_ns, call.self_ns]));
+        add(&here, 0, &mut |depth, call| {
+            let name = match call.range() {
+                Some((number, is_bounded)) => {
+                    let name = figures.range(number).map_or_else(trace::Name::default, |(name, _)| name);
+                    texts.of_slice(name, is_bounded, names)
+                }
+                None => texts.end_not_timed(),
+            };
+            rows.push(json!([depth, name, call.count, call.total_ns, call.self_ns]));
         });
         // Of all places together: calls that are left out are not told apart.
         let LeftOut { calls, ns } = left_out;
@@ -116,13 +124,11 @@ fn calls_by_place(
     places
 }
 
-fn add(calls: &[&Call], depth: usize, figures: &Figures, row: &mut impl FnMut(usize, trace::Name, &Call)) {
+fn add(calls: &[&Call], depth: usize, row: &mut impl FnMut(usize, &Call)) {
     let mut order = calls.to_vec();
     order.sort_by_key(|call| std::cmp::Reverse(call.total_ns));
     for call in order {
-        if let Some((name, _)) = figures.range(call.number) {
-            row(depth, name, call);
-            add(&call.inner.iter().collect::<Vec<_>>(), depth + 1, figures, row);
-        }
+        row(depth, call);
+        add(&call.inner.iter().collect::<Vec<_>>(), depth + 1, row);
     }
 }

@@ -1,20 +1,33 @@
-//! The names in the drawings of a page, each once.
+//! The names in the drawings of a page, each once. A zone whose end is not timed says so in its name, because a drawing shows a length.
 
 use std::collections::HashMap;
 
 use crate::trace::{Name, Names};
 
+/// The name of time in which it is not known whether a zone still ran, as on the critical path.
+const END_NOT_TIMED: &str = "(end not timed)";
+
 #[derive(Default)]
 pub(super) struct Texts {
-    numbers: HashMap<Name, usize>,
+    numbers: HashMap<(Name, bool), usize>,
+    end_not_timed: Option<usize>,
     texts: Vec<String>,
 }
 
 impl Texts {
-    /// Returns the place of a name.
-    pub(super) fn number(&mut self, name: Name, names: &Names) -> usize {
-        *self.numbers.entry(name).or_insert_with(|| {
-            self.texts.push(names.text(name).to_string());
+    /// Returns the place of a name, beside a length that may be only a bound.
+    pub(super) fn of_slice(&mut self, name: Name, is_bounded: bool, names: &Names) -> usize {
+        *self.numbers.entry((name, is_bounded)).or_insert_with(|| {
+            let text = names.text(name);
+            self.texts.push(if is_bounded { format!("{text} {END_NOT_TIMED}") } else { text.to_string() });
+            self.texts.len() - 1
+        })
+    }
+
+    /// Returns the place of the name of time in which a zone may have ended.
+    pub(super) fn end_not_timed(&mut self) -> usize {
+        *self.end_not_timed.get_or_insert_with(|| {
+            self.texts.push(END_NOT_TIMED.to_owned());
             self.texts.len() - 1
         })
     }

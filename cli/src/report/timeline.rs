@@ -65,6 +65,7 @@ struct Kept {
     name: Name,
     kind: u8,
     begin_ns: i64,
+    is_bounded: bool,
 }
 
 impl Timeline {
@@ -93,7 +94,8 @@ impl Timeline {
                 return;
             }
             if is_launched {
-                self.until_ns = self.until_ns.max(slice.span.end_ns);
+                // Time in which it may have ended makes no window longer.
+                self.until_ns = self.until_ns.max(slice.span.without_tail(slice.early_by_ns()).end_ns);
             }
         }
         let Some(row) = self.row(slice, rows) else {
@@ -102,7 +104,8 @@ impl Timeline {
         };
         self.order += 1;
         let (ns, begin_ns) = (slice.span.duration_ns().max(0), slice.span.begin_ns);
-        self.kept.push(Reverse(Kept { ns, order: self.order, row, name: slice.name, kind, begin_ns }));
+        let is_bounded = slice.is_bounded();
+        self.kept.push(Reverse(Kept { ns, order: self.order, row, name: slice.name, kind, begin_ns, is_bounded }));
         if self.kept.len() > SLICES {
             self.kept.pop();
             self.left_out += 1;
@@ -131,7 +134,8 @@ impl Timeline {
                 let row = shown.iter().position(|row| *row == one.row)?;
                 let begin_ns = one.begin_ns.max(from_ns);
                 let ns = end_ns(one).min(until_ns).saturating_sub(begin_ns).max(0);
-                let (name, x) = (texts.number(one.name, names), begin_ns.saturating_sub(from_ns));
+                let name = texts.of_slice(one.name, one.is_bounded, names);
+                let x = begin_ns.saturating_sub(from_ns);
                 Some(if ns < one.ns {
                     json!([row, name, one.kind, x, ns, one.ns])
                 } else {

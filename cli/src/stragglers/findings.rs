@@ -45,6 +45,9 @@ pub struct Late {
     pub uncertain_ns: i64,
     /// The time between the first and the last end, in ns.
     pub ends_differ_by_ns: i64,
+    /// Whether `ends_differ_by_ns` is only the most that it can be, because ends of zones were not timed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ends_differ_is_bound: bool,
     /// Whether all ranks share a clock, so that no offset is estimated.
     pub one_clock: bool,
     /// The late rank's range.

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use warpline_core::collective::CollectiveKind;
+use warpline_core::record::is_bound;
 
 use super::clocks::{Arrival, Clocks, Offsets};
 use super::findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
-use super::verdict::{Met, conclude};
+use super::verdict::{Met, Waited, conclude};
 use super::{Call, Calls, GroupInfo};
 
 /// The most mismatches that are listed individually.
@@ -51,17 +52,17 @@ impl Calls {
             groups: Vec::new(),
             mismatches: Vec::new(),
         };
-        let mut met = Vec::new();
+        let mut seen = Seen::default();
         for calls in calls.chunk_by(|a, b| a.group == b.group) {
             let label = labels[calls[0].group as usize].clone();
-            Judge::new(&self, &clocks, calls, label, &mut findings, &mut met).all(calls, top);
+            Judge::new(&self, &clocks, calls, label, &mut findings, &mut seen).all(calls, top);
         }
         sort(&mut findings.worst, top);
         findings
             .ranks
             .sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| (&a.group, a.rank).cmp(&(&b.group, b.rank))));
         findings.groups.sort_by(|a, b| a.group.cmp(&b.group));
-        conclude(&mut findings, &self, &calls, &labels, met);
+        conclude(&mut findings, &self, &calls, &labels, seen.met, seen.waits);
         findings
     }
 }
@@ -117,7 +118,14 @@ struct Judge<'a> {
     left_out: LeftOut,
     uncertain_ends_ns: i64,
     findings: &'a mut Findings,
-    met: &'a mut Vec<Met>,
+    seen: &'a mut Seen,
+}
+
+/// What the verdict is made of.
+#[derive(Default)]
+struct Seen {
+    met: Vec<Met>,
+    waits: Vec<Waited>,
 }
 
 /// How often a rank was late, and how long the others waited: for certain, and as far as the ends tell.
@@ -137,7 +145,7 @@ impl<'a> Judge<'a> {
         calls: &[Call],
         label: String,
         findings: &'a mut Findings,
-        met: &'a mut Vec<Met>,
+        seen: &'a mut Seen,
     ) -> Judge<'a> {
         let group = &traces.groups[calls[0].group as usize];
         let mut members: Vec<_> = calls.iter().map(|call| call.rank).collect();
@@ -145,7 +153,7 @@ impl<'a> Judge<'a> {
         members.dedup();
         let members = members.into_iter().map(|rank| Member { rank, ..Member::default() }).collect();
         let (left_out, uncertain_ends_ns) = (LeftOut::default(), 0);
-        Judge { traces, clocks, group, label, members, judged: 0, left_out, uncertain_ends_ns, findings, met }
+        Judge { traces, clocks, group, label, members, judged: 0, left_out, uncertain_ends_ns, findings, seen }
     }
 
     fn all(mut self, calls: &[Call], top: usize) {
@@ -207,14 +215,13 @@ impl<'a> Judge<'a> {
     fn one(&mut self, calls: &[Call], offsets: &Offsets) {
         let arrivals: Vec<Arrival> = calls.iter().map(|call| offsets.arrival(self.clocks, call)).collect();
         let by_time = |(_, arrival): &(usize, &Arrival)| arrival.ns;
-        let ends = calls.iter().zip(&arrivals).map(|(call, arrival)| arrival.ns.saturating_add(call.length_ns));
-        let (first_end, last_end) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
-        let ends_differ_by_ns = last_end.saturating_sub(first_end);
+        let (ends_differ_by_ns, ends_differ_is_bound) = ends_differ(calls, &arrivals);
         let Some((place, last)) = arrivals.iter().enumerate().max_by_key(by_time) else { return };
         let one_clock = arrivals.iter().all(|arrival| arrival.shares_a_clock(last));
         let Some((late_by_ns, uncertain_ns)) = longest_wait(&arrivals, last, Arrival::uncertain_ns) else { return };
         let is_certain = late_by_ns > uncertain_ns;
-        self.met.push(Met::new(calls, place, &arrivals, is_certain.then_some((late_by_ns, uncertain_ns))));
+        self.seen.met.push(Met::new(calls, place, &arrivals, is_certain.then_some((late_by_ns, uncertain_ns))));
+        Waited::add(calls, &arrivals, last, &mut self.seen.waits);
         if !is_certain {
             if one_clock {
                 self.left_out.too_close += 1;
@@ -247,6 +254,7 @@ impl<'a> Judge<'a> {
             late_by_ns,
             uncertain_ns,
             ends_differ_by_ns,
+            ends_differ_is_bound,
             one_clock,
             range: self.traces.ranges[call.range as usize].clone(),
             bytes: (call.bytes > 0).then_some(call.bytes),
@@ -267,6 +275,21 @@ impl<'a> Judge<'a> {
         }
         let comm_id = group.comm_id;
         findings.groups.push(Group { group: label, comm_id, ranks, missing, judged, left_out, uncertain_ends_ns });
+    }
+}
+
+/// The time between the first and the last end, and whether that is only a bound: an end may be earlier than it was seen.
+fn ends_differ(calls: &[Call], arrivals: &[Arrival]) -> (i64, bool) {
+    let (mut first, mut earliest, mut last) = (i64::MAX, i64::MAX, i64::MIN);
+    for (call, arrival) in calls.iter().zip(arrivals) {
+        let end = arrival.ns.saturating_add(call.length_ns);
+        (first, last) = (first.min(end), last.max(end));
+        earliest = earliest.min(end.saturating_sub(call.uncertain_ns));
+    }
+    let most = last.saturating_sub(earliest);
+    match is_bound(most, first.saturating_sub(earliest)) {
+        true => (most, true),
+        false => (last.saturating_sub(first), false),
     }
 }
 

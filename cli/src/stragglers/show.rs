@@ -98,7 +98,7 @@ impl Findings {
                 late.replay.map_or_else(|| late.seq.to_string(), |replay| format!("{} (replay {replay})", late.seq)),
                 late_rank,
                 late_by(late.late_by_ns, late.uncertain_ns),
-                time(late.ends_differ_by_ns as f64),
+                format!("{}{}", if late.ends_differ_is_bound { "≤" } else { "" }, time(late.ends_differ_by_ns as f64)),
                 printable(&late.range),
             ]
         });
@@ -225,6 +225,16 @@ pub(super) fn none_stands_out(latest: &Arrived<'_>, judged: usize, usual: usize,
         return format!("no rank stands out in {collectives}; at most, {latest}");
     }
     format!("{latest}; {least} such collectives show whether that is usual, here are {usual}")
+}
+
+/// The sentence if each rank that stands out may have waited for another one, as far as ends tell that were not timed.
+pub(super) fn may_have_waited(latest: &Arrived<'_>) -> String {
+    let (rank, by, number, group) = (latest.rank, latest.by(), latest.number(), latest.group);
+    format!(
+        "rank {rank} came {by} late to number {number} of {group} ({}), but may have waited for another rank itself: the ends of collectives \
+         before it were not timed; record with `ends=eager`",
+        latest.what()
+    )
 }
 
 /// The sentence if it is certain of no collective who came last to it.

@@ -3,12 +3,14 @@
 //! In every collective some rank comes last, so the last one is no finding. A late arrival stands out if it is far later than such
 //! collectives usually are, or if the same rank is last again and again, as in `warpline-ranks`. Then the verdict goes back from the late
 //! arrival: if the late rank had itself waited in a collective of another group for most of that time, the rank that it waited for is the
-//! cause.
+//! cause. An end that was not timed shows only between what and what that wait was; then the arrivals at that collective narrow it, and what
+//! remains open makes no verdict.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use warpline_core::collective::CollectiveKind;
+use warpline_core::record::is_bound;
 
 use super::clocks::Arrival;
 use super::findings::{Findings, Link, Verdict};
@@ -48,9 +50,37 @@ pub(super) struct Met {
     late_ns: i64,
     /// How long the longest wait was, and how uncertain that is; none if it is not certain who came last.
     certain: Option<(i64, i64)>,
-    /// The shortest call: that of a rank that did not wait.
+    /// The shortest call: that of a rank that did not wait. If its end was not timed, it may have been as short as `least_early_ns`.
     least_ns: i64,
+    least_early_ns: i64,
     ranks: u32,
+}
+
+/// How long a rank waited in a collective in which an end was not timed, as the arrivals tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waited {
+    key: (u32, u64, u64, u32),
+    least_ns: i64,
+    most_ns: i64,
+}
+
+impl Waited {
+    /// Adds the waits of a collective, if an end of it was not timed.
+    pub(super) fn add(calls: &[Call], arrivals: &[Arrival], last: &Arrival, waits: &mut Vec<Waited>) {
+        if calls.iter().all(|call| early_ns(call) == 0) {
+            return;
+        }
+        waits.extend(calls.iter().zip(arrivals).map(|(call, arrival)| {
+            let (ns, uncertain_ns) = (last.ns.saturating_sub(arrival.ns), last.uncertain_ns(arrival));
+            let key = (call.group, call.turn, call.seq, call.rank);
+            Waited { key, least_ns: ns.saturating_sub(uncertain_ns), most_ns: ns.saturating_add(uncertain_ns) }
+        }));
+    }
+}
+
+/// By how much the call may have ended earlier, if that is much of its length.
+fn early_ns(call: &Call) -> i64 {
+    if is_bound(call.length_ns, call.uncertain_ns) { call.uncertain_ns } else { 0 }
 }
 
 impl Met {
@@ -59,6 +89,7 @@ impl Met {
         let others = arrivals.iter().enumerate().filter(|(other, _)| *other != place);
         let mut waits: Vec<i64> = others.map(|(_, arrival)| at_ns.saturating_sub(arrival.ns)).collect();
         let least_ns = calls.iter().map(|call| call.length_ns).min().unwrap_or(0);
+        let least_early_ns = calls.iter().map(|call| call.length_ns.saturating_sub(early_ns(call))).min().unwrap_or(0);
         Met {
             group: last.group,
             turn: last.turn,
@@ -67,6 +98,7 @@ impl Met {
             late_ns: median(&mut waits),
             certain,
             least_ns,
+            least_early_ns,
             ranks: calls.len() as u32,
         }
     }
@@ -99,23 +131,43 @@ impl Followed {
 }
 
 /// Finds the rank that stands out, and writes the summary. `calls` are in the order in which they were judged.
-pub(super) fn conclude(findings: &mut Findings, traces: &Calls, calls: &[Call], labels: &[String], mut met: Vec<Met>) {
+pub(super) fn conclude(
+    findings: &mut Findings,
+    traces: &Calls,
+    calls: &[Call],
+    labels: &[String],
+    mut met: Vec<Met>,
+    mut waits: Vec<Waited>,
+) {
     met.sort_unstable_by_key(Met::key);
-    findings.verdict = verdict(traces, calls, labels, &met);
+    waits.sort_unstable_by_key(|wait| wait.key);
+    let history = History::new(traces, calls, &met, &waits);
+    let open;
+    (findings.verdict, open) = verdict(traces, &history, labels, &met);
     let latest = met.iter().filter(|met| met.certain.is_some()).max_by_key(|met| met.late_ns);
-    findings.summary = match (&findings.verdict, latest) {
-        (Some(verdict), _) => verdict.to_string(),
-        (None, Some(latest)) => none_stands_out(traces, labels, &met, latest),
-        (None, None) => show::nothing_is_certain(findings),
+    findings.summary = match (&findings.verdict, open, latest) {
+        (Some(verdict), ..) => verdict.to_string(),
+        (None, Some(open), _) => {
+            arrived(traces, labels, &open).map_or_else(String::new, |open| show::may_have_waited(&open))
+        }
+        (None, None, Some(latest)) => none_stands_out(traces, labels, &met, latest),
+        (None, None, None) => show::nothing_is_certain(findings),
     };
 }
 
 /// The sentence if no rank stands out.
 fn none_stands_out(traces: &Calls, labels: &[String], met: &[Met], latest: &Met) -> String {
     let certain = met.iter().filter(|met| met.certain.is_some()).count();
-    let Some((late_by_ns, uncertain_ns)) = latest.certain else { return String::new() };
+    let usual = met.iter().filter(|met| (met.group, met.last.kind) == (latest.group, latest.last.kind)).count();
+    arrived(traces, labels, latest)
+        .map_or_else(String::new, |latest| show::none_stands_out(&latest, certain, usual, LEAST_CALLS))
+}
+
+/// A late arrival for a sentence, if it is certain.
+fn arrived<'a>(traces: &'a Calls, labels: &'a [String], latest: &Met) -> Option<Arrived<'a>> {
+    let (late_by_ns, uncertain_ns) = latest.certain?;
     let (rank, _) = who(traces, &latest.last);
-    let shown = Arrived {
+    Some(Arrived {
         rank,
         seq: latest.seq,
         replay: (latest.turn > 0).then_some(latest.turn),
@@ -125,9 +177,7 @@ fn none_stands_out(traces: &Calls, labels: &[String], met: &[Met], latest: &Met)
         bytes: latest.last.bytes,
         late_by_ns,
         uncertain_ns,
-    };
-    let usual = met.iter().filter(|met| (met.group, met.last.kind) == (latest.group, latest.last.kind)).count();
-    show::none_stands_out(&shown, certain, usual, LEAST_CALLS)
+    })
 }
 
 /// The global rank of a call, and its host.
@@ -136,18 +186,29 @@ fn who<'a>(traces: &'a Calls, call: &Call) -> (u32, &'a str) {
     (rank, &traces.sessions[call.session as usize].host)
 }
 
-fn verdict(traces: &Calls, calls: &[Call], labels: &[String], met: &[Met]) -> Option<Verdict> {
+/// Returns the verdict, and the latest arrival that stands out and whose rank may have waited itself.
+fn verdict(traces: &Calls, history: &History<'_>, labels: &[String], met: &[Met]) -> (Option<Verdict>, Option<Met>) {
     let mut events = standing_out(met);
     events.sort_unstable_by_key(|event| (Reverse(event.late_ns), event.key()));
     events.truncate(FOLLOWED);
-    if events.is_empty() {
-        return None;
-    }
-    let history = History::new(traces, calls, met);
-    let followed: Vec<Followed> = events.into_iter().map(|event| history.follow(event)).collect();
+    let mut open = None;
+    let followed: Vec<Followed> = events
+        .into_iter()
+        .filter_map(|event| {
+            let followed = history.follow(event);
+            if followed.is_none() {
+                open.get_or_insert(event);
+            }
+            followed
+        })
+        .collect();
+    (verdict_of(traces, labels, met, &followed), open)
+}
+
+fn verdict_of(traces: &Calls, labels: &[String], met: &[Met], followed: &[Followed]) -> Option<Verdict> {
     // One late arrival can hold up several groups, and counts once.
     let mut causes: HashMap<u32, HashMap<(u32, u64, u64), &Followed>> = HashMap::new();
-    for one in &followed {
+    for one in followed {
         let known = causes.entry(who(traces, &one.cause().last).0).or_default().entry(one.cause().key()).or_insert(one);
         if known.late_ns < one.late_ns {
             *known = one;
@@ -244,49 +305,83 @@ struct History<'a> {
     traces: &'a Calls,
     calls: &'a [Call],
     met: &'a [Met],
+    /// By their keys.
+    waits: &'a [Waited],
     /// The global rank and the begin of each call, and its place.
     order: Vec<(u32, i64, u32)>,
 }
 
 impl<'a> History<'a> {
-    fn new(traces: &'a Calls, calls: &'a [Call], met: &'a [Met]) -> History<'a> {
+    fn new(traces: &'a Calls, calls: &'a [Call], met: &'a [Met], waits: &'a [Waited]) -> History<'a> {
         let place = |(place, call): (usize, &Call)| (who(traces, call).0, call.begin_ns, place as u32);
         let mut order: Vec<_> = calls.iter().enumerate().map(place).collect();
         order.sort_unstable();
-        History { traces, calls, met, order }
+        History { traces, calls, met, waits, order }
     }
 
-    /// Goes back from a late arrival to a rank that did not wait for another one.
-    fn follow(&self, event: Met) -> Followed {
+    /// Goes back from a late arrival to a rank that did not wait for another one. None if the late rank, or one on the way, may have waited:
+    /// ends that were not timed leave it open.
+    fn follow(&self, event: Met) -> Option<Followed> {
         let mut found = Followed { chain: vec![event], late_ns: event.late_ns };
         while found.chain.len() < LONGEST {
-            let Some((cause, wait_ns)) = self.waited_for(&found) else { break };
-            found.chain.push(cause);
-            // It cannot have cost more than the rank that was late because of it.
-            found.late_ns = found.late_ns.min(wait_ns);
+            match self.waited_for(&found) {
+                Before::Waited(cause, wait_ns) => {
+                    found.chain.push(cause);
+                    // It cannot have cost more than the rank that was late because of it.
+                    found.late_ns = found.late_ns.min(wait_ns);
+                }
+                Before::Nothing => break,
+                Before::Open => return None,
+            }
         }
-        found
+        Some(found)
     }
 
     /// The collective in which the late rank waited most of its lateness for another rank, since its last one of the same group: that
     /// one had brought the ranks of the group together.
-    fn waited_for(&self, found: &Followed) -> Option<(Met, i64)> {
+    fn waited_for(&self, found: &Followed) -> Before {
         let (late, rank) = (found.cause(), who(self.traces, &found.cause().last).0);
         let end = self.order.partition_point(|(other, begin_ns, _)| (*other, *begin_ns) < (rank, late.last.begin_ns));
         let before = self.order[..end].iter().rev().take_while(|(other, ..)| *other == rank).take(LOOK_BACK);
+        let mut is_open = false;
         for call in before.map(|(_, _, place)| &self.calls[*place as usize]) {
             if call.group == late.group {
-                return None;
+                break;
             }
             let key = (call.group, call.turn, call.seq);
             let Ok(place) = self.met.binary_search_by_key(&key, Met::key) else { continue };
             let met = &self.met[place];
-            let wait_ns = call.length_ns.saturating_sub(met.least_ns);
             let is_new = found.chain.iter().all(|link| link.key() != key);
-            if is_new && met.last.rank != call.rank && wait_ns >= found.late_ns / 2 {
-                return Some((*met, wait_ns));
+            if !is_new || met.last.rank == call.rank {
+                continue;
             }
+            let (least_ns, most_ns) = self.wait_ns(call, met);
+            if least_ns >= found.late_ns / 2 {
+                return Before::Waited(*met, least_ns);
+            }
+            is_open |= most_ns >= found.late_ns / 2;
         }
-        None
+        if is_open { Before::Open } else { Before::Nothing }
     }
+
+    /// How long the rank of a call waited in it for the last one: at least, and at most. Its own clock shows it. Where an end was not timed, the
+    /// arrivals narrow it.
+    fn wait_ns(&self, call: &Call, met: &Met) -> (i64, i64) {
+        let least_ns = call.length_ns.saturating_sub(early_ns(call)).saturating_sub(met.least_ns);
+        let most_ns = call.length_ns.saturating_sub(met.least_early_ns);
+        let key = (call.group, call.turn, call.seq, call.rank);
+        match self.waits.binary_search_by_key(&key, |wait| wait.key) {
+            Ok(at) => (least_ns.max(self.waits[at].least_ns), most_ns.min(self.waits[at].most_ns)),
+            Err(_) => (least_ns, most_ns),
+        }
+    }
+}
+
+/// Why a rank came late, as its collectives before tell.
+enum Before {
+    /// It waited for so long for the rank that came last to this one.
+    Waited(Met, i64),
+    Nothing,
+    /// It may have waited.
+    Open,
 }

@@ -147,23 +147,28 @@ impl Screen {
         let lines = devices().map(|device| {
             let name: String = output::printable(&name(device)).chars().take(width).collect();
             let mut line = vec![Span::raw(format!(" {name:<width$}  "))];
-            let least = if figures.is_complete() { " " } else { "≥" };
-            line.extend(self.bar("busy", device.busy, least, cells, Color::Green));
+            let mark = |is_bound: bool| match (figures.is_complete(), is_bound) {
+                (true, false) => " ",
+                (true, true) => "≤",
+                (false, false) => "≥",
+                (false, true) => "≈",
+            };
+            line.extend(self.bar("busy", device.busy, mark(device.busy_is_bound), cells, Color::Green));
             line.push(Span::raw("  "));
-            line.extend(self.bar("comm", device.collectives, least, cells, Color::Magenta));
+            line.extend(self.bar("comm", device.collectives, mark(device.collectives_is_bound), cells, Color::Magenta));
             Line::from(line)
         });
         frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), area);
     }
 
-    fn bar(&self, what: &str, share: f64, least: &str, cells: usize, color: Color) -> [Span<'static>; 4] {
+    fn bar(&self, what: &str, share: f64, mark: &str, cells: usize, color: Color) -> [Span<'static>; 4] {
         let full = ((share.clamp(0.0, 1.0) * cells as f64).round() as usize).min(cells);
         let empty = self.style(Color::DarkGray);
         [
             Span::raw(format!("{what} ")),
             Span::styled("█".repeat(full), self.style(color)),
             Span::styled("░".repeat(cells - full), empty),
-            Span::raw(format!(" {least}{:>5.1} %", share * 100.0)),
+            Span::raw(format!(" {mark}{:>5.1} %", share * 100.0)),
         ]
     }
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use serde::Deserialize;
+use warpline_core::record::is_bound;
 
 use super::super::status::Zones;
 use crate::output::{self, time};
@@ -54,6 +55,11 @@ pub(super) struct Device {
     /// Shares of the time, 0 to 1.
     pub(super) busy: f64,
     pub(super) collectives: f64,
+    /// Whether they are only upper bounds, because ends are not timed. A program of an older version does not say so.
+    #[serde(default)]
+    pub(super) busy_is_bound: bool,
+    #[serde(default)]
+    pub(super) collectives_is_bound: bool,
 }
 
 #[derive(Clone, Deserialize)]
@@ -69,6 +75,23 @@ pub(super) struct Range {
     /// Only a sample was recorded: scaled figures are estimates.
     pub(super) is_sampled: bool,
     pub(super) failed: u64,
+    /// Zones among `count` whose length is only a bound: they are in none of the times above. A program of an older version has none.
+    #[serde(default)]
+    pub(super) bounded: u64,
+    /// Their longest possible lengths and their shortest possible ones, and those since the begin.
+    #[serde(flatten)]
+    pub(super) bounds: Bounds,
+}
+
+/// The lengths of zones of which only bounds are known.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Bounds {
+    pub(super) scaled_bounded_ns: f64,
+    pub(super) scaled_bounded_least_ns: f64,
+    pub(super) bounded_max_ns: i64,
+    pub(super) all_scaled_bounded_ns: f64,
+    pub(super) all_scaled_bounded_least_ns: f64,
 }
 
 /// The columns, left to right.
@@ -112,13 +135,13 @@ impl Column {
     /// Compares two ranges for sorting: larger figures first, names from A to Z.
     pub(super) fn order(self, a: &Range, b: &Range) -> Ordering {
         let by_name = || a.name.cmp(&b.name);
-        let by_total = || b.all_scaled_ns.total_cmp(&a.all_scaled_ns);
+        let by_total = || b.total().0.total_cmp(&a.total().0);
         match self {
             Column::Name => by_name(),
             Column::Runs => b.scaled_count.total_cmp(&a.scaled_count).then_with(by_name),
-            Column::Share => b.scaled_ns.total_cmp(&a.scaled_ns).then_with(by_total).then_with(by_name),
+            Column::Share => b.latest().0.total_cmp(&a.latest().0).then_with(by_total).then_with(by_name),
             Column::Mean => b.mean_ns().total_cmp(&a.mean_ns()).then_with(by_name),
-            Column::Max => b.max_ns.cmp(&a.max_ns).then_with(by_name),
+            Column::Max => b.longest_ns().cmp(&a.longest_ns()).then_with(by_name),
             Column::Total => by_total().then_with(by_name),
         }
     }
@@ -126,26 +149,64 @@ impl Column {
     /// Returns the text of a range's cell, for figures that cover this many seconds.
     pub(super) fn text(self, range: &Range, seconds: f64, drops: Drops) -> String {
         let some = |ns: f64| if range.count > 0 { time(ns) } else { "–".to_owned() };
+        let is_bound = range.count > 0 && range.timed() == 0;
+        let most = |text: String| if is_bound { format!("≤{text}") } else { text };
         let least = |text: String, has_drops: bool| if has_drops { format!("≥{text}") } else { text };
-        let scaled = |text: String, has_drops: bool| {
-            if range.is_sampled { format!("≈{text}") } else { least(text, has_drops) }
+        // With drops, an upper bound is none.
+        let scaled = |text: String, has_drops: bool, is_bound: bool| match (range.is_sampled, has_drops, is_bound) {
+            (true, ..) | (_, true, true) => format!("≈{text}"),
+            (_, true, false) => format!("≥{text}"),
+            (_, false, true) => format!("≤{text}"),
+            (_, false, false) => text,
         };
+        let (latest, total) = (range.latest(), range.total());
         match self {
             Column::Name if range.failed > 0 => format!("{} ({} failed)", output::printable(&range.name), range.failed),
             Column::Name => output::printable(&range.name),
-            Column::Runs => scaled(rate(range.scaled_count / seconds), drops.latest),
-            Column::Share => scaled(format!("{:.1} %", range.scaled_ns / seconds / 1e7), drops.latest),
-            Column::Mean => some(range.mean_ns()),
+            Column::Runs => scaled(rate(range.scaled_count / seconds), drops.latest, false),
+            Column::Share => scaled(format!("{:.1} %", latest.0 / seconds / 1e7), drops.latest, latest.1),
+            Column::Mean => most(some(range.mean_ns())),
+            Column::Max if is_bound => most(time(range.longest_ns() as f64)),
             Column::Max => least(some(range.max_ns as f64), drops.latest && range.count > 0),
-            Column::Total => scaled(time(range.all_scaled_ns), drops.ever),
+            Column::Total => scaled(time(total.0), drops.ever, total.1),
         }
     }
 }
 
 impl Range {
-    fn mean_ns(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.scaled_ns / self.scaled_count }
+    /// The number of zones whose length is known.
+    fn timed(&self) -> u64 {
+        self.count.saturating_sub(self.bounded)
     }
+
+    /// The mean of these; if there are none, that of the longest possible lengths.
+    fn mean_ns(&self) -> f64 {
+        match (self.count, self.timed()) {
+            (0, _) => 0.0,
+            (_, 0) => self.bounds.scaled_bounded_ns / self.scaled_count,
+            (count, timed) => self.scaled_ns / (self.scaled_count * timed as f64 / count as f64),
+        }
+    }
+
+    /// The longest of these; if there are none, the longest possible length.
+    fn longest_ns(&self) -> i64 {
+        if self.timed() == 0 { self.bounds.bounded_max_ns } else { self.max_ns }
+    }
+
+    /// The time since the last update, and whether that is only an upper bound.
+    fn latest(&self) -> (f64, bool) {
+        sum(self.scaled_ns, self.bounds.scaled_bounded_ns, self.bounds.scaled_bounded_least_ns)
+    }
+
+    /// The same since the begin.
+    fn total(&self) -> (f64, bool) {
+        sum(self.all_scaled_ns, self.bounds.all_scaled_bounded_ns, self.bounds.all_scaled_bounded_least_ns)
+    }
+}
+
+fn sum(timed_ns: f64, most_ns: f64, least_ns: f64) -> (f64, bool) {
+    let ns = timed_ns + most_ns;
+    (ns, is_bound(ns as i64, (most_ns - least_ns) as i64))
 }
 
 /// Formats a rate per second.
@@ -165,7 +226,8 @@ mod tests {
     fn range(name: &str, count: u64, total_ns: i64, max_ns: i64) -> Range {
         let (name, kind, ns) = (name.to_owned(), "gpu".to_owned(), total_ns as f64);
         let (scaled_count, scaled_ns, all_scaled_ns) = (count as f64, ns, ns);
-        Range { name, kind, count, scaled_count, scaled_ns, max_ns, all_scaled_ns, is_sampled: false, failed: 0 }
+        let (is_sampled, failed, bounded, bounds) = (false, 0, 0, Bounds::default());
+        Range { name, kind, count, scaled_count, scaled_ns, max_ns, all_scaled_ns, is_sampled, failed, bounded, bounds }
     }
 
     #[test]
@@ -195,6 +257,32 @@ mod tests {
         (one.count, one.scaled_ns) = (0, 0.0);
         assert_eq!(Column::Mean.text(&one, 1.0, none), "–");
         assert_eq!([0.0, 0.5, 99.0, 2e6].map(rate), ["0", "0.5", "99", "2000k"]);
+    }
+
+    #[test]
+    fn a_bound_is_shown_as_a_bound() {
+        let mut one = range("demo.copy", 10, 8_000, 2_000);
+        one.bounded = 2;
+        one.bounds = Bounds {
+            scaled_bounded_ns: 1e6,
+            scaled_bounded_least_ns: 2_000.0,
+            bounded_max_ns: 600_000,
+            all_scaled_bounded_ns: 1e6,
+            all_scaled_bounded_least_ns: 2_000.0,
+        };
+        let (none, some) = (Drops::default(), Drops { latest: true, ever: true });
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, none));
+        assert_eq!(cells[1..], ["20", "≤0.2 %", "1.00 µs", "2.00 µs", "≤1.01 ms"]);
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, some));
+        assert_eq!(cells[1..], ["≥20", "≈0.2 %", "1.00 µs", "≥2.00 µs", "≈1.01 ms"]);
+        (one.bounded, one.max_ns, one.scaled_ns, one.all_scaled_ns) = (10, 0, 0.0, 0.0);
+        let cells = Column::ALL.map(|column| column.text(&one, 0.5, none));
+        assert_eq!(cells[1..], ["20", "≤0.2 %", "≤100.00 µs", "≤600.00 µs", "≤1.00 ms"]);
+        // A program of an older version sends none of this.
+        let sent = r#"{"name": "a", "kind": "gpu", "count": 1, "scaled_count": 1.0, "scaled_ns": 5.0, "max_ns": 5,
+            "all_scaled_ns": 5.0, "is_sampled": false, "failed": 0}"#;
+        let old: Range = serde_json::from_str(sent).unwrap();
+        assert_eq!((old.bounded, old.mean_ns(), old.total()), (0, 5.0, (5.0, false)));
     }
 
     #[test]

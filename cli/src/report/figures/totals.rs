@@ -144,6 +144,7 @@ impl Usage {
     pub(super) fn stats(&self, all_ns: i64, is_complete: bool, names: &Names) -> Option<StreamStats> {
         let used_ns = if self.zones.length_ns() > 0 { self.zones.length_ns() } else { self.kernels.length_ns() };
         let waiting_ns = self.waiting.length_ns();
+        let busy_ns = (used_ns - waiting_ns).max(0);
         let rest_ns = (all_ns - used_ns).max(0);
         let whom = |(by, sum): (&Name, &Sum)| WaitedFor {
             by: names.text(*by).to_string(),
@@ -156,8 +157,8 @@ impl Usage {
             name: self.name.to_string(),
             device: self.device.to_string(),
             streams: 1,
-            busy_ns: (used_ns - waiting_ns).max(0),
-            uncertain_ns: 0,
+            busy_ns,
+            uncertain_ns: self.uncertain.length_ns().min(busy_ns),
             waiting_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },

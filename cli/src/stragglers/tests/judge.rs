@@ -14,7 +14,7 @@ rank 1 came 10.00 ms late to number 5 of tp0 [0,1] (net.sum, all_reduce); 10 suc
 
  collective  group      seq  late rank   late by  ends differ by  range
  all_reduce  tp0 [0,1]    5          1  10.00 ms            0 ns  net.sum
- all_gather  tp0 [0,1]    7          0   1.00 ms            0 ns  net.sum
+ all_gather  tp0 [0,1]    7          0   1.00 ms      ≤500.00 µs  net.sum
  all_reduce  tp0 [0,1]    3          1   2.00 µs            0 ns  net.sum
  all_reduce  tp0 [0,1]    4          1   2.00 µs            0 ns  net.sum
  all_reduce  tp0 [0,1]    6          1   2.00 µs            0 ns  net.sum

@@ -99,3 +99,69 @@ fn a_rank_that_waited_itself_is_not_to_blame() {
     // Rank 1 comes last to dp1 in each step, and is named nowhere as the cause.
     assert!(findings.ranks.iter().any(|rank| (rank.rank, rank.late) == (1, 40)), "{:?}", findings.ranks);
 }
+
+/// Ranks 0 and 1 share tp0, ranks 1 and 2 share dp1, to which rank 1 comes 8 ms late from step 20 on. Rank 0 comes to tp0 so much later than
+/// rank 1. The end of rank 1 there is seen when it begins dp1.
+fn with_late_ends(late_to_tp0: fn(i64) -> i64) -> [Trace; 3] {
+    let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, 0));
+    for step in 0..40_u64 {
+        let zero = 50 * MS * (step as i64 + 1);
+        let late = if step >= 20 { 8 * MS } else { (step as i64 * 5 % 7) * 1_000 };
+        let arrived = zero + late_to_tp0(late);
+        let (met, next, done) = (arrived + 100_000, zero + late + 9 * MS, zero + 20 * MS);
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            if rank < 2 {
+                let begin = if rank == 0 { arrived } else { zero };
+                (trace.group, trace.rank) = (("tp0", "[0, 1]", None), rank as u64);
+                let (end, more) = if rank == 0 { (met, vec![]) } else { (next, vec![early(next - met)]) };
+                trace.call("allreduce", step, begin, end - begin, &more);
+            }
+            if rank > 0 {
+                let begin = if rank == 1 { next } else { zero + 9 * MS };
+                (trace.group, trace.rank) = (("dp1", "[1, 2]", None), rank as u64 - 1);
+                trace.call("allreduce", step, begin, done - begin, &[]);
+            }
+        }
+    }
+    traces
+}
+
+#[test]
+fn an_end_that_was_seen_late_does_not_show_that_a_rank_waited() {
+    let findings = judge(&mut with_late_ends(|_| 2_000));
+    let verdict = findings.verdict.as_ref().expect("rank 1 stands out");
+    assert_eq!((verdict.rank, &*verdict.group, verdict.through.len()), (1, "dp1 [1,2]", 0), "{findings:?}");
+    // Where it did wait, the arrivals show it.
+    let findings = judge(&mut with_late_ends(|late| late));
+    let verdict = findings.verdict.as_ref().expect("rank 0 stands out");
+    assert_eq!((verdict.rank, &*verdict.group), (0, "tp0 [0,1]"), "{findings:?}");
+}
+
+#[test]
+fn a_wait_that_neither_ends_nor_clocks_show_makes_no_verdict() {
+    let mut traces = with_late_ends(|_| 2_000);
+    // Rank 0 was killed before it wrote how uncertain its clock is.
+    traces[1..].iter_mut().for_each(|trace| trace.end(0));
+    let findings = judge_as_they_are(&traces);
+    assert_eq!(findings.verdict, None, "{}", findings.summary);
+    let said = "of dp1 [1,2] (net.sum, all_reduce), but may have waited for another rank itself: the ends of collectives before it were not \
+                timed; record with `ends=eager`";
+    assert!(
+        findings.summary.starts_with("rank 1 came 8.00 ms late to number ") && findings.summary.ends_with(said),
+        "{}",
+        findings.summary
+    );
+}
+
+#[test]
+fn ends_that_were_not_timed_differ_by_at_most_so_much() {
+    let [mut a, mut b] = pair(0);
+    a.call("allgather", 7, 141 * MS, 2 * MS, &[early(200_000)]);
+    b.call("allgather", 7, 140 * MS, 3 * MS, &[early(500_000)]);
+    let findings = judge(&mut [a, b]);
+    let of_seven = findings.worst.iter().find(|late| late.seq == 7).unwrap();
+    assert_eq!((of_seven.ends_differ_by_ns, of_seven.ends_differ_is_bound), (500_000, true));
+    let others = findings.worst.iter().filter(|late| late.seq != 7);
+    assert!(others.into_iter().all(|late| !late.ends_differ_is_bound));
+    assert!(findings.to_text(20, false).contains(" ≤500.00 µs  net.sum"), "{}", findings.to_text(20, false));
+}
