@@ -137,18 +137,20 @@ fn a_destroyed_context_costs_its_own_zones_alone() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn a_device_that_is_reset_ends_no_process() {
-    if std::env::var(CHILD).is_ok() {
-        println!("child: {}", reset());
+fn a_device_that_is_reset_ends_no_process_and_is_released_as_often_as_it_was_retained() {
+    if let Ok(role) = std::env::var(CHILD) {
+        println!("child: {} releases", reset(role == "marked"));
         return;
     }
     let _turn = alone();
-    assert_eq!(child("contexts::a_device_that_is_reset_ends_no_process", "reset"), "exact");
+    let test = "contexts::a_device_that_is_reset_ends_no_process_and_is_released_as_often_as_it_was_retained";
+    assert_eq!(child(test, "marked"), child(test, "unmarked"), "the session leaves nothing, and takes nothing away");
 }
 
-fn reset() -> &'static str {
+/// How often the primary context has to be released after a session in which it was reset.
+fn reset(is_marked: bool) -> u32 {
     let gpu = device();
-    let (session, _zones) = memory();
+    let session = is_marked.then(memory);
     let stream = gpu.stream().expect("a stream");
     for _ in 0..10 {
         drop(KERNEL.zone(&stream));
@@ -157,11 +159,22 @@ fn reset() -> &'static str {
     // SAFETY: nothing of the context is used below but the stream's handle, by the session alone.
     unsafe { sys::cuDevicePrimaryCtxReset_v2(gpu.context.cu_device()) }.result().expect("the driver answers");
     std::thread::sleep(Duration::from_millis(50));
-    let report = session.finish();
-    assert_exact(&report);
+    let mut again = ptr::null_mut();
+    // SAFETY: it writes one handle. A reset releases nothing, so this is one more.
+    unsafe { sys::cuDevicePrimaryCtxRetain(&mut again, gpu.context.cu_device()) }.result().expect("a new context");
+    if let Some((session, _zones)) = session {
+        assert_exact(&session.finish());
+    }
     // cudarc's stream belongs to a context that is gone.
     std::mem::forget(stream);
-    "exact"
+    // SAFETY: no context of this process is used below.
+    let release = |_: &u32| unsafe { sys::cuDevicePrimaryCtxRelease_v2(gpu.context.cu_device()) }.result().is_ok();
+    let released = (0..100).take_while(release).count() as u32;
+    let (mut flags, mut is_active) = (0, 1);
+    // SAFETY: it writes two numbers.
+    let state = unsafe { sys::cuDevicePrimaryCtxGetState(gpu.context.cu_device(), &mut flags, &mut is_active) };
+    assert!(state.result().is_ok() && is_active == 0, "{released} releases");
+    released
 }
 
 /// A context beside the primary one, with a stream; current on this thread while it is made and destroyed.
@@ -192,4 +205,66 @@ impl Drop for OtherContext {
         // SAFETY: both are this one's own. The context goes with all that is in it.
         let _ = unsafe { sys::cuCtxDestroy_v2(self.context) };
     }
+}
+
+/// The driver's calls for green contexts, which cudarc has for some versions of CUDA only.
+struct GreenCalls(libloading::Library);
+
+/// A `CUdevResource`, with room to spare.
+type Resource = [u64; 64];
+
+warpline_tests::exports! {
+    GreenCalls:
+
+    fn cuDeviceGetDevResource(device: i32, resource: *mut Resource, kind: i32) -> u32;
+    fn cuDevSmResourceSplitByCount(result: *mut Resource, groups: &mut u32, input: *const Resource, rest: *mut Resource, flags: u32, least: u32) -> u32;
+    fn cuDevResourceGenerateDesc(description: &mut usize, resources: *const Resource, count: u32) -> u32;
+    fn cuGreenCtxCreate(green: &mut usize, description: usize, device: i32, flags: u32) -> u32;
+    fn cuCtxFromGreenCtx(context: &mut sys::CUcontext, green: usize) -> u32;
+    fn cuGreenCtxStreamCreate(stream: &mut sys::CUstream, green: usize, flags: u32, priority: i32) -> u32;
+    fn cuGreenCtxDestroy(green: usize) -> u32;
+}
+
+/// Zones and replays on a stream of a green context, which stays current to this thread.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn streams_of_a_green_context_are_timed() {
+    let _turn = alone();
+    let _gpu = device();
+    // SAFETY: the driver is loaded already.
+    let calls = GreenCalls(unsafe { libloading::Library::new("libcuda.so.1") }.expect("a driver"));
+    // SAFETY: nothing is called.
+    if unsafe { calls.0.get::<*const ()>(b"cuStreamGetCtx_v2\0") }.is_err() {
+        return println!("the driver is older than 12.5: not tried");
+    }
+    let (mut all, mut some, mut rest): (Resource, Resource, Resource) = ([0; 64], [0; 64], [0; 64]);
+    let (mut groups, mut description, mut green) = (1, 0, 0);
+    let (mut context, mut stream) = (ptr::null_mut(), ptr::null_mut());
+    let codes = [
+        calls.cuDeviceGetDevResource(0, &mut all, 1),
+        calls.cuDevSmResourceSplitByCount(&mut some, &mut groups, &all, &mut rest, 0, 16),
+        calls.cuDevResourceGenerateDesc(&mut description, &some, 1),
+        calls.cuGreenCtxCreate(&mut green, description, 0, 1),
+        calls.cuCtxFromGreenCtx(&mut context, green),
+        calls.cuGreenCtxStreamCreate(&mut stream, green, 1, 0),
+    ];
+    assert_eq!(codes, [0; 6]);
+    let primary = current();
+    // SAFETY: the context lives until the end of the test.
+    unsafe { sys::cuCtxSetCurrent(context) }.result().expect("it is current");
+    // SAFETY: the stream lives until the end of the test.
+    let raw = unsafe { RawStream::from_ptr(stream.cast()) };
+    let (session, zones) = memory();
+    for _ in 0..20 {
+        drop(KERNEL.zone(&raw));
+        assert_eq!(current(), context, "it stays current");
+    }
+    // SAFETY: as above.
+    unsafe { result::stream::synchronize(stream) }.expect("no error");
+    let report = all_recorded(session, 20);
+    assert!(zones.take().iter().all(|zone| zone.gpu.is_some()), "{report}");
+    // SAFETY: both are this test's own.
+    let ended = unsafe { (sys::cuStreamDestroy_v2(stream).result(), sys::cuCtxSetCurrent(primary).result()) };
+    assert!(ended.0.is_ok() && ended.1.is_ok());
+    assert_eq!(calls.cuGreenCtxDestroy(green), 0);
 }

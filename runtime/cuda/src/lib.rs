@@ -71,6 +71,9 @@ mod stream;
 /// A null handle means the legacy default stream in [`from_ptr`](Self::from_ptr). Code that is compiled with
 /// `nvcc --default-stream per-thread` or `CUDA_API_PER_THREAD_DEFAULT_STREAM` means the per-thread default stream by it: pass its handles
 /// to [`from_ptr_per_thread`](Self::from_ptr_per_thread).
+///
+/// Zones on a stream of a green context (`cuGreenCtxStreamCreate`) are timed in the primary context of the device, so a session makes the
+/// green context current to no thread. A default stream of a green context is not timed, and the report says so.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 

@@ -93,7 +93,7 @@ controls! {
         driver.faults.fail(&symbol.get().unwrap_or_default(), skip, times, Code(code));
     }
 
-    /// The next thread that calls the symbol stops there until `stub_go_on`.
+    /// The next other thread that calls the symbol stops there until `stub_go_on`.
     fn stub_stop_at(symbol: Text) -> () = |driver| { driver::stop_at(driver, symbol.get().unwrap_or_default()) }
 
     /// Whether a thread stands there.

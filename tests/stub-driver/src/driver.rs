@@ -74,8 +74,8 @@ pub struct Driver {
     gates: HashMap<GateId, Moment>,
     /// What the next stream that is made waits behind.
     next_gate: Option<GateId>,
-    /// The call that the next thread to make it stops at, and whether one stands there.
-    stop_at: Option<String>,
+    /// The call that the next thread but this one stops at, and whether one stands there.
+    stop_at: Option<(String, i32)>,
     pub is_stopped: bool,
     /// What threads wait for.
     marks: HashMap<MarkId, Moment>,
@@ -481,9 +481,9 @@ impl Driver {
     }
 }
 
-/// Lets the next thread that makes this call stop there.
+/// Lets the next other thread that makes this call stop there.
 pub fn stop_at(mut driver: Locked, symbol: String) {
-    driver.stop_at = Some(symbol);
+    driver.stop_at = Some((symbol, thread::tid()));
 }
 
 /// Lets the thread that has stopped go on.
@@ -494,7 +494,7 @@ pub fn go_on(mut driver: Locked) {
 
 /// Stops here, with the driver unlocked, if that is asked of the call.
 pub fn stop(mut driver: Locked, symbol: &str) -> Locked {
-    if driver.stop_at.as_deref() == Some(symbol) {
+    if driver.stop_at.as_ref().is_some_and(|(at, by)| at == symbol && *by != thread::tid()) {
         driver.stop_at = None;
         driver.is_stopped = true;
         while driver.is_stopped {

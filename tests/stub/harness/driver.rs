@@ -215,7 +215,7 @@ warpline_tests::exports! {
     fn stub_launch_fault(stream: Handle, ns: u64, code: u32) -> u32;
     /// A kernel that hangs; gives what `stub_release` takes.
     fn stub_hold(stream: Handle) -> u64;
-    /// The next thread that calls the symbol stops there until `stub_go_on`.
+    /// The next other thread that calls the symbol stops there until `stub_go_on`.
     fn stub_stop_at(symbol: *const c_char) -> ();
     fn stub_is_stopped() -> bool;
     fn stub_go_on() -> ();
@@ -375,7 +375,7 @@ impl Stub {
         assert_eq!(self.stub_log_to(text(path.to_str().unwrap()).as_ptr()), SUCCESS);
     }
 
-    /// The next thread that calls it stops there until `stub_go_on`.
+    /// The next other thread that calls it stops there until `stub_go_on`.
     pub fn stop_at(&self, symbol: &str) {
         assert!(self.has(symbol), "the driver has no `{symbol}`");
         self.stub_stop_at(text(symbol).as_ptr());
