@@ -122,6 +122,7 @@ impl Account {
             "kernels.dropped.cupti" => add(&mut report.kernels.dropped),
             "kernels.dropped.untimed" => add(&mut report.kernels.untimed),
             "kernels.buffers_refused" => add(&mut report.kernels.buffers_refused),
+            "kernels.uncertainty_ns" => report.kernels.uncertainty_ns = report.kernels.uncertainty_ns.max(number),
             "synchronizations.recorded" => add(&mut report.synchronizations.recorded),
             "synchronizations.dropped" => add(&mut report.synchronizations.dropped),
             "kernel_timing.timed" => add(&mut report.kernel_timing.timed),

@@ -130,6 +130,9 @@ pub struct KernelCounts {
     pub untimed: u64,
     /// The number of times that CUPTI requested a buffer while all were in use, and therefore dropped records.
     pub buffers_refused: u64,
+    /// The largest error of the position of a kernel on the host's clock, in ns: CUPTI's own, as it was measured, and that of the comparison of
+    /// CUPTI's clock with the host's. 0 if it is not known.
+    pub uncertainty_ns: i64,
 }
 
 impl KernelCounts {
@@ -149,6 +152,7 @@ impl KernelCounts {
             ("dropped.cupti", self.dropped),
             ("dropped.untimed", self.untimed),
             ("buffers_refused", self.buffers_refused),
+            ("uncertainty_ns", self.uncertainty_ns.unsigned_abs()),
         ];
         counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
     }

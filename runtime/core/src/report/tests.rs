@@ -153,7 +153,13 @@ fn each(count: u64) -> Report {
         fields: FieldCounts { cut: count, left_out: count, lanes_left_out: count },
         spans: SpanCounts { begun: count, recorded: count, ..SpanCounts::default() },
         waits: WaitCounts { begun: count, recorded: count, depths_dropped: count, ..WaitCounts::default() },
-        kernels: KernelCounts { recorded: count, dropped: count, untimed: count, buffers_refused: count },
+        kernels: KernelCounts {
+            recorded: count,
+            dropped: count,
+            untimed: count,
+            buffers_refused: count,
+            uncertainty_ns: 5_040,
+        },
         kernel_timing: KernelTimingCounts { timed: count, without_work: count, lost: count },
         graph_timing: GraphTimingCounts {
             replays: count,

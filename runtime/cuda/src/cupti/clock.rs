@@ -14,8 +14,14 @@ use warpline_core::clock::Comparison;
 /// The number of distances that are remembered, because records are delivered some time after the work.
 const STEPS: usize = 64;
 
+/// What CUPTI's times are off against the device's own clock: CUPTI places kernels on `CLOCK_REALTIME` by a line through few points. Measured
+/// on an H100 with the bench `cupti-clock` (`benches/RESULTS.md`).
+const OF_CUPTI_NS: i64 = 5_000;
+
 pub(super) struct Clock {
     steps: VecDeque<Step>,
+    /// The largest uncertainty of a comparison so far.
+    worst_ns: i64,
     /// The time of CUPTI's clock at the last comparison.
     latest_ns: i64,
 }
@@ -39,13 +45,20 @@ impl From<Comparison> for Step {
 
 impl Clock {
     pub(super) fn new(first: Comparison) -> Clock {
-        Clock { steps: [Step { since_ns: i64::MIN, ..first.into() }].into(), latest_ns: first.device_ns }
+        let steps = [Step { since_ns: i64::MIN, ..first.into() }].into();
+        Clock { steps, worst_ns: first.uncertainty_ns, latest_ns: first.device_ns }
+    }
+
+    /// Returns the largest error of a converted time, in ns.
+    pub(super) fn worst_uncertainty_ns(&self) -> i64 {
+        OF_CUPTI_NS + self.worst_ns
     }
 
     /// Adds a comparison.
     pub(super) fn compare(&mut self, comparison: Comparison) {
         let step = Step::from(comparison);
         self.latest_ns = step.since_ns;
+        self.worst_ns = self.worst_ns.max(comparison.uncertainty_ns);
         let Some(last) = self.steps.back_mut() else { return };
         let back_ns = step.distance_ns.wrapping_sub(last.distance_ns);
         let uncertainty_ns = step.uncertainty_ns + last.uncertainty_ns;

@@ -189,14 +189,15 @@ impl Kernels {
                 *lock(&RECORDED) = Some(wanted);
                 IS_RECORDING.store(true, Ordering::Release);
                 zones::turn(wanted.zones());
-                stream::by_kernels::set_uncertainty(compared.uncertainty_ns);
+                let clock = Clock::new(compared);
+                stream::by_kernels::set_uncertainty(clock.worst_uncertainty_ns());
                 Ok(Kernels {
                     cupti,
                     subscriber,
                     wanted,
                     node_ids: Some(nodes::node_ids(cupti)),
                     thread_ids,
-                    clock: Clock::new(compared),
+                    clock,
                     records: Records::new(wanted),
                     reads: 0,
                     waiting: Vec::new(),
@@ -301,7 +302,8 @@ impl Kernels {
 
     /// Returns the counts of the records so far.
     pub fn counts(&self) -> KernelCounts {
-        self.counts
+        let uncertainty_ns = if self.counts == KernelCounts::default() { 0 } else { self.clock.worst_uncertainty_ns() };
+        KernelCounts { uncertainty_ns, ..self.counts }
     }
 
     /// Takes the synchronisations that were read by the last calls of `collect` and `finish`.

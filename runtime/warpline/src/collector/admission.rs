@@ -149,6 +149,7 @@ impl Request {
                 dropped: since(kernels.dropped, kernels_before.dropped),
                 untimed: since(kernels.untimed, kernels_before.untimed),
                 buffers_refused: since(kernels.buffers_refused, kernels_before.buffers_refused),
+                uncertainty_ns: kernels.uncertainty_ns,
             },
             duration: self.leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - self.came,
             clocks: lock(&cx.tally.clocks).clone(),

@@ -44,13 +44,16 @@ pub(super) fn host_waits(f: &mut fmt::Formatter<'_>, waits: &[HostWaitStats]) ->
 }
 
 pub(super) fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt::Result {
-    let KernelCounts { recorded, dropped, untimed, buffers_refused } = kernels;
+    let KernelCounts { recorded, dropped, untimed, buffers_refused, uncertainty_ns } = kernels;
     if kernels != KernelCounts::default() {
         let recorded = counted_as(recorded, "kernel or copy", "kernels and copies");
         write!(f, "\n{recorded} recorded, {dropped} dropped by CUPTI, {untimed} without a time")?;
     }
     if buffers_refused > 0 {
         write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
+    }
+    if uncertainty_ns > 0 {
+        write!(f, "; positions within ±{}", time(uncertainty_ns))?;
     }
     Ok(())
 }
