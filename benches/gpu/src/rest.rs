@@ -28,6 +28,10 @@ const LAUNCH_NS: f64 = 500_000.0;
 
 pub fn run(options: &Options) -> Result {
     let longest = options.size("seconds", 60);
+    let (short, long) = ([0, 1, 2, 5, 30, 60], [5, 60, longest]);
+    // Lazy ends are not the default with one stream, and rest only for a minute.
+    let (rests, kinds): (&[u64], &[EndMode]) =
+        if longest > 60 { (&long, &[EndMode::Auto]) } else { (&short, &[EndMode::Auto, EndMode::Lazy]) };
     let gpu = Gpu::new(0)?;
     let (stream, asking) = (gpu.stream()?, gpu.stream()?);
     let (mailbox, times) = (Pinned::new(3)?, Pinned::new(2)?);
@@ -44,14 +48,10 @@ pub fn run(options: &Options) -> Result {
         "positions within us",
     ];
     let mut table = Table::new(&title, &columns);
-    for ends in [EndMode::Auto, EndMode::Lazy] {
+    for &ends in kinds {
         let sink = MemorySink::new(1 << 12);
         let session = Session::builder().sink(sink.clone()).ends(ends).start()?;
-        for rest in [0, 1, 2, 5, 30, 60, 120, 600].into_iter().filter(|rest| *rest <= longest) {
-            // Lazy ends are not the default with one stream, and rest for less long.
-            if ends == EndMode::Lazy && rest > 60 {
-                continue;
-            }
+        for &rest in rests {
             for _ in 0..BURST {
                 let _zone = RESTED.zone(&stream);
                 gpu.spin(&stream, KERNEL_NS, None)?;
