@@ -107,7 +107,7 @@ fn whole() -> Report {
         clocks: vec![ClockFigures {
             device: "NVIDIA H100 80GB HBM3".to_owned(),
             uncertainty_ns: 1_200,
-            worst_uncertainty_ns: 1_900,
+            worst_uncertainty_ns: 1_200,
             bracket_ns: 1_280,
             busy_bracket_ns: 1_510,
             bracket_is_bound: false,
@@ -216,7 +216,7 @@ fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_
         clocks: vec![ClockFigures {
             device: "NVIDIA H100".to_owned(),
             uncertainty_ns: 1_200,
-            worst_uncertainty_ns: 1_900,
+            worst_uncertainty_ns: 1_200,
             bracket_ns,
             busy_bracket_ns,
             bracket_is_bound: false,
@@ -230,6 +230,24 @@ fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_
     );
     let unknown = clock(0, 0).to_string();
     assert!(unknown.contains("what an empty pair of events reads is not known"), "{unknown}");
+}
+
+#[test]
+fn the_uncertainty_of_positions_is_that_of_the_worst_one() {
+    let positions = |worst_uncertainty_ns| {
+        let clock = ClockFigures {
+            device: "NVIDIA H100".to_owned(),
+            uncertainty_ns: 1_500,
+            worst_uncertainty_ns,
+            bracket_ns: 1_280,
+            busy_bracket_ns: 1_510,
+            bracket_is_bound: false,
+        };
+        Report { clocks: vec![clock], ..Report::default() }.to_string()
+    };
+    assert!(positions(2_900).contains("NVIDIA H100: positions within ±2.90 µs,\n"), "{}", positions(2_900));
+    let far = positions(70_000);
+    assert!(far.contains("positions within ±70.0 µs (near a comparison of the clocks ±1.50 µs),\n"), "{far}");
 }
 
 #[test]

@@ -306,7 +306,9 @@ impl<D: EventDevice> EventClock<D> {
         let is_resuming = self.resuming.is_some();
         let sharp = self.observe(if is_resuming { TRIES } else { 1 })?;
         let is_rough = sharp.is_none();
-        let Some(comparison) = sharp.or(late.filter(|_| is_resuming)) else { return Ok(()) };
+        // An event that was pending during the whole rest shows less than the line before it.
+        let is_better = |late: &Comparison| late.uncertainty_ns < self.correlation().uncertainty_at(late.device_ns);
+        let Some(comparison) = sharp.or(late.filter(|late| is_resuming && is_better(late))) else { return Ok(()) };
         // An event that was observed late, because this thread or the driver was busy, is inaccurate, so another one follows soon.
         self.late = if comparison.uncertainty_ns > SHARP_NS { self.late + 1 } else { 0 };
         if (1..MOST_LATE).contains(&self.late) && !is_resuming && !self.comparisons.has_rested() {
