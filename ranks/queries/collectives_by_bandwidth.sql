@@ -1,4 +1,4 @@
--- The bus bandwidth of collectives by operation, group and size, the slowest first.
+-- The bus bandwidth of collectives by operation, group and size, the slowest first. Those whose length is only a bound have none.
 SELECT
     kind,
     comm,

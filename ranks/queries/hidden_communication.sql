@@ -1,10 +1,11 @@
 -- How much of the time of collectives other zones of the device computed, and how much was exposed.
+-- Collectives whose length is only a bound are counted, and their time is left out.
 WITH edges AS (
     SELECT device, begin_ns AS at_ns, 1 AS comm, 0 AS compute FROM zones
-    WHERE place <> 'thread' AND is_collective
+    WHERE place <> 'thread' AND is_collective AND NOT dur_is_bound
     UNION ALL
     SELECT device, begin_ns + dur_ns AS at_ns, -1 AS comm, 0 AS compute FROM zones
-    WHERE place <> 'thread' AND is_collective
+    WHERE place <> 'thread' AND is_collective AND NOT dur_is_bound
     UNION ALL
     SELECT device, begin_ns AS at_ns, 0 AS comm, 1 AS compute FROM zones
     WHERE place <> 'thread' AND NOT is_collective
@@ -24,13 +25,24 @@ counted AS (
         ) AS computes,
         LEAD(at_ns) OVER (PARTITION BY device ORDER BY at_ns, comm, compute) - at_ns AS ns
     FROM edges
+),
+timed AS (
+    SELECT
+        device,
+        SUM(ns) AS comm_ns,
+        SUM(CASE WHEN computes > 0 THEN ns ELSE 0 END) AS hidden_ns,
+        SUM(CASE WHEN computes > 0 THEN 0 ELSE ns END) AS exposed_ns
+    FROM counted
+    WHERE comms > 0 AND ns > 0
+    GROUP BY device
+),
+collected AS (
+    SELECT device, COUNT(*) AS n, SUM(CASE WHEN dur_is_bound THEN 1 ELSE 0 END) AS bounded
+    FROM zones
+    WHERE place <> 'thread' AND is_collective
+    GROUP BY device
 )
-SELECT
-    device,
-    SUM(ns) AS comm_ns,
-    SUM(CASE WHEN computes > 0 THEN ns ELSE 0 END) AS hidden_ns,
-    SUM(CASE WHEN computes > 0 THEN 0 ELSE ns END) AS exposed_ns
-FROM counted
-WHERE comms > 0 AND ns > 0
-GROUP BY device
-ORDER BY device
+SELECT c.device, c.n, c.bounded, t.comm_ns, t.hidden_ns, t.exposed_ns
+FROM collected c
+LEFT JOIN timed t ON c.device = t.device
+ORDER BY c.device

@@ -1,4 +1,5 @@
 -- The steps that are furthest beyond the median, and the range that exceeds its own median most in each.
+-- A range whose time in the step is only a bound is not named.
 WITH ordered AS (
     SELECT *, ROW_NUMBER() OVER (ORDER BY dur_ns) AS nth, COUNT(*) OVER () AS steps_in_all
     FROM steps
@@ -12,6 +13,7 @@ sums AS (
     FROM zones
     WHERE step IS NOT NULL AND place <> 'replay'
     GROUP BY step, range, place
+    HAVING NOT BOOL_OR(self_is_bound)
 ),
 placed AS (
     SELECT

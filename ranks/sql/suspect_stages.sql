@@ -1,5 +1,6 @@
 -- The stages of each suspect's step, in order, beside the shortest of its peers. Needs the table of suspect_steps.
 SELECT DISTINCT g.run AS run, g.rank AS rank, g.step AS step, g.idx AS idx, g.name AS name, g.dur_ns AS dur_ns,
+       CASE WHEN 20 * COALESCE(g.end_early_ns, 0) > g.dur_ns THEN g.end_early_ns ELSE 0 END AS early_ns,
        t.least_ns AS least_ns
 FROM (SELECT DISTINCT run, rank, step FROM suspect_steps) x
 JOIN stages g ON x.run = g.run AND x.rank = g.rank AND x.step = g.step

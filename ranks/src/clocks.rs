@@ -29,6 +29,8 @@ pub struct Seen {
     pub end_ns: i64,
     /// How wrong the two may be on that clock.
     pub err_ns: i64,
+    /// By how much the end may be earlier, because it is not timed.
+    pub early_ns: i64,
 }
 
 /// A collective of several hosts.

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::metadata::KeyValue;
 use serde::Serialize;
@@ -119,8 +120,12 @@ fn read(table: Table, bytes: Bytes) -> Option<Vec<RecordBatch>> {
     batches
         .map(|batch| {
             let batch = batch.ok()?;
-            let column = |field: &std::sync::Arc<datafusion::arrow::datatypes::Field>| {
-                datafusion::arrow::compute::cast(batch.column_by_name(field.name())?, field.data_type()).ok()
+            let column = |field: &Arc<datafusion::arrow::datatypes::Field>| {
+                let absent = || -> Option<ArrayRef> {
+                    table.may_lack(field.name()).then(|| Arc::new(Int64Array::from_value(0, batch.num_rows())) as _)
+                };
+                let array = batch.column_by_name(field.name()).cloned().or_else(absent)?;
+                datafusion::arrow::compute::cast(&array, field.data_type()).ok()
             };
             let columns = schema.fields().iter().map(column).collect::<Option<Vec<_>>>()?;
             RecordBatch::try_new(schema.clone(), columns).ok()

@@ -228,7 +228,7 @@ impl Report {
             left_out: Vec::new(),
             heat_map: None,
         };
-        report.not_judged = report.omissions(engine, &account, &blamed, calls.unknown, found.one_in)?;
+        report.not_judged = report.omissions(engine, &account, &blamed, &calls, found.one_in)?;
         report.left_out = engine.folder().left_out().0.to_vec();
         report.verdict = report.sentences();
         Ok(report)
@@ -250,7 +250,7 @@ impl Report {
         engine: &Engine,
         account: &crate::engine::Rows,
         blamed: &Blamed,
-        unknown: usize,
+        calls: &Calls,
         one_in: i64,
     ) -> Result<Vec<String>, Error> {
         let one = |column: &str| Ok::<i64, Error>(account.ints(column)?.first().copied().unwrap_or(0));
@@ -315,14 +315,25 @@ impl Report {
             "ranks were written by two processes at once: their rows are mixed",
         );
         say(
-            unknown as i64,
+            calls.unknown as i64,
             "collective is not judged: a rank that has no row of it may have come last",
             "collectives are not judged: a rank that has no row of them may have come last",
         );
         say(
+            calls.bounded as i64,
+            "collective has an end that is not timed: its length is in no bandwidth, and in nothing that is usual",
+            "collectives have an end that is not timed: their lengths are in no bandwidth, and in nothing that is usual",
+        );
+        let sql = "SELECT COUNT(*) AS n FROM steps WHERE 20 * COALESCE(uncertain_ns, 0) > compute_ns";
+        say(
+            engine.query("steps", sql)?.ints("n")?.first().copied().unwrap_or(0),
+            "step of a rank has ends that are not timed: its device work is compared with nothing",
+            "steps of ranks have ends that are not timed: their device work is compared with nothing",
+        );
+        say(
             blamed.unknown as i64,
-            "late arrival has no known cause: the rank had waited in a collective that is not judged",
-            "late arrivals have no known cause: the rank had waited in a collective that is not judged",
+            "late arrival has no known cause: the rank may have waited in a collective that is not judged, or whose end is not timed",
+            "late arrivals have no known cause: the rank may have waited in a collective that is not judged, or whose end is not timed",
         );
         say(
             blamed.not_followed as i64,

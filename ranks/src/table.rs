@@ -1,5 +1,6 @@
 //! The tables that ranks write, and their columns, as docs/ranks.md states them. The generator writes by this list, the engine
-//! reads by it, and a Parquet file that lacks one of these columns is left out as foreign.
+//! reads by it, and a Parquet file that lacks one of these columns is left out as foreign; unless that is one of bounds, which ranks did not always
+//! write.
 
 use std::sync::Arc;
 
@@ -25,12 +26,14 @@ pub enum Table {
     Comms,
 }
 
-use Kind::{I32, I64, MaybeI64, MaybeText, Text};
+use Kind::{Bound, I32, I64, MaybeI64, MaybeText, Text};
 
 #[derive(Clone, Copy)]
 enum Kind {
     I32,
     I64,
+    /// A number of ends that are not timed: 0 in a file that lacks the column.
+    Bound,
     MaybeI64,
     Text,
     MaybeText,
@@ -87,14 +90,21 @@ impl Table {
                 ("comm_hidden_ns", I64),
                 ("wait_ns", I64),
                 ("idle_ns", I64),
+                ("uncertain_ns", Bound),
                 ("launch_ns", I64),
                 ("zones", I64),
                 ("dropped", I64),
                 ("clock_err_ns", I64),
             ],
-            Self::Stages => {
-                &[("rank", I32), ("host", Text), ("step", I64), ("idx", I32), ("name", Text), ("dur_ns", I64)]
-            }
+            Self::Stages => &[
+                ("rank", I32),
+                ("host", Text),
+                ("step", I64),
+                ("idx", I32),
+                ("name", Text),
+                ("dur_ns", I64),
+                ("end_early_ns", Bound),
+            ],
             Self::Ranges => &[
                 ("rank", I32),
                 ("host", Text),
@@ -105,6 +115,9 @@ impl Table {
                 ("min_ns", I64),
                 ("max_ns", I64),
                 ("launch_ns", I64),
+                ("bounded", Bound),
+                ("bounded_sum_ns", Bound),
+                ("bounded_least_ns", Bound),
             ],
             Self::Sketches => &[("rank", I32), ("host", Text), ("name", Text), ("bucket", I32), ("n", I64)],
             Self::Collectives => &[
@@ -118,6 +131,7 @@ impl Table {
                 ("dur_ns", I64),
                 ("wait_ns", I64),
                 ("err_ns", I64),
+                ("end_early_ns", Bound),
                 ("range", Text),
                 ("why", Text),
             ],
@@ -136,18 +150,29 @@ impl Table {
 
     /// The columns of a file.
     pub fn written(self) -> SchemaRef {
-        self.schema(&DataType::Utf8)
+        self.schema(&DataType::Utf8, false)
+    }
+
+    /// The same for an engine that reads the files itself: it finds nothing where a file lacks a column.
+    pub fn listed(self) -> SchemaRef {
+        self.schema(&DataType::Utf8, true)
     }
 
     /// The same as the engine reads them: short texts are compared without a look-up.
     pub fn read(self) -> SchemaRef {
-        self.schema(&DataType::Utf8View)
+        self.schema(&DataType::Utf8View, false)
     }
 
-    fn schema(self, text: &DataType) -> SchemaRef {
+    /// Whether a file may lack the column, whose rows are 0 then.
+    pub fn may_lack(self, column: &str) -> bool {
+        self.columns().iter().any(|(name, kind)| *name == column && matches!(kind, Bound))
+    }
+
+    fn schema(self, text: &DataType, may_lack: bool) -> SchemaRef {
         let field = |(name, kind): &(&'static str, Kind)| match kind {
             I32 => Field::new(*name, DataType::Int32, false),
             I64 => Field::new(*name, DataType::Int64, false),
+            Bound => Field::new(*name, DataType::Int64, may_lack),
             MaybeI64 => Field::new(*name, DataType::Int64, true),
             Text => Field::new(*name, text.clone(), false),
             MaybeText => Field::new(*name, text.clone(), true),
@@ -158,10 +183,15 @@ impl Table {
     /// What a file lacks to be this table's, if it does.
     pub fn misses(self, found: &Schema) -> Option<String> {
         for (name, kind) in self.columns() {
-            let Ok(field) = found.field_with_name(name) else { return Some(format!("has no column `{name}`")) };
+            let Ok(field) = found.field_with_name(name) else {
+                if matches!(kind, Bound) {
+                    continue;
+                }
+                return Some(format!("has no column `{name}`"));
+            };
             let fits = match kind {
                 I32 => *field.data_type() == DataType::Int32,
-                I64 | MaybeI64 => *field.data_type() == DataType::Int64,
+                I64 | Bound | MaybeI64 => *field.data_type() == DataType::Int64,
                 Text | MaybeText => is_text(field.data_type()),
             };
             if !fits {

@@ -34,9 +34,16 @@ impl Line {
     }
 }
 
-/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host.
+/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host. Ends that are not timed say when nobody had left, not when
+/// all were done: they are used only if the others do not connect the hosts.
 pub fn fit(number: i64, mid_ns: i64, hosts: usize, meetings: &[Meeting]) -> Vec<Clock> {
     let beside = components(hosts, meetings);
+    let timed: Vec<Meeting> = meetings
+        .iter()
+        .map(|meeting| Meeting { seen: meeting.seen.iter().copied().filter(|seen| seen.early_ns == 0).collect() })
+        .filter(|meeting| meeting.seen.len() > 1)
+        .collect();
+    let meetings = if components(hosts, &timed) == beside { &timed } else { meetings };
     // The ends of each host: the meeting, and the time since the middle.
     let mut ends: Vec<Vec<(usize, f64)>> = vec![Vec::new(); hosts];
     let mut read = vec![0_i64; hosts];

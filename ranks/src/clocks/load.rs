@@ -83,13 +83,15 @@ pub fn clocks(engine: &Engine, options: Options) -> Result<Clocks, Error> {
         let rows = engine.query("meetings", &sampled)?;
         let (comm, seq, boot) = (rows.texts("comm")?, rows.ints("seq")?, rows.texts("boot_id")?);
         let (begin, end, err) = (rows.ints("begin_ns")?, rows.ints("end_ns")?, rows.ints("err_ns")?);
+        let early = rows.ints("early_ns")?;
         // Sorted here: an engine counts texts that rows share once for each batch, and soon has no memory for a sort.
         let mut order: Vec<usize> = (0..rows.len()).collect();
         order.sort_unstable_by(|a, b| (&comm[*a], seq[*a], &boot[*a]).cmp(&(&comm[*b], seq[*b], &boot[*b])));
         for met in order.chunk_by(|a, b| comm[*a] == comm[*b] && seq[*a] == seq[*b]) {
             let seen = |row: &usize| {
                 let host = *number.get(&boot[*row])?;
-                Some(Seen { host, begin_ns: begin[*row], end_ns: end[*row], err_ns: err[*row] })
+                let (begin_ns, end_ns, err_ns, early_ns) = (begin[*row], end[*row], err[*row], early[*row]);
+                Some(Seen { host, begin_ns, end_ns, err_ns, early_ns })
             };
             let meeting = Meeting { seen: met.iter().filter_map(seen).collect() };
             if meeting.seen.len() > 1 {

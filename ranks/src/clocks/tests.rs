@@ -33,7 +33,7 @@ fn made(seed: u64, hosts: usize, groups: &[Vec<usize>]) -> (Vec<(f64, f64)>, Vec
                 let early = if place == late { 0.0 } else { random.unit() * 3e6 };
                 let tail = if random.unit() < 0.1 { random.unit() * 1e6 } else { 0.0 };
                 let end = ready + wire + random.unit() * 5_000.0 + tail;
-                Seen { host: *host, begin_ns: clock(ready - early), end_ns: clock(end), err_ns: 200 }
+                Seen { host: *host, begin_ns: clock(ready - early), end_ns: clock(end), err_ns: 200, early_ns: 0 }
             };
             meetings.push(Meeting { seen: group.iter().enumerate().map(seen).collect() });
         }
@@ -71,6 +71,28 @@ fn estimates_are_within_20_us_and_bounds_hold_the_truth() {
     errors.sort_by(f64::total_cmp);
     let p99 = errors[errors.len() * 99 / 100];
     assert!(p99 <= 20_000.0, "p99 {p99} ns");
+}
+
+#[test]
+fn an_end_that_is_not_timed_moves_no_clock_and_keeps_bounds_right() {
+    for seed in 0..10 {
+        let (truth, mut meetings) = made(seed, 4, &[(0..4).collect()]);
+        for (number, meeting) in meetings.iter_mut().enumerate().filter(|(number, _)| number % 4 > 0) {
+            let seen = &mut meeting.seen[1 + number % 2];
+            seen.end_ns += 40_000_000;
+            seen.early_ns = 40_000_000;
+        }
+        for clock in segment(0, 4, &meetings, 200.0) {
+            let true_ns = ahead(&truth, &clock, clock.mid_ns as f64);
+            assert!((clock.offset_ns - true_ns).abs() < 20_000.0, "seed {seed}: {true_ns}, {clock:?}");
+            let (least, most) = clock.certified.unwrap();
+            assert!(least <= true_ns && true_ns <= most, "seed {seed}: {true_ns} not in {least}..{most}");
+        }
+    }
+    // Where nothing else connects the hosts, they are used.
+    let (_, mut meetings) = made(3, 2, &[vec![0, 1]]);
+    meetings.iter_mut().for_each(|meeting| meeting.seen[1].early_ns = 1_000);
+    assert_eq!(segment(0, 2, &meetings, 200.0)[1].beside, 0);
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Drop for Cluster {
 pub fn files(folder: &Folder, table: Table) -> DfResult<Arc<dyn TableProvider>> {
     let path = std::path::absolute(folder.path.join(table.name())).map_err(DataFusionError::from)?;
     let of_path = vec![("run".to_owned(), DataType::Utf8), ("win".to_owned(), DataType::Int64)];
-    let files = listed(&format!("{}/", path.display()), table.written(), of_path)?;
+    let files = listed(&format!("{}/", path.display()), table.listed(), of_path)?;
     let scan = LogicalPlanBuilder::scan(table.name(), provider_as_source(files), None)?;
     let of_run = scan.filter(col("run").eq(lit(folder.run.as_str())))?.build()?;
     Ok(Arc::new(ViewTable::new(of_run, None)))

@@ -126,7 +126,9 @@ impl Wanted {
         }
         let names = self.schema.fields().iter().map(|field| field.name().as_str());
         let constants = constants(builder.metadata());
-        let names: Vec<&str> = names.filter(|name| !is_of_path(name) && !constants.contains_key(*name)).collect();
+        let is_in_file = |name: &str| builder.schema().column_with_name(name).is_some();
+        let names: Vec<&str> =
+            names.filter(|name| !is_of_path(name) && !constants.contains_key(*name) && is_in_file(name)).collect();
         if names.is_empty() {
             return Ok(Opened::Counted(builder.metadata().file_metadata().num_rows(), constants));
         }
@@ -177,7 +179,9 @@ impl Wanted {
             "run" => Ok(Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(&*self.run, rows))) as ArrayRef),
             "win" => Ok(Arc::new(Int64Array::from_value(file.window, rows)) as ArrayRef),
             name => {
-                let array = column(name).ok_or_else(|| format!("has no column `{name}`"))?;
+                let absent =
+                    || self.table.may_lack(name).then(|| Arc::new(Int64Array::from_value(0, rows)) as ArrayRef);
+                let array = column(name).or_else(absent).ok_or_else(|| format!("has no column `{name}`"))?;
                 if !field.is_nullable() && array.null_count() > 0 {
                     return Err(format!("its column `{name}` has rows without a value"));
                 }

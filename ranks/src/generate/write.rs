@@ -199,9 +199,9 @@ fn one_rank(
         let compute: i64 = step.work[1..].iter().sum();
         let wall = local(step.end) - local(step.begin);
         steps.int(rank).text(&host).int(number.into()).int(local(step.begin)).int(wall).int(compute).int(comm_ns);
-        steps.int(0).int(wait_ns).int(step.work[0]).int(compute / 100).int(40).int(0).int(CLOCK_ERR_NS);
+        steps.int(0).int(wait_ns).int(step.work[0]).int(0).int(compute / 100).int(40).int(0).int(CLOCK_ERR_NS);
         for (idx, (name, ns)) in names.iter().zip(lengths(step)).enumerate() {
-            stages.int(rank).text(&host).int(number.into()).int(idx as i64).text(name).int(ns);
+            stages.int(rank).text(&host).int(number.into()).int(idx as i64).text(name).int(ns).int(0);
             sums[idx].push(ns);
         }
         let facts = [(&reduce, 1 << 20), (&reduce, 64 << 20), (&send, 8 << 20), (&barrier, 0)];
@@ -218,7 +218,7 @@ fn one_rank(
             kept += 1;
             let (kind, bytes) = facts[which];
             collectives.int(rank).text(&host).text(&comm_names[which]).int(seq).text(kind).int(bytes);
-            collectives.int(local(call.begin)).int(dur(call)).int(0).int(CLOCK_ERR_NS);
+            collectives.int(local(call.begin)).int(dur(call)).int(0).int(CLOCK_ERR_NS).int(0);
             collectives.text(&range_names[which]).text(&sample);
         }
     }
@@ -233,6 +233,7 @@ fn one_rank(
     for (name, all) in names.iter().zip(&sums) {
         let (least, most) = (all.iter().min().copied().unwrap_or(0), all.iter().max().copied().unwrap_or(0));
         ranges.int(rank).text(&host).none().text(name).int(count).int(all.iter().sum()).int(least).int(most).int(0);
+        ranges.int(0).int(0).int(0);
         let mut buckets = std::collections::BTreeMap::<i64, i64>::new();
         for ns in all {
             *buckets.entry(bucket(*ns)).or_default() += 1;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::prepare::Peers;
-use super::steps::{Step, Steps};
+use super::steps::{Call, Stage, Step, Steps};
 use super::{Calls, Event, median};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -256,20 +256,31 @@ fn walk(steps: &Steps<'_>, calls: &Calls, event: &Event) -> (Vec<End>, bool) {
         if rest < end.late_ns / 4 {
             break;
         }
-        let waited_in = |step: &Step| {
-            step.calls.iter().rev().filter(|call| call.begin_ns < end.begin_ns).find_map(|call| {
+        // In the collectives before, the last one first: who came last, and how long the rank waited, at least and at most.
+        let waits_of = |step: &Step| -> Vec<(&Event, i64, i64)> {
+            let earlier = step.calls.iter().rev().filter(|call| call.begin_ns < end.begin_ns);
+            let wait = |call: &Call| {
                 let place = *calls.at.get(&call.key)?;
                 let met = calls.all.get(place)?;
                 // Longer than for the one that came last: that is what it waited.
-                let wait = call.dur_ns - calls.least_dur_ns.get(place)?;
+                let least = call.dur_ns - call.early_ns - calls.least_dur_ns.get(place)?;
+                let most = call.dur_ns - calls.least_early_ns.get(place)?;
                 let is_new = end.chain.iter().all(|link| link.comm != met.comm || link.seq != met.seq);
-                (met.rank != end.rank && is_new && wait >= rest / 2).then_some((met, wait))
-            })
+                (met.rank != end.rank && is_new).then_some((met, least, most))
+            };
+            earlier.filter_map(wait).collect()
+        };
+        let waited_in = |step: &Step| {
+            waits_of(step).into_iter().find(|(_, least, _)| *least >= rest / 2).map(|(met, least, _)| (met, least))
         };
         // What a rank waited in the step before makes it late in this one.
         let before = steps.before(end.rank, step);
         let met = waited_in(step).or_else(|| before.and_then(waited_in));
         let is_unknown = |step: &Step| {
+            // Ends that are not timed do not show whether it waited.
+            if waits_of(step).into_iter().any(|(_, least, most)| least < rest / 2 && most >= rest / 2) {
+                return true;
+            }
             let earlier = step.calls.iter().filter(|call| call.begin_ns < end.begin_ns);
             let mut not_judged = earlier.filter(|call| !calls.at.contains_key(&call.key));
             not_judged.any(|call| calls.wait_ns(&call.shape, call.dur_ns) >= rest / 2)
@@ -304,9 +315,9 @@ fn why(step: &Step, until: i64, late_ns: i64, calls: &Calls) -> (Cause, Arc<str>
     let mut at = step.begin_ns;
     let mut longest: Option<(i64, &Arc<str>)> = None;
     let mut inside = None;
-    for (name, dur, least) in &step.stages {
-        let ends = at + dur;
-        let more = dur - waits(at, ends) - least;
+    for Stage { name, dur_ns, early_ns, least_ns } in &step.stages {
+        let ends = at + dur_ns;
+        let more = dur_ns - early_ns - waits(at, ends) - least_ns;
         if at < until && more >= late_ns / 3 && longest.is_none_or(|known| known.0 < more) {
             longest = Some((more, name));
         }

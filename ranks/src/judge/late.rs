@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, StringArray};
 use serde::Serialize;
+use warpline_core::record::is_bound;
 
 use super::median;
 use crate::engine::{Engine, Rows};
@@ -61,6 +62,10 @@ pub struct Calls {
     pub all: Vec<Event>,
     /// The time from the last begin to the first end.
     pub least_dur_ns: Vec<i64>,
+    /// The shortest that this may be, where ends are not timed.
+    pub least_early_ns: Vec<i64>,
+    /// The collectives of which that time is only a bound.
+    pub bounded: usize,
     /// Where a collective of a group stands above.
     pub at: HashMap<(Arc<str>, i64), usize>,
     /// How long a collective takes once all ranks have come: by group, operation and size.
@@ -74,17 +79,19 @@ impl Calls {
     pub fn new(rows: &Rows) -> Result<Self, Error> {
         let (comm, kind, seq, rank) = (rows.texts("comm")?, rows.texts("kind")?, rows.ints("seq")?, rows.ints("rank")?);
         let (n, size, bytes) = (rows.ints("n")?, rows.ints("size")?, rows.ints("bytes")?);
-        let dur = rows.ints("least_dur_ns")?;
+        let (dur, early) = (rows.ints("least_dur_ns")?, rows.ints("least_early_ns")?);
         let (last, sum) = (rows.ints("last_ns")?, rows.ints("sum_ns")?);
         let (clock, read, begin) = (rows.ints("clock_ns")?, rows.ints("read_ns")?, rows.ints("begin_ns")?);
         let is_whole = |row: usize| n[row] >= size[row];
         let shape = |row: usize| (comm[row].clone(), kind[row].clone(), bytes[row]);
         let mut of_shape: HashMap<Shape, Vec<i64>> = HashMap::new();
-        for row in (0..rows.len()).filter(|row| is_whole(*row)) {
+        let is_timed = |row: &usize| !is_bound(dur[*row], dur[*row] - early[*row]);
+        for row in (0..rows.len()).filter(|row| is_whole(*row)).filter(is_timed) {
             of_shape.entry(shape(row)).or_default().push(dur[row]);
         }
         let usual_ns = of_shape.into_iter().map(|(shape, mut all)| (shape, median(&mut all))).collect();
-        let mut calls = Self { usual_ns, ..Self::default() };
+        let bounded = (0..rows.len()).filter(|row| !is_timed(row)).count();
+        let mut calls = Self { usual_ns, bounded, ..Self::default() };
         for row in 0..rows.len() {
             let late_ns = last[row] - (sum[row] - last[row]) / (n[row] - 1).max(1);
             // Those that came may have waited for a rank without a row.
@@ -94,6 +101,7 @@ impl Calls {
             }
             calls.at.insert((comm[row].clone(), seq[row]), calls.all.len());
             calls.least_dur_ns.push(dur[row]);
+            calls.least_early_ns.push(early[row]);
             calls.all.push(Event {
                 comm: comm[row].clone(),
                 seq: seq[row],

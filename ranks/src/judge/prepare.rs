@@ -32,7 +32,7 @@ pub fn before_clocks(engine: &Engine) {
     engine.hold(Table::Comms, &["win", "rank", "host", "comm", "size"]);
     engine.hold(
         Table::Collectives,
-        &["win", "rank", "comm", "seq", "kind", "bytes", "begin_ns", "dur_ns", "err_ns", "why"],
+        &["win", "rank", "comm", "seq", "kind", "bytes", "begin_ns", "dur_ns", "err_ns", "end_early_ns", "why"],
     );
 }
 
@@ -42,7 +42,7 @@ pub fn after_clocks(engine: &Engine) -> Result<(), Error> {
     engine.define("aligned")?;
     engine.hold(
         Table::Steps,
-        &["win", "rank", "host", "step", "begin_ns", "wall_ns", "compute_ns", "idle_ns", "launch_ns"],
+        &["win", "rank", "host", "step", "begin_ns", "wall_ns", "compute_ns", "idle_ns", "uncertain_ns", "launch_ns"],
     );
     engine.keep("pace")?;
     engine.keep("peer_steps")?;

@@ -15,8 +15,16 @@ use crate::table::Table;
 /// Peers whose stages are read beside those of a suspect.
 const PEERS_READ: usize = 64;
 
-/// A stage: its name, its length, and that of the shortest of its peers.
-pub type Stage = (Arc<str>, i64, i64);
+/// A stage.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    pub name: Arc<str>,
+    pub dur_ns: i64,
+    /// By how much it may be shorter, if that makes `dur_ns` a bound.
+    pub early_ns: i64,
+    /// The length of the shortest of its peers.
+    pub least_ns: i64,
+}
 
 /// A collective of a rank.
 #[derive(Debug, Clone)]
@@ -27,6 +35,8 @@ pub struct Call {
     pub shape: Shape,
     pub begin_ns: i64,
     pub dur_ns: i64,
+    /// By how much it may be shorter, if that makes `dur_ns` a bound.
+    pub early_ns: i64,
 }
 
 /// A step of a rank.
@@ -109,7 +119,7 @@ impl<'a> Steps<'a> {
         let (rank, step, comm, seq) =
             (calls.ints("rank")?, calls.ints("step")?, calls.texts("comm")?, calls.ints("seq")?);
         let (kind, bytes) = (calls.texts("kind")?, calls.ints("bytes")?);
-        let (begin, dur) = (calls.ints("begin_ns")?, calls.ints("dur_ns")?);
+        let (begin, dur, early) = (calls.ints("begin_ns")?, calls.ints("dur_ns")?, calls.ints("early_ns")?);
         for row in 0..calls.len() {
             if let Some(of) = found.get_mut(&(rank[row], step[row])) {
                 of.calls.push(Call {
@@ -117,6 +127,7 @@ impl<'a> Steps<'a> {
                     shape: (comm[row].clone(), kind[row].clone(), bytes[row]),
                     begin_ns: begin[row],
                     dur_ns: dur[row],
+                    early_ns: early[row],
                 });
             }
         }
@@ -144,12 +155,17 @@ impl<'a> Steps<'a> {
         self.engine.within(Table::Stages, None)?;
         let (rank, step, idx, name) =
             (stages.ints("rank")?, stages.ints("step")?, stages.ints("idx")?, stages.texts("name")?);
-        let (dur, least) = (stages.ints("dur_ns")?, stages.ints("least_ns")?);
+        let (dur, early, least) = (stages.ints("dur_ns")?, stages.ints("early_ns")?, stages.ints("least_ns")?);
         let mut order: Vec<usize> = (0..stages.len()).collect();
         order.sort_by_key(|row| (rank[*row], step[*row], idx[*row]));
         let mut found: HashMap<(i64, i64), Vec<Stage>> = HashMap::new();
         for row in order {
-            found.entry((rank[row], step[row])).or_default().push((name[row].clone(), dur[row], least[row]));
+            found.entry((rank[row], step[row])).or_default().push(Stage {
+                name: name[row].clone(),
+                dur_ns: dur[row],
+                early_ns: early[row],
+                least_ns: least[row],
+            });
         }
         for ((rank, _), step) in &mut self.known {
             if let Some(stages) = found.remove(&(*rank, step.step)) {

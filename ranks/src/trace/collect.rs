@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use warpline_annotate::trace::{Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
-use warpline_core::record::Span;
+use warpline_core::record::{Span, is_bound};
 use warpline_core::report::nesting::{self, Nesting};
 
 use super::tables::TraceTable;
@@ -69,6 +69,8 @@ struct Zone {
     /// The length: of a part of a batch, its share.
     ns: i64,
     self_ns: i64,
+    /// By how much `self_ns` may be shorter, because ends of zones within it are not timed.
+    self_early_ns: i64,
     step: Option<usize>,
     call: i64,
 }
@@ -170,12 +172,13 @@ impl Collected {
             is_entry: slice.kind == Kind::BatchEntry,
             has_failed: args.has_failed,
             sampled_ppm: args.sampled_ppm,
-            end_early_by_ns: args.end_early_by_ns.unwrap_or(0),
+            end_early_by_ns: slice.early_by_ns(),
             corrected_ns: args.corrected_ns,
             bytes: args.work().bytes,
             flops: args.work().flops,
             ns,
             self_ns: ns,
+            self_early_ns: 0,
             step: None,
             call: 0,
         });
@@ -197,7 +200,8 @@ impl Collected {
                     _ => 1.0 / count as f64,
                 };
                 let zone = &mut self.zones[at];
-                zone.ns = if share == 1.0 { zone.ns } else { (zone.ns as f64 * share) as i64 };
+                let part = |ns: i64| if share == 1.0 { ns } else { (ns as f64 * share) as i64 };
+                (zone.ns, zone.end_early_by_ns) = (part(zone.ns), part(zone.end_early_by_ns));
                 zone.self_ns = zone.ns;
             }
             first += count.max(1);
@@ -220,8 +224,10 @@ impl Collected {
             zones.sort_unstable_by_key(|at| nesting::key(self.zones[*at].span, *at as u64));
             let mut nesting = Nesting::default();
             for at in zones {
-                let inner = nesting.add(self.zones[at].span, 0);
-                self.zones[at].self_ns -= inner.most_ns;
+                let zone = &mut self.zones[at];
+                let inner = nesting.add(zone.span, zone.end_early_by_ns);
+                zone.self_ns -= inner.least_ns;
+                zone.self_early_ns = inner.most_ns - inner.least_ns;
             }
         }
     }
@@ -258,6 +264,15 @@ impl Collected {
 }
 
 impl Zone {
+    fn is_bounded(&self) -> bool {
+        is_bound(self.ns, self.end_early_by_ns)
+    }
+
+    /// The part of its time in which it may have ended, if its length is only a bound.
+    fn tail(&self) -> Option<Span> {
+        self.is_bounded().then(|| Span { begin_ns: self.span.without_tail(self.end_early_by_ns).end_ns, ..self.span })
+    }
+
     /// Its launch, or itself on a thread.
     fn host(&self) -> Span {
         self.launch.map_or(self.span, |(_, host)| host)

@@ -1,6 +1,7 @@
 //! The tests of `warpline-ranks`, as one program: each test program links all of DataFusion.
 
 mod bad_input;
+mod bounds;
 mod hang;
 mod large;
 mod merged;

@@ -10,12 +10,13 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use warpline::collective::ProcessGroup;
+use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, collective, gpu_zone, host_zone};
+use warpline_core::catalog::{Kind, RangeSpec};
 use warpline_core::fixture::{self, ATTENTION, STEP, main_thread, span, stream, zone};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
-use warpline_core::record::Span;
+use warpline_core::record::{EndSource, Span};
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_core::report::Report;
 use warpline_core::step::StepRecord;
@@ -145,15 +146,67 @@ fn refused(folder: &Path, args: &[&str]) -> String {
     complaints
 }
 
+static SUM: RangeSpec = fixture::range("demo.sum\0", Kind::Collective, None, 50);
+
+/// Two steps with zones and collectives on two streams. In the first one, the end of a zone is not timed, in the second one that of a collective; a third
+/// zone in a zone around it may have ended a little earlier, which is not worth a word.
+fn with_late_ends(sink: &mut impl Sink) {
+    let (main, compute, comm) = (main_thread(), stream(1, "compute"), stream(2, "comm"));
+    let group = ProcessGroup::new("dp0", [0, 1], 0);
+    sink.start(&fixture::session()).unwrap();
+    for step in 0..2_i64 {
+        let at = step * 20_000;
+        let zone = |range, on, host: i64, gpu: Span, early_by_ns| {
+            let mut zone = zone(range, Some(on), &main, span(at + host, at + host + 100), Some(gpu));
+            if early_by_ns > 0 {
+                (zone.end, zone.end_early_by_ns) = (EndSource::Boundary, early_by_ns);
+            }
+            zone
+        };
+        let late = |of: i64, ns: i64| if step == of { ns } else { 0 };
+        let inner = zone(&ATTENTION, &compute, 1_100, span(at + 3_000, at + 5_000 + late(0, 4_000)), late(0, 4_000));
+        let a_little = zone(&ATTENTION, &compute, 1_200, span(at + 10_000, at + 12_000), late(0, 50));
+        let outer = zone(&STEP, &compute, 1_000, span(at + 2_000, at + 13_000), 0);
+        let mut sum = zone(&SUM, &comm, 1_300, span(at + 4_000, at + 6_000 + late(1, 9_000)), late(1, 9_000));
+        sum.message = Some(Box::new(Message {
+            seq: Some(step as u64),
+            ..Message::new(CollectiveKind::AllReduce).count(1_000).dtype(DataType::F32).group(&group)
+        }));
+        let after = zone(&ATTENTION, &compute, 1_400, span(at + 13_500, at + 15_000 + late(0, 2_000)), late(0, 2_000));
+        sink.write(Batch::Zones(&[inner, a_little, outer, after])).unwrap();
+        sink.write(Batch::Zones(&[sum])).unwrap();
+        let host = span(at + 800, at + 9_000);
+        sink.write(Batch::Steps(&[StepRecord { number: 40 + step as u64, thread: main.clone(), host }])).unwrap();
+    }
+    sink.finish(&Report { begun: 10, recorded: 10, ..Report::default() }).unwrap();
+}
+
 #[test]
 fn the_rows_of_records_are_known() {
     let folder = tempfile::tempdir().unwrap();
     known(&mut PerfettoSink::create(folder.path().join("known.pftrace")).unwrap());
+    assert_rows(folder.path(), "known");
+}
+
+#[test]
+fn no_query_takes_a_bound_for_a_length() {
+    let folder = tempfile::tempdir().unwrap();
+    with_late_ends(&mut PerfettoSink::create(folder.path().join("late_ends.pftrace")).unwrap());
+    assert_rows(folder.path(), "late_ends");
+    with_late_ends(&mut ChromeSink::create(folder.path().join("late_ends.json")).unwrap());
+    let sql = "SELECT place, stream, dur_ns, dur_is_bound, self_ns, self_is_bound, end_early_by_ns FROM zones ORDER BY begin_ns, dur_ns";
+    let [perfetto, chrome] = ["late_ends.pftrace", "late_ends.json"].map(|trace| rows(folder.path(), trace, sql));
+    assert_eq!((&perfetto, perfetto.len()), (&chrome, 10));
+}
+
+/// Compares the rows of all tables and queries of a trace with those in the file of its name.
+fn assert_rows(folder: &Path, name: &str) {
+    let trace = format!("{name}.pftrace");
     let mut text = String::new();
     let base = "SELECT MIN(begin_ns) AS ns FROM steps";
-    let base = rows(folder.path(), "known.pftrace", base)[0]["ns"].as_i64().unwrap() - 800;
+    let base = rows(folder, &trace, base)[0]["ns"].as_i64().unwrap() - 800;
     for table in TraceTable::ALL {
-        let mut all = rows(folder.path(), "known.pftrace", &format!("SELECT * FROM {}", table.name()));
+        let mut all = rows(folder, &trace, &format!("SELECT * FROM {}", table.name()));
         if table == TraceTable::Ranges {
             // A sum has no order.
             all.sort_by_key(Value::to_string);
@@ -161,11 +214,11 @@ fn the_rows_of_records_are_known() {
         text += &golden(table.name(), all, base);
     }
     for query in NAMED {
-        let args = ["known.pftrace", "--name", query.name, "--json"];
-        let all = asked(folder.path(), &args).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let args = [&*trace, "--name", query.name, "--json"];
+        let all = asked(folder, &args).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         text += &golden(query.name, all, base);
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/query/known.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/api/query/{name}.txt"));
     if std::env::var_os("WARPLINE_BLESS").is_some() {
         std::fs::write(&file, &text).unwrap();
     }

@@ -227,6 +227,7 @@ fn bandwidths_are_those_computed_by_hand() {
         ints(&|one| one.1.3 + early(one.0)),
         ints(&|_| 0),
         ints(&|_| 100),
+        ints(&|_| 0),
         texts(&|_| "demo.tp".to_owned()),
         texts(&|_| "sample".to_owned()),
     ];

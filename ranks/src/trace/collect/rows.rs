@@ -7,7 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;
 use warpline_annotate::trace::{Message, Name, Names};
 use warpline_core::intervals::Intervals;
-use warpline_core::record::Span;
+use warpline_core::record::{Span, is_bound};
 
 use super::super::tables::{Cell, Filling, TraceTable};
 use super::{Collected, Launch, Wait, Where, Work, Zone};
@@ -97,7 +97,9 @@ impl Collected {
             thread.as_deref().into(),
             zone.span.begin_ns.into(),
             zone.ns.into(),
+            zone.is_bounded().into(),
             zone.self_ns.into(),
+            (zone.is_bounded() || is_bound(zone.self_ns, zone.self_early_ns)).into(),
             zone.corrected_ns.into(),
             zone.end_early_by_ns.into(),
             zone.launch.map(|(_, host)| host.begin_ns).into(),
@@ -153,6 +155,7 @@ impl Collected {
                 on.stream.as_deref().into(),
                 zone.span.begin_ns.into(),
                 zone.ns.into(),
+                zone.is_bounded().into(),
                 self.step_number(zone.step),
             ])?;
         }
@@ -212,30 +215,33 @@ impl Collected {
         Ok(())
     }
 
-    /// What of its time each stream had a zone or a wait on it, and how much of that it waited.
+    /// What of its time each stream had a zone or a wait on it, how much of that it waited, and in how much of it a zone may have ended already.
     fn stream_rows(&self, order: &[usize], rows: &mut Filling) -> Result<(), ArrowError> {
         #[derive(Default)]
         struct Use {
             spans: Vec<Span>,
             waits: Vec<Span>,
+            tails: Vec<Span>,
         }
         let mut uses: BTreeMap<(i64, Arc<str>), Use> = BTreeMap::new();
-        let mut add = |row: usize, span: Span, is_wait: bool| {
+        let mut add = |row: usize, span: Span, is_wait: bool, tail: Option<Span>| {
             let Where { device: Some(device), stream: Some(stream), .. } = self.on(row) else { return };
             let stream = uses.entry((device, stream)).or_default();
             stream.spans.push(span);
+            stream.tails.extend(tail);
             if is_wait {
                 stream.waits.push(span);
             }
         };
         let on_streams = order.iter().map(|at| &self.zones[*at]).filter(|zone| !zone.is_replayed && !zone.is_entry);
-        on_streams.for_each(|zone| add(zone.row, zone.span, false));
-        self.waits.iter().filter(|wait| !wait.is_call).for_each(|wait| add(wait.row, wait.span, true));
-        for ((device, stream), Use { spans, waits }) in uses {
+        on_streams.for_each(|zone| add(zone.row, zone.span, false, zone.tail()));
+        self.waits.iter().filter(|wait| !wait.is_call).for_each(|wait| add(wait.row, wait.span, true, None));
+        for ((device, stream), Use { spans, waits, tails }) in uses {
             let begin_ns = spans.iter().map(|span| span.begin_ns).min().unwrap_or(0);
             let end_ns = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
             let slices = spans.len() as i64;
             let name = self.devices.get(&device).map_or("", |name| name);
+            let (used_ns, waiting_ns) = (covered(spans), covered(waits));
             rows.push(&[
                 device.into(),
                 name.into(),
@@ -243,8 +249,10 @@ impl Collected {
                 slices.into(),
                 begin_ns.into(),
                 end_ns.into(),
-                covered(spans).into(),
-                covered(waits).into(),
+                used_ns.into(),
+                waiting_ns.into(),
+                // As in a report.
+                covered(tails).min((used_ns - waiting_ns).max(0)).into(),
             ])?;
         }
         Ok(())
