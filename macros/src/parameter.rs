@@ -2,23 +2,41 @@
 //!
 //! `mark` calls it, and `collective` reads the types. It finds the names that a pattern binds and looks no further into a type than to its end.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-use crate::tokens::{is_path_sep, is_punct, visible};
+use crate::tokens::{at, is_path_sep, is_punct, visible};
 
 /// One parameter of a function.
 #[derive(Default)]
 pub struct Parameter {
-    /// The names that its pattern binds: one for `n: …` and `mut n: …`, several for `(stream, n): …`.
+    /// The names that its pattern binds: one for `n: …` and `mut n: …`, several for `(stream, n): …`. None that begins with `_`.
     pub bindings: Vec<Ident>,
+    /// All names that its pattern binds.
+    names: Vec<Ident>,
     /// Whether the pattern is a name, so that the type is the type of that name.
     pub is_plain: bool,
     /// Whether an attribute is before it, which may remove the parameter.
     pub has_attribute: bool,
+    /// The `#[cfg(…)]` before it.
+    pub conditions: TokenStream,
     /// Whether it is `self` in any form.
     pub is_receiver: bool,
+    /// Whether it is `&self` or a pattern of a reference.
+    is_borrowed: bool,
     /// The type without invisible groups; empty for `self` and `&self`.
     pub type_tokens: Vec<TokenTree>,
+}
+
+impl Parameter {
+    /// Whether it is `self` by value.
+    pub fn is_owned_receiver(&self) -> bool {
+        self.is_receiver && !self.is_borrowed && !is_punct(self.type_tokens.first(), '&')
+    }
+
+    /// The names that drop something, as far as the type's first token says.
+    pub fn owned(&self) -> &[Ident] {
+        if is_punct(self.type_tokens.first(), '&') { &[] } else { &self.names }
+    }
 }
 
 /// The parameters between the parentheses.
@@ -44,6 +62,23 @@ pub fn split(parameters: &Group) -> Vec<Parameter> {
     found
 }
 
+/// The parameters with a name for each `_`: what has no name cannot be moved.
+pub fn with_names(parameters: &Group) -> Group {
+    let mut tokens = visible(parameters.stream());
+    for i in 0..tokens.len() {
+        let is_pattern = is_punct(tokens.get(i + 1), ':') && !is_path_sep(tokens.get(i + 1));
+        if let Some(TokenTree::Ident(word)) = tokens.get_mut(i)
+            && is_pattern
+            && *word == "_"
+        {
+            *word = Ident::new(&format!("__warpline_parameter_{i}"), at(word.span()));
+        }
+    }
+    let mut named = Group::new(parameters.delimiter(), tokens.into_iter().collect());
+    named.set_span(parameters.span());
+    named
+}
+
 /// The parameter that the tokens from `start` to `end` are, with a type after `colon`.
 fn parameter(tokens: &[TokenTree], start: usize, colon: Option<usize>, end: usize) -> Option<Parameter> {
     let pattern = tokens.get(start..colon.unwrap_or(end))?;
@@ -52,8 +87,9 @@ fn parameter(tokens: &[TokenTree], start: usize, colon: Option<usize>, end: usiz
         return None;
     }
     let is = |token: &TokenTree, word: &str| matches!(token, TokenTree::Ident(ident) if ident == word);
-    let mut bindings = Vec::new();
-    (0..pattern.len()).for_each(|i| bound(pattern, i, &mut bindings));
+    let mut names = Vec::new();
+    (0..pattern.len()).for_each(|i| bound(pattern, i, &mut names));
+    let bindings: Vec<Ident> = names.iter().filter(|name| !name.to_string().starts_with('_')).cloned().collect();
     let is_plain = match pattern {
         [TokenTree::Ident(_)] => true,
         [word, TokenTree::Ident(_)] => is(word, "mut"),
@@ -62,10 +98,28 @@ fn parameter(tokens: &[TokenTree], start: usize, colon: Option<usize>, end: usiz
     Some(Parameter {
         is_plain: is_plain && bindings.len() == 1,
         has_attribute: is_punct(pattern.first(), '#'),
+        conditions: conditions(pattern),
+        is_borrowed: pattern.iter().any(|token| is_punct(Some(token), '&')),
         is_receiver: pattern.iter().any(|token| is(token, "self")),
         bindings,
+        names,
         type_tokens,
     })
+}
+
+/// The attributes of a parameter that say where it is compiled.
+fn conditions(pattern: &[TokenTree]) -> TokenStream {
+    let mut found = TokenStream::new();
+    let mut rest = pattern;
+    while let [hash, TokenTree::Group(attribute), behind @ ..] = rest
+        && is_punct(Some(hash), '#')
+    {
+        if matches!(attribute.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "cfg") {
+            found.extend([hash.clone(), attribute.clone().into()]);
+        }
+        rest = behind;
+    }
+    found
 }
 
 /// The names that the token `i` of a pattern binds, nested patterns included.
@@ -79,8 +133,9 @@ fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
         }
         Some(TokenTree::Ident(ident)) => {
             let name = ident.to_string();
-            let is_name =
-                name.starts_with(|c: char| c.is_lowercase()) && !["mut", "ref", "box", "self"].contains(&name.as_str());
+            let is_name = name != "_"
+                && name.trim_start_matches('_').chars().next().is_none_or(char::is_lowercase)
+                && !["mut", "ref", "box", "self"].contains(&name.as_str());
             let next = tokens.get(i + 1);
             let is_path = is_path_sep(next)
                 || i >= 2 && is_path_sep(tokens.get(i - 2))
@@ -103,7 +158,6 @@ fn is_field(group: &Group, inner: &[TokenTree], i: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proc_macro2::TokenStream;
     use quote::quote;
 
     fn of(parameters: TokenStream) -> Vec<Parameter> {

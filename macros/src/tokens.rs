@@ -12,6 +12,21 @@ pub fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
+/// The user's block as an expression of the macro. Its braces keep their span, which has the edition by which temporaries drop. The
+/// parentheses have the macro's span, so that the compiler does not lint the braces as unnecessary.
+pub fn kept(block: &Group) -> TokenTree {
+    let mut parentheses = Group::new(Delimiter::Parenthesis, TokenTree::from(block.clone()).into());
+    parentheses.set_span(at(block.span()));
+    parentheses.into()
+}
+
+/// A block with these braces and other statements.
+pub fn with_statements(block: &Group, statements: TokenStream) -> Group {
+    let mut changed = Group::new(Delimiter::Brace, statements);
+    changed.set_span(block.span());
+    changed
+}
+
 /// Takes the tokens of an expression: all up to the next comma that is not inside generic arguments or the parameters of
 /// a closure. The compiler parses them in the expansion.
 pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
