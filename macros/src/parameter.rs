@@ -4,7 +4,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-use crate::tokens::{at, is_path_sep, is_punct, visible};
+use crate::tokens::{at, is_in_path_sep, is_path_sep, is_punct, visible};
 
 /// One parameter of a function.
 #[derive(Default)]
@@ -54,7 +54,7 @@ pub fn split(parameters: &Group) -> Vec<Parameter> {
             }
             '<' if colon.is_some() => angles += 1,
             '>' if colon.is_some() && !is_punct(before, '-') => angles = angles.saturating_sub(1),
-            ':' if colon.is_none() && !is_path_sep(Some(token)) && !is_path_sep(before) => colon = Some(i),
+            ':' if colon.is_none() && !is_in_path_sep(&tokens, i) => colon = Some(i),
             _ => {}
         }
     }
@@ -66,7 +66,7 @@ pub fn split(parameters: &Group) -> Vec<Parameter> {
 pub fn with_names(parameters: &Group) -> Group {
     let mut tokens = visible(parameters.stream());
     for i in 0..tokens.len() {
-        let is_pattern = is_punct(tokens.get(i + 1), ':') && !is_path_sep(tokens.get(i + 1));
+        let is_pattern = is_punct(tokens.get(i + 1), ':') && !is_path_sep(&tokens, i + 1);
         if let Some(TokenTree::Ident(word)) = tokens.get_mut(i)
             && is_pattern
             && *word == "_"
@@ -137,8 +137,8 @@ fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
                 && name.trim_start_matches('_').chars().next().is_none_or(char::is_lowercase)
                 && !["mut", "ref", "box", "self"].contains(&name.as_str());
             let next = tokens.get(i + 1);
-            let is_path = is_path_sep(next)
-                || i >= 2 && is_path_sep(tokens.get(i - 2))
+            let is_path = is_path_sep(tokens, i + 1)
+                || i >= 2 && is_path_sep(tokens, i - 2)
                 || is_punct(next, '!')
                 || matches!(next, Some(TokenTree::Group(_)));
             if is_name && !is_path {
@@ -152,7 +152,7 @@ fn bound(tokens: &[TokenTree], i: usize, found: &mut Vec<Ident>) {
 /// Whether the token `i` in the braces of a struct's pattern is the name of a field with a pattern of its own.
 fn is_field(group: &Group, inner: &[TokenTree], i: usize) -> bool {
     let next = inner.get(i + 1);
-    group.delimiter() == Delimiter::Brace && is_punct(next, ':') && !is_path_sep(next)
+    group.delimiter() == Delimiter::Brace && is_punct(next, ':') && !is_path_sep(inner, i + 1)
 }
 
 #[cfg(test)]
@@ -179,6 +179,30 @@ mod tests {
             let found = of(parameters.clone());
             let names: Vec<String> = found.iter().flat_map(|one| &one.bindings).map(ToString::to_string).collect();
             assert_eq!(names.join(" "), expected, "{parameters}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_split_as_they_are_written_in_a_file() {
+        for (source, names, types) in [
+            ("stream:&HostStream,n:u32", "stream n", "&HostStream|u32"),
+            ("stream: &S, scale: &[f32], data:&mut Tensor", "stream scale data", "&S|&[f32]|&mut Tensor"),
+            ("buf:&mut[f32]", "buf", "&mut[f32]"),
+            ("list:&'a[u32],f:*const T,t:<A as B>::C", "list f t", "&'a[u32]|*const T|<A as B>::C"),
+            ("a::B{c:&d,e:_,..}:&a::B,n:a::C<D,E>", "d n", "&a::B|a::C<D,E>"),
+            ("krate::module::Pair(a,b):krate::Pair", "a b", "krate::Pair"),
+            ("&(a,b):&(A,B),mut c:C,_:D", "a b c", "&(A,B)|C|D"),
+            ("f:fn(a:A)->B,g:impl Fn(A)->B", "f g", "fn(a:A)->B|impl Fn(A)->B"),
+        ] {
+            let found = of(source.parse().expect(source));
+            let found_names: Vec<String> =
+                found.iter().flat_map(|one| &one.bindings).map(ToString::to_string).collect();
+            assert_eq!(found_names.join(" "), names, "{source}");
+            let expected: Vec<String> =
+                types.split('|').map(|one| one.parse::<TokenStream>().expect(one).to_string()).collect();
+            let found_types: Vec<String> =
+                found.iter().map(|one| one.type_tokens.iter().cloned().collect::<TokenStream>().to_string()).collect();
+            assert_eq!(found_types, expected, "{source}");
         }
     }
 

@@ -90,7 +90,7 @@ fn a_marked_function_is_the_machine_code_of_an_unmarked_one() {
         assert_eq!(marked, plain, "`{name}` and `{twin}` differ");
         compared += 1;
     }
-    assert_eq!(compared, 14, "every pair is compared: {:?}", functions.keys());
+    assert_eq!(compared, 13, "every pair is compared: {:?}", functions.keys());
     for range in [
         "off.add",
         "off.all",
@@ -101,7 +101,6 @@ fn a_marked_function_is_the_machine_code_of_an_unmarked_one() {
         "off.load",
         "off.sum",
         "off.fallible",
-        "off.owned",
         "off.later",
         "off.returned",
         "off.part",
