@@ -28,13 +28,14 @@ pub fn function(grammar: &Grammar, args: Args, mut function: Function) -> Result
         false => Kind::Host,
     };
     if options.kind != Kind::Host && options.stream.is_none() {
-        let stream = function.stream().ok_or_else(|| {
+        let (stream, conditions) = function.stream().ok_or_else(|| {
             Error::new(
                 range.span(),
                 "no stream is given; write `stream = <expression>` in the mark, or name a parameter `stream`",
             )
         })?;
         options.stream = Some(quote!(#stream));
+        options.stream_conditions = conditions.clone();
     }
     let runtime = spec::runtime(&options);
     let err = options.span_of(Key::Err);
@@ -106,7 +107,8 @@ fn order_of_drops(function: &mut Function) -> TokenStream {
     if owned.len() + receiver < 2 {
         return TokenStream::new();
     }
-    quote_spanned!(mixed=> loop { break; #(#owned)* })
+    // Without end, so that what is moved here counts as there behind it.
+    quote_spanned!(mixed=> if false { #(#owned)* loop {} })
 }
 
 /// The body with `err`: the zone inspects its value at the return. A value that is not a `Result` is an error at `mixed`.
