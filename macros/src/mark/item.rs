@@ -74,21 +74,24 @@ impl Function {
         }
     }
 
-    /// The names that the parameters bind.
-    fn bindings(&self) -> impl Iterator<Item = &Ident> {
-        self.parameters.iter().flat_map(|parameter| &parameter.bindings)
+    /// The names that the parameters bind, each with the `#[cfg(…)]` before its parameter.
+    fn bindings(&self) -> impl Iterator<Item = (&Ident, &TokenStream)> {
+        self.parameters
+            .iter()
+            .flat_map(|parameter| parameter.bindings.iter().map(|binding| (binding, &parameter.conditions)))
     }
 
-    /// The parameter named `stream`.
-    pub fn stream(&self) -> Option<&Ident> {
-        self.bindings().find(|binding| *binding == "stream" || *binding == "r#stream")
+    /// The parameter named `stream`, and the `#[cfg(…)]` before it.
+    pub fn stream(&self) -> Option<(&Ident, &TokenStream)> {
+        self.bindings().find(|(binding, _)| *binding == "stream" || *binding == "r#stream")
     }
 
     /// The function without its zone. Its parameters count as used, because a corrected mark may use them.
     pub fn unmarked(&self) -> TokenStream {
-        let (bindings, body) = (self.bindings(), kept(&self.body));
+        let body = kept(&self.body);
         let mixed = at(Span::call_site());
-        self.with_body(quote_spanned!(mixed=> let _ = (#(&#bindings,)*); #body))
+        let used = self.bindings().map(|(binding, conditions)| quote_spanned!(mixed=> #conditions let _ = &#binding;));
+        self.with_body(quote_spanned!(mixed=> #(#used)* #body))
     }
 
     /// The function with another body. The compiler lints an item as the user's only if its last token has the user's span.
