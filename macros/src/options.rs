@@ -80,6 +80,8 @@ pub struct Field {
 pub struct Options {
     seen: Vec<(Key, Span)>,
     pub stream: Option<TokenStream>,
+    /// The `#[cfg(…)]` of the parameter that is the stream. Where it removes the parameter, the zone is a host zone.
+    pub stream_conditions: TokenStream,
     pub description: Option<LitStr>,
     pub fields: Vec<Field>,
     pub is_fine: bool,

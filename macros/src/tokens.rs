@@ -12,6 +12,21 @@ pub fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
+/// The user's block as an expression of the macro. Its braces keep their span, which has the edition by which temporaries drop. The
+/// parentheses have the macro's span, so that the compiler does not lint the braces as unnecessary.
+pub fn kept(block: &Group) -> TokenTree {
+    let mut parentheses = Group::new(Delimiter::Parenthesis, TokenTree::from(block.clone()).into());
+    parentheses.set_span(at(block.span()));
+    parentheses.into()
+}
+
+/// A block with these braces and other statements.
+pub fn with_statements(block: &Group, statements: TokenStream) -> Group {
+    let mut changed = Group::new(Delimiter::Brace, statements);
+    changed.set_span(block.span());
+    changed
+}
+
 /// Takes the tokens of an expression: all up to the next comma that is not inside generic arguments or the parameters of
 /// a closure. The compiler parses them in the expansion.
 pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
@@ -20,7 +35,8 @@ pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
     while !input.is_empty() {
         let fork = input.fork();
         let token: TokenTree = fork.parse()?;
-        if end.is_before(&token) {
+        let next = fork.cursor().punct().map(|(punct, _)| punct.as_char());
+        if end.is_before(&token, next) {
             break;
         }
         taken.extend([input.parse::<TokenTree>()?]);
@@ -64,25 +80,35 @@ struct ExpressionEnd {
     in_closure: bool,
     /// The last token ended an operand: a `<` or `|` now is an operator.
     after_operand: bool,
-    /// After `as`: a `<` now opens generic arguments.
+    /// In the type after `as`: a `<` now opens generic arguments.
     in_cast: bool,
     last: Option<char>,
     before_last: Option<char>,
 }
 
 impl ExpressionEnd {
-    /// Whether the expression is over before `token`.
-    fn is_before(&mut self, token: &TokenTree) -> bool {
-        let punct = match token {
-            TokenTree::Punct(punct) => Some(punct.as_char()),
-            _ => None,
+    /// Whether the expression is over before `token`, which the punctuation character `next` follows.
+    fn is_before(&mut self, token: &TokenTree, next: Option<char>) -> bool {
+        let (punct, joint) = match token {
+            TokenTree::Punct(punct) => (Some(punct.as_char()), next.filter(|_| punct.spacing() == Spacing::Joint)),
+            _ => (None, None),
         };
+        let is_at_most = punct == Some('<') && joint == Some('=') && self.after_operand;
+        if self.angles == 0 && self.after_operand {
+            // An operator ends the type of a cast.
+            self.in_cast &= match punct {
+                Some('<') => !is_at_most,
+                Some('-') => joint == Some('>'),
+                Some('>') => self.last == Some('-'),
+                punct => matches!(punct, None | Some(':')),
+            };
+        }
         let path_sep = self.last == Some(':') && self.before_last == Some(':');
         let arrow = matches!(self.last, Some('-' | '='));
         match punct {
             Some(',') if self.angles == 0 && !self.in_closure => return true,
             // The second character of the operator `<<`.
-            Some('<') if self.angles == 0 && self.last == Some('<') => {}
+            Some('<') if self.angles == 0 && (self.last == Some('<') || is_at_most) => {}
             Some('<') if self.angles > 0 || path_sep || self.in_cast || !self.after_operand => self.angles += 1,
             Some('>') if self.angles > 0 && !arrow => self.angles -= 1,
             Some('|') if self.angles == 0 && self.in_closure => self.in_closure = false,
@@ -92,7 +118,7 @@ impl ExpressionEnd {
         match token {
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
-                self.in_cast |= word == "as";
+                self.in_cast |= word == "as" && self.angles == 0;
                 self.after_operand = !matches!(word.as_str(), "as" | "async" | "break" | "move" | "return" | "static");
             }
             TokenTree::Punct(punct) => {
@@ -183,9 +209,15 @@ pub fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
 }
 
-/// Whether the token is the first character of `::`.
-pub fn is_path_sep(token: Option<&TokenTree>) -> bool {
-    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint)
+/// Whether the first character of `::` is at this place. A `:` before any other punctuation is joint, too, where no space is between.
+pub fn is_path_sep(tokens: &[TokenTree], at: usize) -> bool {
+    let is_joint = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.spacing() == Spacing::Joint);
+    is_punct(tokens.get(at), ':') && tokens.get(at).is_some_and(is_joint) && is_punct(tokens.get(at + 1), ':')
+}
+
+/// Whether a character of `::` is at this place.
+pub fn is_in_path_sep(tokens: &[TokenTree], at: usize) -> bool {
+    is_path_sep(tokens, at) || at.checked_sub(1).is_some_and(|before| is_path_sep(tokens, before))
 }
 
 /// The text of `#[doc = "…"]` or of a doc comment, given what stands between the brackets.
@@ -247,6 +279,41 @@ mod tests {
             };
             let taken = parser.parse2(tokens.clone()).map(|taken| taken.to_string());
             assert_eq!(taken.unwrap_or_default(), expected.to_string(), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn an_expression_in_a_file_ends_at_its_own_comma() {
+        for (source, expected) in [
+            ("n as usize <= v.len(), n = n", "n as usize <= v.len()"),
+            ("n as usize<=v.len(), n = n", "n as usize<=v.len()"),
+            ("kind as u64 | 1 << 3, n = n", "kind as u64 | 1 << 3"),
+            ("kind as u64|1<<3,n=n", "kind as u64|1<<3"),
+            ("a as u64 + b < c, n = n", "a as u64 + b < c"),
+            ("a as u64 - 1 << 3, n = n", "a as u64 - 1 << 3"),
+            ("a as u64 > b << 3, n = n", "a as u64 > b << 3"),
+            ("a as u64 == b && c < d, e > f", "a as u64 == b && c < d"),
+            ("a as Pair<A,B>, n = n", "a as Pair<A,B>"),
+            ("a as *const Pair<A, B> as usize <= b, n = n", "a as *const Pair<A, B> as usize <= b"),
+            ("a as krate::Map<K, V>, n = n", "a as krate::Map<K, V>"),
+            ("f as fn(A)->Map<K, V>, n = n", "f as fn(A)->Map<K, V>"),
+            ("<T as Sized<A,B>>::N<=3, n = n", "<T as Sized<A,B>>::N<=3"),
+            ("<T as Trait>::N < 3, n > 4", "<T as Trait>::N < 3"),
+            ("a<=b, c=d", "a<=b"),
+            ("a>=b,c", "a>=b"),
+            ("a.iter().map(|x|x.0).sum::<Vec<Pair<A,B>>>(),c", "a.iter().map(|x|x.0).sum::<Vec<Pair<A,B>>>()"),
+            ("|a,b|a as u8|b,c", "|a,b|a as u8|b"),
+            ("a||b,c", "a||b"),
+            ("&a.b,c", "&a.b"),
+        ] {
+            let parser = |input: ParseStream| {
+                let expression = take_expression(input)?;
+                input.parse::<TokenStream>()?;
+                Ok(expression)
+            };
+            let taken = parser.parse_str(source).map(|taken| taken.to_string());
+            let expected = expected.parse::<TokenStream>().expect(expected).to_string();
+            assert_eq!(taken.unwrap_or_default(), expected, "{source}");
         }
     }
 

@@ -82,7 +82,8 @@ impl Range {
                     .ok_or_else(|| Error::new(name.span(), format!("this range has no description; {remedy}")))?;
                 let variable = Ident::new("__RANGE", mixed);
                 let declaration = spec::declare(&TokenStream::new(), &variable, name, description, options);
-                (Some(declaration), quote_spanned!(mixed=> &#variable))
+                // In a block of its own: the user may have a constant of this name.
+                (None, quote_spanned!(mixed=> { #declaration &#variable }))
             }
         };
         let (none, start) = if is_async { ("AsyncZone", "start_async") } else { ("Zone", "start") };
@@ -137,8 +138,12 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
     match &options.stream {
         Some(stream) => {
             let stream = reference(stream);
+            let conditions = &options.stream_conditions;
+            let none = removed(conditions, mixed);
             quote_spanned! {mixed=>
                 {
+                    #none
+                    #conditions
                     let __warpline_opening = __warpline_begin.on(#stream);
                     __warpline_opening
                 }
@@ -146,6 +151,21 @@ fn on(options: &Options, mixed: Span) -> TokenStream {
         }
         None => quote_spanned!(mixed=> __warpline_begin.on_host()),
     }
+}
+
+/// The opening of a zone where `#[cfg(…)]` removes its stream: a host zone, as on the stream `None`.
+fn removed(conditions: &TokenStream, mixed: Span) -> Option<TokenStream> {
+    if conditions.is_empty() {
+        return None;
+    }
+    let predicates = conditions.clone().into_iter().filter_map(|token| match token {
+        TokenTree::Group(attribute) => attribute.stream().into_iter().nth(1),
+        _ => None,
+    });
+    Some(quote_spanned! {mixed=>
+        #[cfg(not(all(#(all #predicates),*)))]
+        let __warpline_opening = __warpline_begin.on_host();
+    })
 }
 
 /// The calls that set the instance's fields, label, lane and work. Expressions that run code are in a closure, so that a panic can be caught,
@@ -223,7 +243,10 @@ fn starts_with_option(grammar: &Grammar, input: ParseStream) -> bool {
     match ahead.call(Ident::parse_any) {
         Ok(word) => {
             let bare = ahead.is_empty() || ahead.peek(Token![,]);
-            let known = Key::named(&word.to_string()).is_some_and(|key| grammar.takes(key));
+            let word = word.to_string();
+            // Options of `tracing` that are one word; the error says that there are none.
+            let is_of_tracing = matches!(word.as_str(), "ret" | "skip_all");
+            let known = is_of_tracing || Key::named(&word).is_some_and(|key| grammar.takes(key));
             ahead.peek(Token![=]) || ahead.peek(syn::token::Paren) || (bare && known)
         }
         Err(_) => false,

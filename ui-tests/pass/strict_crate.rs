@@ -16,6 +16,18 @@ fn add(stream: &HostStream, n: u32) -> Result<u32, String> {
     Ok(identity(n))
 }
 
+/// Joins two texts.
+///
+/// # Errors
+/// None.
+#[gpu_zone("demo.join", err)]
+fn join(stream: &HostStream, mut first: String, second: String) -> Result<String, String> {
+    first += &second;
+    drop(second);
+    Ok(first)
+}
+
 fn main() {
+    assert_eq!(join(&HostStream::new("s"), "a".to_owned(), "b".to_owned()).as_deref(), Ok("ab"));
     assert_eq!(add(&HostStream::new("s"), 1), Ok(1));
 }

@@ -1,22 +1,25 @@
 //! Generates the block with its zone.
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
-use quote::quote;
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
 use super::args::Args;
-use crate::tokens::{at, awaits, visible};
+use crate::tokens::{at, awaits, kept, visible, with_statements};
 
-/// The block with its zone, as one expression.
+/// The block with its zone, as one expression. A temporary at its end may live longer than the zone, as the edition of the braces says.
 pub fn block(args: Args) -> Result<TokenStream> {
-    let Args { range, docs, options, asyncness, mut body } = args;
-    // The braces have the macro's span, so that the compiler does not lint them as unnecessary.
-    body.set_span(at(body.span()));
+    let Args { range, docs, options, asyncness, body } = args;
     let remedy = "write `description = \"…\"`, or a doc comment before the name";
     // A guard that lives across an `.await` must not be one that nests on a thread.
     let is_async = !asyncness.is_empty() || awaits(body.stream());
     let begin = range.begin(&options, docs.as_deref(), remedy, is_async)?;
-    Ok(quote!(#asyncness { #begin #body }))
+    let inner = kept(&body);
+    if asyncness.is_empty() {
+        return Ok(kept(&with_statements(&body, quote!(#begin #inner))).into());
+    }
+    let timed = with_statements(&body, quote_spanned!(at(Span::call_site())=> { #begin #inner }));
+    Ok(quote!(#asyncness #timed))
 }
 
 /// The error, and the body, so that no follow-up error appears.
@@ -26,13 +29,10 @@ pub fn refused(error: &Error, input: TokenStream) -> TokenStream {
     quote!({ #error #body })
 }
 
-/// The token if it is a block. Its braces get the macro's span here, too.
-fn block_of(token: TokenTree) -> Option<Group> {
+/// The token if it is a block, as an expression.
+fn block_of(token: TokenTree) -> Option<TokenTree> {
     match token {
-        TokenTree::Group(mut group) if group.delimiter() == Delimiter::Brace => {
-            group.set_span(at(group.span()));
-            Some(group)
-        }
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(kept(&group)),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use super::kinds::{Operation, Payload};
 
 use crate::key::{Key, MESSAGE};
 use crate::parameter::Parameter;
-use crate::tokens::{is_path_sep, is_punct, mentions, visible};
+use crate::tokens::{is_in_path_sep, is_punct, mentions, visible};
 
 /// What the parameters of a function show.
 pub struct Inferred {
@@ -134,8 +134,7 @@ fn path(tokens: &[TokenTree]) -> Option<(&Ident, &[TokenTree])> {
         match token {
             TokenTree::Ident(word) if !after_word => (last, after_word) = (Some(word), true),
             TokenTree::Punct(punct) if punct.as_char() == ':' => {
-                let before = i.checked_sub(1).and_then(|before| words.get(before));
-                if !is_path_sep(Some(token)) && !is_path_sep(before) {
+                if !is_in_path_sep(words, i) {
                     return None;
                 }
                 after_word = false;

@@ -1,6 +1,6 @@
 //! Generates the body of a marked function.
 
-use proc_macro2::{Group, Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
@@ -9,12 +9,13 @@ use super::future::{self, Tail};
 use super::item::Function;
 use crate::key::Key;
 use crate::options::{Grammar, Kind};
+use crate::parameter::Parameter;
 use crate::spec::{self, Name};
-use crate::tokens::{at, mentions};
+use crate::tokens::{at, kept, mentions};
 use crate::zone::Range;
 
 /// The function with its zone.
-pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<TokenStream> {
+pub fn function(grammar: &Grammar, args: Args, mut function: Function) -> Result<TokenStream> {
     let Args { range, mut options } = args;
     if let Some(span) = function.constness {
         let text = "a `const fn` cannot be marked: a zone begins at run time; mark its callers, or remove `const`";
@@ -27,13 +28,14 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         false => Kind::Host,
     };
     if options.kind != Kind::Host && options.stream.is_none() {
-        let stream = function.stream().ok_or_else(|| {
+        let (stream, conditions) = function.stream().ok_or_else(|| {
             Error::new(
                 range.span(),
                 "no stream is given; write `stream = <expression>` in the mark, or name a parameter `stream`",
             )
         })?;
         options.stream = Some(quote!(#stream));
+        options.stream_conditions = conditions.clone();
     }
     let runtime = spec::runtime(&options);
     let err = options.span_of(Key::Err);
@@ -63,29 +65,56 @@ pub fn function(grammar: &Grammar, args: Args, function: &Function) -> Result<To
         Some(_) => function.output.as_ref().and_then(future::output),
         None => function.output.clone(),
     };
-    let timed = |body: &Group| match err {
-        Some(span) => with_outcome(body, output.as_ref(), is_async, &runtime, at(span)),
-        // The body stays a block: items at its start must not follow statements of ours.
-        None => quote!(#body),
+    // The parameters of a function that returns a future are not in its future unless the body moves them there.
+    let order = match tail.is_none() && err.is_some() {
+        true => order_of_drops(&mut function),
+        false => TokenStream::new(),
+    };
+    // The body stays a block: items at its start must not follow statements of ours. The block around it has the macro's edition, by
+    // which the zone ends after the temporaries of the body.
+    let timed = |body: &Group| {
+        let body = kept(body);
+        let timed = match err {
+            Some(span) => with_outcome(&body, &order, output.as_ref(), is_async, &runtime, at(span)),
+            None => body.into(),
+        };
+        quote_spanned!(at(Span::call_site())=> { #begin #timed })
     };
     let body = match tail {
         Some(tail) => {
-            let mut block = tail.block().clone();
-            block.set_span(at(block.span()));
-            let body = timed(&block);
-            tail.with(quote!(#begin #body))
+            let body = timed(tail.block());
+            tail.with(body)
         }
-        None => {
-            let body = timed(&function.body);
-            quote!(#begin #body)
-        }
+        None => timed(&function.body),
     };
     Ok(function.with_body(body))
 }
 
+/// What makes a closure or a future capture all parameters that drop something, in the order in which a function drops them: captures
+/// drop in the order in which they are first named. It never runs.
+fn order_of_drops(function: &mut Function) -> TokenStream {
+    let mixed = at(Span::call_site());
+    function.name_parameters();
+    let owned: Vec<_> = function
+        .parameters
+        .iter()
+        .flat_map(|parameter| parameter.owned().iter().map(|name| (&parameter.conditions, name)))
+        .rev()
+        .map(|(conditions, name)| quote_spanned!(mixed=> #conditions let __warpline_moved = #name;))
+        .collect();
+    // `self` is the first parameter and so the last capture, named or not.
+    let receiver = usize::from(function.parameters.iter().any(Parameter::is_owned_receiver));
+    if owned.len() + receiver < 2 {
+        return TokenStream::new();
+    }
+    // Without end, so that what is moved here counts as there behind it.
+    quote_spanned!(mixed=> if false { #(#owned)* loop {} })
+}
+
 /// The body with `err`: the zone inspects its value at the return. A value that is not a `Result` is an error at `mixed`.
 fn with_outcome(
-    body: &Group,
+    body: &TokenTree,
+    order: &TokenStream,
     output: Option<&TokenStream>,
     is_async: bool,
     runtime: &TokenStream,
@@ -102,12 +131,12 @@ fn with_outcome(
                 }
             }
         });
-        quote_spanned!(mixed=> async move { #hint #body }.await)
+        quote_spanned!(mixed=> async move { #order #hint #body }.await)
     } else {
         // A closure, so that `?` and `return` in the body end it and not the function; an `FnOnce`, so that the body may
         // return what it borrows from the parameters.
         let output = output.map(|output| quote_spanned!(mixed=> -> #output));
-        quote_spanned!(mixed=> #runtime::__private::once(move || #output { #body }))
+        quote_spanned!(mixed=> #runtime::__private::once(move || #output { #order #body }))
     };
     quote_spanned! {mixed=>
         let __warpline_outcome = #outcome;

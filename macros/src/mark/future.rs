@@ -5,7 +5,7 @@
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use crate::tokens::{is_punct, visible};
+use crate::tokens::{is_punct, visible, with_statements};
 
 /// The `async` block that a body ends with: `async move { … }` or `Box::pin(async move { … })`, also after `return`, and with
 /// `.boxed()` after it.
@@ -62,8 +62,7 @@ impl Tail {
 
     /// The function's body with other statements in the block.
     pub fn with(self, statements: TokenStream) -> TokenStream {
-        let mut block = Group::new(Delimiter::Brace, statements);
-        block.set_span(self.block.span());
+        let block = with_statements(&self.block, statements);
         let Tail { mut tokens, at, inner, .. } = self;
         if let Some(TokenTree::Group(group)) = tokens.get_mut(at) {
             *group = match inner {

@@ -6,12 +6,14 @@ use quote::{quote, quote_spanned};
 use syn::parse::{Error, Result};
 
 use crate::parameter::{self, Parameter};
-use crate::tokens::{at, block_of, doc_text, first_paragraph, is_doc_of_a_macro, is_punct};
+use crate::tokens::{at, block_of, doc_text, first_paragraph, is_doc_of_a_macro, is_punct, kept, with_statements};
 
 /// A function as an expansion needs it.
 pub struct Function {
     /// Attributes, visibility and signature, as written.
-    pub header: TokenStream,
+    header: Vec<TokenTree>,
+    /// Where its parameters stand.
+    parameters_at: usize,
     pub name: Ident,
     pub is_async: bool,
     /// The position of `const`.
@@ -25,10 +27,8 @@ pub struct Function {
     pub is_documented_by_a_macro: bool,
     /// `#![…]` at the start of the body.
     pub inner_attributes: TokenStream,
-    /// The body without them. Its braces have the macro's span, so that the compiler does not lint them as unnecessary.
+    /// The body without them.
     pub body: Group,
-    /// The span of the body's braces. The compiler lints an item as the user's only if its last token has the user's span.
-    braces: Span,
 }
 
 impl Function {
@@ -39,6 +39,7 @@ impl Function {
         let (docs, is_documented_by_a_macro) = scan.docs();
         let Qualifiers { is_async, constness, name } = scan.qualifiers(macro_name)?;
         let parameters = scan.parameters();
+        let parameters_at = scan.at.saturating_sub(1);
         let Some(body) = tokens.last().and_then(block_of) else {
             return Err(Error::new(
                 name.span(),
@@ -49,10 +50,10 @@ impl Function {
         };
         let signature_end = tokens.len() - 1;
         let output = scan.output(signature_end);
-        let braces = body.span();
         let (inner_attributes, body) = split_inner_attributes(&body);
         Ok(Function {
-            header: tokens[..signature_end].iter().cloned().collect(),
+            header: tokens[..signature_end].to_vec(),
+            parameters_at,
             name,
             is_async,
             constness,
@@ -62,33 +63,42 @@ impl Function {
             is_documented_by_a_macro,
             inner_attributes,
             body,
-            braces,
         })
     }
 
-    /// The names that the parameters bind.
-    fn bindings(&self) -> impl Iterator<Item = &Ident> {
-        self.parameters.iter().flat_map(|parameter| &parameter.bindings)
+    /// Gives each parameter a name.
+    pub fn name_parameters(&mut self) {
+        if let Some(TokenTree::Group(parameters)) = self.header.get_mut(self.parameters_at) {
+            *parameters = parameter::with_names(parameters);
+            self.parameters = parameter::split(parameters);
+        }
     }
 
-    /// The parameter named `stream`.
-    pub fn stream(&self) -> Option<&Ident> {
-        self.bindings().find(|binding| *binding == "stream" || *binding == "r#stream")
+    /// The names that the parameters bind, each with the `#[cfg(…)]` before its parameter.
+    fn bindings(&self) -> impl Iterator<Item = (&Ident, &TokenStream)> {
+        self.parameters
+            .iter()
+            .flat_map(|parameter| parameter.bindings.iter().map(|binding| (binding, &parameter.conditions)))
+    }
+
+    /// The parameter named `stream`, and the `#[cfg(…)]` before it.
+    pub fn stream(&self) -> Option<(&Ident, &TokenStream)> {
+        self.bindings().find(|(binding, _)| *binding == "stream" || *binding == "r#stream")
     }
 
     /// The function without its zone. Its parameters count as used, because a corrected mark may use them.
     pub fn unmarked(&self) -> TokenStream {
-        let (bindings, body) = (self.bindings(), &self.body);
+        let body = kept(&self.body);
         let mixed = at(Span::call_site());
-        self.with_body(quote_spanned!(mixed=> let _ = (#(&#bindings,)*); #body))
+        let used = self.bindings().map(|(binding, conditions)| quote_spanned!(mixed=> #conditions let _ = &#binding;));
+        self.with_body(quote_spanned!(mixed=> #(#used)* #body))
     }
 
-    /// The function with another body.
+    /// The function with another body. The compiler lints an item as the user's only if its last token has the user's span.
     pub fn with_body(&self, statements: TokenStream) -> TokenStream {
         let Function { header, inner_attributes, .. } = self;
-        let mut body = Group::new(Delimiter::Brace, quote!(#inner_attributes #statements));
-        body.set_span(self.braces);
-        quote!(#header #body)
+        let body = with_statements(&self.body, quote!(#inner_attributes #statements));
+        quote!(#(#header)* #body)
     }
 }
 
@@ -209,9 +219,7 @@ fn not_a_function(macro_name: &str, span: Span) -> Error {
 fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     let mut tokens = body.stream().into_iter().peekable();
     if !is_punct(tokens.peek(), '#') {
-        let mut body = body.clone();
-        body.set_span(at(body.span()));
-        return (TokenStream::new(), body);
+        return (TokenStream::new(), body.clone());
     }
     let tokens: Vec<TokenTree> = tokens.collect();
     let mut end = 0;
@@ -219,7 +227,5 @@ fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
         end += 3;
     }
     let (inner, rest) = tokens.split_at(end.min(tokens.len()));
-    let mut rest = Group::new(body.delimiter(), rest.iter().cloned().collect());
-    rest.set_span(at(body.span()));
-    (inner.iter().cloned().collect(), rest)
+    (inner.iter().cloned().collect(), with_statements(body, rest.iter().cloned().collect()))
 }

@@ -88,9 +88,10 @@ pub const COLLECTIVE: Grammar = Grammar {
 pub fn expand(grammar: &Grammar, args: TokenStream, item: TokenStream) -> TokenStream {
     let (error, item) = match item::Function::parse(grammar.name, item.clone()) {
         Ok(function) => {
-            match args::Args::parse(grammar, args).and_then(|args| expand::function(grammar, args, &function)) {
+            let unmarked = function.unmarked();
+            match args::Args::parse(grammar, args).and_then(|args| expand::function(grammar, args, function)) {
                 Ok(marked) => return marked,
-                Err(error) => (error, function.unmarked()),
+                Err(error) => (error, unmarked),
             }
         }
         Err(error) => (error, item),
