@@ -184,7 +184,11 @@ shapes! {
         if let Err(n) = Buffer("condition").get() { Err(n) } else { event("else"); Ok(0) }
     }
     tail_block [] () () { let _local = Buffer("local"); { let _inner = Buffer("inner"); Buffer("temporary").get() } }
-    tail_unsafe_block [] () () { let _local = Buffer("local"); unsafe { let _inner = Buffer("inner"); Buffer("temporary").get() } }
+    tail_unsafe_block [] () () {
+        let _local = Buffer("local");
+        // SAFETY: nothing in it is unsafe.
+        unsafe { let _inner = Buffer("inner"); Buffer("temporary").get() }
+    }
     tail_loop [] () () { let _local = Buffer("local"); loop { break Buffer("temporary").get(); } }
     tail_chain [] () () { let _local = Buffer("local"); Buffer("first").chain("second").chain("third").get() }
     tail_of_two [] () () { let _local = Buffer("local"); Buffer("first").launch(&Buffer("second")) }

@@ -23,8 +23,6 @@ warpline::range! {
 const KERNEL_NS: u64 = 200_000;
 const BURST: usize = 20;
 const GOAL_NS: f64 = 10_000.0;
-/// After how many ns of a launch its kernel begins at the latest, if nothing else runs: the first launch after a rest is slow.
-const LAUNCH_NS: f64 = 500_000.0;
 
 pub fn run(options: &Options) -> Result {
     let longest = options.size("seconds", 60);
@@ -69,7 +67,7 @@ pub fn run(options: &Options) -> Result {
             let span = zone.gpu.ok_or("the zone has no times")?;
             let off_ns = (span.begin_ns - on_host(&[tie], begin as i64)) as f64;
             let behind_launch_ns = (span.begin_ns - zone.host.begin_ns) as f64;
-            let is_right = off_ns.abs() <= GOAL_NS && (-GOAL_NS..=LAUNCH_NS).contains(&behind_launch_ns);
+            let is_right = off_ns.abs() <= GOAL_NS && behind_launch_ns >= -GOAL_NS;
             let longer_ns = span.duration_ns() - (end - begin) as i64;
             table.row(&[
                 format!("{ends:?}"),

@@ -5,6 +5,7 @@
 //! digits. [`Correlation`] converts these times to the host's clock.
 
 mod comparison;
+mod comparisons;
 mod correlation;
 #[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
 mod system;
@@ -16,7 +17,8 @@ mod ticks;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use comparison::{Comparison, Comparisons};
+pub use comparison::Comparison;
+pub use comparisons::Comparisons;
 pub use correlation::Correlation;
 pub(crate) use system::thread_id;
 pub use ticks::Ticks;

@@ -120,7 +120,7 @@ impl Joint {
                 return Ok(None);
             }
         }
-        let Some((host_ns, uncertainty_ns)) = self.stamper.place_read(&read) else { return Ok(None) };
+        let Some((host_ns, uncertainty_ns)) = stamps::place_read(&self.stamper, &read) else { return Ok(None) };
         let (since_ns, read_ns) = (driver.elapsed_ns(event, self.after)?, driver.elapsed_ns(self.before, self.after)?);
         // The read was before the second of the two events, and behind the first.
         Ok(since_ns.zip(read_ns).map(|(since_ns, read_ns)| {

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::device::{FIRST_WATCH, Stamper, WATCH, difference};
+use super::device::{ClockRead, FIRST_WATCH, Stamper, WATCH, difference};
 use warpline_core::clock::{Comparison, Comparisons, now_ns};
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
@@ -46,6 +46,13 @@ struct Line {
 /// Returns the clock of a device.
 pub(crate) fn of(device: u32) -> Arc<Mutex<DeviceClock>> {
     Arc::clone(lock(&CLOCKS).entry(device).or_default())
+}
+
+/// Returns the host's time of a read between events, and its uncertainty, in ns; none before the device has answered, and while its clock is
+/// not related to the host's.
+pub(crate) fn place_read(stamper: &Stamper, read: &ClockRead) -> Option<(i64, i64)> {
+    let answer = stamper.answer(read)?;
+    lock(&of(stamper.device.ordinal)).sure_place(answer)
 }
 
 impl DeviceClock {

@@ -20,7 +20,6 @@ use super::stand_behind;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::event_clock::estimate;
 use warpline_core::clock::{Comparison, now_ns};
-use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind};
 
 /// The kernel's name in profilers and graphs.
@@ -356,15 +355,10 @@ impl Stamper {
         put.map(|()| Some(ClockRead { token: next }))
     }
 
-    /// Returns the host's time of a read and its uncertainty, in ns; none before the device has answered, and while the device's clock is
-    /// not related to the host's.
-    pub(crate) fn place_read(&self, read: &ClockRead) -> Option<(i64, i64)> {
+    /// Returns the device's time at a read; none before the device has answered.
+    pub(super) fn answer(&self, read: &ClockRead) -> Option<u64> {
         let word = self.joined.load(Ordering::Acquire);
-        if word >> TIME_BITS != read.token {
-            return None;
-        }
-        let clock = super::clock::of(self.device.ordinal);
-        lock(&clock).sure_place(word & ((1 << TIME_BITS) - 1))
+        (word >> TIME_BITS == read.token).then_some(word & ((1 << TIME_BITS) - 1))
     }
 }
 

@@ -38,6 +38,7 @@ use super::graphs::{CapturePosition, Function, Handle};
 use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 
+pub(crate) use clock::place_read;
 pub(crate) use contexts::ready_in;
 pub use contexts::want;
 use contexts::{Readiness, hold, home, stamper_of};
