@@ -56,6 +56,7 @@ impl Pace {
 }
 
 /// The findings of a look at the streams.
+#[derive(Clone, Copy)]
 pub(super) struct Look {
     /// Whether the program launches GPU zones.
     pub(super) is_launching: bool,
