@@ -48,7 +48,7 @@ pub struct EndCounts {
     /// The most by which one of these ends may be late, in ns.
     pub latest_ns: i64,
     /// Those among `found` whose end may be late by more than 5 % of the zone's length, which is then only a bound
-    /// ([`is_bound`](crate::record::is_bound)).
+    /// ([`is_bound`]).
     pub bounded: u64,
 }
 
