@@ -437,7 +437,8 @@ impl Report {
             vec![
                 Cell::text(&clock.device),
                 Cell::Ns(clock.uncertainty_ns),
-                Cell::Ns(clock.worst_uncertainty_ns),
+                // Earlier traces do not say it.
+                Cell::or_none(Some(clock.worst_uncertainty_ns).filter(|ns| *ns > 0), Cell::Ns),
                 Cell::Ns(clock.bracket_ns),
                 Cell::Ns(clock.busy_bracket_ns),
             ]
