@@ -281,7 +281,7 @@ pub mod record {
     pub use warpline_core::memory::{MemoryChange, MemoryRecord, MemoryTiming};
     pub use warpline_core::record::{
         BatchEntry, DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo,
-        ThreadInfo, ZoneRecord,
+        ThreadInfo, ZoneRecord, is_bound,
     };
     pub use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
     pub use warpline_core::step::StepRecord;
