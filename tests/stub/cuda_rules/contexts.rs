@@ -253,6 +253,12 @@ fn a_context_that_is_reset_is_released_as_often_as_it_was_retained() {
                     assert!(since.elapsed() < Duration::from_secs(10), "{} of {wanted} retained", counts()[0]);
                     thread::sleep(Duration::from_millis(1));
                 }
+                // No driver stands a reset while the collector measures in the context.
+                let mut calls = 0;
+                while driver.all_calls() != calls {
+                    calls = driver.all_calls();
+                    thread::sleep(Duration::from_millis(30));
+                }
                 assert_eq!(driver.cuDevicePrimaryCtxReset_v2(0), SUCCESS);
                 assert_eq!(driver.cuDevicePrimaryCtxRetain(&mut 0, 0), SUCCESS);
             }
