@@ -150,7 +150,7 @@ fn without_cupti_zones_are_timed_by_lazy_events() {
         gpu.context.synchronize().expect("no error");
         let report = session.finish();
         assert_exact(&report);
-        assert!(report.notes.iter().any(|note| note.starts_with("zones are timed by lazy events")), "{report}");
+        assert!(report.notes.iter().any(|note| note.starts_with("zones are timed by events")), "{report}");
         assert!(sink.take().iter().all(|zone| zone.gpu.is_some() && zone.end != EndSource::Kernels));
     });
 }

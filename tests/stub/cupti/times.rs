@@ -346,7 +346,7 @@ fn a_graph_is_work_of_the_zone_that_launches_it_and_the_report_says_what_that_co
     });
 }
 
-/// Zones with times, by lazy events, and one line that says why.
+/// Zones with times, by events, and one line that says why.
 fn assert_by_events(driver: &Stub, said: &[&str]) {
     let (session, sink) = start();
     let stream = driver.stream();
@@ -357,15 +357,15 @@ fn assert_by_events(driver: &Stub, said: &[&str]) {
     driver.cuStreamSynchronize(stream);
     let (report, zones) = finish(session, &sink);
     assert!(zones.len() == 1 && zones[0].gpu.is_some(), "{zones:?}");
-    assert!(matches!(zones[0].end, EndSource::Boundary | EndSource::Observed), "{zones:?}");
+    assert_eq!(zones[0].end, EndSource::Event, "{zones:?}");
     let [note] = &report.notes[..] else { panic!("one note: {report}") };
-    assert!(note.starts_with("zones are timed by lazy events instead of kernels: "), "{note}");
+    assert!(note.starts_with("zones are timed by events instead of kernels: "), "{note}");
     said.iter().for_each(|said| assert!(note.contains(said), "`{said}` is not in: {note}"));
     assert_eq!(report.kernel_timing, Default::default());
 }
 
 #[test]
-fn where_another_tool_has_cupti_zones_are_timed_by_lazy_events() {
+fn where_another_tool_has_cupti_zones_are_timed_by_events() {
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();
         cupti.fail("cuptiSubscribe", 39);
@@ -375,7 +375,7 @@ fn where_another_tool_has_cupti_zones_are_timed_by_lazy_events() {
 }
 
 #[test]
-fn without_cupti_zones_are_timed_by_lazy_events() {
+fn without_cupti_zones_are_timed_by_events() {
     let test = this_test!();
     in_child(test, driver::Driver::Current, || {
         let driver = Stub::load();

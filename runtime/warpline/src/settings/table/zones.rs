@@ -133,8 +133,8 @@ macro_rules! zones {
     methods {
         /// Sets the clock of zones on GPU streams (default [`Timing::Events`]). With [`Timing::Kernels`], a zone lasts from the begin of
         /// the first work that its thread launches in it to the end of the last, and [`ends`](Self::ends) has no effect. This needs the
-        /// feature `cupti` and NVIDIA's CUPTI on the machine. If CUPTI is missing, or another tool uses it, zones are timed by events with
-        /// lazy ends, and a note of the report says why. CUPTI makes launches of CUDA graphs slower: see [`kernels`](Self::kernels).
+        /// feature `cupti` and NVIDIA's CUPTI on the machine. If CUPTI is missing, or another tool uses it, zones are timed by events, as
+        /// [`ends`](Self::ends) says, and a note of the report says why. CUPTI makes launches of CUDA graphs slower: see [`kernels`](Self::kernels).
         /// `WARPLINE=timing=kernels`.
         pub fn timing(mut self, timing: Timing) -> Self {
             if let Some(timing) = self.checked("timing", check_timing(timing)) {
