@@ -18,7 +18,7 @@ use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, Span, StreamInfo,
 use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
-use warpline_core::timing::{EndMode, Timing};
+use warpline_core::timing::Timing;
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 use warpline_cuda::graph::captured_range;
 
@@ -78,8 +78,7 @@ impl KernelStage {
             Err(why) => {
                 let mut notes = lock(&tally.notes);
                 if wanted.times {
-                    let ends = if recorder.limits().ends == EndMode::Eager { "eager" } else { "lazy" };
-                    notes.push(format!("zones are timed by {ends} events instead of kernels: {why}"));
+                    notes.push(format!("zones are timed by events instead of kernels: {why}"));
                 }
                 if wanted.records {
                     notes.push(format!("no kernels are recorded: {why}"));
