@@ -34,8 +34,8 @@ impl Line {
     }
 }
 
-/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host. Ends that are not timed say when nobody had left, not when
-/// all were done: they are used only if the others do not connect the hosts.
+/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host. An end that is not timed shows a time at which no rank had
+/// left, not the time at which all were done. Such ends are used only if the timed ones do not connect the hosts.
 pub fn fit(number: i64, mid_ns: i64, hosts: usize, meetings: &[Meeting]) -> Vec<Clock> {
     let beside = components(hosts, meetings);
     let timed: Vec<Meeting> = meetings

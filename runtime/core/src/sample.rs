@@ -55,7 +55,7 @@ impl SampleRate {
         is_chosen
     }
 
-    /// Notes that a zone that was drawn and not chosen is recorded all the same, without being part of the sample.
+    /// Takes a zone back out of the counts of the sample: it was drawn and not chosen, and is recorded for another reason.
     pub(crate) fn choose_after_all(&self) {
         // A new session may have reset the counts in the meantime.
         for count in [&self.seen, &self.passed_over] {

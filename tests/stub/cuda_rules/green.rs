@@ -1,4 +1,4 @@
-//! Streams of green contexts, which may be current to one thread only: warpline makes none current, and times their zones all the same.
+//! Streams of green contexts, which may be current to one thread only: warpline makes none current, and still times their zones.
 
 use std::thread;
 

@@ -116,7 +116,14 @@ impl Correlation {
 
     /// Returns the maximum error of the host's time that belongs to this time of the device, in ns.
     pub fn uncertainty_at(&self, device_ns: i64) -> i64 {
-        self.piece(|piece| device_ns >= piece.device_ns).uncertainty_ns(device_ns)
+        self.place(device_ns).1
+    }
+
+    /// Returns the host's time that belongs to this time of the device, and its maximum error, in ns.
+    #[doc(hidden)]
+    pub fn place(&self, device_ns: i64) -> (i64, i64) {
+        let piece = self.piece(|piece| device_ns >= piece.device_ns);
+        (piece.host_ns(device_ns), piece.uncertainty_ns(device_ns))
     }
 
     /// Returns the uncertainty of a time near the last comparison, in ns.

@@ -102,8 +102,9 @@ impl DeviceClock {
     /// Returns a stamp's time in full, the host's time there, and the uncertainty of that, in ns; none before the first comparison.
     pub(super) fn place(&self, stamp: u64) -> Option<(i64, i64, i64)> {
         let line = self.line.as_ref()?;
-        let (device_ns, compared) = (line.in_full(stamp), line.comparisons.line());
-        Some((device_ns, compared.host_ns(device_ns), compared.uncertainty_at(device_ns)))
+        let device_ns = line.in_full(stamp);
+        let (host_ns, uncertainty_ns) = line.comparisons.line().place(device_ns);
+        Some((device_ns, host_ns, uncertainty_ns))
     }
 
     /// Returns the host's time of a stamp and its uncertainty, in ns, if the clocks were compared lately.

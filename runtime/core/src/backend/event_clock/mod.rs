@@ -350,8 +350,9 @@ impl<D: EventDevice> EventClock<D> {
 
     /// Converts a position in the device's time to the host's clock, for a record.
     pub fn place(&mut self, device_ns: i64) -> i64 {
-        self.worst_ns = self.worst_ns.max(self.correlation().uncertainty_at(device_ns));
-        self.correlation().host_ns(device_ns)
+        let (host_ns, uncertainty_ns) = self.correlation().place(device_ns);
+        self.worst_ns = self.worst_ns.max(uncertainty_ns);
+        host_ns
     }
 
     /// Returns the largest uncertainty of a position that was placed so far, in ns.

@@ -1,7 +1,5 @@
 //! What a report says of zones whose length is only a bound: no bound reads like a length.
 
-use serde_json::Value;
-
 use super::*;
 
 /// Returns a range with `count` zones of 100 µs, of which `bounded` may have taken 1 µs to 3.72 ms each.
@@ -83,13 +81,14 @@ fn a_sample_prints_bounds_with_their_sign_too() {
     assert!(line("demo.none").ends_with(" ≤3.72 ms  ≤3.72 ms") && line("demo.few").contains(" ≈104 ms "), "{text}");
 }
 
+#[cfg(feature = "export")]
 #[test]
 fn programs_read_which_figures_are_bounds_and_no_bound_as_a_length() {
-    let json: Value = serde_json::from_str(&report().to_json()).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&report().to_json()).expect("JSON");
     let ranges = json["ranges"].as_array().expect("ranges");
     let [some, none, around, few] = &ranges[..] else { panic!("{json}") };
     for key in ["mean_ns", "min_ns", "p50_ns", "p99_ns", "max_ns", "self_ns", "recorded_ns"] {
-        assert_eq!(none[key], Value::Null, "{key}: {none}");
+        assert_eq!(none[key], serde_json::Value::Null, "{key}: {none}");
         assert!(some[key].as_i64().is_some_and(|ns| ns > 0), "{key}: {some}");
     }
     assert_eq!(
@@ -102,8 +101,8 @@ fn programs_read_which_figures_are_bounds_and_no_bound_as_a_length() {
     let [busy, known] = &json["streams"].as_array().expect("streams")[..] else { panic!("{json}") };
     assert_eq!((&busy["busy_is_bound"], &busy["rest_is_bound"]), (&true.into(), &true.into()));
     assert_eq!((&known["busy_is_bound"], &known["rest_is_bound"]), (&false.into(), &false.into()));
-    assert_eq!(json["collectives"][1]["hidden_share"], Value::Null);
-    assert_eq!(json["range_steps"][1]["mean_ns"], Value::Null);
+    assert_eq!(json["collectives"][1]["hidden_share"], serde_json::Value::Null);
+    assert_eq!(json["range_steps"][1]["mean_ns"], serde_json::Value::Null);
     assert_eq!((&json["ends"]["bounded"], &json["critical_path_is_bound"]), (&15.into(), &true.into()));
     let markdown = report().to_markdown();
     let row = markdown.lines().find(|line| line.starts_with("| demo.none | stream")).expect("a row");
