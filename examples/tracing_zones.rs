@@ -35,7 +35,7 @@ fn train(stream: &Arc<HostStream>, epoch: u64) {
 fn main() -> Result<(), Box<dyn Error>> {
     let spans = warpline::tracing_layer().with_filter(LevelFilter::INFO);
     tracing_subscriber::registry().with(spans).init();
-    let session = Session::from_env_or("perfetto=tracing_zones.pftrace,summary")?;
+    let session = Session::from_env_or("perfetto=tracing_zones.pftrace,summary");
     let stream = Arc::new(HostStream::new("compute"));
     for epoch in 0..2 {
         train(&stream, epoch);

@@ -55,7 +55,7 @@ fn overlapped(copy: &HostStream, compute: &HostStream) -> Result<(), Box<dyn Err
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let session = Session::from_env_or("perfetto=tutorial.pftrace,summary")?;
+    let session = Session::from_env_or("perfetto=tutorial.pftrace,summary");
     let (copy, compute) = (HostStream::new("copy"), HostStream::new("compute"));
     let is_fixed = std::env::args().any(|argument| argument == "--fixed");
     if is_fixed {

@@ -3,9 +3,11 @@
 //! Only names and the first bytes of files are looked at, in the folder of the trace and, for PyTorch's names, in the folder above. If
 //! several files come into question, none is chosen.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use warpline_trace::files;
 
 use crate::{AnnotateError, names};
 
@@ -91,6 +93,6 @@ fn is_ours(path: &Path) -> bool {
         return false;
     }
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
-    read.is_ok() && begin.windows(OURS.len()).any(|bytes| bytes == OURS)
+    let read = files::regular(path).map(|file| file.map(|file| file.take(BEGIN).read_to_end(&mut begin)));
+    matches!(read, Ok(Some(Ok(_)))) && begin.windows(OURS.len()).any(|bytes| bytes == OURS)
 }

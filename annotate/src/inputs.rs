@@ -1,21 +1,24 @@
 //! The files that a user named: folders stand for the files in them, and compressed files are read as what they contain.
 //!
 //! Every command that reads traces or the files of flight recorders calls it, and [`annotate()`](crate::annotate()) does. A file is recognised as
-//! compressed by its first bytes and not by its name, so a renamed file and a pipe (`<(zstd -dc …)`) are read, too. What is decompressed has at
-//! most 64 GiB, or the bytes that the caller allows.
+//! compressed by its first bytes and not by its name, so a renamed file is read, too. What is decompressed has at most 64 GiB, or the bytes that
+//! the caller allows, and at most 1,100 times the bytes of the file. A pipe, a device and a folder are refused, and not waited for.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use warpline_core::text::printable;
+use warpline_trace::files;
 
 use crate::AnnotateError;
 use crate::document::{Refused, TooLong};
@@ -24,6 +27,13 @@ pub use crate::names::{CHROME, FLIGHT, PERFETTO, TRACES, has_ending, stem, uncom
 
 /// The maximum size of a decompressed file, in bytes.
 const MAX_UNPACKED: u64 = 64 << 30;
+
+/// The most times as long as its file a decompressed file is, beyond [`SMALL`]. Gzip reaches 1,032 times; zstd packs gigabytes of one letter into some
+/// kilobytes, which no trace is.
+const RATIO: u64 = 1_100;
+
+/// The size up to which a decompressed file may be any number of times as long as its file.
+const SMALL: u64 = 64 << 20;
 
 /// Folders in folders are searched to this depth: `RUN/HOST/RANK/trace.pftrace`.
 const DEPTH: usize = 4;
@@ -113,9 +123,10 @@ pub fn is_zstd(begin: &[u8]) -> bool {
 /// Opens a file, and decompresses it if it is compressed with gzip or zstd. The bar counts the bytes of the file.
 ///
 /// # Errors
-/// Those of the system, and a header of a compressed file that is damaged.
+/// Those of the system, that it is no regular file, and a header of a compressed file that is damaged.
 pub fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead + Send>> {
-    unpacked(bar.wrap_read(File::open(path)?))
+    let file = files::regular(path)?.ok_or_else(|| io::Error::other(Refused("it is not a file".to_owned())))?;
+    unpacked(bar.wrap_read(file))
 }
 
 /// The content of a file, decompressed if it is compressed.
@@ -134,26 +145,26 @@ pub(crate) fn open_within<'a>(
     on_bytes: impl FnMut(u64) + 'a,
 ) -> Result<Box<dyn BufRead + 'a>, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
-    let file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(AnnotateError::NotAFile { path: path.to_owned() });
-    }
+    let file =
+        files::regular(path).map_err(failed)?.ok_or_else(|| AnnotateError::NotAFile { path: path.to_owned() })?;
     Ok(Box::new(within(Observed { inner: file, on_bytes }, Some(limit)).map_err(failed)?))
 }
 
 /// The one reader of all files. Without a limit, a compressed file has at most [`MAX_UNPACKED`] bytes, and another one as many as it has.
 fn within<R: Read>(file: R, limit: Option<u64>) -> io::Result<impl BufRead + use<R>> {
-    let mut file = BufReader::with_capacity(CHUNK, file);
+    let taken = Arc::<AtomicU64>::default();
+    let mut file = BufReader::with_capacity(CHUNK, Counted { inner: file, taken: Arc::clone(&taken) });
     let begin = file.fill_buf()?;
     let (is_gzip, is_zstd) = (begin.starts_with(&GZIP), is_zstd(begin));
     let limit = limit.unwrap_or(if is_gzip || is_zstd { MAX_UNPACKED } else { u64::MAX });
+    let is_packed = is_gzip || is_zstd;
     let inner = match (is_gzip, is_zstd) {
         (true, _) => Packing::Gzip(MultiGzDecoder::new(file)),
         (_, true) => Packing::Zstd(Frames { file: Some(file), frame: None }),
         _ => Packing::None(file),
     };
     // Of a file that is not compressed, large reads pass both buffers by.
-    Ok(BufReader::with_capacity(CHUNK, Limited { inner, left: limit, limit }))
+    Ok(BufReader::with_capacity(CHUNK, Limited { inner, given: 0, limit, taken: is_packed.then_some(taken) }))
 }
 
 /// Whether an error of [`open`]'s reader is that the compressed file is damaged or cut. What came before it is sound.
@@ -175,17 +186,45 @@ impl<R: Read, F: FnMut(u64)> Read for Observed<R, F> {
     }
 }
 
-/// Fails after so many bytes.
+/// Counts the bytes that are taken from a file.
+struct Counted<R> {
+    inner: R,
+    taken: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// Fails after so many bytes, and where a compressed file becomes too many times as long.
 struct Limited<R> {
     inner: R,
-    left: u64,
+    given: u64,
     limit: u64,
+    /// The bytes of the compressed file that were taken.
+    taken: Option<Arc<AtomicU64>>,
 }
 
 impl<R: Read> Read for Limited<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
-        self.left = self.left.checked_sub(count as u64).ok_or_else(|| io::Error::other(TooLong(self.limit)))?;
+        self.given += count as u64;
+        if self.given > self.limit {
+            return Err(io::Error::other(TooLong(self.limit)));
+        }
+        if let Some(taken) = &self.taken
+            && self.given > SMALL.max(taken.load(Ordering::Relaxed).saturating_mul(RATIO))
+        {
+            let text = format!(
+                "it has more than {} MiB and {RATIO} times as many bytes when it is decompressed, as no trace has; if it is one, decompress it",
+                SMALL >> 20
+            );
+            return Err(io::Error::other(Refused(text)));
+        }
         Ok(count)
     }
 }

@@ -23,8 +23,9 @@ use crate::compare::{self, CompareError, Comparing};
 #[cfg(target_os = "linux")]
 use crate::control::{self, ControlError};
 use crate::doctor;
+use crate::files;
 use crate::hand_over::{self, HandOverError};
-use crate::inputs::{self, InputError, TRACES};
+use crate::inputs::{InputError, TRACES};
 #[cfg(target_os = "linux")]
 use crate::open::Listening;
 use crate::open::{self, OpenError};
@@ -147,8 +148,11 @@ fn ask(command: Command) -> Result<u8, CommandError> {
             let recorded = control::record(&recording)?;
             match server.filter(|_| recorded.cut.is_none()) {
                 Some(server) => {
-                    output::write(recorded.text.trim_end_matches(output::OPEN_IT), None)?;
+                    output::write(&recorded.text, None)?;
                     server.serve(recorded.path)?;
+                }
+                None if recorded.cut.is_none() => {
+                    output::write(&(recorded.text + &output::open_it(&recorded.path)), None)?
                 }
                 None => output::write(&recorded.text, None)?,
             }
@@ -213,7 +217,7 @@ fn build_one(build: &crate::args::Build) -> Result<PathBuf, CommandError> {
 }
 
 fn catalog(binary: &Path, show: &Show) -> Result<u8, CommandError> {
-    let files = inputs::expand(&[binary.to_owned()], TRACES)?;
+    let files = files::expand(&[binary.to_owned()], TRACES)?;
     let mut records = Records::default();
     for (number, path) in files.iter().enumerate() {
         let next = read_catalog(path)?;
@@ -267,7 +271,7 @@ fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
 /// Checks every binary and trace, even if an earlier one cannot be read, and returns the worst status.
 fn check(files: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
     let mut status = DONE;
-    for path in &inputs::expand(files, TRACES)? {
+    for path in &files::expand(files, TRACES)? {
         let records = match read_catalog(path) {
             Ok(records) => records,
             Err(error) => {
@@ -382,7 +386,8 @@ fn recover(file: &Path, output: &Path) -> Result<u8, CommandError> {
         match recover::recover(file, output, &mut written, remove_when_interrupted) {
             Ok(recovered) => {
                 recovered.warnings.iter().for_each(output::complain);
-                output::write(&(recovered.text + if all.len() == 1 { output::OPEN_IT } else { "" }), None)?;
+                let open_it = if all.len() == 1 { output::open_it(&recovered.path) } else { String::new() };
+                output::write(&(recovered.text + &open_it), None)?;
             }
             Err(error) if all.len() == 1 => return Err(error.into()),
             Err(error) => {

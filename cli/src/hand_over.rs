@@ -2,6 +2,7 @@
 //! program needs a newer Rust and has hundreds of crates, so it is built apart. The arguments go through as they are, and its exit status is that of this command.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,6 +11,9 @@ use std::process::Command;
 pub(crate) struct Program {
     /// Its name.
     pub(crate) name: &'static str,
+    /// What `--help` prints if it is nowhere: of the program, and of its command `query`. Its tests compare the names.
+    help: &'static str,
+    help_of_query: &'static str,
     /// How to build it in a checkout, and where it is then.
     build: &'static str,
     built: &'static str,
@@ -18,6 +22,8 @@ pub(crate) struct Program {
 /// What reads the tables of many ranks, and answers SQL.
 pub(crate) const RANKS: Program = Program {
     name: "warpline-ranks",
+    help: include_str!("hand_over/ranks.txt"),
+    help_of_query: include_str!("hand_over/query.txt"),
     build: "cargo build --release --manifest-path ranks/Cargo.toml",
     built: "ranks/target/release",
 };
@@ -44,15 +50,31 @@ pub(crate) enum HandOverError {
 }
 
 /// Runs the program with these arguments. On Unix it takes the place of this process, so this returns only if it does not start;
-/// elsewhere this returns its exit status.
+/// elsewhere this returns its exit status. Without the program, `--help` still lists what there is.
 ///
 /// # Errors
 /// The program is not found, or does not start.
 pub(crate) fn run(program: Program, arguments: &[OsString]) -> Result<u8, HandOverError> {
-    let path = find(program).ok_or(HandOverError::NotFound(program))?;
+    let Some(path) = find(program) else {
+        if let Some(help) = program.help(arguments) {
+            // A reader that is gone needs no list.
+            let _ = writeln!(std::io::stdout().lock(), "{help}");
+        }
+        return Err(HandOverError::NotFound(program));
+    };
     let mut command = Command::new(&path);
     command.args(arguments);
     started(&mut command).map_err(|error| HandOverError::NotStarted { program, path, error })
+}
+
+impl Program {
+    /// Returns the list for arguments that ask for help.
+    fn help(self, arguments: &[OsString]) -> Option<&'static str> {
+        let of_query = arguments.first().is_some_and(|first| first == "query");
+        let asks = arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+            || arguments.first().is_none_or(|first| first == "help");
+        asks.then_some(if of_query { self.help_of_query } else { self.help })
+    }
 }
 
 #[cfg(unix)]

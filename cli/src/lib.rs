@@ -16,6 +16,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod control;
 mod doctor;
+mod files;
 mod hand_over;
 mod open;
 mod output;

@@ -18,8 +18,13 @@ use crate::runtime::{printable_json, printable_lines};
 
 pub(crate) use crate::runtime::{counted, counted_as};
 
-/// Tells the user how to view a trace.
-pub(crate) const OPEN_IT: &str = "open it at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n";
+/// Returns the line that tells the user how to view a trace.
+pub(crate) fn open_it(path: &Path) -> String {
+    let path = printable(&path.display().to_string());
+    format!(
+        "open it with `warpline open {path}` or at https://ui.perfetto.dev (the browser reads it; nothing is uploaded)\n"
+    )
+}
 
 /// Why the output could not be written.
 #[derive(Debug, thiserror::Error)]

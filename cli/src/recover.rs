@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use tempfile::NamedTempFile;
 use warpline_core::recovered::{RecoverError, Recovered};
-use warpline_trace::flight;
 use warpline_trace::flight::format::{HEADER_BYTES, Layout, MOST_BYTES};
+use warpline_trace::{files, flight};
 
 use crate::inputs::{self, CHROME, FLIGHT, InputError};
 use crate::output::{self, remedy};
@@ -44,6 +44,8 @@ pub(crate) enum RecoverFileError {
 /// What was recovered, for people.
 pub(crate) struct Recovery {
     pub(crate) text: String,
+    /// The trace.
+    pub(crate) path: PathBuf,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -69,17 +71,17 @@ pub(crate) fn recover(
     if written.contains(&wanted) {
         return Err(RecoverFileError::Written { path: file.to_owned(), output: wanted });
     }
-    let (recovery, path) = if is_chrome {
+    let recovery = if is_chrome {
         let (found, path) = chrome::recover_file(file, &place, on_temporary)?;
         let cut = found
             .cut
             .map(|at| format!("warning: {}: cut or damaged at {at}; the rest of the file is left out", file.display()));
-        (Recovery { text: chrome::describe(&found, &path), warnings: cut.into_iter().collect() }, path)
+        Recovery { text: chrome::describe(&found, &path), path, warnings: cut.into_iter().collect() }
     } else {
         let (found, path) = recover_file(file, &place, on_temporary)?;
-        (Recovery { text: describe(&found, &path), warnings: gaps(&found, file) }, path)
+        Recovery { text: describe(&found, &path), path, warnings: gaps(&found, file) }
     };
-    written.insert(path);
+    written.insert(recovery.path.clone());
     Ok(recovery)
 }
 
@@ -112,15 +114,7 @@ fn open(path: &Path) -> Result<File, RecoverFileError> {
 /// Opens a file as it is.
 fn open_packed(path: &Path) -> Result<File, RecoverFileError> {
     let open = |error| RecoverFileError::Open { path: path.to_owned(), error };
-    let mut options = File::options();
-    // Opening a pipe would block.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.read(true).open(path).map_err(open)?;
-    if !file.metadata().map_err(open)?.is_file() {
-        return Err(open(io::Error::other("it is not a file")));
-    }
-    Ok(file)
+    files::regular(path).map_err(open)?.ok_or_else(|| open(io::Error::other("it is not a file")))
 }
 
 /// The file, or what it contains if it is compressed: in a file without a name, since a flight recorder's file is not read in order. It has at

@@ -29,7 +29,7 @@ fn starts_without_descriptors() {
         return;
     }
     let taken = take_all();
-    let session = Session::from_env().expect("the session starts although no descriptor is free");
+    let session = Session::from_env();
     drop(taken);
     drop(session.finish());
 }

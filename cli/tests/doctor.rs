@@ -261,7 +261,10 @@ fn an_nvtx_tool_is_read_and_not_loaded() {
     let found = Host::new().env("NVTX_INJECTION64_PATH", stubs::cupti()).json(&[]);
     assert!(found.part("NVTX").1.contains("has no InitializeInjectionNvtx2"), "{:#}", found.0);
     let found = Host::new().env("NVTX_INJECTION64_PATH", stubs::nvtx()).json(&[]);
-    assert_eq!(found.part("NVTX").0, "works", "{:#}", found.0);
+    let (state, what, _) = found.part("NVTX");
+    assert!((state, found.works()) == ("untried", true) && what.contains("is not loaded here"), "{:#}", found.0);
+    let (status, text) = Host::new().env("NVTX_INJECTION64_PATH", stubs::nvtx()).text(&[]);
+    assert!(status == 0 && text.contains("\nuntried  NVTX ") && !text.contains("everything works\n"), "{text}");
     let found = Host::new().env("NVTX_INJECTION64_PATH", "./.").json(&[]);
     assert_eq!((found.part("NVTX").0, found.works()), ("off", true));
 }

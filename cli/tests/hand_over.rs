@@ -90,6 +90,32 @@ fn where_it_is_missing_the_way_to_build_it_is_said() {
 }
 
 #[test]
+fn where_it_is_missing_help_still_lists_what_there_is() {
+    let _turn = alone();
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = warpline(&dir.path().join("bin"));
+    let said = |arguments: &[&str]| {
+        let output = run(&command, "/nowhere", arguments);
+        let [list, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        assert!(error.contains("`warpline-ranks` is neither beside `warpline` nor on the PATH"), "{error}");
+        list
+    };
+    for arguments in
+        [&["ranks", "--help"][..], &["ranks", "-h"], &["ranks"], &["ranks", "help"], &["ranks", "report", "--help"]]
+    {
+        let list = said(arguments);
+        assert!(list.starts_with("Reads the tables") && list.contains("\n  hang "), "{arguments:?}: {list}");
+    }
+    for arguments in [&["query", "--help"][..], &["query", "-h"], &["ranks", "query", "--help"]] {
+        let list = said(arguments);
+        assert!(list.starts_with("Answers SQL") && list.contains("  zones, launches,"), "{arguments:?}: {list}");
+        assert!(list.lines().all(|line| line.len() <= 100));
+    }
+    assert_eq!(said(&["query", "T.pftrace", "SELECT 1"]), "");
+}
+
+#[test]
 fn a_file_that_does_not_start_is_named() {
     let _turn = alone();
     let dir = tempfile::tempdir().expect("a folder");

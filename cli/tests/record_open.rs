@@ -58,7 +58,7 @@ fn a_recording_is_served_when_it_ends() {
     let (mut child, mut out) =
         recording(dir.path(), &["record", &pid, "--for", "200ms", "-o", trace.to_str().expect("UTF-8")]);
     let (said, host, path) = address(&mut out);
-    assert!(said.contains(" recorded") && !said.contains("open it at"), "{said}");
+    assert!(said.contains(" recorded") && !said.contains("open it with"), "{said}");
     assert!(path.ends_with("/t.pftrace"), "{path}");
     assert_eq!(state(dir.path(), &pid), "records nothing");
     assert!(served(&host, &path) == fs::read(&trace).expect("a trace"));

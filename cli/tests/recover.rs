@@ -68,7 +68,7 @@ fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
     let (status, text) = said(&warpline(&file, &trace));
     assert_eq!(status, 0, "{text}");
     assert!(text.contains("the last ") && text.contains(", of 20000"), "{text}");
-    assert!(text.contains("open it at https://ui.perfetto.dev"), "{text}");
+    assert!(text.contains("open it with `warpline open "), "{text}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
     let trace = fs::read(&trace).unwrap();
     assert!(trace.len() > 100_000 && trace.windows(14).any(|window| window == b"\x12\x0Crecover.load"));

@@ -74,7 +74,7 @@ fn the_trace_of_a_killed_program_becomes_a_whole_document() {
     assert_eq!(status, 0, "{text}");
     let output = dir.path().join(format!("whole-{}.json", std::process::id()));
     assert!(text.contains(&format!("(process {})", std::process::id())), "{text}");
-    assert!(text.contains("open it at https://ui.perfetto.dev") && !text.contains("warning"), "{text}");
+    assert!(text.contains("open it with `warpline open ") && !text.contains("warning"), "{text}");
     let (found, finished) = (document(&output), document(&dir.path().join("finished.json")));
     assert_eq!(found["traceEvents"], finished["traceEvents"]);
     for name in ["distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "schemaVersion"] {

@@ -8,11 +8,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
-use warpline::sink::{Batch, Sink};
+use warpline::record::{DeviceInfo, DeviceKind, StreamInfo};
+use warpline::sink::{Batch, SessionInfo, Sink};
 use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
 use warpline_core::fixture;
 use warpline_trace::chrome::ChromeSink;
@@ -189,6 +191,61 @@ fn a_trace_of_every_record_reads_like_this() {
 }
 
 #[test]
+fn a_program_with_process_id_1_and_devices_of_several_kinds_reads_the_same_from_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let [packets, json] = ["one.pftrace", "one.json"].map(|name| folder.path().join(name));
+    // The numbers of the process and its thread are those of a device and of a stream in other traces.
+    let main = fixture::thread(1, Some("main"));
+    let devices = [(DeviceKind::Cuda, 1), (DeviceKind::Host, 0), (DeviceKind::Cuda, 0)];
+    let streams = [1, 2, 3].map(|id| {
+        let (kind, ordinal) = devices[id as usize - 1];
+        let device = DeviceInfo { ordinal, name: kind.name().to_owned(), kind };
+        Arc::new(StreamInfo { id, name: "compute".to_owned(), device })
+    });
+    let mut zones = vec![fixture::zone(&fixture::LOAD, None, &main, fixture::span(0, 1_000), None)];
+    for (at, stream) in (0_i64..).zip(&streams) {
+        let gpu = fixture::span(100 * at + 10, 600 + 500 * at);
+        zones.push(fixture::zone(
+            &fixture::STEP,
+            Some(stream),
+            &main,
+            fixture::span(10 * at + 1, 10 * at + 5),
+            Some(gpu),
+        ));
+    }
+    let mut waits = fixture::waits();
+    for wait in &mut waits {
+        wait.thread = fixture::thread(2, Some("waits"));
+        if let Some(signal) = &mut wait.signal {
+            signal.thread = Arc::clone(&main);
+            signal.stream = signal.stream.take().map(|_| Arc::clone(&streams[2]));
+        }
+        wait.stream = wait.stream.take().map(|_| Arc::clone(&streams[1]));
+    }
+    let write = |mut sink: Box<dyn Sink>| {
+        sink.start(&SessionInfo { process_id: 1, ..fixture::session() }).unwrap();
+        sink.write(Batch::Zones(&zones)).unwrap();
+        sink.write(Batch::Waits(&waits)).unwrap();
+        sink.finish(&fixture::report()).unwrap();
+    };
+    write(Box::new(PerfettoSink::create(&packets).unwrap()));
+    write(Box::new(ChromeSink::create(&json).unwrap()));
+    let [packets, json] = [packets, json].map(|trace| {
+        let output = warpline(&["report", "--format", "json", trace.to_str().unwrap()]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    });
+    let rows = |part: &Value| {
+        let mut rows: Vec<_> = part.as_array().into_iter().flatten().map(Value::to_string).collect();
+        rows.sort_unstable();
+        rows
+    };
+    for part in ["ranges", "critical_path", "streams", "stream_waits", "waits", "semaphores", "collectives"] {
+        assert_eq!(rows(&json[part]), rows(&packets[part]), "{part}");
+    }
+    assert_eq!((rows(&json["ranges"]).len(), rows(&json["stream_waits"]).len()), (2, 2));
+}
+
+#[test]
 fn a_trace_of_pytorch_has_its_ranges_steps_kernels_and_collectives() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("torch.json");
@@ -216,6 +273,11 @@ fn a_trace_of_pytorch_has_its_ranges_steps_kernels_and_collectives() {
     assert!(text.contains("not every trace ends with the account of its session"), "{text}");
 }
 
+/// The text without the breaks of its lines.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn what_is_cut_or_no_trace_gets_a_clear_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,7 +293,10 @@ fn what_is_cut_or_no_trace_gets_a_clear_answer() {
         let output = warpline(&["report", file("cut.pftrace", &whole[..end]).to_str().unwrap()]);
         let (text, warnings) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         match output.status.code() {
-            Some(0) => assert!(text.contains("account"), "{end}: {text}"),
+            Some(0) => {
+                let note = "the program ended without finishing the session (it aborted, crashed or was killed), or the file was cut";
+                assert!(text.contains("account") && unwrapped(&text).contains(note), "{end}: {text}");
+            }
             code => assert!(code == Some(2) && warnings.contains("no zone, kernel or step"), "{end}: {warnings}"),
         }
     }
@@ -250,7 +315,7 @@ fn what_is_cut_or_no_trace_gets_a_clear_answer() {
         ("program", b"\x7fELF\x02\x01\x01\0", "neither a Perfetto trace nor Chrome JSON"),
         ("t.flight", b"warpline flight\x01", "warpline recover"),
         ("other.json", b"{\"a\":1}", "JSON without `traceEvents`"),
-        ("nothing.json", b"{\"traceEvents\":[]}", "no zone, kernel or step"),
+        ("nothing.json", b"{\"traceEvents\":[]}", "no zone, kernel or step in the trace; record with"),
         ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0", "name a trace"),
     ] {
         let said = refusal(&file(name, bytes));

@@ -1,4 +1,4 @@
-//! `warpline report` on zones whose ends are not timed: no bound is a length. Its figures are those of the session's own report of the same run,
+//! `warpline report` on zones and waits whose ends are not timed: no bound is a length. Its figures are those of the session's own report of the same run,
 //! and the page names bounds as such.
 
 use std::fs;
@@ -6,23 +6,27 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use warpline::backend::{
-    Backend, BackendError, BackendStream, Call, Clock, EventPair, Points, Reader, Reading, Refused, Scope, StreamKey,
+    Backend, BackendError, BackendStream, Call, Clock, EventPair, Points, Reader, Reading, Refused, Scope, Space,
     StreamRef, new_space, now_ns,
 };
 use warpline::collective::ProcessGroup;
-use warpline::record::{DeviceInfo, DeviceKind, EndSource, Span};
-use warpline::sink::MemorySink;
+use warpline::record::{DeviceInfo, DeviceKind, EndSource, Span, ZoneRecord};
+use warpline::report::Report;
+use warpline::sink::{Batch, ChromeSink, MemorySink, PerfettoSink, Sink};
 use warpline::{AsStream, Session, block, collective, gpu_zone};
+use warpline_core::fixture::{self, span};
 use warpline_core::path::critical_path;
+use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
 
 warpline::namespace!("bounds", "zones whose ends are seen late");
 
 /// A device whose time only its work advances, and whose ends are seen late where a program says so.
 struct Device {
-    space: u64,
+    space: Space,
     time: AtomicI64,
     early_by_ns: AtomicI64,
 }
@@ -48,7 +52,7 @@ impl LateStream {
 
 impl AsStream for LateStream {
     fn as_stream(&self) -> StreamRef<'_> {
-        StreamRef::of_backend(Ok(StreamKey { space: self.device.space, stream: self.number }), self)
+        StreamRef::of_backend(Ok(self.device.space.key(self.number)), self)
     }
 }
 
@@ -70,7 +74,7 @@ impl Backend for OfStream {
     }
 
     fn clock_space(&self) -> u64 {
-        self.0.space
+        self.0.space.id()
     }
 
     fn points(&self) -> Result<EventPair, BackendError> {
@@ -178,7 +182,7 @@ const STEPS: u32 = 12;
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Runs a program, and returns the session's report. The last zone is one whose end is not timed.
-fn run(folder: &Path, zones: &MemorySink) -> warpline::report::Report {
+fn run(folder: &Path, zones: &MemorySink) -> Report {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let session = Session::builder()
         .perfetto(folder.join("t.pftrace"))
@@ -300,6 +304,10 @@ fn the_page_shows_bounds_as_bounds() {
     let page = folder.path().join("t.html");
     warpline(&["report", folder.path().join("t.pftrace").to_str().unwrap(), "--html", page.to_str().unwrap()]);
     let page = fs::read_to_string(page).unwrap();
+    // `tests/pages/report.test.mjs` opens it.
+    if let Some(pages) = std::env::var_os("WARPLINE_PAGES") {
+        fs::write(Path::new(&pages).join("report-bounds.html"), &page).unwrap();
+    }
     let (_, rest) = page.split_once(r#"<script type="application/json" id="data">"#).unwrap();
     let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
     let details = &data["details"];
@@ -322,4 +330,95 @@ fn the_page_shows_bounds_as_bounds() {
     let slices = details["timelines"][0]["slices"].as_array().unwrap();
     let has = |text: &str| slices.iter().any(|slice| name(&slice[1]) == text);
     assert!(has("bounds.late (end not timed)") && has("bounds.timed") && !has("bounds.late"), "{slices:?}");
+    // Of those, the drawing knows the shortest possible length, and how much of what it shows is uncertain. The window ends behind what is certain.
+    let members = |text: &str| -> Vec<Vec<i64>> {
+        let of_name = slices.iter().filter(|slice| name(&slice[1]) == text);
+        of_name.map(|slice| slice.as_array().unwrap()[4..].iter().filter_map(Value::as_i64).collect()).collect()
+    };
+    let late = members("bounds.late (end not timed)");
+    assert!(late.contains(&vec![3_725_000, 3_725_000, 25_000, 3_700_000]), "{late:?}");
+    assert!(late.iter().all(|one| one[3] == one[0].min(3_700_000)), "{late:?}");
+    assert_eq!(members("bounds.a_little")[0], [104_000]);
+}
+
+/// Writes zones and waits of two streams, whose times are known: `side` waits for `compute`, and the ends of three of its waits are not timed.
+fn write_waits(sink: &mut dyn Sink) {
+    sink.start(&fixture::session()).unwrap();
+    let (main, compute, side) = (fixture::main_thread(), fixture::stream(1, "compute"), fixture::stream(2, "side"));
+    let mut sequence = 0;
+    let mut zone = |stream, begin, end| {
+        sequence += 1;
+        let zone = fixture::zone(&fixture::STEP, Some(stream), &main, span(0, 1), Some(span(begin, end)));
+        ZoneRecord { sequence, ..zone }
+    };
+    let wait = |semaphore: &str, begin, end, signal, early_by_ns| WaitRecord {
+        semaphore: semaphore.into(),
+        value: Some(1),
+        stream: Some(Arc::clone(&side)),
+        thread: Arc::clone(&main),
+        queue: None,
+        sequence: 0,
+        host: span(1, 2),
+        gpu: Some(span(begin, end)),
+        end: if early_by_ns > 0 { EndSource::Boundary } else { EndSource::Event },
+        end_early_by_ns: early_by_ns,
+        outcome: WaitOutcome::Reached,
+        signal: Some(SignalInfo {
+            value: Some(1),
+            stream: Some(Arc::clone(&compute)),
+            thread: Arc::clone(&main),
+            queue: None,
+            host_ns: span(1, 1).begin_ns,
+            at_ns: span(signal, signal).begin_ns,
+            early_by_ns: 0,
+        }),
+    };
+    let zones = [zone(&compute, 0, 5_000), zone(&compute, 5_000, 8_000)];
+    sink.write(Batch::Zones(&zones)).unwrap();
+    // Timed, known within 5 %, and a bound.
+    let waits = [
+        wait("timed", 0, 1_000, 1_000, 0),
+        wait("known", 1_000, 5_000, 4_000, 200),
+        wait("late", 5_000, 9_000, 8_000, 700),
+    ];
+    sink.write(Batch::Waits(&waits)).unwrap();
+    sink.write(Batch::Zones(&[zone(&side, 9_000, 10_000)])).unwrap();
+    sink.finish(&Report { begun: 3, recorded: 3, duration: Duration::from_micros(10), ..Report::default() }).unwrap();
+}
+
+#[test]
+fn a_wait_whose_end_is_seen_late_is_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    write_waits(&mut PerfettoSink::create(folder.path().join("w.pftrace")).unwrap());
+    write_waits(&mut ChromeSink::create(folder.path().join("w.json")).unwrap());
+    for name in ["w.pftrace", "w.json"] {
+        let trace = folder.path().join(name);
+        let trace = trace.to_str().unwrap();
+        let told: Value = serde_json::from_str(&warpline(&["report", "--format", "json", trace])).unwrap();
+        let side = told["streams"].as_array().unwrap().iter().find(|stream| stream["name"] == "side").unwrap();
+        let keys = ["busy_ns", "uncertain_ns", "waiting_ns", "waiting_early_ns", "idle_ns"];
+        assert_eq!(keys.map(|key| side[key].as_i64()), [1_000, 0, 9_000, 700, 0].map(Some), "{name}: {side}");
+        let flags = ["busy_is_bound", "waiting_is_bound", "rest_is_bound"].map(|key| side[key].as_bool());
+        assert_eq!(flags, [false, true, true].map(Some), "{name}: {side}");
+        let waited = &told["stream_waits"][0];
+        assert_eq!((&waited["total_ns"], &waited["total_is_bound"]), (&9_000.into(), &true.into()), "{name}: {waited}");
+        let semaphore = |name: &str| {
+            let rows = told["semaphores"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["name"] == name).unwrap();
+            (row["total_ns"].as_i64().unwrap(), row["total_is_bound"].as_bool().unwrap())
+        };
+        let semaphores = ["timed", "known", "late"].map(semaphore);
+        assert_eq!(semaphores, [(1_000, false), (4_000, false), (4_000, true)], "{name}");
+        let text = warpline(&["report", trace]);
+        let line = text.lines().find(|line| line.starts_with("side ")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells, ["side", "1.00", "µs", "≤9.00", "µs", "≥0", "ns", "compute"], "{name}: {text}");
+        // Chrome traces have no arrows of waits that the reader follows.
+        if name == "w.pftrace" {
+            let parts = told["critical_path"].as_array().unwrap();
+            let part = |name: &str| parts.iter().find(|part| part["name"] == name && part["on"] == "side");
+            assert_eq!(part("(on the way)").unwrap()["total_ns"], 300, "{parts:?}");
+            assert_eq!(part("(end not timed)").unwrap()["total_ns"], 700, "{parts:?}");
+        }
+    }
 }

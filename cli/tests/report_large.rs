@@ -98,3 +98,47 @@ fn ten_million_slices_take_seconds_and_bounded_memory() {
     }
     println!("the page has {} bytes", fs::metadata(&page).unwrap().len());
 }
+
+/// A trace of profilers may name each slice differently. What is kept of a name is bounded, and the rest is counted together.
+#[test]
+fn ever_new_names_take_bounded_memory_and_are_counted_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("names.json");
+    let write = |names: u64| {
+        let slices = (0..names).map(|at| {
+            let (begin, length) = (10 * at, 1 + at % 9);
+            format!(
+                r#"{{"ph":"X","cat":"user_annotation","name":"n{at}","pid":1,"tid":1,"ts":{begin},"dur":{length}}}"#
+            )
+        });
+        fs::write(&trace, format!("[{}]", slices.collect::<Vec<_>>().join(","))).unwrap();
+        report(&trace, None)
+    };
+    let (some, many) = (write(20_000), write(80_000));
+    assert!(many.peak_kib < some.peak_kib + (60 << 10), "{} and {} KiB", some.peak_kib, many.peak_kib);
+    let says = "71808 ranges beyond 8192 are counted together as `(more)`; record fewer names";
+    assert!(many.stdout.contains(says), "{}", many.stdout.lines().last().unwrap());
+    let row = many.stdout.lines().find(|line| line.starts_with("(more)")).expect("a row");
+    assert!(row.contains("71808"), "{row}");
+    assert!(!write(8_192).stdout.contains("(more)"));
+}
+
+/// The sink of sessions cuts a name that no reader would take.
+#[test]
+fn a_zone_on_a_stream_with_a_very_long_name_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.pftrace");
+    let mut sink = PerfettoSink::create(&trace).unwrap();
+    sink.start(&session()).unwrap();
+    let long = stream(1, &"é".repeat(1 << 20));
+    let zones = [0, 1_000]
+        .map(|ns| zone(&ATTENTION, Some(&long), &main_thread(), span(ns, ns + 100), Some(span(ns + 200, ns + 900))));
+    sink.write(Batch::Zones(&zones)).unwrap();
+    let report_of_session =
+        Report { begun: 2, recorded: 2, duration: Duration::from_nanos(2_000), ..Report::default() };
+    sink.finish(&report_of_session).unwrap();
+    let ran = report(&trace, None);
+    assert!(!ran.stderr.contains("left out"), "{}", ran.stderr);
+    let row = ran.stdout.lines().find(|line| line.starts_with("\u{e9}\u{e9}") && line.contains("% busy"));
+    assert!(row.is_some() || ran.stdout.contains("éééé"), "{}", &ran.stdout[..ran.stdout.len().min(3_000)]);
+}

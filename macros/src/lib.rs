@@ -1,7 +1,7 @@
 //! The attribute macros of warpline. Use them through the crate `warpline`, which re-exports them.
 //!
 //! They know the grammar of marks and nothing of GPUs: what they emit calls the hidden functions and macros of the
-//! runtime. A function's header is scanned as tokens, its body is handed on as it is.
+//! runtime. A function's header is scanned as tokens, its body is handed on as it is; with `err`, its exits are rewritten.
 #![forbid(unsafe_code)]
 
 mod block;

@@ -82,6 +82,8 @@ pub struct Options {
     pub stream: Option<TokenStream>,
     /// The `#[cfg(…)]` of the parameter that is the stream. Where it removes the parameter, the zone is a host zone.
     pub stream_conditions: TokenStream,
+    /// Whether the stream is kept until the zone begins, because the zone is in a future that the function returns.
+    pub keeps_stream: bool,
     pub description: Option<LitStr>,
     pub fields: Vec<Field>,
     pub is_fine: bool,

@@ -37,8 +37,10 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     let runtime = runtime(options);
     // An unresolved import of this is the error when `namespace!` is missing, at the name. The runtime's `__namespace!` explains
     // the spelling.
-    let namespace =
-        Ident::new("write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs", name.span());
+    let namespace = Ident::new(
+        "write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs_and_fn_main_in_a_doc_test",
+        name.span(),
+    );
     // The evaluation of this constant reports an invalid name, at the name.
     let facts = Ident::new("__warpline_facts", at(name.span()));
     let check = quote_spanned!(at(name.span())=> #facts.check());
@@ -105,14 +107,14 @@ pub fn claim(name: &str, span: Span) -> Option<TokenStream> {
     Some(quote_spanned!(span=> const #claim: () = ();))
 }
 
-/// The name as an identifier, with middle dots, which may stand inside one, and the remedy behind it: all that a person sees of
+/// The name as an identifier, with `_DOT_` for each dot, which no name contains, and the remedy behind it: all that a person sees of
 /// a second range of the same name is this identifier. The leading underscore silences the lint for unused items.
 fn spelt(name: &str) -> Option<String> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.');
     if !name.contains('.') || name.starts_with('.') || !name.chars().all(allowed) {
         return None;
     }
-    Some(format!("_{}__rename_one_or_share_one_declared_with_range", name.replace('.', "·")))
+    Some(format!("_{}__rename_one_or_share_one_declared_with_range", name.replace('.', "_DOT_")))
 }
 
 /// The identifier as text.
@@ -137,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_claim_spells_the_name() {
-        assert_eq!(spelt("demo.add").as_deref(), Some("_demo·add__rename_one_or_share_one_declared_with_range"));
-        assert_eq!(spelt("0.x").as_deref(), Some("_0·x__rename_one_or_share_one_declared_with_range"));
+        assert_eq!(spelt("demo.add").as_deref(), Some("_demo_DOT_add__rename_one_or_share_one_declared_with_range"));
+        assert_eq!(spelt("0.x").as_deref(), Some("_0_DOT_x__rename_one_or_share_one_declared_with_range"));
         for wrong in ["", "demo", ".demo", "demo.Add", "demo.größe"] {
             assert_eq!(spelt(wrong), None, "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! Raw tokens: finds the end of an expression, reads doc comments, looks through invisible groups.
 //!
-//! Every macro calls it. It never looks inside a function's body and never parses what it can pass on unchanged.
+//! Every macro calls it. It never parses what it can pass on unchanged.
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 use syn::LitStr;
@@ -44,6 +44,19 @@ pub fn take_expression(input: ParseStream) -> Result<TokenStream> {
     Ok(taken)
 }
 
+/// The number of tokens of the expression that the tokens of a body begin with: all up to its comma or the end of its statement.
+pub fn expression_end(tokens: &[TokenTree]) -> usize {
+    let mut end = ExpressionEnd::default();
+    let ends = |(i, token): (usize, &TokenTree)| {
+        let next = match tokens.get(i + 1) {
+            Some(TokenTree::Punct(punct)) => Some(punct.as_char()),
+            _ => None,
+        };
+        is_punct(Some(token), ';') || end.is_before(token, next)
+    };
+    tokens.iter().enumerate().position(ends).unwrap_or(tokens.len())
+}
+
 /// Takes an expression that is only evaluated while a zone records. One that could leave the function is refused: a
 /// program must not behave differently because it is recorded.
 pub fn take_value(input: ParseStream) -> Result<TokenStream> {
@@ -59,8 +72,8 @@ pub fn take_value(input: ParseStream) -> Result<TokenStream> {
     }
 }
 
-/// The first token that could leave the function that the tokens stand in, and where it stands.
-fn exit(tokens: &TokenStream) -> Option<(String, Span)> {
+/// The first token that could leave the function that the tokens stand in, or wait there, and where it stands.
+pub fn exit(tokens: &TokenStream) -> Option<(String, Span)> {
     const WORDS: [&str; 5] = ["return", "break", "continue", "await", "yield"];
     tokens.clone().into_iter().find_map(|token| match token {
         TokenTree::Group(group) => exit(&group.stream()),
@@ -69,6 +82,12 @@ fn exit(tokens: &TokenStream) -> Option<(String, Span)> {
         _ => None,
     })
 }
+
+/// Words behind which an operand begins: `<` opens a path there, `|` a closure, and `!` negates.
+pub const BEFORE_OPERAND: [&str; 15] = [
+    "as", "async", "break", "dyn", "else", "if", "in", "let", "match", "move", "mut", "ref", "return", "static",
+    "while",
+];
 
 /// Follows an expression token by token. In an expression a comma is only part of it between `::<` and `>`, after the
 /// `<` of `<T as Trait<U>>::f`, in a cast to a generic type, and between the bars of a closure.
@@ -119,7 +138,7 @@ impl ExpressionEnd {
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
                 self.in_cast |= word == "as" && self.angles == 0;
-                self.after_operand = !matches!(word.as_str(), "as" | "async" | "break" | "move" | "return" | "static");
+                self.after_operand = !BEFORE_OPERAND.contains(&word.as_str());
             }
             TokenTree::Punct(punct) => {
                 self.after_operand = matches!(punct.as_char(), '?' | '>');
@@ -182,10 +201,8 @@ pub fn awaits(tokens: TokenStream) -> bool {
         match token {
             TokenTree::Ident(word) if word == "async" || word == "fn" => {
                 // The block belongs to another future.
-                let is_block = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-                let is_end = |token: &TokenTree| is_block(token) || is_punct(Some(token), ';');
                 let rest = tokens.get(i..).unwrap_or_default();
-                i += rest.iter().position(is_end).map_or(rest.len(), |end| end + 1);
+                i += rest.iter().position(ends_item).map_or(rest.len(), |end| end + 1);
             }
             TokenTree::Punct(punct) if punct.as_char() == '.' && is(i, "await") => return true,
             TokenTree::Group(group) if awaits(group.stream()) => return true,
@@ -207,6 +224,16 @@ pub fn mentions(tokens: &TokenStream, ident: &str) -> bool {
 /// Whether the token is this punctuation character.
 pub fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
+}
+
+/// Whether the token is a block in braces.
+pub fn is_block(token: Option<&TokenTree>) -> bool {
+    matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace)
+}
+
+/// Whether an item, with a block or without one, ends with the token.
+pub fn ends_item(token: &TokenTree) -> bool {
+    is_block(Some(token)) || is_punct(Some(token), ';')
 }
 
 /// Whether the first character of `::` is at this place. A `:` before any other punctuation is joint, too, where no space is between.

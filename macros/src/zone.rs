@@ -95,7 +95,6 @@ impl Range {
         };
         let fill = fill(options, message, &runtime, mixed);
         let launch = options.at_launch.then(|| quote_spanned!(mixed=> .begin_at_launch()));
-        let mutable = options.span_of(Key::Err).map(|_| quote_spanned!(mixed=> mut));
         // Before the zone, so that the zone ends inside its step. Its number is computed only where steps are taken.
         let step = options.step.as_ref().map(|number| {
             let begin = match number {
@@ -108,7 +107,7 @@ impl Range {
         Ok(quote_spanned! {mixed=>
             #declaration
             #step
-            let #mutable __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
+            let __warpline_zone = if let ::core::option::Option::Some(__warpline_begin) = #runtime::__private::begin(#range)
                 && let ::core::option::Option::Some(__warpline_opening) = #on
             {
                 __warpline_opening #fill #launch.#start()
@@ -137,20 +136,39 @@ fn check(path: &TokenStream, options: &Options, runtime: &TokenStream) -> TokenS
 fn on(options: &Options, mixed: Span) -> TokenStream {
     match &options.stream {
         Some(stream) => {
-            let stream = reference(stream);
+            let begin = match options.keeps_stream {
+                true => quote_spanned!(at(start_of(stream))=> __warpline_stream.begin(__warpline_begin)),
+                false => {
+                    let stream = reference(stream);
+                    quote_spanned!(mixed=> __warpline_begin.on(#stream))
+                }
+            };
             let conditions = &options.stream_conditions;
             let none = removed(conditions, mixed);
             quote_spanned! {mixed=>
                 {
                     #none
                     #conditions
-                    let __warpline_opening = __warpline_begin.on(#stream);
+                    let __warpline_opening = #begin;
                     __warpline_opening
                 }
             }
         }
         None => quote_spanned!(mixed=> __warpline_begin.on_host()),
     }
+}
+
+/// The statement that keeps the stream of a zone which begins in a future: the future may outlive what lends the stream.
+pub fn keep_stream(options: &Options, runtime: &TokenStream) -> Option<TokenStream> {
+    let stream = reference(options.stream.as_ref()?);
+    let conditions = &options.stream_conditions;
+    Some(quote_spanned! {at(Span::call_site())=>
+        #conditions
+        let __warpline_stream = #runtime::__private::KeptStream::new(|| {
+            use #runtime::__private::KeepReference as _;
+            #runtime::__private::Keep(#stream).kept()
+        });
+    })
 }
 
 /// The opening of a zone where `#[cfg(…)]` removes its stream: a host zone, as on the stream `None`.

@@ -28,9 +28,9 @@ def connect(folder, tables):
         # From the path: ClickHouse would take a run called 1234 for a number.
         window = "" if table == "clocks" else ", toInt64(extract(_path, 'win=(-?[0-9]+)')) AS win"
         session.query(
-            f"CREATE VIEW {table} AS SELECT *, extract(_path, 'run=([^/]+)') AS run{window} "
+            f"CREATE VIEW {table}_files AS SELECT *, extract(_path, 'run=([^/]+)') AS run{window} "
             f"FROM {source(folder, table)} "
-            "SETTINGS use_hive_partitioning = 0, schema_inference_make_columns_nullable = 'auto'"
+            "SETTINGS use_hive_partitioning = 0, schema_inference_make_columns_nullable = 'auto', schema_inference_mode = 'union'"
         )
 
     def ask(sql):

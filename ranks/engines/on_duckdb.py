@@ -11,8 +11,8 @@ def connect(folder, tables):
         # Types are stated: a run called 1234 is a text too.
         types = "{'run': VARCHAR}" if table == "clocks" else "{'run': VARCHAR, 'win': BIGINT}"
         database.execute(
-            f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{folder}/{table}/**/*.parquet', "
-            f"hive_partitioning = true, hive_types = {types})"
+            f"CREATE VIEW {table}_files AS SELECT * FROM read_parquet('{folder}/{table}/**/*.parquet', "
+            f"union_by_name = true, hive_partitioning = true, hive_types = {types})"
         )
 
     def ask(sql):

@@ -19,10 +19,10 @@ def connect(folder, tables):
     )
     spark.sparkContext.setLogLevel("ERROR")
     for table in tables:
-        rows = spark.read.parquet(f"{folder}/{table}")
+        rows = spark.read.option("mergeSchema", "true").parquet(f"{folder}/{table}")
         if table != "clocks":
             rows = rows.withColumn("win", col("win").cast("bigint"))
-        rows.createOrReplaceTempView(table)
+        rows.createOrReplaceTempView(f"{table}_files")
 
     def ask(sql):
         answer = spark.sql(sql)
@@ -30,8 +30,9 @@ def connect(folder, tables):
 
     def define(name, sql):
         spark.sql(f"CREATE TEMPORARY VIEW {name} AS {sql}")
-        # Views build on each other: each is answered once, when a query names it.
-        spark.catalog.cacheTable(name)
+        # Views build on each other: each is answered once, when a query names it. Tables stay in their files.
+        if name not in questions.TABLES:
+            spark.catalog.cacheTable(name)
 
     return define, ask
 

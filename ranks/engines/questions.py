@@ -1,7 +1,7 @@
 """What the engines of this folder share: the tables of the data set, the queries of `ranks/sql/`, the command line and the output.
 
-An engine gives `main` a function that opens the folder. It returns two functions: `define(name, sql)` makes a view, and `ask(sql)`
-returns the names of the columns and the rows.
+An engine gives `main` a function that opens the folder. It makes a view `TABLE_files` of the files of each table, with all columns that one of
+them has, and returns two functions: `define(name, sql)` makes a view, and `ask(sql)` returns the names of the columns and the rows.
 """
 
 import argparse
@@ -14,6 +14,14 @@ SQL = pathlib.Path(__file__).resolve().parent.parent / "sql"
 
 # `clocks` is written by `warpline-ranks clocks DIR --write`: its rows are the same in every window.
 TABLES = ["windows", "steps", "stages", "ranges", "sketches", "collectives", "comms", "clocks"]
+
+# Columns that ranks did not always write: they count what is not timed, and are 0 where a file lacks them.
+LATER = {
+    "steps": ["uncertain_ns"],
+    "stages": ["end_early_ns"],
+    "ranges": ["bounded", "bounded_sum_ns", "bounded_least_ns"],
+    "collectives": ["end_early_ns"],
+}
 
 
 def present(folder):
@@ -54,6 +62,8 @@ def main(engine, connect):
     given = parser.parse_args()
     tables = present(given.folder)
     define, ask = connect(given.folder, tables)
+    for note in complete(define, ask, tables):
+        print(note, file=sys.stderr)
     known = views()
     lacks = {name: missing(name, known, tables) for name in known}
     for name, sql in known.items():
@@ -65,6 +75,23 @@ def main(engine, connect):
             sys.exit(f"`{query}` needs the table `{table}`{remedy}")
         columns, rows = ask(f"SELECT * FROM {query}" if query in known else query)
         show(columns, rows, given.json, query if len(given.queries) > 1 else None)
+
+
+def complete(define, ask, tables):
+    """Makes the view of each table from that of its files. Returns a note for each table of which files lack columns."""
+    notes = []
+    for table in tables:
+        files = f"{table}_files"
+        columns = ask(f"SELECT * FROM {files} LIMIT 0")[0]
+        later = LATER.get(table, [])
+        chosen = [f"COALESCE(f.{column}, 0) AS {column}" if column in later else f"f.{column} AS {column}" for column in columns]
+        chosen += [f"CAST(0 AS BIGINT) AS {column}" for column in later if column not in columns]
+        define(table, f"SELECT {', '.join(chosen)} FROM {files} f")
+        lacks = [column for column in later if column not in columns or ask(f"SELECT COUNT(*) FROM {files} WHERE {column} IS NULL")[1][0][0] > 0]
+        if lacks:
+            named = ", ".join(f"`{column}`" for column in lacks)
+            notes.append(f"files of the table `{table}` lack {named}: an older version wrote them, and their rows are read as if all ends were timed")
+    return notes
 
 
 def missing(name, known, tables):

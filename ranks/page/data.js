@@ -60,10 +60,16 @@ const METRICS = {
     about: 'Color: the time of a step in which a device has nothing to do and waits for nobody: input, or the host.',
     of: (cells, at) => TIMES[cells.idle[at]],
   },
+  uncertain: {
+    name: 'end not timed',
+    about: 'Color: the time of a step in which a zone or a wait may have ended, because no event times its end. It is in no other part of the step.',
+    // Without a column of its own it is 0 where there is a cell.
+    of: (cells, at) => (cells.uncertain.length > 0 ? TIMES[cells.uncertain[at]] : 0 * TIMES[cells.compute[at]]),
+  },
   wall: {
     name: 'step time',
     about: 'Color: the length of a step on a rank. Ranks that synchronize have the same; their own time tells them apart.',
-    of: (cells, at) => TIMES[cells.compute[at]] + TIMES[cells.idle[at]] + TIMES[cells.waiting[at]],
+    of: (cells, at) => TIMES[cells.compute[at]] + TIMES[cells.idle[at]] + TIMES[cells.waiting[at]] + METRICS.uncertain.of(cells, at),
   },
 };
 
@@ -73,7 +79,7 @@ function makeModel(map) {
   const ranks = numbers(map.ranks);
   const steps = numbers(map.steps);
   const cells = {};
-  for (const key of ['beyond', 'compute', 'idle', 'waiting']) cells[key] = codes(map.cells[key]);
+  for (const key of ['beyond', 'compute', 'idle', 'waiting', 'uncertain']) cells[key] = codes(map.cells[key]);
   cells.flags = decoded(map.cells.flags);
   const rankInBlock = codes(map.cells.rank_in_block);
   const stepInBlock = codes(map.cells.step_in_block);
@@ -96,6 +102,7 @@ function makeModel(map) {
     stepBlock: map.step_block,
     oneIn: map.one_in,
     wallNs: map.wall_ns,
+    hasUncertain: cells.uncertain.length > 0,
     hostOf: (rank) => map.hosts[map.host_of[placeOfRank.get(rank)]] ?? '',
     rowOf: (rank) => (placeOfRank.has(rank) ? Math.floor(placeOfRank.get(rank) / map.rank_block) : undefined),
     columnOf: (step) => (placeOfStep.has(step) ? Math.floor(placeOfStep.get(step) / map.step_block) : undefined),

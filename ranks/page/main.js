@@ -64,7 +64,7 @@ function describe({ row, column }) {
   if (MODEL.rankBlock > 1 || MODEL.stepBlock > 1) lines.push(`the worst of ranks ${MODEL.rowLabel(row)} and steps ${MODEL.columnLabel(column)}`);
   const share = cell.own > cell.beyond && cell.beyond !== 0 ? ` (${cell.beyond > 0 ? '+' : ''}${digits((100 * cell.beyond) / (cell.own - cell.beyond))} %)` : '';
   lines.push(`own time ${time(cell.own)}: ${time(Math.abs(cell.beyond))} ${cell.beyond < 0 ? 'below' : 'beyond'} its peers${share}`);
-  lines.push(`compute ${time(cell.compute)} · idle ${time(cell.idle)} · waiting ${time(cell.waiting)}`);
+  lines.push(`compute ${time(cell.compute)} · idle ${time(cell.idle)} · waiting ${time(cell.waiting)}${cell.uncertain > 0 ? ` · end not timed ${time(cell.uncertain)}` : ''}`);
   lines.push(`step ${time(cell.wall)}; times are exact to 0.1 % and ${time(cell.errNs)}`);
   if (cell.isIncomplete) lines.push('zones were dropped in this step: its times are too short');
   for (const one of (BLAME.get(cell.step) ?? []).filter((one) => one.rank === cell.rank)) {
@@ -100,7 +100,7 @@ function remember() {
 /** Takes the state from the fragment: what it does not say stays. Returns whether it names a step. */
 function recall() {
   const parts = new URLSearchParams(location.hash.slice(1));
-  if (Object.hasOwn(METRICS, parts.get('color'))) state.color = parts.get('color');
+  if (Object.hasOwn(METRICS, parts.get('color')) && (parts.get('color') !== 'uncertain' || MODEL?.hasUncertain)) state.color = parts.get('color');
   if (Object.hasOwn(SORTS, parts.get('sort'))) state.sort = parts.get('sort');
   if (parts.has('ranks')) state.ranks = parts.get('ranks');
   if (parts.has('named')) state.named = parts.get('named') === '1';
@@ -183,7 +183,8 @@ function makeOmitted() {
 }
 
 function makeControls() {
-  for (const [key, metric] of Object.entries(METRICS)) byId('color').append(element('option', { value: key }, metric.name));
+  const metrics = Object.entries(METRICS).filter(([key]) => key !== 'uncertain' || MODEL?.hasUncertain);
+  for (const [key, metric] of metrics) byId('color').append(element('option', { value: key }, metric.name));
   for (const [key, sort] of Object.entries(SORTS)) byId('sort').append(element('option', { value: key }, sort.name));
   const change = (id, event, act) =>
     byId(id).addEventListener(event, () => {

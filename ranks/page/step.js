@@ -3,6 +3,9 @@
 /** Ranks of a step that are listed. */
 const RANKS_OF_STEP = 12;
 
+/** Parts of a step whose names are not their keys. */
+const PARTS = { uncertain: 'end not timed' };
+
 /** Shows a step in its section; nothing hides it. */
 function showStep(place) {
   const section = byId('step');
@@ -57,22 +60,24 @@ function ranksOf(column, selected) {
   const cells = shown.map((row) => MODEL.cell(row, column));
   const longest = Math.max(1, ...cells.map((cell) => cell.wall));
   const part = (name, ns) => {
-    const made = element('i', { class: name, title: `${name} ${time(ns)}` });
+    const made = element('i', { class: name, title: `${PARTS[name] ?? name} ${time(ns)}` });
     made.style.width = `${(100 * ns) / longest}%`;
     return made;
   };
-  const head = ['rank', 'host', 'own time', 'beyond peers', 'compute', 'idle', 'waiting', 'step'];
-  const isNumber = (at) => (at === 1 || at === 8 ? undefined : 'number');
+  // Most jobs have none.
+  const parts = ['compute', 'idle', 'waiting', ...(MODEL.hasUncertain ? ['uncertain'] : [])];
+  const head = ['rank', 'host', 'own time', 'beyond peers', ...parts.map((name) => PARTS[name] ?? name), 'step'];
+  const isNumber = (at) => (at === 1 || at === head.length ? undefined : 'number');
   const line = (cell, row) => {
-    const texts = [String(cell.rank), cell.host, time(cell.own), time(cell.beyond), time(cell.compute), time(cell.idle), time(cell.waiting), time(cell.wall)];
-    const bar = element('div', { class: 'bar', 'aria-hidden': 'true' }, part('compute', cell.compute), part('idle', cell.idle), part('waiting', cell.waiting));
+    const texts = [String(cell.rank), cell.host, time(cell.own), time(cell.beyond), ...parts.map((name) => time(cell[name])), time(cell.wall)];
+    const bar = element('div', { class: 'bar', 'aria-hidden': 'true' }, ...parts.map((name) => part(name, cell[name])));
     const made = element('tr', {}, ...texts.map((text, at) => element('td', { class: isNumber(at) }, text)), element('td', {}, bar));
     if (cell.isIncomplete) made.lastChild.append('zones were dropped: times are too short');
     if (row === selected) made.setAttribute('aria-current', 'true');
     return made;
   };
   const key = element('span', { class: 'key' });
-  for (const name of ['compute', 'idle', 'waiting']) key.append(element('span', { class: `swatch ${name}` }), name);
+  for (const name of parts) key.append(element('span', { class: `swatch ${name}` }), PARTS[name] ?? name);
   return element(
     'div',
     {},

@@ -2,7 +2,7 @@
 WITH busiest AS (
     SELECT device, stream
     FROM streams
-    ORDER BY used_ns - waiting_ns - uncertain_ns DESC, device, stream
+    ORDER BY busy_ns - uncertain_ns DESC, device, stream
     LIMIT 1
 ),
 gaps AS (

@@ -1,27 +1,32 @@
 //! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3: `hang` found one.
 
+mod output;
 mod query;
+mod rows;
+mod secrets;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use self::query::{Format, Query};
+use self::output::{complain, print, to_json};
+use self::query::Query;
+use self::rows::Format;
 use crate::clocks::{self, Options, clocks};
 use crate::compact::{Compacted, compact};
 use crate::engine::{Engine, Scheduler};
 use crate::error::Error;
-use crate::folder::Folder;
 use crate::generate::{self, Late, Slow, Stage, replace_file};
 use crate::hang::Hang;
 use crate::perfetto::{Plan, Ranks, Window, merge};
 use crate::progress::busy;
+use crate::reading::quiet;
 use crate::report::Report;
 use crate::shell::Shell;
 use crate::store::{Tables, only_folders};
+use warpline_core::text::printable;
 
 #[derive(Parser)]
 #[command(name = "warpline-ranks", version, about = "Reads the tables that the ranks of a job write with `ranks=DIR`.")]
@@ -38,6 +43,9 @@ enum What {
         of: Of,
         #[command(flatten)]
         on: On,
+        /// Wait no longer than this for the cluster's answer to a query: 600 s by default.
+        #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(1..))]
+        timeout: Option<u64>,
         /// Print the report as JSON.
         #[arg(long)]
         json: bool,
@@ -106,16 +114,13 @@ struct On {
     /// Without it, in this process.
     #[arg(long, value_name = "URL")]
     engine: Option<Scheduler>,
-    /// Wait no longer than this for the cluster's answer to a query: 600 s by default.
-    #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: Option<u64>,
 }
 
 impl On {
-    /// The cluster, if the queries run on one.
-    fn scheduler(&self) -> Option<Scheduler> {
+    /// The cluster, if the queries run on one, and how many seconds it has for the answer to each.
+    fn scheduler(&self, timeout: Option<u64>) -> Option<Scheduler> {
         let scheduler = self.engine.clone()?;
-        Some(match self.timeout {
+        Some(match timeout {
             Some(seconds) => scheduler.with_timeout(Duration::from_secs(seconds)),
             None => scheduler,
         })
@@ -188,8 +193,8 @@ fn late(text: &str) -> Result<Late, String> {
     let parsed = || {
         let mut parts = text.split(':');
         let (rank, ms, steps) = (parts.next()?, parts.next()?, parts.next()?);
-        let (from, to) = steps.split_once('-')?;
-        let ns = ms.parse::<i64>().ok()?.checked_mul(1_000_000)?;
+        let (from, to) = steps.split_once('-').filter(|_| parts.next().is_none())?;
+        let ns = i64::from(ms.parse::<u32>().ok()?) * 1_000_000;
         Some(Late { rank: rank.parse().ok()?, stage: Stage::Load, ns, from: from.parse().ok()?, to: to.parse().ok()? })
     };
     parsed().ok_or_else(|| "write RANK:MILLISECONDS:FROM-TO, such as 42:100:300-600".to_owned())
@@ -198,7 +203,7 @@ fn late(text: &str) -> Result<Late, String> {
 fn slow(text: &str) -> Result<Slow, String> {
     let parsed = || {
         let mut parts = text.split(':');
-        let (rank, percent, from) = (parts.next()?, parts.next()?, parts.next()?);
+        let (rank, percent, from) = (parts.next()?, parts.next()?, parts.next().filter(|_| parts.next().is_none())?);
         Some(Slow { rank: rank.parse().ok()?, percent: percent.parse().ok()?, from: from.parse().ok()? })
     };
     parsed().ok_or_else(|| "write RANK:PERCENT:FROM, such as 42:5:300".to_owned())
@@ -206,10 +211,11 @@ fn slow(text: &str) -> Result<Slow, String> {
 
 /// Runs the command.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    quiet();
+    match run(output::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("warpline-ranks: {error}");
+            complain(error);
             ExitCode::from(1)
         }
     }
@@ -217,10 +223,10 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Error> {
     match cli.what {
-        What::Report { of, on, json, output } => {
+        What::Report { of, on, timeout, json, output } => {
             let options = options(&of)?;
             let tables = on.tables(&of.folder, of.run.as_deref())?;
-            let engine = Engine::open_on(on.scheduler(), tables.path(), of.run.as_deref())?;
+            let engine = Engine::open_on(on.scheduler(timeout), tables.path(), of.run.as_deref())?;
             let mut report = busy("judging", || Report::of(&engine, options))?;
             if let Some(path) = output {
                 report = busy("writing the page", || report.with_heat_map(&engine))?;
@@ -236,8 +242,9 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             let engine = Engine::open(tables.path(), of.run.as_deref())?;
             let options = options(&of)?;
             let found = busy("comparing clocks", || clocks(&engine, options))?;
+            warn(&engine.folder().warnings());
             if write {
-                print(&format!("{}\n", clocks::write(&engine)?.display()));
+                print(&format!("{}\n", printable(&clocks::write(&engine)?.display().to_string())));
             } else if json {
                 print(&to_json(&found)?);
             } else {
@@ -245,7 +252,19 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                            AVG(offset_ns) / 1000 AS offset_us, AVG(drift) * 1000000 AS drift_ppm, \
                            MAX(err_ns) / 1000.0 AS err_us, MAX(most_ns - least_ns) / 2000 AS certified_us \
                            FROM clocks WHERE meetings > 0 GROUP BY host, beside ORDER BY host";
-                print(&Format::Table.write(&engine.query("clocks", sql)?)?);
+                let rows = engine.query("clocks", sql)?;
+                let hosts = engine.query("hosts", "SELECT DISTINCT host FROM windows ORDER BY host")?.texts("host")?;
+                match (rows.len(), &hosts[..]) {
+                    (0, [host]) => print(&format!(
+                        "all ranks ran on one host, {}, and share its clock: there are no clocks to compare\n",
+                        printable(host)
+                    )),
+                    (0, _) => print(&format!(
+                        "nothing compares the clocks of {} hosts: no collective that was kept has ranks of two hosts\n",
+                        hosts.len()
+                    )),
+                    _ => print(&Format::Table.write(&rows)?),
+                }
             }
         }
         What::Hang { folder, run, between, json } => {
@@ -260,8 +279,9 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
         }
         What::Compact { folder, run } => {
             only_folders("`compact`", &folder)?;
-            let done = busy("merging files", || compact(&mut Folder::open(&folder, run.as_deref())?))?;
-            let Compacted { removed, written, rows, damaged } = done;
+            let done = busy("merging files", || compact(&folder, run.as_deref()))?;
+            let Compacted { removed, written, rows, damaged, warnings } = done;
+            warn(&warnings);
             print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and stay\n"));
         }
         What::Query(query) => query.answer()?,
@@ -303,13 +323,9 @@ fn options(of: &Of) -> Result<Options, Error> {
     Err(Error::Asked(format!("`--max-drift-ppm {}` is no drift; 200 is twice what poor clocks have", of.max_drift_ppm)))
 }
 
-fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Error::Asked(format!("cannot write JSON: {error}")))?;
-    Ok(text + "\n")
-}
-
-/// A reader that has read enough, such as `head`, is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Says beside an answer what it lacks.
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        complain(format!("warning: {warning}"));
+    }
 }

@@ -3,7 +3,9 @@
 
 mod cluster;
 mod held;
+mod limits;
 mod pages;
+mod read;
 mod scan;
 mod sql;
 
@@ -13,8 +15,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::cluster::Scheduler;
-pub(crate) use self::scan::BATCH;
-pub use self::scan::Scope;
+pub use self::limits::Limits;
+pub use self::read::Scope;
+pub(crate) use self::read::{BATCH, Wanted};
 pub(crate) use self::sql::Sql;
 
 use self::cluster::Cluster;
@@ -30,7 +33,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use self::held::Held;
-use self::scan::{Scan, Wanted};
+use self::scan::Scan;
 use crate::error::Error;
 use crate::folder::Folder;
 use crate::table::Table;

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::folder::Omission;
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,6 +26,16 @@ pub enum Error {
         table: &'static str,
         /// Files that are there and could not be used.
         left_out: usize,
+    },
+    /// Ranks write to it, and none has ended a window.
+    #[error(
+        "`{}` has no window yet: each rank writes its tables when a window ends, after `ranks_window` (60 s by default) and at its end; until then, \
+         `warpline-ranks hang {}` says what the ranks do",
+        path.display(), path.display()
+    )]
+    NoWindow {
+        /// The folder.
+        path: PathBuf,
     },
     /// The folder has several runs.
     #[error("`{}` has {} runs: {}; pick one with `--run ID`", path.display(), runs.len(), runs.join(", "))]
@@ -96,6 +108,37 @@ pub enum Error {
         /// The limit.
         seconds: u64,
     },
+    /// A query that has too many parts to be planned.
+    #[error(
+        "the query has {parts} parts, and at most {most} are planned: names, operators, and values that stand in no list; ask in several queries"
+    )]
+    TooManyParts {
+        /// The parts of what the user wrote.
+        parts: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A query that takes too long.
+    #[error(
+        "the query has no answer after {seconds} s, and is ended; ask for less, or give it more time with `--timeout SECONDS`"
+    )]
+    TooLong {
+        /// The limit.
+        seconds: u64,
+    },
+    /// A query that takes too much memory.
+    #[error(
+        "the query takes more than {gib} GiB of memory, and is ended; ask for fewer rows or shorter texts, or write a `LIMIT`"
+    )]
+    TooLarge {
+        /// The limit.
+        gib: u64,
+    },
+    /// A query that ends in a panic.
+    #[error(
+        "the query ends in a panic of the engine, which the lines above describe; write it in another way, and report it"
+    )]
+    Panicked,
     /// Tables at a URL.
     #[error("cannot read `{url}`: {source}; {remedy}")]
     Store {
@@ -115,10 +158,12 @@ pub enum Error {
         column: String,
     },
     /// There are no progress files.
-    #[error("`{}` has no progress files: it should contain `progress/run=ID/rank-*.json`, which ranks write each second while they run", path.display())]
+    #[error("`{}` has no progress files{}: it should contain `progress/run=ID/rank-*.json`, which ranks write each second while they run", path.display(), but(left_out))]
     NoProgress {
         /// The folder.
         path: PathBuf,
+        /// Files that are there and could not be used.
+        left_out: Vec<Omission>,
     },
     /// A file that is written.
     #[error("cannot write `{}`: {source}; check the folder and its free space", path.display())]
@@ -150,5 +195,14 @@ impl Error {
     /// For a query that fails.
     pub(crate) fn query(name: &str, source: datafusion::error::DataFusionError) -> Self {
         Self::Query { name: name.to_owned(), source: Box::new(source) }
+    }
+}
+
+/// The end of a message about missing data: which files were left out, and why.
+fn but(left_out: &[Omission]) -> String {
+    match left_out {
+        [] => String::new(),
+        [one] => format!(" that can be read: `{}` {}", one.file, one.why),
+        [one, rest @ ..] => format!(" that can be read: `{}` {}, and {} more", one.file, one.why, rest.len()),
     }
 }

@@ -1,29 +1,30 @@
 //! What lies in the folder that ranks write to: finds the files of one run, and says which ones are left out and why. Reads names and
-//! sizes; the engine tells which files it cannot read ([`Folder::leave_out`]). Never changes a file.
+//! sizes, and files that may be copies; the engine tells which files it cannot read ([`Folder::leave_out`]). Never changes a file. `found` looks
+//! through the windows of a table, `merged` knows which files a merged one replaces.
+
+mod found;
+mod merged;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::Serialize;
+use warpline_core::text::printable;
+
+pub use self::merged::{COMPACTED, Merged, hash};
+
+use self::found::{Found, LEAST_BYTES};
 
 use crate::error::Error;
 use crate::table::Table;
-
-/// The key in the metadata of a file made by `compact`: the names of the files whose rows it has, and a hash of each.
-pub const COMPACTED: &str = "warpline.compacted";
 
 /// The begin of the name of a file made by `compact`.
 pub const COMPACTED_PREFIX: &str = "compact-";
 
 /// Further ones are counted.
 const OMISSIONS_SHOWN: usize = 20;
-
-/// The least that a Parquet file has: the magic number twice, and the length of its footer.
-const LEAST_BYTES: u64 = 12;
 
 /// A file that is read.
 #[derive(Debug, Clone)]
@@ -78,19 +79,14 @@ pub struct Folder {
     left_out: Vec<Omission>,
     /// Files that another process has begun and not finished.
     unfinished: u64,
-    /// Files whose rows a compacted file has.
-    replaced: u64,
+    /// Files whose rows others have.
+    doubles: Vec<(Table, PathBuf)>,
 }
 
 impl Folder {
     /// Looks at `path`, and takes the run `run`, or the only one. If there are several, the caller has to choose.
     pub fn open(path: &Path, run: Option<&str>) -> Result<Self, Error> {
-        let of_folder = |source| Error::Folder { path: path.to_owned(), source };
-        // Said apart from an empty folder.
-        std::fs::read_dir(path).map_err(of_folder)?;
-        let runs = runs(path, &Table::ALL.map(Table::name));
-        let run = choose(path, run, &runs)?;
-        let other_runs = runs.into_iter().filter(|other| *other != run).collect();
+        let (run, other_runs) = Self::run(path, run)?;
         let mut folder = Self {
             path: path.to_owned(),
             run,
@@ -98,11 +94,14 @@ impl Folder {
             files: BTreeMap::new(),
             left_out: Vec::new(),
             unfinished: 0,
-            replaced: 0,
+            doubles: Vec::new(),
         };
         // Each table at once with the others: a job of 10,000 ranks has a hundred thousand files a table, and each is looked at.
         let found = {
-            let find = |table| Found::of(&folder.path.join(Table::name(table)).join(format!("run={}", folder.run)));
+            let find = |table| {
+                let run = folder.path.join(Table::name(table)).join(format!("run={}", folder.run));
+                Found::of(&run, table)
+            };
             std::thread::scope(|scope| {
                 let find = &find;
                 let tables = Table::ALL.map(|table| (table, scope.spawn(move || find(table))));
@@ -113,15 +112,25 @@ impl Folder {
         };
         for (table, found) in found {
             folder.unfinished += found.unfinished;
-            folder.replaced += found.replaced;
+            folder.doubles.extend(found.doubles.into_iter().map(|path| (table, path)));
             found.left_out.iter().for_each(|(path, why)| folder.omit(path, why));
             folder.files.insert(table, Arc::new(found.files));
         }
         if folder.files.values().all(|files| files.is_empty()) {
             let left_out = folder.left_out.len();
-            return Err(Error::NoTables { path: path.to_owned(), table: Table::Windows.name(), left_out });
+            return Err(no_tables(path, left_out));
         }
         Ok(folder)
+    }
+
+    /// The run `run` of those at `path`, or the only one; and the others.
+    pub(crate) fn run(path: &Path, run: Option<&str>) -> Result<(String, Vec<String>), Error> {
+        // Said apart from an empty folder.
+        std::fs::read_dir(path).map_err(|source| Error::Folder { path: path.to_owned(), source })?;
+        let runs = runs(path, &Table::ALL.map(Table::name));
+        let run = choose(path, run, &runs)?;
+        let other_runs = runs.into_iter().filter(|other| *other != run).collect();
+        Ok((run, other_runs))
     }
 
     /// The files of a table.
@@ -144,9 +153,18 @@ impl Folder {
         self.unfinished
     }
 
-    /// Files whose rows another file has, because `compact` was stopped before it removed them.
-    pub fn replaced(&self) -> u64 {
-        self.replaced
+    /// What was left out so far, in sentences for people: the first omissions by name, and how many more there are.
+    pub fn warnings(&self) -> Vec<String> {
+        let (shown, all) = self.left_out();
+        let one =
+            |omission: &Omission| format!("`{}` is left out: {}", printable(&omission.file), printable(&omission.why));
+        let more = (all > shown.len()).then(|| format!("{} more files are left out", all - shown.len()));
+        shown.iter().map(one).chain(more).collect()
+    }
+
+    /// Files whose rows other files have: copies, and what a `compact` that was stopped did not remove.
+    pub fn doubles(&self) -> &[(Table, PathBuf)] {
+        &self.doubles
     }
 
     fn omit(&mut self, path: &Path, why: &str) {
@@ -168,76 +186,24 @@ impl Folder {
     }
 }
 
-/// The files of a table.
-#[derive(Default)]
-struct Found {
-    files: Vec<DataFile>,
-    left_out: Vec<(PathBuf, String)>,
-    unfinished: u64,
-    replaced: u64,
-}
-
-impl Found {
-    /// Those in the windows of a run.
-    fn of(run: &Path) -> Self {
-        let mut all = Self::default();
-        for (name, window) in entries(run) {
-            let Some(number) = name.strip_prefix("win=").and_then(|number| number.parse::<i64>().ok()) else {
-                if !name.starts_with('.') {
-                    all.left_out.push((window, "its name is not `win=NUMBER`".to_owned()));
-                }
-                continue;
-            };
-            all.add(&window, number);
-        }
-        // Those of a window are in the order of their names.
-        all.files.sort_by_key(|file| file.window);
-        all
-    }
-
-    fn add(&mut self, window: &Path, number: i64) {
-        let mut of_window = Vec::new();
-        let mut replaced = BTreeMap::new();
-        for (name, path) in entries(window) {
-            if name.starts_with('.') {
-                self.unfinished += 1;
-                continue;
-            }
-            if !name.ends_with(".parquet") {
-                self.left_out.push((path, "its name does not end in `.parquet`".to_owned()));
-                continue;
-            }
-            match size(&path) {
-                Ok(bytes) => {
-                    if name.starts_with(COMPACTED_PREFIX) {
-                        replaced.extend(compacted(&path));
-                    }
-                    of_window.push(DataFile { path, window: number, bytes });
-                }
-                Err(why) => self.left_out.push((path, why)),
-            }
-        }
-        let before = of_window.len();
-        // Only those very files: a rank that was started again may have written a new one under the name of an old one.
-        let is_replaced = |file: &DataFile| {
-            let known = replaced.get(file.name());
-            known.is_some_and(|known| std::fs::read(&file.path).is_ok_and(|bytes| hash(&bytes) == *known))
-        };
-        of_window.retain(|file| !is_replaced(file));
-        self.replaced += (before - of_window.len()) as u64;
-        self.files.extend(of_window);
-    }
-}
-
 /// Takes the run `run` of those at `path`, or the only one.
 pub(crate) fn choose(path: &Path, run: Option<&str>, runs: &[String]) -> Result<String, Error> {
     let path = || path.to_owned();
     match (run, runs) {
-        (_, []) => Err(Error::NoTables { path: path(), table: Table::Windows.name(), left_out: 0 }),
+        (_, []) => Err(no_tables(&path(), 0)),
         (Some(run), _) if runs.iter().any(|known| known == run) => Ok(run.to_owned()),
         (Some(run), _) => Err(Error::NoRun { path: path(), run: run.to_owned(), runs: runs.to_vec() }),
         (None, [run]) => Ok(run.clone()),
         (None, _) => Err(Error::ManyRuns { path: path(), runs: runs.to_vec() }),
+    }
+}
+
+/// Why there is nothing to read: ranks that run write their progress long before their first window.
+fn no_tables(path: &Path, left_out: usize) -> Error {
+    let path = path.to_owned();
+    match left_out == 0 && !runs(&path, &["progress"]).is_empty() {
+        true => Error::NoWindow { path },
+        false => Error::NoTables { path, table: Table::Windows.name(), left_out },
     }
 }
 
@@ -246,7 +212,7 @@ pub fn runs(path: &Path, tables: &[&str]) -> Vec<String> {
     let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
     for table in tables {
         for (name, run) in entries(&path.join(table)) {
-            let Some(id) = name.strip_prefix("run=") else { continue };
+            let Some(id) = name.strip_prefix("run=").filter(|id| is_run(id) && run.is_dir()) else { continue };
             let changed = std::fs::metadata(&run).and_then(|facts| facts.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
             let newest = found.entry(id.to_owned()).or_insert(changed);
             *newest = changed.max(*newest);
@@ -257,6 +223,12 @@ pub fn runs(path: &Path, tables: &[&str]) -> Vec<String> {
     runs.into_iter().map(|(id, _)| id).collect()
 }
 
+/// Whether it is the id of a run, as ranks write it: plain characters, and no name that a path gives a meaning.
+pub(crate) fn is_run(id: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !matches!(id, "" | "." | "..") && id.chars().all(is_plain)
+}
+
 /// What is in a folder, in the order of names; nothing if there is no such folder.
 fn entries(path: &Path) -> Vec<(String, PathBuf)> {
     let Ok(folder) = std::fs::read_dir(path) else { return Vec::new() };
@@ -264,18 +236,6 @@ fn entries(path: &Path) -> Vec<(String, PathBuf)> {
     let mut found: Vec<_> = folder.flatten().filter_map(named).collect();
     found.sort();
     found
-}
-
-/// The size of a file that may be a Parquet file.
-fn size(path: &Path) -> Result<u64, String> {
-    let facts = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if !facts.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    match facts.len() {
-        bytes if bytes < LEAST_BYTES => Err(format!("has {bytes} bytes: its end is missing, or it is no Parquet file")),
-        bytes => Ok(bytes),
-    }
 }
 
 /// Whether the bytes have both ends of a Parquet file.
@@ -289,26 +249,4 @@ pub fn check_ends(bytes: &[u8]) -> Result<(), String> {
         (b"PAR1", _) => Err("its end is missing".to_owned()),
         _ => Err("is no Parquet file".to_owned()),
     }
-}
-
-/// A hash of a file's bytes: FNV-1a of each eight of them, to tell a file from another one of its name.
-pub fn hash(bytes: &[u8]) -> String {
-    let of = |hash: u64, part: &[u8]| {
-        let mut word = [0; 8];
-        word[..part.len()].copy_from_slice(part);
-        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
-    };
-    let hash = bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325 ^ bytes.len() as u64, of);
-    format!("{hash:016x}")
-}
-
-/// The names of the files whose rows `path` has, and their hashes.
-fn compacted(path: &Path) -> BTreeMap<String, String> {
-    let names = || {
-        let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
-        let facts = reader.metadata().file_metadata().key_value_metadata()?;
-        let names = facts.iter().find(|fact| fact.key == COMPACTED)?.value.clone()?;
-        serde_json::from_str(&names).ok()
-    };
-    names().unwrap_or_default()
 }

@@ -13,12 +13,25 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::folder::is_run;
 
 pub use progress::{Hang, progress};
 pub use write::{file as write_table, replace_file};
 
 /// The Unix time at which every generated job begins; the begin of a window of a minute.
 pub const BEGIN_NS: i64 = 1_763_999_940_000_000_000;
+
+/// Ranks of a job: the largest have fewer, and a window of all of them is in memory.
+const MOST_RANKS: u32 = 1 << 17;
+
+/// Ranks times steps.
+const MOST_ROWS: u64 = 1 << 31;
+
+/// The most by which a rank is late: a day.
+const MOST_LATE_NS: i64 = 86_400_000_000_000;
+
+/// The most by which a device is slower, in percent.
+const MOST_SLOW: f64 = 1_000.0;
 
 /// What is generated.
 #[derive(Debug, Clone)]
@@ -181,6 +194,18 @@ impl Plan {
         if self.ranks == 0 || self.hosts == 0 || self.steps == 0 || self.ranks_per_file == 0 {
             return wrong("there must be at least one rank, host, step and rank in a file");
         }
+        if self.ranks > MOST_RANKS || u64::from(self.ranks) * u64::from(self.steps) > MOST_ROWS {
+            return Err(Error::Asked(format!(
+                "{} ranks and {} steps are too many: there are at most {MOST_RANKS} ranks, and {MOST_ROWS} rows in `steps`",
+                self.ranks, self.steps
+            )));
+        }
+        if self.run.len() > 100 || !is_run(&self.run) {
+            return Err(Error::Asked(format!(
+                "`{}` is no id of a run: write at most 100 letters, digits, `.`, `_` and `-`",
+                self.run
+            )));
+        }
         if !self.ranks.is_multiple_of(self.hosts) {
             return Err(Error::Asked(format!(
                 "{} ranks cannot be dealt out evenly to {} hosts; choose a number of hosts that divides the ranks",
@@ -197,6 +222,30 @@ impl Plan {
             return wrong(
                 "a step has at least a millisecond, a window at least a step, and the sampling is at least 1",
             );
+        }
+        if let Some(late) = self.late.iter().find(|late| late.from > late.to || !(0..=MOST_LATE_NS).contains(&late.ns))
+        {
+            return Err(Error::Asked(format!(
+                "rank {} cannot be late by {} ms from step {} to {}: its first step is after its last one, or it is late by more than a day or by less than nothing",
+                late.rank,
+                late.ns / 1_000_000,
+                late.from,
+                late.to
+            )));
+        }
+        if let Some(slow) = self.slow.iter().find(|slow| !(0.0..=MOST_SLOW).contains(&slow.percent)) {
+            return Err(Error::Asked(format!(
+                "rank {} cannot be slower by {} %: write 0 to {MOST_SLOW}",
+                slow.rank, slow.percent
+            )));
+        }
+        let begins = self.late.iter().map(|late| (late.rank, late.from));
+        let mut begins = begins.chain(self.slow.iter().map(|slow| (slow.rank, slow.from)));
+        if let Some((rank, from)) = begins.find(|(_, from)| *from >= self.steps) {
+            return Err(Error::Asked(format!(
+                "rank {rank} cannot be late or slow from step {from} on: the last step is {}",
+                self.steps - 1
+            )));
         }
         let named = self.late.iter().map(|late| late.rank).chain(self.slow.iter().map(|slow| slow.rank));
         match named.chain(self.missing.iter().map(|missing| missing.0)).find(|rank| *rank >= self.ranks) {

@@ -4,9 +4,11 @@
 //! `follow` follows the waits from rank to rank, to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in
 //! different orders. `differs` finds the first call of a group whose signature differs between ranks. A file that cannot be read is counted.
 
+mod cycles;
 mod dead;
 mod differs;
 mod follow;
+mod groups;
 mod live;
 mod progress;
 
@@ -23,6 +25,8 @@ pub use differs::Difference;
 pub use follow::{Cycle, Wait};
 pub use progress::{Call, Group, Open, Progress};
 
+use follow::{Followed, Sink};
+use groups::{Groups, MOST_IN_ALL};
 use live::Life;
 
 /// A rank whose file is older than this, beside the newest, has stopped writing: it is dead, or its host is.
@@ -37,10 +41,14 @@ pub struct Hang {
     pub run: String,
     /// What it is about, in sentences.
     pub verdict: Vec<String>,
-    /// Ranks that other ranks wait for, and that wait for no other rank.
+    /// Ranks that other ranks wait for, and that wait for no other rank: at most 256, for which most ranks wait directly.
     pub culprits: Vec<Culprit>,
-    /// Ranks that wait for each other.
+    /// How many more there are.
+    pub more_culprits: usize,
+    /// Ranks that wait for each other: a cycle of each set of ranks, and at most 256.
     pub cycles: Vec<Cycle>,
+    /// How many more there are.
+    pub more_cycles: usize,
     /// Groups whose ranks called different operations.
     pub differences: Vec<Difference>,
     /// Ranks whose files are old: they died, or their host did.
@@ -74,7 +82,7 @@ pub struct Culprit {
     pub step: Option<i64>,
     /// How many ranks wait for it, directly or through others.
     pub waiting: usize,
-    /// A wait that leads to it: from a rank that waits to this one.
+    /// The waits that lead to it from a rank that waits: the last 256.
     pub chain: Vec<Wait>,
     /// Its oldest open zone.
     pub open: Option<Open>,
@@ -132,7 +140,7 @@ impl Hang {
         std::fs::read_dir(path).map_err(|source| Error::Folder { path: path.to_owned(), source })?;
         let known = runs(path, &["progress"]);
         let run = match (run, known.first()) {
-            (_, None) => return Err(Error::NoProgress { path: path.to_owned() }),
+            (_, None) => return Err(Error::NoProgress { path: path.to_owned(), left_out: Vec::new() }),
             (Some(run), _) if !known.iter().any(|known| known == run) => {
                 return Err(Error::NoRun { path: path.to_owned(), run: run.to_owned(), runs: known });
             }
@@ -142,7 +150,7 @@ impl Hang {
         };
         let (mut files, left_out) = progress::read(path, &run);
         if files.is_empty() {
-            return Err(Error::NoProgress { path: path.to_owned() });
+            return Err(Error::NoProgress { path: path.to_owned(), left_out });
         }
         let lives = live::look(&mut files);
         Ok(Look { run, files, lives, left_out })
@@ -157,10 +165,16 @@ impl Hang {
         let files = &files;
         let stale = stale(files);
         let life = |rank: u32| lives.get(&rank).copied();
-        let followed = follow::follow(files);
-        let members: BTreeSet<u32> = files.values().flat_map(|file| file.comms.iter()).flat_map(Group::ranks).collect();
-        let missing: Vec<u32> = members.into_iter().filter(|rank| !files.contains_key(rank)).collect();
-        let culprit = |(rank, (waiting, chain)): (u32, (usize, Vec<Wait>))| {
+        let groups = Groups::of(files);
+        if groups.left_out > 0 {
+            let why =
+                format!("have more members than the {MOST_IN_ALL} that are followed, with the groups before them");
+            left_out.push(Omission { file: format!("{} groups", groups.left_out), why });
+        }
+        let Followed { sinks, more_sinks, cycles, more_cycles, waiting } = follow::follow(files, &groups);
+        let members = groups.all.iter().flat_map(|group| &group.members).copied();
+        let missing: BTreeSet<u32> = members.filter(|rank| !files.contains_key(rank)).collect();
+        let culprit = |Sink { rank, waiting, chain }: Sink| {
             let file = files.get(&rank);
             let is_stale = stale.contains(&rank);
             let is_dead = file.is_none() || life(rank) == Some(Life::Gone) || is_stale && life(rank).is_none();
@@ -187,19 +201,20 @@ impl Hang {
                 flight,
             }
         };
-        let mut culprits: Vec<Culprit> = followed.sinks.into_iter().map(culprit).collect();
+        let culprits: Vec<Culprit> = sinks.into_iter().map(culprit).collect();
         let with = |wanted: Life| lives.iter().filter(move |(_, life)| **life == wanted).map(|(rank, _)| *rank);
-        culprits.sort_by(|a, b| b.waiting.cmp(&a.waiting).then(a.rank.cmp(&b.rank)));
         let mut hang = Self {
             version: 1,
             run,
             verdict: Vec::new(),
             culprits,
-            cycles: followed.cycles,
+            more_culprits: more_sinks,
+            cycles,
+            more_cycles,
             differences: differs::differences(files),
             stale: stale.into_iter().collect(),
-            missing,
-            waiting: followed.waiting,
+            missing: missing.into_iter().collect(),
+            waiting,
             moved: 0,
             ranks: files.len(),
             answered: with(Life::Answered).count(),
@@ -229,6 +244,13 @@ impl Hang {
                 .map_or(String::new(), |last| format!(": it has not entered number {} of {}", last.seq, last.comm));
             all.push(format!("{} ranks wait for {rank}{missing}", culprit.waiting));
             all.push(self.state(culprit));
+        }
+        for (more, what) in
+            [(self.more_cycles, "sets of ranks wait for each other"), (self.more_culprits, "ranks are waited for")]
+        {
+            if more > 0 {
+                all.push(format!("{more} more {what}"));
+            }
         }
         if all.is_empty() {
             all.push(match self.waiting {
@@ -276,7 +298,10 @@ impl Hang {
             wrap(&mut out, "", &format!("and {} more sentences: `--json` has them", self.verdict.len() - SHOWN));
         }
         for culprit in self.culprits.iter().take(3).filter(|culprit| culprit.chain.len() > 1) {
-            let chain: Vec<String> = culprit.chain.iter().map(Wait::sentence).collect();
+            let mut chain: Vec<String> = culprit.chain.iter().take(SHOWN).map(Wait::sentence).collect();
+            if culprit.chain.len() > SHOWN {
+                chain.push(format!("and {} more: `--json` has the last of them", culprit.chain.len() - SHOWN));
+            }
             wrap(&mut out, "  ", &chain.join("; "));
         }
         out.push('\n');
@@ -324,4 +349,10 @@ fn stale(files: &BTreeMap<u32, Progress>) -> BTreeSet<u32> {
         boottime_ns.saturating_sub(file.updated_boottime_ns) > STALE.as_nanos() as i64 || boot_is_old
     };
     files.iter().filter(|(_, file)| !file.ended && is_old(file)).map(|(rank, _)| *rank).collect()
+}
+
+/// Whether all ranks of a run have written that their session is over. A rank that was killed has not.
+pub fn has_ended(path: &Path, run: &str) -> bool {
+    let (files, left_out) = progress::read(path, run);
+    left_out.is_empty() && !files.is_empty() && files.values().all(|file| file.ended)
 }

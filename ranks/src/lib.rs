@@ -15,6 +15,7 @@ pub mod hang;
 pub mod judge;
 pub mod perfetto;
 mod progress;
+mod reading;
 pub mod report;
 mod shell;
 pub mod store;

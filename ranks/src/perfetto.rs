@@ -24,11 +24,16 @@ use crate::clocks::Options;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::progress::bar;
+use crate::report::ranks;
 
 use archive::Member;
 use cut::{Cut, Gpus};
 use find::{Found, Process};
 use place::{Place, Places};
+use warpline_core::text::printable;
+
+/// Ranks that a sentence lists.
+const RANKS_SHOWN: usize = 8;
 
 /// The steps that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +114,8 @@ pub struct Merged {
     pub worst_err_ns: f64,
     /// Hosts whose clock nothing compares with the others.
     pub apart: Vec<String>,
+    /// Steps and ranks that were asked for and are not in the tables, in sentences.
+    pub missing: Vec<String>,
     /// Files that were not used, with the reason.
     pub unused: Vec<(PathBuf, String)>,
     /// Packets that were left out because their clock is unknown.
@@ -151,6 +158,7 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
     let made = tables::read(&engine, plan.window, &lacking)?;
     let pids = pids(spans.iter().map(|span| &span.process));
     let mut merged = Merged {
+        missing: missing(&engine, plan, &processes, &spans)?,
         from_traces: 0,
         from_tables: 0,
         slices: 0,
@@ -169,6 +177,9 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
         ("warpline.steps".to_owned(), format!("{} to {}", plan.window.from, plan.window.to)),
         ("warpline.time_line".to_owned(), format!("CLOCK_BOOTTIME of {}", places.reference())),
     ];
+    let left_out = engine.folder();
+    let (shown, _) = left_out.left_out();
+    merged.unused.extend(shown.iter().map(|omission| (omission.file.clone().into(), omission.why.clone())));
     let bar = bar(spans.len(), "merging ranks");
     for span in &spans {
         let Process { rank, host, boot_id, .. } = &span.process;
@@ -246,14 +257,18 @@ fn is_asked(plan: &Plan, rank: i64) -> bool {
     plan.ranks.as_ref().is_none_or(|ranks| ranks.has(rank))
 }
 
-/// The time of the steps on each rank's clock.
+/// The time of the steps on each rank's clock. A window's files are of the processes that wrote it, and the times of a process say which steps are its
+/// own. Windows do not: a step may be filed in the one after its end.
 fn spans(engine: &Engine, plan: &Plan, processes: &[Process], places: &Places) -> Result<Vec<Span>, Error> {
     let Window { from, to } = plan.window;
     let sql = format!(
-        "SELECT s.rank, w.boot_id, w.pid, MIN(s.begin_ns) AS begin_ns, MAX(s.begin_ns + s.wall_ns) AS end_ns FROM steps s \
-         JOIN windows w ON s.run = w.run AND s.win = w.win AND s.rank = w.rank \
-           AND s.begin_ns < w.end_ns AND s.begin_ns + s.wall_ns > w.begin_ns \
-         WHERE s.step BETWEEN {from} AND {to} GROUP BY s.rank, w.boot_id, w.pid ORDER BY s.rank"
+        "SELECT s.rank, p.boot_id, p.pid, MIN(s.begin_ns) AS begin_ns, MAX(s.begin_ns + s.wall_ns) AS end_ns FROM steps s \
+         JOIN windows w ON s.run = w.run AND s.win = w.win AND s.rank = w.rank AND s.host = w.host \
+         JOIN (SELECT run, rank, boot_id, pid, MIN(begin_ns) AS begin_ns, MAX(end_ns) AS end_ns FROM windows \
+               GROUP BY run, rank, boot_id, pid) p \
+           ON w.run = p.run AND w.rank = p.rank AND w.boot_id = p.boot_id AND w.pid = p.pid \
+           AND s.begin_ns < p.end_ns AND s.begin_ns + s.wall_ns > p.begin_ns \
+         WHERE s.step BETWEEN {from} AND {to} GROUP BY s.rank, p.boot_id, p.pid ORDER BY s.rank"
     );
     let rows = engine.query("steps", &sql)?;
     let (rank, boot, pid) = (rows.ints("rank")?, rows.texts("boot_id")?, rows.ints("pid")?);
@@ -283,6 +298,33 @@ fn spans(engine: &Engine, plan: &Plan, processes: &[Process], places: &Places) -
     }))
 }
 
+/// What was asked for and is not in the tables, in sentences.
+fn missing(engine: &Engine, plan: &Plan, processes: &[Process], spans: &[Span]) -> Result<Vec<String>, Error> {
+    let Window { from, to } = plan.window;
+    let sql = format!(
+        "SELECT COUNT(DISTINCT step) AS steps, MIN(step) AS first, MAX(step) AS last FROM steps WHERE step BETWEEN {from} AND {to}"
+    );
+    let rows = engine.query("steps", &sql)?;
+    let of = |column| Ok::<_, Error>(rows.ints(column)?.first().copied().unwrap_or(0));
+    let (found, first, last) = (of("steps")?, of("first")?, of("last")?);
+    let asked = to.saturating_sub(from).saturating_add(1);
+    let mut missing = Vec::new();
+    if found < asked {
+        missing.push(format!(
+            "{} of the {asked} steps; they have steps from {first} to {last}",
+            asked.saturating_sub(found)
+        ));
+    }
+    let has_span = |rank: i64| spans.iter().any(|span| span.process.rank == rank);
+    let mut without: Vec<i64> = processes.iter().map(|process| process.rank).collect();
+    without.retain(|rank| is_asked(plan, *rank) && !has_span(*rank));
+    without.dedup();
+    if !without.is_empty() {
+        missing.push(format!("these steps of {}", ranks(&without, RANKS_SHOWN)));
+    }
+    Ok(missing)
+}
+
 /// A process id for each process that no other one has, its own where that is free.
 fn pids<'a>(processes: impl Iterator<Item = &'a Process>) -> HashMap<Process, i64> {
     const FREE: i64 = 1_000_000_000;
@@ -302,26 +344,30 @@ impl Merged {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut text = format!(
             "{}: {} from traces and {} from tables, {} in {}; open it at https://ui.perfetto.dev\n",
-            output.display(),
+            printable(&output.display().to_string()),
             count(self.from_traces, "rank"),
             count(self.from_tables, "rank"),
             count(self.slices as usize, "slice"),
             wording::time(self.length_ns as f64)
         );
-        text += &format!("time line: the clock of {}; corrected clocks are wrong by at most ", self.reference);
+        text +=
+            &format!("time line: the clock of {}; corrected clocks are wrong by at most ", printable(&self.reference));
         text += &format!("{}, 99 of 100 times\n", wording::time(self.worst_err_ns));
         if !self.apart.is_empty() {
             text += &format!(
                 "never compared with it, and placed by their wall clocks: {}{}\n",
-                self.apart.iter().take(8).cloned().collect::<Vec<_>>().join(", "),
+                self.apart.iter().take(8).map(|host| printable(host)).collect::<Vec<_>>().join(", "),
                 if self.apart.len() > 8 { format!(" and {} more", self.apart.len() - 8) } else { String::new() }
             );
+        }
+        for missing in &self.missing {
+            text += &format!("not in the tables: {missing}\n");
         }
         if self.unplaced > 0 {
             text += &format!("{} left out: their clock is unknown\n", count(self.unplaced as usize, "packet"));
         }
         for (file, why) in self.unused.iter().take(5) {
-            text += &format!("not used: {} {why}\n", file.display());
+            text += &format!("not used: {}\n", printable(&format!("{} {why}", file.display())));
         }
         if self.unused.len() > 5 {
             text += &format!("not used: {} more\n", self.unused.len() - 5);

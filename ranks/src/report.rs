@@ -169,9 +169,10 @@ impl Report {
         };
         let found = clocks(engine, options)?;
         after_clocks(engine)?;
-        let pace = engine.query("pace", "SELECT steps, wall_ns FROM pace")?;
-        let steps: i64 = pace.ints("steps")?.iter().sum();
-        let wall: i64 = pace.ints("wall_ns")?.iter().sum();
+        // All of them, also those whose device work is not known.
+        let all = engine.query("steps", "SELECT COUNT(*) AS steps, COALESCE(SUM(wall_ns), 0) AS wall_ns FROM steps")?;
+        let sum = |column: &str| Ok::<i64, Error>(all.ints(column)?.first().copied().unwrap_or(0));
+        let (steps, wall) = (sum("steps")?, sum("wall_ns")?);
         size.step_ns = wall / steps.max(1);
         size.steps = steps / size.ranks.max(1);
         let slow = slow(engine)?;
@@ -263,8 +264,8 @@ impl Report {
         };
         say(
             folder.left_out().1 as i64,
-            "file was left out: it is damaged, unfinished or foreign",
-            "files were left out: they are damaged, unfinished or foreign",
+            "file was left out: it is damaged, unfinished, foreign or a copy",
+            "files were left out: they are damaged, unfinished, foreign or copies",
         );
         say(
             folder.unfinished() as i64,

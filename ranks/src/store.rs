@@ -1,5 +1,8 @@
 //! Tables in an object store: one run is copied to a temporary folder, which is read like any other. A job has many small files and a report reads
-//! each of them several times, so one copy takes less time than a request for each read. Called by the command; never writes to a store.
+//! each of them several times, so one copy takes less time than a request for each read. `metadata` keeps the client from asking a cloud for keys.
+//! Called by the command; never writes to a store.
+
+mod metadata;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,13 +11,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use futures::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, parse_url_opts};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, parse_url};
 use tempfile::TempDir;
 use url::Url;
 
+use self::metadata::{ASK, Guarded};
 use crate::error::Error;
-use crate::folder::choose;
+use crate::folder::{choose, is_run};
 use crate::progress::{bar, busy};
 use crate::table::Table;
 
@@ -80,6 +87,7 @@ struct Place<'a> {
     url: &'a str,
     store: Box<dyn ObjectStore>,
     prefix: Key,
+    guarded: Guarded,
 }
 
 fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
@@ -95,6 +103,11 @@ impl<'a> Place<'a> {
         let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is no URL: {error}")))?;
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let mut options: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();
+        if let Some((name, _)) = options.iter().find(|(name, value)| is_endpoint(name) && !is_server(value)) {
+            return Err(Error::Asked(format!(
+                "the variable {name} has no URL of a server; write {name}=http://HOST:PORT"
+            )));
+        }
         // A server without TLS, such as one of this machine, is named as such.
         let is_plain = |(name, value): &(String, String)| {
             name.to_ascii_uppercase().starts_with("AWS_ENDPOINT") && value.starts_with("http://")
@@ -102,18 +115,27 @@ impl<'a> Place<'a> {
         if options.iter().any(is_plain) {
             options.push(("allow_http".to_owned(), "true".to_owned()));
         }
-        let (store, prefix) = parse_url_opts(&parsed, options).map_err(|error| failed(url, error))?;
-        Ok(Self { url, store, prefix })
+        let guarded = Guarded::of(&options);
+        let (store, prefix) = connect(&parsed, options, &guarded).map_err(|error| failed(url, error.into()))?;
+        Ok(Self { url, store, prefix, guarded })
+    }
+
+    fn failed(&self, error: object_store::Error) -> Error {
+        if self.guarded.was_asked() {
+            let why = format!("the environment has no keys, and a cloud's metadata service is asked only with {ASK}=1");
+            return failed(self.url, why.into());
+        }
+        failed(self.url, error.into())
     }
 
     /// The files of the tables of the run, or of the only one.
     async fn files(&self, run: Option<&str>) -> Result<Vec<ObjectMeta>, Error> {
-        let of_store = |error| failed(self.url, error);
+        let of_store = |error| self.failed(error);
         let mut runs = BTreeSet::new();
         for table in Table::ALL {
             let found = self.store.list_with_delimiter(Some(&self.prefix.clone().join(table.name()))).await;
             let names = found.map_err(of_store)?.common_prefixes;
-            let id = |key: &Key| Some(key.filename()?.strip_prefix("run=")?.to_owned());
+            let id = |key: &Key| key.filename()?.strip_prefix("run=").filter(|id| is_run(id)).map(str::to_owned);
             runs.extend(names.iter().filter_map(id));
         }
         let run = choose(Path::new(self.url), run, &runs.into_iter().collect::<Vec<_>>())?;
@@ -146,7 +168,7 @@ impl<'a> Place<'a> {
     }
 
     async fn copy_one(&self, key: &Key, folder: &Path) -> Result<(), Error> {
-        let of_store = |error| failed(self.url, error);
+        let of_store = |error| self.failed(error);
         // A key has no part `.` or `..`: `object_store` takes none.
         let parts = key.prefix_match(&self.prefix).into_iter().flatten();
         let path = parts.fold(folder.to_owned(), |path, part| path.join(part.as_ref()));
@@ -163,14 +185,53 @@ impl<'a> Place<'a> {
     }
 }
 
-fn failed(url: &str, error: object_store::Error) -> Error {
+/// The store of a URL, and the place in it, as `object_store::parse_url_opts` has it, which takes no connector.
+fn connect(
+    url: &Url,
+    options: Vec<(String, String)>,
+    guarded: &Guarded,
+) -> Result<(Box<dyn ObjectStore>, Key), object_store::Error> {
+    // The builders have no trait in common.
+    macro_rules! built {
+        ($builder:ty) => {{
+            let builder = <$builder>::new().with_url(url.as_str()).with_http_connector(guarded.clone());
+            let builder =
+                options.into_iter().fold(builder, |builder, (name, value)| match name.to_ascii_lowercase().parse() {
+                    Ok(known) => builder.with_config(known, value),
+                    Err(_) => builder,
+                });
+            Box::new(builder.build()?)
+        }};
+    }
+    let (scheme, path) = ObjectStoreScheme::parse(url)?;
+    let store: Box<dyn ObjectStore> = match scheme {
+        ObjectStoreScheme::AmazonS3 => built!(AmazonS3Builder),
+        ObjectStoreScheme::GoogleCloudStorage => built!(GoogleCloudStorageBuilder),
+        ObjectStoreScheme::MicrosoftAzure => built!(MicrosoftAzureBuilder),
+        // Folders of this machine, and what is not supported.
+        _ => return parse_url(url),
+    };
+    Ok((store, path))
+}
+
+/// Whether a variable is the address of a store.
+fn is_endpoint(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name.starts_with("AWS_ENDPOINT") || matches!(name.as_str(), "AZURE_ENDPOINT" | "GOOGLE_BASE_URL")
+}
+
+fn is_server(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+fn failed(url: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let settings = SETTINGS.iter().find(|(known, _)| *known == scheme);
     let remedy = settings.map_or_else(
         || format!("write `{}`", SETTINGS.map(|(scheme, _)| format!("{scheme}://BUCKET/FOLDER")).join("`, `")),
         |(_, names)| format!("the server and the keys are those of the environment: {names}"),
     );
-    Error::Store { url: url.to_owned(), source: Box::new(error), remedy }
+    Error::Store { url: url.to_owned(), source, remedy }
 }
 
 #[cfg(test)]

@@ -209,3 +209,23 @@ fn is_text(kind: &DataType) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_of_other_engines_know_the_columns_that_files_may_lack() {
+        let script = include_str!("../engines/questions.py");
+        let (_, rest) = script.split_once("LATER = {\n").expect("the columns");
+        let (known, _) = rest.split_once("}\n").expect("their end");
+        let later = |table: Table| -> Vec<String> {
+            let columns = table.columns().iter().filter(|(_, kind)| matches!(kind, Bound));
+            columns.map(|(name, _)| format!("\"{name}\"")).collect()
+        };
+        let tables = Table::ALL.into_iter().filter(|table| !later(*table).is_empty());
+        let expected: String =
+            tables.map(|table| format!("    \"{}\": [{}],\n", table.name(), later(table).join(", "))).collect();
+        assert_eq!(known, expected);
+    }
+}

@@ -19,20 +19,20 @@ pub use self::named::{NAMED, Named};
 pub use self::tables::TraceTable;
 
 use self::collect::{Collected, MOST_ROWS};
-use crate::engine::{Rows, Sql};
+use crate::engine::Sql;
 use crate::error::Error;
 
-/// The answer of a query over the trace at `path`, and what of the trace is left out, in sentences.
+/// The tables of the trace at `path` that a query names, to be asked by [`Sql::select`], and what of the trace is left out, in sentences.
 ///
 /// # Errors
-/// The trace cannot be read, or the query cannot be answered.
-pub fn query(path: &Path, sql: &str) -> Result<(Rows, Vec<String>), Error> {
+/// The trace cannot be read, or the query is none over a trace.
+pub(crate) fn open(path: &Path, sql: &str) -> Result<(Sql, Vec<String>), Error> {
     let engine = Sql::new().map_err(|error| Error::query("SQL", error))?;
     let wanted = wanted(&engine, sql)?;
     let warnings = fill(&engine.context, path, wanted)?;
     // A view keeps the rows that its tables had when it was defined.
     define_views(&engine)?;
-    Ok((engine.select(sql)?, warnings))
+    Ok((engine, warnings))
 }
 
 /// The columns of the answer of a query, with their types as SQL has them.

@@ -13,6 +13,9 @@ use warpline::sink::MemorySink;
 use warpline::{HostStream, Session, gpu_zone, host_zone};
 use warpline_tests::{empty_folder, in_a_process_of_its_own, in_time, this_test};
 
+#[path = "../stub/harness/nvtx.rs"]
+mod nvtx;
+
 warpline::namespace!("allocator", "zones of a global allocator");
 
 warpline::range! {
@@ -97,6 +100,23 @@ fn a_marked_allocator_runs_without_a_session() {
             work();
         });
     }
+}
+
+#[test]
+fn threads_with_a_marked_allocator_and_a_tool_end() {
+    nvtx::with_tool(this_test!(), "", &[], |tool| {
+        in_time(|| {
+            for _ in 0..10 {
+                let thread = thread::spawn(|| drop(STEP.host()));
+                thread.join().expect("no panic");
+            }
+            let session = Session::builder().start().expect("no other session");
+            work();
+            let report = session.finish();
+            assert_eq!(report.begun, report.recorded + report.captured + report.dropped.total(), "{report}");
+        });
+        assert!(tool.log().iter().any(|line| line.call == "push"), "the tool sees the zones");
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod files;
 mod panics;
+mod signals;
 mod stalls;
 
 use std::fs;

@@ -228,6 +228,20 @@ fn filters_change_under_load_and_no_zone_is_lost_or_made_up() {
 }
 
 #[test]
+fn a_change_of_the_sample_does_not_concern_zones_that_were_drawn_before_it() {
+    let _turn = alone();
+    let zones = MemorySink::new(1_000);
+    let session = Session::builder().sample(0.5).sink(zones.clone()).start().expect("no other session");
+    let stream = HostStream::new("compute");
+    let drawn = std::iter::repeat_with(|| warpline::__private::begin(&STEP)).flatten().next().expect("one of two");
+    session.set_sample(0.01).expect("a share");
+    drop(drawn.on(&stream).expect("a slot").start());
+    session.finish();
+    let [zone] = &zones.take()[..] else { panic!("one zone") };
+    assert!((zone.sample_share - 0.5).abs() < 1e-3, "{}", zone.sample_share);
+}
+
+#[test]
 fn a_sample_is_unbiased_changes_while_recording_and_leaves_collectives_whole() {
     const EACH: u64 = 20_000;
     let _turn = alone();

@@ -11,16 +11,21 @@ mod timelines;
 
 // The catalog is the same with every feature off.
 mod catalog_crates;
+mod catalog_dylib;
 mod catalog_exclusive;
 mod catalog_exports;
 #[cfg(feature = "enable")]
 mod catalog_in_traces;
 mod catalog_names;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod catalog_static;
 #[cfg(feature = "enable")]
 mod catalog_versions;
 mod front_page;
 mod program_pages;
 
+#[cfg(feature = "enable")]
+mod backend_times;
 #[cfg(feature = "enable")]
 #[path = "../support/child.rs"]
 mod child;
@@ -34,6 +39,10 @@ mod collectives_trace;
 mod cuda_builds;
 #[cfg(feature = "enable")]
 mod dynamic;
+#[cfg(feature = "enable")]
+mod endings;
+#[cfg(feature = "enable")]
+mod errors;
 #[cfg(all(feature = "enable", feature = "timeline"))]
 mod figures;
 #[cfg(feature = "enable")]
@@ -44,6 +53,7 @@ mod flight_file;
 mod fork;
 #[cfg(feature = "enable")]
 mod full_disk;
+mod futures;
 #[cfg(feature = "enable")]
 mod killed_chrome;
 #[cfg(feature = "enable")]
@@ -101,6 +111,8 @@ mod streams;
 mod tables;
 #[cfg(feature = "enable")]
 mod taken_away;
+#[cfg(feature = "enable")]
+mod testing;
 #[cfg(feature = "timeline")]
 mod timeline;
 #[cfg(all(feature = "enable", feature = "timeline"))]

@@ -2,14 +2,15 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use warpline::backend::StreamRef;
 use warpline::collective::ProcessGroup;
 use warpline::record::{Status, ZoneRecord};
 use warpline::sink::MemorySink;
-use warpline::{HostStream, Session, Value, block, collective, gpu_zone, host_zone};
+use warpline::{AsStream, HostStream, Session, Value, block, collective, gpu_zone, host_zone};
 use warpline_tests::alone;
 
 warpline::range! {
@@ -101,7 +102,57 @@ fn boxed(stream: &HostStream, n: u32) -> Pin<Box<dyn Future<Output = Result<(), 
 #[gpu_zone("api.marks.returned")]
 fn returned(stream: &HostStream) -> impl Future<Output = ()> + use<'_> {
     stream.launch(|| ());
-    async move { Yield(false).await }
+    async move {
+        Yield(false).await;
+    }
+}
+
+/// A trait whose futures borrow nothing, such as `Service` of `tower`.
+trait Service {
+    type Future: Future<Output = u32> + Send + 'static;
+    fn call(&mut self, request: u32) -> Self::Future;
+    fn lazily(&self) -> impl Future<Output = u32> + Send + 'static;
+}
+
+struct Server {
+    stream: Arc<HostStream>,
+}
+
+impl Service for Server {
+    type Future = Pin<Box<dyn Future<Output = u32> + Send>>;
+
+    /// Answers later.
+    #[gpu_zone("api.marks.call", stream = self.stream, fields(request = request))]
+    fn call(&mut self, request: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
+        let answer = request + 1;
+        Box::pin(async move {
+            Yield(false).await;
+            answer
+        })
+    }
+
+    /// Answers later, and moves nothing.
+    #[gpu_zone("api.marks.lazily", stream = self.stream)]
+    fn lazily(&self) -> impl Future<Output = u32> + Send + 'static {
+        async { 7 }
+    }
+}
+
+/// A stream that cannot be cloned.
+struct Unique(HostStream);
+
+impl AsStream for Unique {
+    fn as_stream(&self) -> StreamRef<'_> {
+        self.0.as_stream()
+    }
+}
+
+/// Borrows its stream.
+#[gpu_zone("api.marks.unique")]
+fn borrowed(stream: &Unique) -> impl Future<Output = ()> + use<'_> {
+    async move {
+        Yield(false).await;
+    }
 }
 
 /// Has text in its fields.
@@ -317,6 +368,38 @@ fn an_async_function_from_first_poll_to_completion_on_any_thread() {
     assert_eq!((later.status, later.error.as_deref(), later.depth), (Status::Error, Some("too late"), 0));
     assert_eq!(add.depth, 0, "an async zone takes no part in the nesting");
     assert!(later.gpu.expect("on a stream").end_ns <= add.gpu.expect("on a stream").begin_ns);
+}
+
+#[test]
+fn a_future_that_outlives_what_lends_its_stream_has_its_zone() {
+    let stream = Arc::new(HostStream::new("server"));
+    let ready = |future: Pin<Box<dyn Future<Output = u32> + Send>>| {
+        let (mut future, mut context) = (future, Context::from_waker(Waker::noop()));
+        loop {
+            if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
+                return answer;
+            }
+        }
+    };
+    let zones = record(|_| {
+        let mut server = Server { stream: Arc::clone(&stream) };
+        let (called, lazily) = (server.call(41), Box::pin(server.lazily()));
+        drop(server);
+        assert_eq!((ready(called), ready(lazily)), (42, 7));
+        let unique = Unique(HostStream::new("unique"));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut future = pin!(borrowed(&unique));
+        while future.as_mut().poll(&mut context).is_pending() {}
+    });
+    let mut names: Vec<_> =
+        zones.iter().map(|zone| (zone.range.name(), &*zone.stream.as_ref().expect("on a stream").name)).collect();
+    // Zones of two streams have no order.
+    names.sort_unstable();
+    let expected = [("api.marks.call", "server"), ("api.marks.lazily", "server"), ("api.marks.unique", "unique")];
+    assert_eq!(names, expected);
+    let _turn = alone();
+    let called = Server { stream: Arc::clone(&stream) }.call(1);
+    assert_eq!((Arc::strong_count(&stream), ready(called)), (1, 2), "no stream is kept while nothing records");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn both_formats_have_the_same_figures() {
     assert!(text.samples.len() <= 20);
     let name = [("range", "api.metrics_server.part"), ("place", "stream"), ("rank", "0")];
     assert_eq!(text.value("warpline_range_duration_seconds_count", &name), Some(30.0));
-    let (head, body) = request(port, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    let (head, body) = request(port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body.is_empty(), "{head}{body}");
     session.finish();
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the server is gone with its session");
@@ -109,9 +109,9 @@ fn hostile_clients_get_errors_and_cost_a_bounded_number_of_threads() {
     let session = session(port);
     zones(5);
     let first_line = |bytes: &[u8]| request(port, bytes).0.lines().next().unwrap_or_default().to_owned();
-    assert_eq!(first_line(b"GET /../../etc/passwd HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(first_line(b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(
-        first_line(b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"),
+        first_line(b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"),
         "HTTP/1.1 405 Method Not Allowed"
     );
     assert_eq!(first_line(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), "HTTP/1.1 400 Bad Request");
@@ -129,7 +129,7 @@ fn hostile_clients_get_errors_and_cost_a_bounded_number_of_threads() {
         .collect();
     for _ in 0..5 {
         assert_eq!(scraped(port, 5.0).value("warpline_zones_total", &[("outcome", "dropped")]), Some(0.0));
-        assert!(threads("warpline-scrape") <= 16, "{} threads", threads("warpline-scrape"));
+        assert!(threads("warpline-answer") <= 16, "{} threads", threads("warpline-answer"));
     }
     // Each connection ends by its deadline, also one that sends a byte now and then.
     let mut drip = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
@@ -155,7 +155,7 @@ fn a_client_that_does_not_read_costs_nobody_else() {
     let clients: Vec<_> = (0..4)
         .map(|_| {
             let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-            client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it is connected");
+            client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is connected");
             client.shutdown(Shutdown::Write).expect("it is connected");
             client
         })
@@ -227,6 +227,45 @@ fn another_address_than_the_loopback_says_who_can_read() {
     let report = session.finish();
     let why = report.sinks[0].first_error.as_deref().expect("a reason");
     assert_eq!(why, "`192.0.2.1` is no address of this host; name one of its own");
+}
+
+/// A page in a browser, whose name somebody lets resolve to this machine, sends that name.
+#[test]
+fn only_a_request_to_a_name_of_the_server_gets_the_metrics() {
+    let _turn = alone();
+    let status = |port: u16, host: &str| {
+        let (head, body) = request(port, format!("GET /metrics HTTP/1.1\r\n{host}\r\n").as_bytes());
+        let status = head.split(' ').nth(1).expect("a status").to_owned();
+        assert_eq!(status == "200", body.contains("warpline_"), "{head}{body}");
+        status
+    };
+    let port = free_port();
+    let loopback = Session::builder().prometheus(&port.to_string()).prometheus_hosts("Node7.cluster").quiet();
+    let loopback = loopback.start().expect("no other session");
+    for host in
+        ["localhost", "127.0.0.1", "[::1]", "LOCALHOST:9464", "node7.cluster:9464", &format!("127.0.0.1:{port}")]
+    {
+        assert_eq!(status(port, &format!("Host: {host}\r\n")), "200", "{host}");
+    }
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux").trim().to_owned();
+    for host in
+        ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9464", "192.0.2.1", "node7", "", &name]
+    {
+        assert_eq!(status(port, &format!("Host: {host}\r\n")), "403", "{host}");
+    }
+    assert_eq!(status(port, ""), "403");
+    assert_eq!(status(port, "Host: localhost\r\nHost: evil.example\r\n"), "403");
+    let (_, body) = request(port, b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert!(body.contains("`prometheus_hosts=NAME`") && !body.contains("evil"), "{body}");
+    loopback.finish();
+    // At every interface, this machine has a name, and the address to which the client came.
+    let every = Session::builder().prometheus(&format!("0.0.0.0:{port}")).quiet().start().expect("no other session");
+    for (host, expected) in
+        [("127.0.0.1", "200"), ("localhost", "200"), (&*name, "200"), ("evil.example", "403"), ("0.0.0.0", "403")]
+    {
+        assert_eq!(status(port, &format!("Host: {host}\r\n")), expected, "{host}");
+    }
+    every.finish();
 }
 
 /// A child that was forked holds the socket too, and must not keep the port from the parent's next session.

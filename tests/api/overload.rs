@@ -50,6 +50,11 @@ fn every_zone_is_recorded_or_counted_and_memory_is_flat() {
     assert_eq!(report.recorded + report.dropped.total(), report.begun, "{report}");
     assert_eq!(report.dropped.total(), report.dropped.ring_full, "{report}");
     assert!(report.recorded >= 64, "{report}");
+    let remedy = format!(
+        "{} zones were dropped because 64 zones of the stream waited for their events; raise `ring=64`",
+        report.dropped.ring_full
+    );
+    assert!(report.notes.contains(&remedy), "{report}");
     assert!(after.saturating_sub(before) < 4 << 20, "resident memory grew from {before} to {after} bytes");
 }
 

@@ -26,6 +26,18 @@ fn run_if_told() -> bool {
         None => builder,
     };
     let settings = program.strip_prefix("sink ").unwrap_or(&program);
+    if let Some(settings) = program.strip_prefix("default ") {
+        drop(MATMUL.zone(&HostStream::new("compute")));
+        let report = Session::from_env_or(settings).finish();
+        println!("\nbegun {}, and the program goes on", report.begun);
+        report.notes.iter().for_each(|note| println!("note: {note}"));
+        return true;
+    }
+    if let Some(settings) = program.strip_prefix("dropped ") {
+        let _ = Session::from_env_or(settings);
+        drop(MATMUL.zone(&HostStream::new("compute")));
+        return true;
+    }
     match builder.env_or(settings).and_then(|builder| builder.start()) {
         Ok(session) => {
             let stream = HostStream::new("compute");
@@ -64,7 +76,7 @@ fn settings_that_name_nothing_to_write_to_say_so() {
         assert_eq!(said("perfetto=/dev/null,summary", settings), replaced, "{settings}");
     }
     assert_eq!(said("off", "level=coarse"), alone);
-    for settings in ["summary", "perfetto=/dev/null,level=coarse", "off", "", "nvtx=off"] {
+    for settings in ["summary=/dev/null", "perfetto=/dev/null,level=coarse", "off", "", "nvtx=off"] {
         assert_eq!(said("off", settings), "", "{settings}");
     }
     assert_eq!(said("sink off", "level=coarse"), "", "the program has a sink of its own");
@@ -88,8 +100,8 @@ fn a_session_says_where_its_files_are_unless_it_is_quiet() {
         if bytes < 1 << 10 { format!("{bytes} bytes") } else { format!("{:.1} KiB", bytes as f64 / 1024.0) }
     };
     let expected = format!(
-        "warpline: wrote `{t}` ({}); open it at https://ui.perfetto.dev\n\
-         warpline: wrote `{j}` ({}); open it at https://ui.perfetto.dev or chrome://tracing\n\
+        "warpline: wrote `{t}` ({}); open it with `warpline open {t}` or at https://ui.perfetto.dev\n\
+         warpline: wrote `{j}` ({}); open it with `warpline open {j}` or at https://ui.perfetto.dev or chrome://tracing\n\
          warpline: wrote `{f}` ({}); `warpline recover {f}` makes a trace of it\n",
         size("t.pftrace"),
         size("t.json"),
@@ -143,16 +155,48 @@ fn a_filter_that_no_range_fits_is_said_with_the_one_that_may_be_meant() {
     for (filter, warning) in [
         ("api.settings.matmull", "no range matches `api.settings.matmull`; did you mean `api.settings.matmul`?"),
         ("!api.settings.nrm", "no range matches `!api.settings.nrm`; did you mean `!api.settings.norm`?"),
+        ("api", "no range matches `api`; did you mean `api.*`?"),
+        ("!api.settings", "no range matches `!api.settings`; did you mean `!api.settings.*`?"),
         ("apii.*", "no range matches `apii.*`; did you mean `api.*`?"),
         ("nothing.*", "no range matches `nothing.*`; `warpline catalog PROGRAM` lists its ranges"),
     ] {
         let (stdout, stderr) = said(&format!("perfetto=/dev/null,filter={filter}"));
-        assert_eq!(stderr, format!("warpline: {warning}\n"), "once");
+        let nothing = "warpline: no zone was recorded: `filter` and `level` leave out all of the program's ";
+        let rest = stderr.strip_prefix(&format!("warpline: {warning}\n")).unwrap_or_else(|| panic!("once: {stderr}"));
+        match filter.starts_with('!') {
+            true => assert_eq!(rest, "", "once"),
+            false => assert!(rest.starts_with(nothing) && rest.lines().count() == 1, "{stderr}"),
+        }
         assert!(stdout.contains(&format!("note: {warning}\n")), "{stdout}");
         assert!(stdout.contains(if filter.starts_with('!') { "begun 2" } else { "begun 0" }), "{stdout}");
     }
     let (stdout, stderr) = said("perfetto=/dev/null,filter=api.settings.*,filter=!*.norm");
     assert!(stderr.is_empty() && stdout.contains("begun 1") && !stdout.contains("note:"), "{stdout}{stderr}");
+}
+
+#[test]
+fn a_trace_under_the_name_of_another_format_is_written_and_questioned() {
+    if run_if_told() {
+        return;
+    }
+    let folder = env::temp_dir().join(format!("warpline-misnamed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let [wrong, right] = ["t.json", "t.pftrace"].map(at);
+    let (stdout, stderr) = said(this_test!(), "off", &format!("quiet,perfetto={wrong},chrome={right}"));
+    let questions = [
+        format!("`perfetto={wrong}` writes a Perfetto trace; write `chrome={wrong}` if the name says what you want"),
+        format!("`chrome={right}` writes a Chrome JSON trace; write `perfetto={right}` if the name says what you want"),
+    ];
+    for question in &questions {
+        assert!(stderr.contains(&format!("warpline: {question}\n")), "{stderr}");
+        assert!(stdout.contains(&format!("note: {question}\n")), "{stdout}");
+    }
+    let begins = |path: &str| std::fs::read(path).expect("it is written")[0];
+    assert!(begins(&wrong) != b'{' && begins(&right) == b'{');
+    let (stdout, stderr) = said(this_test!(), "off", &format!("quiet,perfetto={right},chrome={wrong}"));
+    assert!(!stderr.contains("the name says") && !stdout.contains("the name says"), "{stdout}{stderr}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
@@ -212,4 +256,73 @@ fn where_nobody_can_ask_safely_the_program_starts_all_the_same() {
         assert_eq!(noted, begun > 0, "a session that records has a report: {stdout}");
     }
     std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_session_that_cannot_start_says_why_and_the_program_goes_on() {
+    if run_if_told() {
+        return;
+    }
+    for (settings, why) in [
+        ("perfeto=a", "WARPLINE has a setting that cannot be used: `perfeto=a`: there is no setting `perfeto`"),
+        ("perfetto=/no/such/folder/t.pftrace", "cannot write the Perfetto trace to `/no/such/folder/t.pftrace`: "),
+        ("summary=/no/such/folder/r.html", "cannot write the report to `/no/such/folder/r.html`: "),
+    ] {
+        let (stdout, stderr) = said(this_test!(), "default summary", settings);
+        let why = format!("nothing is recorded: {why}");
+        assert!(stderr.starts_with(&format!("warpline: {why}")), "{stderr}");
+        assert!(stdout.contains("\nbegun 0, and the program goes on\n"), "{stdout}");
+        assert!(stdout.contains(&format!("note: {why}")), "{stdout}");
+    }
+}
+
+#[test]
+fn the_variable_says_which_outputs_of_the_program_it_removes() {
+    if run_if_told() {
+        return;
+    }
+    let said = |program: &str, settings: &str| said(this_test!(), program, settings).1;
+    let lacks = |what: &str| {
+        format!(
+            "warpline: WARPLINE replaces the program's own settings, and has no {what}; add to it what you want to keep\n"
+        )
+    };
+    assert_eq!(said("perfetto=/dev/null,summary", "control"), lacks("`perfetto=/dev/null`, `summary`"));
+    assert_eq!(said("perfetto=/dev/null", "chrome=/dev/null"), lacks("`perfetto=/dev/null`"));
+    assert_eq!(said("perfetto=/dev/null", "perfetto=/dev/null,level=coarse"), "");
+    assert_eq!(said("perfetto=/dev/null", "off"), "");
+}
+
+#[test]
+fn the_report_goes_to_standard_error_or_where_it_is_told() {
+    if run_if_told() {
+        return;
+    }
+    let has_report = |text: &str| text.contains("2 zones begun, 2 recorded");
+    for (settings, places) in [("summary", [false, true]), ("summary=-", [true, false])] {
+        let (stdout, stderr) = said(this_test!(), "off", settings);
+        assert_eq!([&stdout, &stderr].map(|text| has_report(text)), places, "{settings}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn a_session_without_zones_says_why() {
+    if run_if_told() {
+        return;
+    }
+    let said = |program: &str, settings: &str| said(this_test!(), program, settings).1;
+    let nothing = "warpline: no zone was recorded: ";
+    let stderr = said("dropped off", "perfetto=/dev/null");
+    let why = " ms after its start; bind it to a name, as in `let _session = …`, because `let _ = …` drops it\n";
+    assert!(stderr.starts_with(&format!("{nothing}the session was dropped ")) && stderr.ends_with(why), "{stderr}");
+    let stderr = said("default off", "perfetto=/dev/null");
+    assert!(stderr.starts_with(&format!("{nothing}none of the program's ")) && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(said("off", "perfetto=/dev/null"), "", "it has zones");
+    // The page of such a session is written, and looks like no success.
+    let folder = tempfile::tempdir().expect("a folder for the page");
+    let page = folder.path().join("report.html");
+    said("default off", &format!("summary={}", page.display()));
+    let page = std::fs::read_to_string(page).expect("the page is written");
+    let verdict = r#""verdict":[{"is_bad":true,"parts":["no zone was recorded"]}]"#;
+    assert!(page.contains(verdict), "{}", page.len());
 }

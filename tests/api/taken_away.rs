@@ -52,7 +52,7 @@ fn record_if_told() -> bool {
     // A test that waits for ever fails.
     // SAFETY: the call takes a number.
     unsafe { libc::alarm(60) };
-    let session = Session::from_env().unwrap_or_else(|error| panic!("{error}"));
+    let session = Session::from_env();
     steps(BEFORE);
     say("ready");
     hear();

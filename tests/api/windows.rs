@@ -169,6 +169,44 @@ fn a_session_that_stops_and_changes_records_no_part_without_its_step() {
 }
 
 #[test]
+fn a_session_with_few_steps_between_stops_reaches_its_windows() {
+    let _turn = alone();
+    let (session, sink) = budgeted(0.01);
+    let stream = HostStream::new("compute");
+    // No part of the session counts the roots for which the first window waits, or lasts as long as a gap and the longest wait.
+    let mut on = Duration::ZERO;
+    let mut zones = Vec::new();
+    while zones.is_empty() && on < Duration::from_secs(10) {
+        session.stop();
+        std::thread::sleep(Duration::from_millis(30));
+        session.start();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(20) {
+            step(&stream);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        on += begin.elapsed();
+        zones.extend(sink.take());
+    }
+    let report = session.finish();
+    zones.extend(sink.take());
+    assert!(!zones.is_empty(), "nothing in {on:?}: {report}");
+    assert!(report.windows.is_some_and(|figures| figures.windows > 0 && figures.recorded < 0.5), "{report}");
+}
+
+#[test]
+fn a_session_that_ends_before_its_first_window_says_what_to_write() {
+    let _turn = alone();
+    // The first gap alone lasts longer.
+    let (session, sink) = budgeted(0.001);
+    step(&HostStream::new("compute"));
+    let report = session.finish();
+    assert!(sink.take().is_empty());
+    let text = report.to_string();
+    assert!(text.contains("no window of the budget opened before the end") && text.contains("`budget=100%`"), "{text}");
+}
+
+#[test]
 fn steps_are_found_inside_a_zone_that_lasts() {
     let _turn = alone();
     let (session, sink) = budgeted(0.5);
@@ -283,12 +321,19 @@ fn a_session_whose_zones_take_much_of_a_threads_time_names_the_remedy() {
             std::thread::sleep(pause);
         }
         stream.synchronize().expect("nothing panics");
-        session.finish().notes
+        let report = session.finish();
+        // A zone on an in-process stream counts as 400 ns, and 5 % of the time is much.
+        let share = report.recorded as f64 * 400.0 / report.duration.as_nanos() as f64 / 0.05;
+        (share, report.notes)
     };
-    // On a busy machine, the thread may have had too little time of its own for so many zones.
-    let mut all = (0..5).flat_map(|_| notes(1.0, Duration::ZERO));
-    let note = all.find(|note| note.contains("`budget=1%`")).expect("the program does nothing else");
-    assert!(note.contains("stream `busy` (estimated: ") && note.contains(" µs each, in 1."), "{note}");
-    assert_eq!(notes(1.0, Duration::from_millis(2)), [""; 0], "zones that cost little");
-    assert_eq!(notes(0.01, Duration::ZERO), [""; 0], "a session with a budget");
+    // How many zones there are in the time depends on the machine.
+    for _ in 0..3 {
+        let (share, all) = notes(1.0, Duration::ZERO);
+        let note = all.iter().find(|note| note.contains("`budget=1%`"));
+        assert!(note.is_some() == (share > 1.0) || (0.95..1.05).contains(&share), "{share} of the limit: {all:?}");
+        let is_whole = |note: &String| note.contains("stream `busy` (estimated: ") && note.contains(" µs each, in 1.");
+        assert!(note.is_none_or(is_whole), "{note:?}");
+    }
+    assert_eq!(notes(1.0, Duration::from_millis(2)).1, [""; 0], "zones that cost little");
+    assert_eq!(notes(0.01, Duration::ZERO).1, [""; 0], "a session with a budget");
 }

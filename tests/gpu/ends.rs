@@ -1,16 +1,30 @@
 //! What a program gets on a real GPU that sets nothing: timed ends from its first zone on, bounds where five streams share the device's
 //! queues, and positions after a rest.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
+use std::{env, fs, slice};
 
+use cudarc::driver::CudaStream;
+use gpu::Gpu;
+use warpline::Session;
 use warpline::record::EndSource;
-use warpline_tests::alone;
+use warpline_tests::{again, alone, this_test};
 
 use super::{KERNEL, US, all_recorded, device, gpu_ns, memory};
 
 /// What a pair of events adds to a kernel on an idle stream, with its launch in it, at most.
-const PAIR_NS: i64 = 30_000;
+const PAIR_NS: i64 = 60_000;
+
+/// Launches the kernel once on each stream: the driver loads a kernel at its first launch, which may take longer than the kernel.
+fn load(gpu: &Gpu, streams: &[Arc<CudaStream>]) {
+    for stream in streams {
+        gpu.spin(stream, US, None).expect("launched");
+    }
+    gpu.context.synchronize().expect("no error");
+}
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
@@ -18,8 +32,7 @@ fn the_first_zones_of_a_program_have_their_lengths() {
     let _turn = alone();
     let gpu = device();
     let stream = gpu.stream().expect("a stream");
-    gpu.null(&stream).expect("launched");
-    stream.synchronize().expect("no error");
+    load(gpu, slice::from_ref(&stream));
     let (session, zones) = memory();
     for _ in 0..3 {
         let _zone = KERNEL.zone(&stream);
@@ -40,6 +53,7 @@ fn a_fifth_stream_makes_ends_bounds_that_hold() {
     let _turn = alone();
     let gpu = device();
     let streams = gpu.streams(5).expect("streams");
+    load(gpu, &streams);
     let (session, zones) = memory();
     for stream in &streams {
         for _ in 0..2 {
@@ -86,4 +100,34 @@ fn zones_that_end_a_rest_begin_after_their_launch() {
     }
     let worst_ns = report.clocks[0].worst_uncertainty_ns;
     assert!(worst_ns < 50_000, "positions within {worst_ns} ns: {report}");
+}
+
+/// Says to the test that runs itself again where its program writes its report.
+const EXITS: &str = "WARPLINE_TEST_GPU_EXITS";
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_program_that_exits_with_its_session_keeps_every_zone() {
+    if let Some(report) = env::var_os(EXITS) {
+        // Before CUDA, so that CUDA's own handler is registered later than the first of the session's.
+        let session = Session::builder().summary_file(Path::new(&report)).start().expect("no other session");
+        let gpu = device();
+        let stream = gpu.stream().expect("a stream");
+        for _ in 0..50 {
+            let _zone = KERNEL.zone(&stream);
+            gpu.spin(&stream, 20 * US, None).expect("launched");
+        }
+        stream.synchronize().expect("no error");
+        std::mem::forget(session);
+        std::process::exit(3);
+    }
+    let file = env::temp_dir().join(format!("warpline-gpu-exit-{}.json", std::process::id()));
+    let output = again(this_test!(), EXITS, &file).output().expect("the test can run itself");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let report: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&file).expect("it is written")).expect("JSON");
+    let _ = fs::remove_file(&file);
+    let (zones, range) = (&report["zones"], &report["ranges"][0]);
+    assert_eq!((&zones["begun"], &zones["recorded"]), (&50.into(), &50.into()), "{report}");
+    assert_eq!((&range["count"], &range["bounded"]), (&50.into(), &0.into()), "{report}");
 }

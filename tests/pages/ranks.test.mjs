@@ -1,5 +1,6 @@
 // The page of `warpline-ranks report -o`. `ranks/tests/api/page.rs` writes the pages: 64 ranks on 8 hosts and 120 steps, of which rank 42 is 100 ms
-// late in its input in steps 30 to 59, rank 7 has a slow device from step 90 on, and rank 20 has not written its second window.
+// late in its input in steps 30 to 59, rank 7 has a slow device from step 90 on, and rank 20 has not written its second window. `ranks/tests/api/bounds.rs` writes one of 12 ranks, of which rank 7
+// has ends that are not timed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -45,6 +46,29 @@ for (const colorScheme of ['light', 'dark']) {
     assert.equal(await hook(page, 'cell', 20, 100), undefined);
   }));
 }
+
+test('time in which something may have ended is a part of its own', PATIENCE, withPage('ranks-bounds.html', {}, async (page) => {
+  const cell = await hook(page, 'cell', 7, 40);
+  assert.ok(cell.uncertain > 1 * MS, `${cell.uncertain}`);
+  assert.ok(Math.abs(cell.wall - cell.compute - cell.idle - cell.waiting - cell.uncertain) < 0.002 * cell.wall, JSON.stringify(cell));
+  assert.equal((await hook(page, 'cell', 8, 40)).uncertain, 0);
+  await page.selectOption('#color', 'uncertain');
+  assert.match(await page.locator('#meaning').innerText(), /no event times its end/);
+  await page.locator('#canvas').scrollIntoViewIfNeeded();
+  const { x, y } = await hook(page, 'point', 7, 40);
+  await page.mouse.move(x, y);
+  assert.match(await page.locator('#tip').innerText(), /waiting .*s · end not timed .*s/);
+  await page.mouse.click(x, y);
+  const heads = await page.$$eval('#step th', (cells) => cells.map((one) => one.textContent));
+  assert.deepEqual(heads, ['rank', 'host', 'own time', 'beyond peers', 'compute', 'idle', 'waiting', 'end not timed', 'step', 'of the step']);
+  assert.equal(await page.locator('#step .bar').first().locator('i').count(), 4);
+}));
+
+test('a job whose ends are all timed has no such part', PATIENCE, withPage('ranks.html', {}, async (page) => {
+  assert.equal(await page.locator('#color option[value="uncertain"]').count(), 0);
+  assert.equal((await hook(page, 'cell', 42, 45)).uncertain, 0);
+  assert.equal((await hook(page, 'cell', 20, 100)), undefined);
+}));
 
 test('the tooltip says what a cell is, with units', PATIENCE, withPage('ranks.html', {}, async (page) => {
   const over = async (rank, step) => {

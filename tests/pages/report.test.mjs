@@ -1,5 +1,6 @@
 // The page of `warpline report --html`. `cli/tests/report_page.rs` writes the pages: 200 steps, of which step 77 takes 3.5 ms more, and whose
-// first load takes 30 ms more; a trace of PyTorch with kernels and collectives; one with hostile names; one step; one slice; nothing.
+// first load takes 30 ms more; a trace of PyTorch with kernels and collectives; one with hostile names; one step; one slice; nothing. `cli/tests/report_bounds.rs` writes one
+// of zones whose ends are not timed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -71,6 +72,29 @@ test('kernels and collectives have tables', PATIENCE, withPage('report-torch.htm
   assert.deepEqual(kernels.map((row) => row.name).filter((name) => name.startsWith('kernel of')).sort(), ['kernel of backward', 'kernel of forward', 'kernel of optimizer']);
   // Without the account of a session, the verdict says so.
   assert.ok(await page.locator('#verdict.incomplete li.bad').count() > 0);
+}));
+
+test('what no event times is pale, and its length an interval', PATIENCE, withPage('report-bounds.html', {}, async (page) => {
+  const rects = await hook(page, 'rects', 'timeline');
+  const late = rects.find((rect) => rect.name === 'bounds.late (end not timed)' && rect.w === rect.all);
+  assert.deepEqual([late.all, late.least, late.uncertain, late.w], [3_725_000, 25_000, 3_700_000, 3_725_000]);
+  const timed = rects.find((rect) => rect.name === 'bounds.timed');
+  assert.deepEqual([timed.uncertain, timed.least], [0, timed.all]);
+  await page.locator('#timeline').scrollIntoViewIfNeeded();
+  const { x, y } = await hook(page, 'point', 'timeline', rects.indexOf(late));
+  await page.mouse.move(x, y);
+  assert.match(await page.locator('#timeline .tip').innerText(), /\n25\.0 µs to 3\.73 ms, from [\d.]+ [µm]s\n/);
+  assert.match(await page.locator('#timeline').innerText(), /Pale: the zone or the wait may have ended there, because no event times its end\./);
+  const calls = await hook(page, 'rects', 'icicle');
+  const tail = calls.find((rect) => rect.name === '(end not timed)');
+  const around = calls.find((rect) => rect.name === 'bounds.late (end not timed)');
+  assert.deepEqual([tail.isUncertain, around.isUncertain], [true, false]);
+  // One name has one color, in both drawings.
+  assert.notDeepEqual(await hook(page, 'color', 'timeline', rects.indexOf(late)), await hook(page, 'color', 'icicle', calls.indexOf(around)));
+  await page.locator('#icicle').scrollIntoViewIfNeeded();
+  const at = await hook(page, 'point', 'icicle', calls.indexOf(around));
+  await page.mouse.move(at.x, at.y);
+  assert.match(await page.locator('#icicle .tip').innerText(), /\n≤44\.7 ms in 12 zones: /);
 }));
 
 test('a table is sorted by its columns', PATIENCE, withPage('report.html', {}, async (page) => {

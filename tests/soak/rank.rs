@@ -128,7 +128,7 @@ fn steps(rank: u32, hub: &str) -> Result<(), String> {
         is_late: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
     });
-    let session = Session::from_env().map_err(|error| error.to_string())?;
+    let session = Session::from_env();
     let world = ProcessGroup::new("dp0", 0..RANKS, rank);
     let first = rank / 2 * 2;
     let couple = ProcessGroup::new(format!("tp{}", rank / 2), [first, first + 1], rank % 2);

@@ -295,6 +295,7 @@ fn a_recording_that_ends_at_once_has_what_began_in_it() {
         for _ in 0..20 {
             let mut asker = Asker::record(&dir, false);
             assert_eq!(asker.notes(), [""; 0]);
+            asker.until_it_records();
             (0..3).for_each(|_| drop(STEP.zone(&raw(stream))));
             let (_, ended) = asker.end();
             assert_eq!((&ended["begun"], &ended["recorded"]), (&3.into(), &3.into()), "{ended}");

@@ -50,6 +50,45 @@ fn every_end_of_a_short_program_with_few_streams_is_timed() {
     });
 }
 
+/// The driver's calls that measure a clock, from other threads than this one.
+fn calls_of_others(driver: &Stub) -> u64 {
+    // SAFETY: the call takes no argument.
+    let tid = unsafe { libc::gettid() };
+    ["cuEventRecord", "cuEventElapsedTime", "cuStreamCreate"]
+        .iter()
+        .map(|symbol| driver.calls(symbol) - driver.calls_on(symbol, tid))
+        .sum()
+}
+
+#[test]
+fn the_collector_leaves_the_driver_to_the_first_zones_until_they_pause() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let stream = driver.stream();
+        let is_undisturbed = |_: &usize| {
+            let (session, _zones) = start(|builder| builder);
+            let (begin, before) = (Instant::now(), calls_of_others(driver));
+            let (mut last, mut longest) = (begin, Duration::ZERO);
+            while begin.elapsed() < Duration::from_millis(3) {
+                launch(driver, stream, US);
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            let calls = calls_of_others(driver) - before;
+            thread::sleep(Duration::from_millis(30));
+            let is_measured = calls_of_others(driver) > before;
+            assert_exact(&session.finish());
+            // A thread that the system stops pauses, too, and on a busy host the collector may look late.
+            let paused = longest >= Duration::from_micros(900);
+            assert!(paused || calls == 0, "{calls} calls beside zones at most {longest:?} apart");
+            is_measured && calls == 0
+        };
+        let undisturbed = (0..40).filter(is_undisturbed).count();
+        assert!(undisturbed >= 20, "{undisturbed} of 40: {}", "the clock is measured in the pause, and not before");
+        assert_clean(driver);
+    });
+}
+
 #[test]
 fn a_fifth_stream_makes_ends_lazy_at_once_and_those_of_another_device_stay_timed() {
     on_stub(this_test!(), |driver| {

@@ -90,7 +90,7 @@ fn what_nccl_refuses_is_an_error_that_says_why() {
 fn no_nccl_is_an_error_with_a_remedy() {
     in_child(this_test!(), Driver::Unloadable, || {
         let text = group(2 << 16).expect_err("there is no NCCL").to_string();
-        assert!(text.starts_with("there is no NCCL: ") && text.contains("install it, or add its folder"), "{text}");
+        assert!(text.starts_with("there is no NCCL: /") && text.contains("install it, or add its folder"), "{text}");
     });
 }
 

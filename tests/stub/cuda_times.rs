@@ -263,7 +263,7 @@ fn work_of_others_within_some_pairs_of_events_is_not_taken_for_what_the_events_a
         };
         // A host that is busy for a moment makes the stub's lengths differ, and then they are a bound.
         let mut clock = measure();
-        for _ in 0..4 {
+        for _ in 0..20 {
             if clock.bracket_is_bound {
                 clock = measure();
             }

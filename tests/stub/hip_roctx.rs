@@ -89,6 +89,10 @@ fn a_missing_library_is_a_note_with_the_remedy_if_the_setting_asks_for_it() {
         assert_eq!(report.recorded, 2);
         let said = report.notes.iter().filter(|note| note.contains("no zone reaches roctx")).collect::<Vec<_>>();
         assert!(said.len() == 1 && said[0].contains("rocprofv3 --marker-trace"), "{report}");
+        assert!(
+            said[0].contains("(librocprofiler-sdk-roctx.so.1: cannot open shared object file: No such file or"),
+            "{report}"
+        );
     });
 }
 

@@ -20,6 +20,8 @@ mod cuda_bounds;
 mod cuda_ends;
 #[cfg(feature = "cuda")]
 mod cuda_graph;
+#[cfg(feature = "cuda")]
+mod cuda_launching;
 #[cfg(all(feature = "cuda", feature = "timeline"))]
 mod cuda_lifetimes;
 #[cfg(feature = "cuda")]

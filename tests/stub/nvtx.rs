@@ -128,7 +128,8 @@ fn a_session_and_a_tool_see_the_same_zones() {
         stream.synchronize().unwrap();
         let report = session.finish();
         assert_eq!((report.begun, report.recorded, report.dropped.ring_full), (3, 1, 2), "{report}");
-        assert_eq!((zones.take().len(), report.notes.len()), (1, 0), "{report}");
+        assert_eq!((zones.take().len(), report.notes.len()), (1, 1), "{report}");
+        assert!(report.notes[0].contains("raise `ring=1`"), "{report}");
         let plain = PLAIN.host();
         assert!(plain.is_active(), "there is no session, and a tool");
         drop(plain);

@@ -123,6 +123,9 @@ fn the_entries_of_a_batch_are_marks_in_its_range() {
         let session = Session::builder().filter("!stub.nvtx_tests.gradients").start().unwrap();
         run();
         session.finish();
+        let session = Session::builder().start().unwrap();
+        run();
+        session.finish();
         let log = tool.log();
         let of_batch = |line: &&Line| line.arguments.first().is_some_and(|domain| domain == "stub");
         let order: Vec<_> = log
@@ -131,14 +134,18 @@ fn the_entries_of_a_batch_are_marks_in_its_range() {
             .filter(|line| ["push", "mark", "pop"].contains(&line.call.as_str()))
             .map(|line| line.call.as_str())
             .collect();
-        assert_eq!(order, ["push", "mark", "mark", "pop"].repeat(2));
+        assert_eq!(order, ["push", "mark", "mark", "pop"].repeat(3));
         let marks = calls(&log, "mark", ".gradient");
         assert_eq!(
             marks[1][5],
             "operation=text:broadcast dtype=text:bf16 count=u64:20 count_out=u64:20 bytes=u64:40 group=text:dp \
              group_size=u64:8 rank=u64:3 root=u64:2"
         );
-        assert_eq!((marks.len(), marks[0][3].as_str()), (4, "3"));
+        assert_eq!((marks.len(), marks[0][3].as_str()), (6, "3"));
+        // A session that records them numbers them, as ranks match them.
+        let numbered: Vec<_> =
+            marks.iter().map(|mark| mark[5].split_once(" seq=u64:").map(|(_, number)| number)).collect();
+        assert_eq!(numbered, [None, None, None, None, Some("0"), Some("1")]);
     });
 }
 

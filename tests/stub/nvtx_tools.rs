@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::time::Duration;
 
+use warpline::timeline::Semaphore;
 use warpline::{HostStream, Session};
 use warpline_tests::this_test;
 
@@ -56,9 +58,21 @@ fn a_refused_range_is_not_ended() {
         // A session records what the tool refuses.
         let session = Session::builder().start().unwrap();
         assert!(COLORED.host().is_active());
+        assert!(COLORED.host().is_active());
         let report = session.finish();
-        assert_eq!((report.begun, report.recorded), (1, 1), "{report}");
+        assert_eq!((report.begun, report.recorded), (2, 2), "{report}");
         assert_eq!(count(&tool.log(), "pop"), 3);
+        let notes: Vec<_> = report.notes.iter().filter(|note| note.contains("NVTX")).collect();
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("2 ranges are missing from the view of the NVTX tool"),
+            "{report}"
+        );
+        let report = Session::builder().start().unwrap().finish();
+        assert!(report.notes.is_empty(), "those of a session before: {report}");
+    })
+    .inspect(|stderr| {
+        let told = "warpline: the NVTX tool refuses a range (nvtxDomainRangePushEx returned -1), and maybe others: ";
+        assert!(stderr.starts_with(told) && stderr.lines().count() == 1, "{stderr}");
     });
     // A negative result is no refusal from a tool that never counts.
     for mode in ["levels", "minus-one"] {
@@ -68,6 +82,18 @@ fn a_refused_range_is_not_ended() {
             assert_eq!((count(&tool.log(), "push"), count(&tool.log(), "pop")), (4 * 25 * 8 + 1, 4 * 25 * 8 + 1));
         });
     }
+}
+
+#[test]
+fn a_refused_wait_is_not_ended() {
+    with_tool(this_test!(), "deny-text", &[], |tool| {
+        let outer = PLAIN.host();
+        assert!(Semaphore::named("late", 0).wait(1, Duration::from_millis(1)).is_err());
+        let log = tool.log();
+        assert_eq!((count(&log, "push"), count(&log, "refused"), count(&log, "pop")), (1, 1, 0), "the zone is open");
+        drop(outer);
+        assert_eq!(count(&tool.log(), "pop"), 1);
+    });
 }
 
 #[test]
@@ -155,10 +181,18 @@ fn what_is_wrong_with_a_tool_is_said_once() {
                 "there is no NVTX tool: start the program under `nsys profile` or `ncu --nvtx`, or set {PATH}"
             )),
         ),
-        (path("/no/such/tool.so"), Some(format!("`/no/such/tool.so`, which {PATH} names, cannot be opened ("))),
+        (
+            path("/no/such/tool.so"),
+            Some(format!(
+                "`/no/such/tool.so`, which {PATH} names, cannot be opened (/no/such/tool.so: cannot open shared object file: No such file"
+            )),
+        ),
         (
             path(std::env::current_exe().unwrap().to_str().unwrap()),
-            Some(format!("`{}`, which {PATH} names, cannot be opened (", std::env::current_exe().unwrap().display())),
+            Some(format!(
+                "`{0}`, which {PATH} names, cannot be opened ({0}: cannot dynamically load",
+                std::env::current_exe().unwrap().display()
+            )),
         ),
         (
             path("libm.so.6"),
@@ -211,7 +245,7 @@ fn who_wants_no_mirror_gets_none() {
     });
     with_tool(test, "record", &[("WARPLINE", "off")], |tool| {
         drop(PLAIN.host());
-        let session = Session::from_env_or("nvtx=off").unwrap();
+        let session = Session::from_env_or("nvtx=off");
         drop(PLAIN.host());
         session.finish();
         assert_eq!(
@@ -233,7 +267,7 @@ fn who_wants_no_mirror_gets_none() {
 #[test]
 fn the_library_of_old_toolkits_is_good_enough_for_who_asks() {
     let test = this_test!();
-    let folder = as_old_library();
+    let folder = as_old_library("libnvToolsExt.so.1", None);
     for (line, ranges) in [("nvtx", 4 * 25 * 8), ("summary", 0)] {
         let environment = [("LD_LIBRARY_PATH", folder.clone().into_os_string()), ("WARPLINE", line.into())];
         let output = in_child(test, &environment, || {
@@ -243,12 +277,58 @@ fn the_library_of_old_toolkits_is_good_enough_for_who_asks() {
             assert_as_the_catalog_says(&log);
             if ranges == 0 {
                 // A session can ask when nobody did before.
-                drop(Session::from_env_or("").unwrap());
+                drop(Session::from_env_or(""));
                 drop(Session::builder().nvtx(true).start().unwrap());
                 drop(PLAIN.host());
                 assert_eq!(count(&Tool::open("libnvToolsExt.so.1".as_ref()).log(), "push"), 1);
             }
         });
-        assert!(output.is_none_or(|output| output.stderr.is_empty()));
+        // The report of the session is there.
+        assert!(output.is_none_or(|output| !output.stderr.contains("NVTX")));
+    }
+}
+
+#[test]
+fn the_library_of_old_toolkits_may_have_its_other_name_and_simple_ranges_alone() {
+    let test = this_test!();
+    let folder = as_old_library("libnvToolsExt.so", Some("simple"));
+    let environment = [("LD_LIBRARY_PATH", folder.into_os_string()), ("WARPLINE", "nvtx".into())];
+    let output = in_child(test, &environment, || {
+        nested(0);
+        drop(COLORED.host());
+        let log = Tool::open("libnvToolsExt.so".as_ref()).log();
+        let calls: Vec<_> = log.iter().map(|line| (line.call.as_str(), line.arguments.join(" "))).collect();
+        let (push, pop) = ("simple-push", ("simple-pop", String::new()));
+        let expected = [
+            (push, "stub.nvtx_tests.nested".to_owned()),
+            pop.clone(),
+            (push, "stub.nvtx_tests.colored".to_owned()),
+            pop,
+        ];
+        assert_eq!(calls, expected);
+    });
+    assert!(output.is_none_or(|output| output.stderr.is_empty()));
+}
+
+#[test]
+fn an_old_library_that_is_of_no_use_is_named() {
+    let test = this_test!();
+    let older = as_old_library("libnvToolsExt.so.1", Some("older"));
+    let broken = as_old_library("libnvToolsExt.so.1", Some("broken"));
+    let cases = [
+        (
+            older,
+            "and `libnvToolsExt.so.1` has neither nvtxDomainRangePushEx nor nvtxRangePushA and nvtxRangePop: start the",
+        ),
+        (broken, "/libnvToolsExt.so.1: file too short): start the program under `nsys profile`"),
+    ];
+    for (folder, expected) in cases {
+        let environment = [("LD_LIBRARY_PATH", folder.into_os_string()), ("WARPLINE", OsString::from("nvtx"))];
+        let Some((stderr, notes)) = said(test, &environment) else { continue };
+        assert!(stderr.len() == 1 && notes.len() == 1, "{stderr:?}");
+        assert!(
+            notes[0].starts_with("no zone reaches NVTX: there is no NVTX tool, and") && notes[0].contains(expected),
+            "{notes:?}"
+        );
     }
 }

@@ -94,6 +94,15 @@ futures! {
     not_named (_a: Buffer, _: Buffer, c: Buffer) (Buffer("a"), Buffer("unnamed"), Buffer("c")) { pause().await; c.get() }
     in_a_pattern (Pair { left, right }: Pair, c: Buffer) (pair("left", "right"), Buffer("c")) { pause().await; c.launch(&left)?; right.get() }
     rest_of_a_pattern ((a, _): (Buffer, Buffer), c: Buffer) ((Buffer("a"), Buffer("rest")), Buffer("c")) { pause().await; c.launch(&a) }
+    part_by_reference ((ref a, b): (Buffer, Buffer), c: Buffer) ((Buffer("a"), Buffer("b")), Buffer("c")) { pause().await; b.launch(a)?; c.get() }
+    rest_of_a_struct (Pair { left, .. }: Pair, c: Buffer) (pair("left", "right"), Buffer("c")) { pause().await; c.launch(&left) }
+    a_block_with_exits (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) {
+        let inner = async { pause().await; if a.len() > 9 { return Ok(0); } a.fail()?; Ok::<usize, String>(1) };
+        inner.await.or_else(|_| b.launch(&a))?;
+        let _c = Buffer("c");
+        pause().await;
+        Err(Buffer("error").0)?
+    }
     returned_early (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { if b.len() > 0 { return b.launch(&a); } pause().await; Ok(0) }
     tail_match (a: Buffer) (Buffer("a")) { let _local = Buffer("local"); match Buffer("scrutinee").some() { Some(n) => { pause().await; Ok(n) } None => a.get() } }
     mutated (mut a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { a = Buffer("new a"); pause().await; b.launch(&a) }

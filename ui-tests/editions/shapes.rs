@@ -152,7 +152,7 @@ pub fn run(all: &[fn(&Cell<usize>) -> Vec<String>]) {
         assert_eq!(if recorded > 0 { "on" } else { "off" }, wanted);
     }
     assert!(found.is_empty(), "{} of {} differ:\n{}", found.len(), count.get(), found.join("\n"));
-    assert!(count.get() >= 2 * 3 * 55, "{}", count.get());
+    assert!(count.get() >= 2 * 3 * 60, "{}", count.get());
 }
 
 /// The stream of all zones.
@@ -237,6 +237,23 @@ shapes! {
     rest_of_a_pattern [] ((a, _): (Buffer, Buffer), c: Buffer) ((Buffer("a"), Buffer("rest")), Buffer("c")) { c.launch(&a) }
     rest_of_a_struct [] (Pair { left, .. }: Pair, c: Buffer) (pair("left", "right"), Buffer("c")) { c.launch(&left) }
     by_reference_in_a_pattern [] (ref a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { b.launch(a) }
+    part_by_reference [] ((ref a, b): (Buffer, Buffer), c: Buffer) ((Buffer("a"), Buffer("b")), Buffer("c")) { b.launch(a)?; c.get() }
+    part_by_reference_of_a_struct [] (Pair { ref left, .. }: Pair, c: Buffer) (pair("left", "right"), Buffer("c")) { c.launch(left) }
+    rest_between_parameters [] (a: Buffer, (_, b): (Buffer, Buffer), c: Buffer) (Buffer("a"), (Buffer("rest"), Buffer("b")), Buffer("c")) { c.launch(&b)?; a.get() }
+    rest_of_an_array [] ([a, .., b]: [Buffer; 4], c: Buffer) ([Buffer("1"), Buffer("2"), Buffer("3"), Buffer("4")], Buffer("c")) { c.launch(&b)?; a.get() }
+    closure_with_exits [] (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) {
+        let fails = |x: &Buffer| -> Result<usize, String> { if x.len() > 9 { return Ok(0); } x.fail()?; Ok(1) };
+        let _c = Buffer("c");
+        if fails(&a).is_ok() || fails(&b).is_ok() { return Ok(0); }
+        Ok(b.launch(&a)? | 4)
+    }
+    exits_in_a_match [] (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) {
+        match b.len() { 0 | 9 => return a.fail(), 1 | 2 if b.get()? == 1 => return Ok(b.get()? + a.launch(&b)?), _ => {} }
+        Ok(0)
+    }
+    exits_in_macros [] (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { event(&format!("{}", a.get()?)); let _ = vec![b.get()?, return a.launch(&b)]; }
+    converted [] (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { let _c = Buffer("c"); Err(Buffer("error").0)?; a.launch(&b) }
+    looped_to_an_exit [] (a: Buffer, b: Buffer) (Buffer("a"), Buffer("b")) { 'outer: loop { let _c = Buffer("c"); loop { if a.len() > 4 { continue 'outer; } return b.launch(&a); } } }
     mutable_in_a_pattern [] (a: Buffer, (mut b, mut c): (Buffer, Buffer)) (Buffer("a"), (Buffer("b"), Buffer("c"))) { c.0 = "c changed"; b = Buffer("new b"); b.launch(&a) }
     boxed [] (a: Box<Buffer>, b: Option<Buffer>) (Box::new(Buffer("a")), Some(Buffer("b"))) { b.map_or(Ok(0), |b| b.launch(&a)) }
     generic [<T: Debug, U: Debug>] (a: T, b: U) (Buffer("a"), Buffer("b")) { Ok(format!("{:?}{:?}", b, a).len()) }

@@ -3,6 +3,7 @@
 
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use warpline::{HostStream, block, gpu_zone, host_zone};
@@ -65,6 +66,33 @@ fn parse(text: &str) -> impl Future<Output = Result<u32, std::num::ParseIntError
     }
 }
 
+struct Server {
+    stream: Arc<HostStream>,
+}
+
+/// A future that borrows nothing, although the mark names a field of `self`: as `Service` of `tower` asks for.
+trait Service {
+    type Future: Future<Output = u32> + Send + 'static;
+    fn call(&mut self, request: u32) -> Self::Future;
+    fn lazily(&self) -> impl Future<Output = u32> + Send + 'static;
+}
+
+impl Service for Server {
+    type Future = Pin<Box<dyn Future<Output = u32> + Send>>;
+
+    /// Answers.
+    #[gpu_zone("demo.call", stream = self.stream)]
+    fn call(&mut self, request: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
+        return Box::pin(async move { ready(request).await });
+    }
+
+    /// Answers, and moves nothing.
+    #[gpu_zone("demo.lazily", stream = self.stream)]
+    fn lazily(&self) -> impl Future<Output = u32> + Send + 'static {
+        async { ready(7).await }
+    }
+}
+
 async fn parts(stream: &HostStream) -> u32 {
     let future = block::gpu_zone!("demo.future", stream, description = "A future.", async move {
         ready(1).await
@@ -87,4 +115,8 @@ fn main() {
     assert_eq!(now(layer.forward(1)), Ok(1));
     assert_eq!(now(parse(" 1")), Ok(1));
     assert_eq!(now(parts(&layer.stream)), 6);
+    let mut server = Server { stream: Arc::new(HostStream::new("s")) };
+    let (called, lazily) = (server.call(1), server.lazily());
+    drop(server);
+    assert_eq!((now(called), now(lazily)), (1, 7));
 }

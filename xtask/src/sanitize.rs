@@ -1,4 +1,4 @@
-//! The step that looks for memory errors: AddressSanitizer, in the tests of what has `unsafe`. It installs nothing.
+//! The step that looks for memory errors and leaks: AddressSanitizer with LeakSanitizer, in the tests of what has `unsafe`. It installs nothing.
 
 use crate::compiler;
 use crate::shell::{Stop, line};
@@ -16,10 +16,8 @@ const PACKAGES: &str = "-p warpline -p warpline-core -p warpline-cuda -p warplin
 
 /// Runs the tests.
 pub fn run() -> Result<u64, Stop> {
-    let tests = TESTS.iter().map(|tests| {
-        let line = line(&format!("cargo test {PACKAGES} {tests}"));
-        // Looking for leaks needs ptrace, which containers often forbid.
-        compiler::with_address_sanitizer(line.with("ASAN_OPTIONS", "detect_leaks=0")).run_tests()
-    });
+    let tests = TESTS
+        .iter()
+        .map(|tests| compiler::with_address_sanitizer(line(&format!("cargo test {PACKAGES} {tests}"))).run_tests());
     tests.sum()
 }

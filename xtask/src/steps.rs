@@ -147,8 +147,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "sanitize",
-        about: "no memory error in the tests of what has `unsafe` (AddressSanitizer)",
-        remedy: "the report above shows the bad access and both stacks; start at the topmost line of this project",
+        about: "no memory error and no leak in the tests of what has `unsafe` (AddressSanitizer, LeakSanitizer)",
+        remedy: "the report above shows the bad access or the leak, with its stacks; start at the topmost line of this project; if \
+                 LeakSanitizer itself fails, the container forbids ptrace: allow it, or set ASAN_OPTIONS=detect_leaks=0",
         run: sanitize::run,
         is_beside: true,
     },
@@ -237,6 +238,7 @@ fn tests_on() -> Result<u64, Stop> {
 
 fn ranks_crate() -> Result<u64, Stop> {
     line("cargo fmt --manifest-path ranks/Cargo.toml --check").run()?;
+    line("python3 -B -m unittest discover -s ranks/engines").run()?;
     needs::ranks_crate("test").run_tests()
 }
 

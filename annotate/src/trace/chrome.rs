@@ -15,6 +15,9 @@ use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Fact, Fault, Skipped, Slice, Visitor};
 use crate::inputs;
 
+/// How PyTorch's profiler labels a device.
+const GPU: &str = "GPU ";
+
 /// The most launches that wait for their zone.
 const LAUNCHES: usize = 1 << 16;
 
@@ -28,8 +31,10 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         visitor,
         rows: Rows::default(),
         places: HashMap::new(),
+        streams: HashMap::new(),
         threads: HashMap::new(),
         processes: HashMap::new(),
+        session: None,
         launches: HashMap::new(),
         skipped: Skipped::default(),
     };
@@ -75,8 +80,12 @@ struct Reader<'a, V> {
     rows: Rows,
     /// The rows by process and thread; none where there are too many.
     places: HashMap<(Arc<str>, Arc<str>), Option<usize>>,
+    /// The streams by name, device and its number.
+    streams: HashMap<(Arc<str>, Arc<str>, u32), usize>,
     threads: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
     processes: HashMap<Arc<str>, Arc<str>>,
+    /// The process of the session, in a trace of warpline: all others are devices.
+    session: Option<Arc<str>>,
     /// The launches by the ids of their arrows.
     launches: HashMap<Box<str>, (usize, Span)>,
     skipped: Skipped,
@@ -122,13 +131,14 @@ impl<V: Visitor> Reader<'_, V> {
                 let key = if event.name == "process_name" { "name" } else { "labels" };
                 let Some(name) = text(key) else { return Ok(()) };
                 names.spend(name.len())?;
-                if event.name == "process_labels" && !name.starts_with("GPU ") {
+                if event.name == "process_labels" && !name.starts_with(GPU) {
                     return Ok(());
                 }
                 self.processes.insert(pid, name.into());
             }
             "warpline_session" => {
                 self.skipped.is_ours = true;
+                self.session = Some(pid);
                 if let Some(begin) = text("begin_ns").and_then(|begin| begin.parse().ok()) {
                     self.visitor.fact(Fact::Begun(begin));
                 }
@@ -210,9 +220,12 @@ impl<V: Visitor> Reader<'_, V> {
         Ok(())
     }
 
-    /// Whether the event's process is one of the operating system, and not a device.
+    /// Whether the event's process is one of the operating system, and not a device, as the trace says.
     fn is_thread(&self, event: &Event<'_>) -> bool {
-        event.pid.parse::<u64>().is_ok_and(|pid| pid > 255)
+        match &self.session {
+            Some(session) => **session == *event.pid,
+            None => !self.processes.get(&*event.pid).is_some_and(|name| name.starts_with(GPU)),
+        }
     }
 
     fn row(&mut self, event: &Event<'_>, is_on_stream: bool, names: &mut Names) -> Result<Option<usize>, Fault> {
@@ -226,17 +239,17 @@ impl<V: Visitor> Reader<'_, V> {
         });
         let place = if is_on_stream {
             let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| format!("GPU {}", event.pid).into());
-            let (device, _) = device_of(&device);
-            let ordinal = event.pid.parse().unwrap_or(0);
+            // Only a session's devices have their number in the name.
+            let (device, named) = device_of(&device);
+            let ordinal = named.or_else(|| event.pid.parse().ok()).unwrap_or(0);
             // Lanes below a stream are called `compute: copies`.
             let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);
             let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();
-            let known = (0..).map_while(|at| Some((at, self.rows.stream(at)?)));
-            let known = known
-                .take(4_096)
-                .find(|(_, known)| (&known.name, known.ordinal) == (&stream, ordinal))
-                .map(|(at, _)| at);
-            Place::Stream(known.unwrap_or_else(|| self.rows.add_stream(Stream { name: stream, device, ordinal })))
+            let key = (stream.clone(), device.clone(), ordinal);
+            let rows = &mut self.rows;
+            let at =
+                self.streams.entry(key).or_insert_with(|| rows.add_stream(Stream { name: stream, device, ordinal }));
+            Place::Stream(*at)
         } else {
             Place::Thread(event.tid.parse().unwrap_or(0))
         };

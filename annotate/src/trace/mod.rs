@@ -91,10 +91,11 @@ pub struct Slice<'a> {
 }
 
 impl Slice<'_> {
-    /// Returns the time by which the end may be earlier, in ns; 0 if it is that of an event, and for what is no zone on a stream.
+    /// Returns the time by which the end may be earlier, in ns; 0 if it is that of an event, and for what is neither a zone nor a wait of a
+    /// stream.
     pub fn early_by_ns(&self) -> i64 {
-        let is_zone = matches!(self.kind, Kind::Zone | Kind::Collective | Kind::BatchEntry);
-        self.args.end_early_by_ns.filter(|_| is_zone).unwrap_or(0)
+        let is_timed = matches!(self.kind, Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::Wait);
+        self.args.end_early_by_ns.filter(|_| is_timed).unwrap_or(0)
     }
 
     /// Returns whether the length is only an upper bound ([`is_bound`]).
@@ -125,6 +126,8 @@ pub struct Arrow {
     pub on: usize,
     /// The time of the wait.
     pub wait: Span,
+    /// The time by which the wait may have ended earlier, in ns.
+    pub early_by_ns: i64,
     /// The row that signalled.
     pub from: usize,
     /// When it did, in ns.
@@ -207,7 +210,6 @@ impl From<io::Error> for Fault {
 /// The reason, with the remedy.
 pub fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, ReadError> {
     let io = |error| ReadError::Io { path: path.to_owned(), error };
-    // Opening a pipe would block.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(ReadError::NotAFile { path: path.to_owned() });
     }

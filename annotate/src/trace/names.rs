@@ -22,10 +22,16 @@ pub struct Names {
     left: usize,
 }
 
+impl Name {
+    /// What further names are counted under where a table has no room for them.
+    pub const MORE: Name = Name(1);
+}
+
 impl Default for Names {
     fn default() -> Names {
-        let empty: Arc<str> = Arc::from("");
-        Names { texts: vec![Arc::clone(&empty)], numbers: HashMap::from([(empty, Name(0))]), left: MAX_TEXTS }
+        let texts: Vec<Arc<str>> = ["", "(more)"].map(Arc::from).into();
+        let numbers = texts.iter().cloned().zip([Name::default(), Name::MORE]).collect();
+        Names { texts, numbers, left: MAX_TEXTS }
     }
 }
 

@@ -73,11 +73,11 @@ impl Rows {
     }
 }
 
-/// The name and the number of a device, from `NVIDIA H100 (device 0)`.
-pub(super) fn device_of(text: &str) -> (Arc<str>, u32) {
+/// The name of a device, and its number if the name has one, as in `NVIDIA H100 (device 0)`.
+pub(super) fn device_of(text: &str) -> (Arc<str>, Option<u32>) {
     let numbered = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (device "));
     match numbered.and_then(|(name, number)| Some((name, number.parse().ok()?))) {
-        Some((name, number)) => (name.into(), number),
-        None => (text.into(), 0),
+        Some((name, number)) => (name.into(), Some(number)),
+        None => (text.into(), None),
     }
 }

@@ -22,6 +22,8 @@ use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, tr
 /// The memory limit for the names of counters.
 const COUNTERS: usize = 64 << 20;
 const LARGE: usize = 256 << 10;
+/// The largest process id of Linux (`PID_MAX_LIMIT`). Larger numbers, and 0, are those of devices in Chrome traces.
+const MOST_PID: i32 = 1 << 22;
 /// The sort index of the rows of replays, before the other rows of a device.
 const REPLAYS_RANK: i64 = -1;
 
@@ -121,7 +123,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         let mut is_real = Vec::with_capacity(devices.len());
         for (process, is_device) in rows.processes.iter().zip(devices) {
             let is_device = is_device || process.labels.as_deref().is_some_and(|labels| labels.starts_with("GPU"));
-            let pid = process.pid.parse::<i32>().ok().filter(|pid| *pid > 0 && !is_device);
+            let pid = process.pid.parse::<i32>().ok().filter(|pid| (1..=MOST_PID).contains(pid) && !is_device);
             let uuid = self.ids.next();
             self.processes.push(uuid);
             is_real.push(pid.is_some());

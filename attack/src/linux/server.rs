@@ -245,7 +245,7 @@ fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
 
 /// A program that listens and makes steps until its standard input ends; at each line it says how many.
 pub(crate) fn worker() {
-    let session = Session::from_env().expect("the settings are right");
+    let session = Session::from_env();
     let (say, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -11,6 +11,7 @@ mod cupti;
 mod cupti_clock;
 mod decode;
 mod figures;
+mod first;
 mod graph;
 mod hidden;
 mod kernels;
@@ -54,6 +55,8 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
                 --rounds=20 --zones=400
   position    positions beside the device's %globaltimer, on two streams
                 --seconds=60
+  first       the report of a short program with the default settings beside eager ends, each run a process of its own
+                --rounds=7
   rest        positions and lengths of zones that end a rest; the longest rest:
                 --seconds=60 (up to 600)
   cupti-clock times of kernels by CUPTI beside the device's %globaltimer, for minutes and after rests
@@ -82,7 +85,7 @@ usage: warpline-gpu-bench BENCH… [--NAME=VALUE…]
 
 type Bench = fn(&Options) -> gpu::Result;
 
-const BENCHES: [(&str, Bench); 19] = [
+const BENCHES: [(&str, Bench); 20] = [
     ("calls", calls::run),
     ("zone", zone::run),
     ("mirror", mirror::run),
@@ -90,6 +93,7 @@ const BENCHES: [(&str, Bench); 19] = [
     ("length", length::run),
     ("kernels", kernels::run),
     ("position", position::run),
+    ("first", first::run),
     ("rest", rest::run),
     ("cupti-clock", cupti_clock::run),
     ("overlap", overlap::run),
@@ -120,7 +124,7 @@ fn main() -> ExitCode {
     if let Some(unknown) = options.benches.iter().find(|name| !is_known(name)) {
         return refuse(&format!("there is no bench `{unknown}`"));
     }
-    if options.connections.is_none() && options.dim.is_none() {
+    if options.connections.is_none() && options.dim.is_none() && options.program.is_none() {
         match gpu::describe() {
             Ok(device) => println!("on {device}"),
             Err(error) => {

@@ -12,6 +12,10 @@ pub struct Options {
     pub connections: Option<u64>,
     /// Set in the processes that `live` starts: the shape that this one steps.
     pub dim: Option<u64>,
+    /// Set in the processes that `first` starts: the program that this one runs.
+    pub program: Option<u64>,
+    /// Set as above: whether ends are eager.
+    pub is_eager: bool,
 }
 
 const SIZES: [&str; 6] = ["rounds", "zones", "seconds", "cycles", "threads", "core"];
@@ -35,6 +39,8 @@ impl Options {
             match name {
                 "connections" => options.connections = Some(value),
                 "dim" => options.dim = Some(value),
+                "program" => options.program = Some(value),
+                "eager" => options.is_eager = value != 0,
                 _ if SIZES.contains(&name) => drop(options.sizes.insert(name.to_owned(), value)),
                 _ => return Err(format!("there is no size `--{name}`; there are --{}", SIZES.join(", --"))),
             }

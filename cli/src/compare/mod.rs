@@ -12,9 +12,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::inputs;
+use crate::files;
+use crate::inputs::{self, TRACES};
 use crate::output;
-use crate::trace::{self, ReadError};
+use crate::trace::ReadError;
 use samples::{Lengths, Run, Subject, What};
 use statistics::Difference;
 
@@ -111,7 +112,7 @@ pub(crate) struct Comparison {
 /// Reads the runs of both sides and compares them. Warnings go to standard error.
 pub(crate) fn compare(comparing: &Comparing) -> Result<Comparison, CompareError> {
     let read = |paths: &[PathBuf]| -> Result<Vec<Run>, ReadError> {
-        trace::files(paths)?.iter().map(|path| samples::read(path)).collect()
+        files::expand(paths, TRACES)?.iter().map(|path| samples::read(path)).collect()
     };
     let sides = [read(&comparing.base)?, read(&comparing.new)?];
     for (side, name) in sides.iter().zip(["base", "new"]) {

@@ -59,6 +59,6 @@ pub(crate) fn dump(
         text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
     }
     flight.problems.iter().for_each(|problem| text += &format!("warning: {}\n", output::printable(problem)));
-    text += output::OPEN_IT;
+    text += &output::open_it(&path);
     Ok(Dumped { found, file, text })
 }

@@ -146,11 +146,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     let mut text = ended.text(process, &path, &started.notes);
     if is_limited {
         let limit = output::size(recording.limit);
-        text = format!(
-            "{}the recording ended at the limit of {limit}; raise it with `--limit`\n{}",
-            text.trim_end_matches(output::OPEN_IT),
-            output::OPEN_IT
-        );
+        text += &format!("the recording ended at the limit of {limit}; raise it with `--limit`\n");
     }
     Ok(Recorded { path, text, is_complete: !is_limited || recording.time.is_none(), cut: None })
 }
@@ -204,7 +200,7 @@ impl Ended {
         text += &why;
         let notes = self.notes.iter().filter(|note| !told.contains(note));
         notes.for_each(|note| text += &format!("note: {}\n", output::printable(note)));
-        text + output::OPEN_IT
+        text
     }
 }
 
@@ -225,10 +221,10 @@ mod tests {
         let expected = "trace.pftrace: 1 zone recorded, 1 kernel or copy, 0 dropped in 1.000 s\n\
                         1 kernel or copy was dropped\n\
                         1 record is missing: this machine wrote too slowly; record less with `--filter`\n";
-        assert_eq!(text(1), expected.to_owned() + output::OPEN_IT);
+        assert_eq!(text(1), expected);
         let expected = "trace.pftrace: 2 zones recorded, 2 kernels and copies, 0 dropped in 1.000 s\n\
                         2 kernels and copies were dropped\n\
                         2 records are missing: this machine wrote too slowly; record less with `--filter`\n";
-        assert_eq!(text(2), expected.to_owned() + output::OPEN_IT);
+        assert_eq!(text(2), expected);
     }
 }

@@ -177,7 +177,7 @@ pub(super) fn cupti(probed: &Probed<CuptiFacts>, wanted: &Wanted) -> Finding {
     let found = match probed {
         Probed::Failed(how) => Finding::new("CUPTI", State::Broken, format!("CUPTI does not respond: {how}"))
             .remedy("install the CUPTI of the driver's CUDA version, or name another library in WARPLINE_CUPTI"),
-        Probed::Found(CuptiFacts { unusable: Some(why), .. }) => match why.split_once(": ") {
+        Probed::Found(CuptiFacts { unusable: Some(why), .. }) => match why.rsplit_once(": ") {
             Some((what, remedy)) => Finding::new("CUPTI", State::Missing, what).remedy(remedy),
             None => Finding::new("CUPTI", State::Missing, why),
         },

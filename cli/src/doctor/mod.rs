@@ -31,6 +31,8 @@ enum State {
     Works,
     /// It works with a limit.
     Limited,
+    /// It is there, and trying it would have effects.
+    Untried,
     /// It is not in use, and nothing asks for it.
     Off,
     /// It is not there.
@@ -69,7 +71,7 @@ impl Finding {
         match self.state {
             State::Broken => true,
             State::Missing => self.asked_for,
-            State::Works | State::Limited | State::Off => false,
+            State::Works | State::Limited | State::Untried | State::Off => false,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(super) fn text(findings: &[Finding]) -> String {
         findings.iter().filter(|finding| matches!(finding.state, State::Limited | State::Missing)).count() as u64;
     text.push('\n');
     text += &match (problems, limits) {
+        (0, 0) if findings.iter().any(|finding| finding.state == State::Untried) => {
+            "everything that was tried works\n".to_owned()
+        }
         (0, 0) => "everything works\n".to_owned(),
         (0, _) => format!("everything that the settings request works; {} limited or missing\n", parts(limits)),
         (_, _) => format!("{}: see the remedies of the lines marked `!`\n", counted(problems, "problem")),
@@ -33,6 +36,7 @@ fn word(finding: &Finding) -> String {
     let word = match finding.state {
         State::Works => "works",
         State::Limited => "limited",
+        State::Untried => "untried",
         State::Off => "off",
         State::Missing => "missing",
         State::Broken => "broken",

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indicatif::ProgressBar;
+use warpline_trace::files;
 
 use super::OpenError;
 use crate::inputs::{self, TRACES};
@@ -22,73 +22,120 @@ pub(super) type Reading = Box<dyn Read + Send>;
 pub(super) struct Content {
     /// The name that the UI shows.
     pub(super) name: String,
-    traces: Arc<[PathBuf]>,
+    traces: Arc<[Opened]>,
 }
 
 impl Content {
-    /// Finds the traces, and looks what they are.
+    /// Opens the traces, and looks what they are. They stay open, so what takes their names later is not served.
     ///
     /// # Errors
     /// A trace cannot be read, or does not open beside others.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Content, OpenError> {
-        let paths = inputs::expand(paths, TRACES)?;
-        if let [trace] = &paths[..] {
-            let read = |error| OpenError::Read { path: trace.clone(), error };
-            if !std::fs::metadata(trace).map_err(read)?.is_file() {
-                return Err(OpenError::NotAFile { path: trace.clone() });
-            }
+        let paths = crate::files::expand(paths, TRACES)?;
+        allow_files(paths.len());
+        if let [path] = &paths[..] {
+            let trace = Opened::new(path)?;
             // It can be read, and Perfetto reads gzip itself.
-            let name = name(trace);
-            let name = if is_zstd(trace).map_err(read)? { name.trim_end_matches(".zst") } else { &name };
-            return Ok(Content { name: name.to_owned(), traces: paths.into() });
+            let name = name(path);
+            let name = if trace.is_zstd { name.trim_end_matches(".zst") } else { &name };
+            return Ok(Content { name: name.to_owned(), traces: Arc::new([trace]) });
         }
         let mut by_begin = paths
             .iter()
-            .map(|path| Ok::<_, OpenError>((begin(path, paths.len())?, path)))
+            .map(|path| {
+                let trace = Opened::new(path)?;
+                Ok::<_, OpenError>((begin(path, &trace, paths.len())?, path, trace))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         // Perfetto takes the clocks of the traces in the order of the file, and none that goes back.
-        by_begin.sort();
+        by_begin.sort_by(|(a, a_path, _), (b, b_path, _)| (a, a_path).cmp(&(b, b_path)));
         let name = format!("{}-traces.pftrace", paths.len());
-        Ok(Content { name, traces: by_begin.into_iter().map(|(_, path)| path.clone()).collect() })
+        Ok(Content { name, traces: by_begin.into_iter().map(|(.., trace)| trace).collect() })
     }
 
-    /// Opens what is served, from its begin. Also returns how many bytes it has, if that is known.
+    /// Returns what is served, from its begin. Also returns how many bytes it has, if that is known.
     ///
     /// # Errors
-    /// A trace is gone.
+    /// A trace cannot be read any more.
     pub(super) fn open(&self) -> io::Result<(Reading, Option<u64>)> {
         if let [trace] = &self.traces[..] {
-            if is_zstd(trace)? {
-                return Ok((Box::new(inputs::open(trace, &ProgressBar::hidden())?), None));
+            if trace.is_zstd {
+                return Ok((Box::new(inputs::unpacked(trace.read())?), None));
             }
-            let file = File::open(trace)?;
-            let len = file.metadata()?.len();
-            return Ok((Box::new(file.take(len)), Some(len)));
+            let len = trace.file.metadata()?.len();
+            return Ok((Box::new(trace.read().take(len)), Some(len)));
         }
         let traces = Arc::clone(&self.traces);
-        let parts = (0..traces.len()).map(move |at| Ok(Whole::new(inputs::open(&traces[at], &ProgressBar::hidden())?)));
+        let parts = (0..traces.len()).map(move |at| Ok(Whole::new(inputs::unpacked(traces[at].read())?)));
         Ok((Box::new(Joined { parts, now: None }), None))
     }
 }
 
-/// The time at which a trace begins, which may be one of several.
-fn begin(path: &Path, count: usize) -> Result<Option<u64>, OpenError> {
-    let read = |error| OpenError::Read { path: path.to_owned(), error };
-    if !std::fs::metadata(path).map_err(read)?.is_file() {
-        return Err(OpenError::NotAFile { path: path.to_owned() });
+/// An open trace, which several clients read at once.
+struct Opened {
+    file: Arc<File>,
+    is_zstd: bool,
+}
+
+impl Opened {
+    fn new(path: &Path) -> Result<Opened, OpenError> {
+        let read = |error| OpenError::Read { path: path.to_owned(), error };
+        let file = files::regular(path).map_err(read)?.ok_or_else(|| OpenError::NotAFile { path: path.to_owned() })?;
+        let mut trace = Opened { file: file.into(), is_zstd: false };
+        let mut begin = Vec::new();
+        trace.read().take(4).read_to_end(&mut begin).map_err(read)?;
+        trace.is_zstd = inputs::is_zstd(&begin);
+        Ok(trace)
     }
-    let mut trace = inputs::open(path, &ProgressBar::hidden()).map_err(read)?;
+
+    /// Returns a reader of the file, from its begin.
+    fn read(&self) -> impl Read + Send + 'static {
+        FromBegin { file: Arc::clone(&self.file), at: 0 }
+    }
+}
+
+/// Reads a file that others read, too.
+struct FromBegin {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for FromBegin {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let count = std::os::unix::fs::FileExt::read_at(&*self.file, into, self.at)?;
+        #[cfg(windows)]
+        let count = std::os::windows::fs::FileExt::seek_read(&*self.file, into, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// Lets this process have so many files open, and those of its connections, as far as the system lets it.
+#[cfg(unix)]
+fn allow_files(count: usize) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    let (mut limit, wanted) = (getrlimit(Resource::Nofile), count as u64 + 64);
+    if limit.current.is_some_and(|now| now < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+        // Where it fails, the trace that cannot be opened says so.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+#[cfg(not(unix))]
+fn allow_files(_count: usize) {}
+
+/// The time at which a trace begins, which may be one of several.
+fn begin(path: &Path, trace: &Opened, count: usize) -> Result<Option<u64>, OpenError> {
+    let read = |error| OpenError::Read { path: path.to_owned(), error };
+    let mut trace = inputs::unpacked(trace.read()).map_err(read)?;
     match trace.fill_buf().map_err(read)? {
         begin if trace::is_json(begin) => Err(OpenError::NotAlone { path: path.to_owned(), count }),
         begin if begin.first() != Some(&trace::FIRST) => Err(OpenError::NotATrace { path: path.to_owned() }),
         _ => trace::first_time(trace).map_err(read),
     }
-}
-
-fn is_zstd(path: &Path) -> io::Result<bool> {
-    let mut begin = Vec::new();
-    File::open(path)?.take(4).read_to_end(&mut begin)?;
-    Ok(inputs::is_zstd(&begin))
 }
 
 /// The name of a trace in an address.
@@ -97,7 +144,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().chars().map(plain).collect()
 }
 
-/// Reads traces one after the other, each of which is opened when its turn comes.
+/// Reads traces one after the other, each of which is decompressed when its turn comes.
 struct Joined<I, R> {
     parts: I,
     now: Option<Whole<R>>,

@@ -1,20 +1,18 @@
 //! `warpline open` and `record … --open`: serve traces on the loopback address, and open Perfetto's UI with them.
 //!
 //! The UI runs in the browser and reads the traces from this server, so nothing leaves the machine. The address holds a random word, which
-//! no other page and no other user of the machine knows. The server ends when the traces have been read once. `content` is what it serves: one
-//! file as it is, or several as one.
+//! no other page and no other user of the machine knows. The server ends when a client has taken the traces to their end. `content` is what it
+//! serves: one file as it is, or several as one.
 
 mod content;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use tiny_http::{Header, Method, Request, Response, Server, StatusCode};
+use warpline_trace::http::{Answer, Body, Hosts, Pages, Request, Server};
 
 use crate::args::Serving;
 use crate::inputs::InputError;
@@ -25,6 +23,9 @@ use content::Content;
 /// repetition in the group `GPU` stays closed, and so do the facts about the session. The UI runs only commands of a list of its own at the
 /// start; this one is on it.
 const EXPAND: &str = r#"[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^(?!(GPU|System|warpline)$)","name"]}]"#;
+
+/// What a client is to do whose `Host` is not this machine.
+const REMEDY: &str = "open the address that `warpline open` has printed";
 
 /// Why a trace is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,8 @@ pub(crate) enum OpenError {
     Busy { port: u16 },
     #[error("cannot listen on port {port} of 127.0.0.1: {error}; choose another with `--port`, for a UI of your own")]
     Listen { port: u16, error: io::Error },
+    #[error("no thread for the server: {0}; end other programs, or raise `ulimit -u`")]
+    Thread(io::Error),
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -63,7 +66,7 @@ pub(crate) fn open(traces: &[PathBuf], serving: Serving) -> Result<(), OpenError
 
 /// A server that listens, and serves nothing yet.
 pub(crate) struct Listening {
-    server: Server,
+    listener: TcpListener,
     serving: Serving,
     /// The begin of the UI's address.
     origin: String,
@@ -76,8 +79,8 @@ impl Listening {
     /// The address of the UI is none, or the port is in use.
     pub(crate) fn new(serving: Serving) -> Result<Listening, OpenError> {
         let origin = origin(&serving.ui).ok_or_else(|| OpenError::Ui(serving.ui.clone()))?.to_owned();
-        let server = listen(serving.port)?;
-        Ok(Listening { server, serving, origin })
+        let listener = listen(serving.port)?;
+        Ok(Listening { listener, serving, origin })
     }
 
     /// Serves a trace until it has been read.
@@ -91,15 +94,14 @@ impl Listening {
     }
 
     fn serve_content(self, content: Content) -> Result<(), OpenError> {
-        let Listening { server, serving, origin } = self;
-        let port = server.server_addr().to_ip().map_or(serving.port, |address| address.port());
-        let served = Served {
-            path: format!("/{}/{}", random_word(), content.name),
-            content,
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-            origin,
-        };
-        let (ui, path, commands) = (serving.ui.trim_end_matches('/'), &served.path, escaped(EXPAND));
+        let Listening { listener, serving, origin } = self;
+        let port = listener.local_addr().map_or(serving.port, |address| address.port());
+        let (is_sent, sent) = sync_channel(1);
+        let served = Served { path: format!("/{}/{}", random_word(), content.name), content, origin, is_sent };
+        let path = served.path.clone();
+        let name = served.content.name.clone();
+        let server = Server::start(listener, Hosts::new(Vec::new(), REMEDY), served).map_err(OpenError::Thread)?;
+        let (ui, commands) = (serving.ui.trim_end_matches('/'), escaped(EXPAND));
         let address = format!("{ui}/#!/?url=http://127.0.0.1:{port}{path}&startupCommands={commands}");
         output::write(&format!("{address}\n"), None)?;
         // A browser that prints to the terminal does not belong in the output.
@@ -107,94 +109,83 @@ impl Listening {
             output::complain("no browser was found; open the address above in one, on this machine");
         }
         let until = if serving.keep { "until Ctrl-C" } else { "until the browser has read it; Ctrl-C ends it earlier" };
-        output::complain(format_args!("serving {} {until}", served.path.rsplit('/').next().unwrap_or_default()));
-        serve(server, served, serving.keep);
+        output::complain(format_args!("serving {name} {until}"));
+        wait(&sent, serving.keep);
+        server.stop();
         Ok(())
     }
 }
 
-fn listen(port: u16) -> Result<Server, OpenError> {
-    Server::http(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(|error| {
-        let error =
-            error.downcast::<io::Error>().map_or_else(|other| io::Error::other(other.to_string()), |error| *error);
-        if error.kind() == ErrorKind::AddrInUse { OpenError::Busy { port } } else { OpenError::Listen { port, error } }
+fn listen(port: u16) -> Result<TcpListener, OpenError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => OpenError::Busy { port },
+        _ => OpenError::Listen { port, error },
     })
+}
+
+/// Waits until a client has the trace, or until Ctrl-C.
+fn wait(sent: &Receiver<()>, keep: bool) {
+    while sent.recv().is_ok() && keep {}
 }
 
 /// What the server serves, and to whom.
 struct Served {
     content: Content,
     path: String,
-    /// The names by which a browser may know the server: a page of another name that resolves to this address is refused.
-    hosts: [String; 2],
     /// The UI, the only page that may read the trace.
     origin: String,
+    /// Has a message once a client has taken the trace to its end.
+    is_sent: SyncSender<()>,
 }
 
-fn serve(server: Server, served: Served, keep: bool) {
-    let (server, served, is_read) = (Arc::new(server), Arc::new(served), Arc::new(AtomicBool::new(false)));
-    while !is_read.load(Ordering::Relaxed) {
-        let Ok(request) = server.recv() else { continue };
-        let (server, served, is_read) = (server.clone(), served.clone(), is_read.clone());
-        // A reader that stalls holds up no other.
-        let answer = move || {
-            if served.answer(request) && !keep {
-                is_read.store(true, Ordering::Relaxed);
-                server.unblock();
-            }
+impl Pages for Served {
+    /// Decompression has large frames without optimisation.
+    const STACK: usize = 1 << 20;
+
+    fn answer(&self, request: &Request) -> Answer {
+        let (status, body) = match request.method.as_str() {
+            _ if request.path != self.path => ("404 Not Found", Body::Empty),
+            "GET" => match self.content.open() {
+                // The client could not tell its end from a cut.
+                Ok((_, None)) if !request.takes_chunks => ("505 HTTP Version Not Supported", Body::Empty),
+                // With its length where it is known, by which the UI shows progress.
+                Ok((reader, len)) => ("200 OK", Body::Stream(reader, len)),
+                Err(error) => {
+                    self.failed(&error);
+                    ("404 Not Found", Body::Empty)
+                }
+            },
+            "HEAD" | "OPTIONS" => ("204 No Content", Body::Empty),
+            _ => ("405 Method Not Allowed", Body::Empty),
         };
-        if thread::Builder::new().spawn(answer).is_err() {
-            output::complain("warning: no thread for a request; it is not answered");
-        }
+        self.allowed(status, body)
+    }
+
+    fn sent(&self) {
+        // A message that is there already says the same.
+        let _ = self.is_sent.try_send(());
+    }
+
+    fn failed(&self, error: &io::Error) {
+        output::complain(format_args!("warning: {}: {error}", self.content.name));
+    }
+
+    fn cannot_accept(&self, error: &io::Error) {
+        output::complain(format_args!("warning: no connection is accepted: {error}; raise `ulimit -n`"));
     }
 }
 
 impl Served {
-    /// Answers a request. Returns whether it has got the whole trace.
-    fn answer(&self, request: Request) -> bool {
-        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-        let is_local = host.is_some_and(|header| self.hosts.iter().any(|host| header.value.as_str() == host.as_str()));
-        let status = match request.method() {
-            _ if !is_local => 403,
-            _ if request.url() != self.path => 404,
-            Method::Get => match self.content.open() {
-                // The answer would be put together in memory first: only one in chunks needs no length.
-                Ok((_, None)) if !takes_chunks(&request) => 505,
-                // With its length where it is known, by which the UI shows progress.
-                Ok((reader, len)) => {
-                    let len = len.and_then(|len| usize::try_from(len).ok());
-                    let whole = Response::new(StatusCode(200), Vec::new(), reader, len, None);
-                    return request.respond(self.allowed(whole.with_chunked_threshold(usize::MAX))).is_ok();
-                }
-                Err(error) => {
-                    output::complain(format_args!("warning: {}: {error}", self.content.name));
-                    404
-                }
-            },
-            Method::Head | Method::Options => 204,
-            _ => 405,
-        };
-        // The client may be gone, and needs no answer then.
-        let _ = request.respond(self.allowed(Response::empty(status)));
-        false
-    }
-
-    /// Adds what lets the UI, and no other page, read the answer.
-    fn allowed<R: io::Read>(&self, response: Response<R>) -> Response<R> {
+    /// Returns an answer that the UI, and no other page, can read.
+    fn allowed(&self, status: &'static str, body: Body) -> Answer {
         let headers = [
             ("Access-Control-Allow-Origin", self.origin.as_str()),
             ("Access-Control-Allow-Private-Network", "true"),
             ("Cache-Control", "no-store"),
             ("Content-Type", "application/octet-stream"),
         ];
-        let headers = headers.iter().filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
-        headers.fold(response, |response, header| response.with_header(header))
+        Answer { status, headers: headers.map(|(name, value)| (name, value.to_owned())).into(), body }
     }
-}
-
-/// Whether the answer to a request may come in chunks, as every browser takes it.
-fn takes_chunks(request: &Request) -> bool {
-    *request.http_version() >= (1, 1) && !request.headers().iter().any(|header| header.field.equiv("TE"))
 }
 
 /// The begin of an address up to its path, such as `https://ui.perfetto.dev`.

@@ -19,6 +19,8 @@ pub(super) struct Account {
     /// Traces with an account, and without one.
     ended: u64,
     without: u64,
+    /// Traces without an account whose session began: the program ended before it finished the session.
+    unfinished: u64,
     changes: Vec<String>,
     notes: Vec<String>,
 }
@@ -49,8 +51,10 @@ impl Account {
     /// Ends a trace. Returns whether time without a zone in it is idle time.
     pub(super) fn end_trace(&mut self, is_whole: bool) -> bool {
         let is_ended = std::mem::take(&mut self.is_ended);
-        if let Some((begun, ended)) = self.begun_ns.take().zip(self.ended_ns.take()) {
-            self.duration_ns = self.duration_ns.max(ended.saturating_sub(begun));
+        match (self.begun_ns.take(), self.ended_ns.take()) {
+            (Some(begun), Some(ended)) => self.duration_ns = self.duration_ns.max(ended.saturating_sub(begun)),
+            (Some(_), None) => self.unfinished += 1,
+            _ => {}
         }
         if is_ended {
             self.ended += 1
@@ -76,12 +80,26 @@ impl Account {
         if let Some(change) = self.changes.iter().find(|name| name.ends_with(" changed")) {
             report.notes.push(format!("the {change} while the session ran, so figures do not cover all of the time"));
         }
-        if self.without > 0 && self.ended > 0 {
-            let traces = crate::output::counted_as(self.without, "trace has", "traces have");
+        report.notes.extend(self.unfinished_note());
+        if self.without > self.unfinished && self.ended > 0 {
+            let traces = crate::output::counted_as(self.without - self.unfinished, "trace has", "traces have");
             report
                 .notes
                 .push(format!("{traces} no account of the session, so zones that were dropped there are not counted"));
         }
+    }
+
+    /// Returns what is missing because programs ended without finishing their sessions.
+    pub(super) fn unfinished_note(&self) -> Option<String> {
+        let which = match (self.unfinished, self.ended + self.without) {
+            (0, _) => return None,
+            (1, 1) => "the program".to_owned(),
+            (count, _) => format!("the program of {}", crate::output::counted_as(count, "trace", "traces")),
+        };
+        Some(format!(
+            "{which} ended without finishing the session (it aborted, crashed or was killed), or the file was cut: the last zones may be \
+             missing, and dropped zones are not counted"
+        ))
     }
 
     fn number(&mut self, name: &str, number: i64) {

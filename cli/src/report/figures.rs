@@ -18,6 +18,7 @@ use warpline_core::report::figures::StreamStats;
 use warpline_core::report::lengths::{Length, Lengths};
 use warpline_core::report::nesting::{self, Nesting};
 use warpline_core::report::per_step::{PerStep, StepSums};
+use warpline_core::report::stream_time::StreamTime;
 use warpline_core::report::traffic::{Lane, Moved, Traffic};
 use warpline_core::work::WorkSum;
 
@@ -33,6 +34,9 @@ const REORDERED: usize = 1 << 13;
 
 /// The slices of all rows that wait.
 const WAITING: usize = 1 << 21;
+
+/// The most ranges, each in one place, that are counted separately: the histogram of one has some 10 KB.
+const RANGES: usize = 8_192;
 
 /// The most kernels, and the most waits of threads, that are counted separately.
 const MOST: usize = 4_096;
@@ -71,13 +75,16 @@ struct Entry {
 struct Sum {
     count: u64,
     total_ns: i64,
+    /// The time by which `total_ns` may be shorter, because no event times the ends of waits.
+    early_ns: i64,
     max_ns: i64,
 }
 
 impl Sum {
-    fn add(&mut self, ns: i64) {
+    fn add(&mut self, ns: i64, early_by_ns: i64) {
         self.count += 1;
         self.total_ns += ns;
+        self.early_ns += early_by_ns.clamp(0, ns.max(0));
         self.max_ns = self.max_ns.max(ns);
     }
 }
@@ -88,11 +95,8 @@ struct Usage {
     name: Arc<str>,
     device: Arc<str>,
     ordinal: u32,
-    zones: Covered,
+    time: StreamTime,
     kernels: Covered,
-    /// The time in which it is not known whether a zone still ran.
-    uncertain: Covered,
-    waiting: Covered,
     waited_for: HashMap<Name, Sum>,
 }
 
@@ -116,6 +120,8 @@ struct Waiting {
 pub(crate) struct Figures {
     entries: Vec<Entry>,
     numbers: HashMap<(Name, Spot), u32>,
+    /// The ranges that are counted together.
+    more: u64,
     kernels: HashMap<(Name, Option<Name>), Sum>,
     /// Kernels of traces that have them only as slices.
     kernel_slices: HashMap<(Name, Option<Name>), Sum>,
@@ -190,6 +196,11 @@ impl Figures {
         self.trace_names = names;
     }
 
+    /// Returns what is missing because programs ended without finishing their sessions.
+    pub(super) fn unfinished_note(&self) -> Option<String> {
+        self.account.unfinished_note()
+    }
+
     /// Ends a trace. `is_whole`: nothing of it is missing as far as the reader knows.
     pub(crate) fn end_trace(&mut self, is_whole: bool, names: &Names) {
         let batch = self.current.messages.take_batch();
@@ -249,12 +260,19 @@ impl Figures {
         self.entries.is_empty() && self.kernels.is_empty() && self.kernel_slices.is_empty() && self.steps.count() == 0
     }
 
+    /// Returns the number of a range in a place; beyond [`RANGES`], that of all further ones there.
     fn number(&mut self, name: Name, spot: Spot) -> u32 {
-        let next = self.entries.len() as u32;
-        let number = *self.numbers.entry((name, spot)).or_insert(next);
-        if number == next {
+        if let Some(number) = self.numbers.get(&(name, spot)) {
+            return *number;
+        }
+        let is_further = self.entries.len() >= RANGES && name != Name::MORE;
+        let number = if is_further { self.number(Name::MORE, spot) } else { self.entries.len() as u32 };
+        if is_further {
+            self.more += 1;
+        } else {
             self.entries.push(Entry { name, spot, lengths: Lengths::default(), work: WorkSum::default() });
         }
+        self.numbers.insert((name, spot), number);
         number
     }
 
@@ -341,20 +359,11 @@ impl Figures {
         match slice.kind {
             Kind::Kernel | Kind::Copy => usage.kernels.add(span),
             Kind::Wait => {
-                usage.zones.add(span);
-                usage.waiting.add(span);
+                usage.time.add_wait(span, slice.early_by_ns());
                 let by = slice.args.signalled_by.unwrap_or_default();
-                if usage.waited_for.len() < MOST || usage.waited_for.contains_key(&by) {
-                    usage.waited_for.entry(by).or_default().add(span.duration_ns());
-                }
+                Self::count_in(&mut usage.waited_for, by, || Name::MORE, slice);
             }
-            _ => {
-                usage.zones.add(span);
-                if slice.is_bounded() {
-                    let begin_ns = span.without_tail(slice.early_by_ns()).end_ns;
-                    usage.uncertain.add(Span { begin_ns, ..span });
-                }
-            }
+            _ => usage.time.add_zone(span, slice.early_by_ns()),
         }
         let all = used.get_or_insert(span);
         all.begin_ns = all.begin_ns.min(span.begin_ns);
@@ -415,9 +424,15 @@ impl Figures {
         self.current.path.passed((on.0, &on.1), names.text(slice.name).clone(), span, launch);
     }
 
-    fn count_in<K: std::hash::Hash + Eq>(table: &mut HashMap<K, Sum>, key: K, more: impl FnOnce() -> K, ns: i64) {
+    /// Counts a slice in the sum of its key, or of `more` if there are too many keys.
+    fn count_in<K: std::hash::Hash + Eq>(
+        table: &mut HashMap<K, Sum>,
+        key: K,
+        more: impl FnOnce() -> K,
+        slice: &Slice<'_>,
+    ) {
         let key = if table.len() < MOST || table.contains_key(&key) { key } else { more() };
-        table.entry(key).or_default().add(ns);
+        table.entry(key).or_default().add(slice.span.duration_ns(), slice.early_by_ns());
     }
 }
 

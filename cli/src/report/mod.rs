@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use warpline_core::report::Report;
 
+use crate::files;
 use crate::inputs::{TRACES, stem, uncompressed};
 use crate::output;
 use crate::trace::{self, Names, ReadError, Skipped};
@@ -31,6 +32,8 @@ pub(crate) enum ReportError {
     Read(#[from] ReadError),
     #[error("no zone, kernel or step in {}; record with `WARPLINE=perfetto=FILE`, and mark functions with `#[gpu_zone]`", traces(*.0))]
     Empty(usize),
+    #[error("no zone, kernel or step in {}: {}", traces(*.0), .1)]
+    Unfinished(usize, String),
 }
 
 fn traces(count: usize) -> String {
@@ -39,14 +42,14 @@ fn traces(count: usize) -> String {
 
 /// Reads the traces, and returns their common report. Warnings go to standard error.
 pub(crate) fn report(paths: &[PathBuf]) -> Result<Report, ReportError> {
-    let files = trace::files(paths)?;
+    let files = files::expand(paths, TRACES).map_err(ReadError::from)?;
     let mut names = Names::default();
     Ok(read(&files, &mut names, Figures::default())?.report(&names))
 }
 
 /// Reads the traces, and returns their common report and its page, which needs a second reading.
 pub(crate) fn report_and_page(paths: &[PathBuf]) -> Result<(Report, String), ReportError> {
-    let files = trace::files(paths)?;
+    let files = files::expand(paths, TRACES).map_err(ReadError::from)?;
     let mut names = Names::default();
     let figures = read(&files, &mut names, Figures::for_page())?;
     let report = figures.report(&names);
@@ -63,7 +66,10 @@ fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Fi
         figures.end_trace(is_whole, names);
     }
     if figures.is_empty() {
-        return Err(ReportError::Empty(files.len()));
+        return Err(match figures.unfinished_note() {
+            Some(note) => ReportError::Unfinished(files.len(), note),
+            None => ReportError::Empty(files.len()),
+        });
     }
     Ok(figures)
 }

@@ -65,7 +65,8 @@ struct Kept {
     name: Name,
     kind: u8,
     begin_ns: i64,
-    is_bounded: bool,
+    /// The time by which it may have ended earlier, if its length is only a bound; otherwise 0.
+    early_by_ns: i64,
 }
 
 impl Timeline {
@@ -104,8 +105,8 @@ impl Timeline {
         };
         self.order += 1;
         let (ns, begin_ns) = (slice.span.duration_ns().max(0), slice.span.begin_ns);
-        let is_bounded = slice.is_bounded();
-        self.kept.push(Reverse(Kept { ns, order: self.order, row, name: slice.name, kind, begin_ns, is_bounded }));
+        let early_by_ns = if slice.is_bounded() { slice.early_by_ns().min(ns) } else { 0 };
+        self.kept.push(Reverse(Kept { ns, order: self.order, row, name: slice.name, kind, begin_ns, early_by_ns }));
         if self.kept.len() > SLICES {
             self.kept.pop();
             self.left_out += 1;
@@ -134,9 +135,13 @@ impl Timeline {
                 let row = shown.iter().position(|row| *row == one.row)?;
                 let begin_ns = one.begin_ns.max(from_ns);
                 let ns = end_ns(one).min(until_ns).saturating_sub(begin_ns).max(0);
-                let name = texts.of_slice(one.name, one.is_bounded, names);
+                let name = texts.of_slice(one.name, one.early_by_ns > 0, names);
                 let x = begin_ns.saturating_sub(from_ns);
-                Some(if ns < one.ns {
+                let certain_ns = end_ns(one).saturating_sub(one.early_by_ns);
+                Some(if one.early_by_ns > 0 {
+                    let uncertain_ns = begin_ns.saturating_add(ns).saturating_sub(certain_ns).clamp(0, ns);
+                    json!([row, name, one.kind, x, ns, one.ns, one.ns - one.early_by_ns, uncertain_ns])
+                } else if ns < one.ns {
                     json!([row, name, one.kind, x, ns, one.ns])
                 } else {
                     json!([row, name, one.kind, x, ns])

@@ -9,12 +9,12 @@ mod facts;
 mod perfetto;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use warpline_core::catalog::record::MAX_RANGES;
 use warpline_core::catalog::{NamespaceRecord, RangeRecord, Records};
+use warpline_trace::files;
 
 use crate::inputs;
 use crate::trace;
@@ -48,12 +48,10 @@ pub(crate) enum CatalogError {
 
 /// Whether the file begins like a trace, and so not like a binary.
 pub(crate) fn is_trace(path: &Path) -> bool {
-    // Opening a pipe would block. The reader of binaries refuses it.
-    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
-        return false;
-    }
+    // The reader of binaries says what a pipe is.
+    let Ok(Some(file)) = files::regular(path) else { return false };
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
+    let read = file.take(64).read_to_end(&mut begin);
     read.is_ok() && (inputs::is_compressed(&begin) || begin.first() == Some(&trace::FIRST) || trace::is_json(&begin))
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use warpline::AsStream;
 use warpline::backend::{
     Backend, BackendError, BackendStream, Call, Clock, Comparison, Comparisons, EventPair, Points, Reader, Reading,
-    Refused, Scope, StreamKey, StreamRef, new_space, now_ns, stream_dropped,
+    Refused, Scope, Space, StreamKey, StreamRef, new_space, now_ns, stream_dropped,
 };
 use warpline::record::{DeviceInfo, DeviceKind, Span};
 
@@ -27,7 +27,7 @@ pub struct PoolDevice {
 #[derive(Clone, Copy)]
 struct Device {
     /// The space of the streams' keys, and of their clock: one pool has one clock.
-    space: u64,
+    space: Space,
     /// The number of the pool in this process.
     ordinal: u32,
 }
@@ -80,7 +80,7 @@ impl PoolStream {
 
     fn key(&self) -> StreamKey {
         // The pool never uses a queue's number again, so a new stream is not mistaken for a dropped one.
-        StreamKey { space: self.device.space, stream: self.queue.number }
+        self.device.space.key(self.queue.number)
     }
 }
 
@@ -128,7 +128,7 @@ impl Backend for PoolBackend {
     }
 
     fn clock_space(&self) -> u64 {
-        self.device.space
+        self.device.space.id()
     }
 
     fn points(&self) -> Result<EventPair, BackendError> {

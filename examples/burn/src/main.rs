@@ -25,7 +25,7 @@ const BLOCKS: usize = 4;
 const STEPS: usize = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let session = warpline::Session::from_env_or("perfetto=burn.pftrace,summary,timing=kernels")?;
+    let session = warpline::Session::from_env_or("perfetto=burn.pftrace,summary,timing=kernels");
     let device = Default::default();
     Gpu::seed(&device, 1);
     let mut model: Vec<Block<Gpu>> = (0..BLOCKS).map(|_| Block::new(&device)).collect();

@@ -26,7 +26,7 @@ const BLOCKS: usize = 4;
 const STEPS: usize = 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let _session = warpline::Session::from_env_or("perfetto=candle.pftrace,summary")?;
+    let _session = warpline::Session::from_env_or("perfetto=candle.pftrace,summary");
     let device = if cfg!(feature = "cuda") { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
     warpline::name_stream(&stream(&device), "candle");
     let weights = VarMap::new();

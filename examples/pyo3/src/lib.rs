@@ -47,7 +47,7 @@ static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// Starts a session. `WARPLINE=…` overrides the settings.
 #[pyfunction]
 fn start(settings: &str) -> PyResult<()> {
-    let session = Session::from_env_or(settings).map_err(failed)?;
+    let session = Session::builder().env_or(settings).and_then(|builder| builder.start()).map_err(failed)?;
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     Ok(())
 }

@@ -11,6 +11,8 @@ use crate::tokens::{is_punct, visible, with_statements};
 /// `.boxed()` after it.
 pub struct Tail {
     tokens: Vec<TokenTree>,
+    /// Where the last statement or expression begins.
+    first: usize,
     /// Where the block stands, or the parentheses of `Box::pin` around it.
     at: usize,
     /// The block's position in the parentheses.
@@ -52,7 +54,8 @@ impl Tail {
             Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Brace,
             before => is_punct(before, ';'),
         };
-        (is_returned || (is_first && !is_statement)).then_some(Tail { tokens, at: end - 1, inner, block })
+        let first = if is_returned { start - 1 } else { start };
+        (is_returned || (is_first && !is_statement)).then_some(Tail { tokens, first, at: end - 1, inner, block })
     }
 
     /// The body of the block.
@@ -60,10 +63,10 @@ impl Tail {
         &self.block
     }
 
-    /// The function's body with other statements in the block.
-    pub fn with(self, statements: TokenStream) -> TokenStream {
+    /// The function's body with other statements in the block, and a statement before the one with the block.
+    pub fn with(self, statements: TokenStream, before: TokenStream) -> TokenStream {
         let block = with_statements(&self.block, statements);
-        let Tail { mut tokens, at, inner, .. } = self;
+        let Tail { mut tokens, first, at, inner, .. } = self;
         if let Some(TokenTree::Group(group)) = tokens.get_mut(at) {
             *group = match inner {
                 None => block,
@@ -77,6 +80,7 @@ impl Tail {
                 }
             };
         }
+        tokens.splice(first..first, before);
         tokens.into_iter().collect()
     }
 }
@@ -220,7 +224,19 @@ mod tests {
             (quote!(async { a }.boxed()), quote!(async { b }.boxed())),
         ] {
             let tail = Tail::find(&Group::new(Delimiter::Brace, body));
-            assert_eq!(tail.map(|tail| tail.with(quote!(b)).to_string()), Some(expected.to_string()));
+            assert_eq!(
+                tail.map(|tail| tail.with(quote!(b), TokenStream::new()).to_string()),
+                Some(expected.to_string())
+            );
+        }
+        for (body, expected) in [
+            (quote!(f(); async move { a }), quote!(f(); s; async move { b })),
+            (quote!(f(); return Box::pin(async move { a });), quote!(f(); s; return Box::pin(async move { b });)),
+            (quote!(std::boxed::Box::pin(async { a }.boxed())), quote!()),
+        ] {
+            let tail = Tail::find(&Group::new(Delimiter::Brace, body));
+            let with = tail.map(|tail| tail.with(quote!(b), quote!(s;)).to_string());
+            assert_eq!(with.unwrap_or_default(), expected.to_string());
         }
     }
 

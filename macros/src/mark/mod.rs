@@ -1,9 +1,12 @@
 //! `#[gpu_zone]`, `#[host_zone]` and `#[collective]`: a zone that spans a function.
 
 mod args;
+mod exits;
 mod expand;
 mod future;
 mod item;
+mod linted;
+mod outcome;
 
 use proc_macro2::TokenStream;
 

@@ -1,19 +1,17 @@
 //! `query`: SQL over the tables of ranks in a folder, or over one trace. Which of the two, the path says.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use datafusion::arrow::csv::WriterBuilder as CsvWriter;
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::json::WriterBuilder;
-use datafusion::arrow::json::writer::LineDelimited;
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use clap::Args;
 use warpline_annotate::trace::files;
-use warpline_core::text::{printable_json, printable_lines};
 
-use super::{On, print};
+use super::output::{complain, print};
+use super::rows::Format;
+use super::{On, warn};
 use crate::clocks::{Options, clocks};
-use crate::engine::{Engine, Rows};
+use crate::engine::{Engine, Limits};
 use crate::error::Error;
 use crate::folder::runs;
 use crate::progress::busy;
@@ -50,16 +48,11 @@ pub(super) struct Query {
     /// The run, if the folder has several.
     #[arg(long)]
     run: Option<String>,
+    /// End the query after so many seconds without an answer: 60 s by default, and 600 s on a cluster.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
     #[command(flatten)]
     on: On,
-}
-
-/// How rows are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    Table,
-    Csv,
-    Json,
 }
 
 impl Query {
@@ -73,16 +66,24 @@ impl Query {
         let Some(of) = &self.of else {
             return Err(Error::Asked("name a trace, or the folder that the setting `ranks=DIR` named".to_owned()));
         };
-        let rows = match url(of) {
-            Some(_) => self.over_folder(self.on.tables(of, self.run.as_deref())?.path())?,
-            None if of.is_dir() => self.over_folder(of)?,
-            None => self.over_trace(of)?,
+        let text = match url(of) {
+            Some(_) => self.over_folder(self.on.tables(of, self.run.as_deref())?.path(), format)?,
+            None if of.is_dir() => self.over_folder(of, format)?,
+            None => self.over_trace(of, format)?,
         };
-        print(&format.write(&rows)?);
+        print(&text);
         Ok(())
     }
 
-    fn over_trace(&self, path: &Path) -> Result<Rows, Error> {
+    /// What the query may take. A cluster has limits of its own.
+    fn limits(&self) -> Limits {
+        match &self.on.engine {
+            Some(_) => Limits::of_memory(),
+            None => Limits::of_query(self.timeout.map(Duration::from_secs)),
+        }
+    }
+
+    fn over_trace(&self, path: &Path, format: Format) -> Result<String, Error> {
         let path_shown = path.display();
         for (option, is_set) in [("--run", self.run.is_some()), ("--engine", self.on.engine.is_some())] {
             if is_set {
@@ -100,14 +101,16 @@ impl Query {
             Some(name) => Named::find(name).ok_or_else(|| no_query(name))?.sql.to_owned(),
             None => self.sql()?,
         };
-        let (rows, warnings) = busy("asking", || trace::query(path, &sql))?;
+        // Reading takes the time and the memory of the trace, whatever is asked of it.
+        let (of, asked) = (path.to_owned(), sql.clone());
+        let (engine, warnings) = busy("reading", || Limits::none().within(move || trace::open(&of, &asked)))?;
         for warning in warnings {
-            eprintln!("warpline-ranks: warning: {path_shown}: {warning}");
+            complain(format!("warning: {path_shown}: {warning}"));
         }
-        Ok(rows)
+        busy("asking", || self.limits().within(move || format.write(&engine.select(&sql)?)))
     }
 
-    fn over_folder(&self, folder: &Path) -> Result<Rows, Error> {
+    fn over_folder(&self, folder: &Path, format: Format) -> Result<String, Error> {
         if let (true, Ok(traces)) = (runs(folder, &Table::ALL.map(Table::name)).is_empty(), files(&[folder.to_owned()]))
         {
             let first = traces.first().map(|trace| trace.display().to_string()).unwrap_or_default();
@@ -126,14 +129,21 @@ impl Query {
             Some(name) => views::find(name).ok_or_else(|| no_query(name))?.sql.to_owned(),
             None => self.sql()?,
         };
-        let engine = Engine::open_on(self.on.scheduler(), folder, self.run.as_deref())?;
+        let engine = Engine::open_on(self.on.scheduler(self.timeout), folder, self.run.as_deref())?;
         // Only for those who ask: they read every collective.
         if views::reads_clocks(&sql) {
             clocks(&engine, Options::default())?;
         }
-        engine.register_views_for(&sql)?;
-        engine.check(&sql)?;
-        busy("asking", || engine.query("SQL", &sql))
+        let asked = Arc::new(engine);
+        let its = Arc::clone(&asked);
+        let answer = move || {
+            its.register_views_for(&sql)?;
+            its.check(&sql)?;
+            format.write(&its.query("SQL", &sql)?)
+        };
+        let text = busy("asking", || self.limits().within(answer));
+        warn(&asked.folder().warnings());
+        text
     }
 
     fn sql(&self) -> Result<String, Error> {
@@ -171,34 +181,4 @@ fn list() -> Result<String, Error> {
         text += &format!("  {:width$}  {}\n", view.name, view.about());
     }
     Ok(text)
-}
-
-impl Format {
-    /// The rows as text, without what deceives a terminal.
-    pub(super) fn write(self, rows: &Rows) -> Result<String, Error> {
-        let of = |error: ArrowError| Error::query("SQL", error.into());
-        let mut bytes = Vec::new();
-        match self {
-            Self::Table => {
-                let table = pretty_format_batches(&rows.batches).map_err(of)?;
-                return Ok(printable_lines(&format!("{table}\n")).into_owned());
-            }
-            // The writer writes no head where there is no row.
-            Self::Csv if rows.is_empty() => {
-                let head: Vec<&str> = rows.schema.fields().iter().map(|field| field.name().as_str()).collect();
-                return Ok(printable_lines(&(head.join(",") + "\n")).into_owned());
-            }
-            Self::Csv => {
-                let mut writer = CsvWriter::new().with_header(true).build(&mut bytes);
-                rows.batches.iter().try_for_each(|batch| writer.write(batch)).map_err(of)?;
-            }
-            Self::Json => {
-                let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut bytes);
-                writer.write_batches(&rows.batches.iter().collect::<Vec<_>>()).map_err(of)?;
-                writer.finish().map_err(of)?;
-            }
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(if self == Self::Json { printable_json(&text) } else { printable_lines(&text) }.into_owned())
-    }
 }

@@ -13,7 +13,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int32Type, Int64Type, SchemaRef};
 use datafusion::common::Result as DfResult;
 
-use super::scan::{BATCH, Wanted};
+use super::read::{BATCH, Wanted};
 use crate::folder::Folder;
 
 /// Rows of a chunk, whose numbers are packed alike.

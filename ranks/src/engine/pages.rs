@@ -1,6 +1,6 @@
 //! The pages of a file that is in memory, decompressed with one decompressor for each thread. The Parquet reader makes a compressor and a
 //! decompressor for each column of each file, and a file of one rank has a few hundred bytes a column: to make them took most of the time.
-//! Called by `scan`, for files with one group of rows and nothing but zstd.
+//! Called by `read`, for files with one group of rows and nothing but zstd.
 
 use std::cell::RefCell;
 use std::io::Cursor;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use tokio::runtime::Runtime;
 
 use super::Rows;
+use super::limits::{WORKER_STACK, check_length};
 use crate::error::Error;
 
 /// What the queries may hold at once, of 4 GiB for everything: beyond it they spill to the system's temporary folder.
@@ -68,8 +69,9 @@ impl Sql {
     /// The tables that a query names.
     ///
     /// # Errors
-    /// It is no SQL, or it writes.
+    /// It is no SQL, it writes, or it is too long.
     pub(crate) fn tables_of(&self, sql: &str) -> Result<BTreeSet<String>, Error> {
+        check_length(sql)?;
         let of = |error| Error::query("SQL", error);
         let state = self.context.state();
         let dialect = state.config().options().sql_parser.dialect;
@@ -93,7 +95,11 @@ impl Sql {
 /// Threads for queries, one for each core.
 pub(crate) fn threads() -> std::io::Result<Runtime> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_stack_size(WORKER_STACK)
+        .enable_all()
+        .build()
 }
 
 fn reads(statement: &Statement) -> bool {

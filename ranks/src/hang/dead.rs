@@ -1,31 +1,34 @@
 //! What a rank that is dead did last, from the file of its flight recorder, which survives a kill.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use warpline_trace::perfetto::{LastOpenZone, open_zones};
 
+use super::progress::plain;
 use super::{Open, Progress};
 
 /// Returns the place at which it stood, or why its recorder does not say it. None if it has no recorder, or if the file is not on this machine.
 pub fn last_open(progress: &Progress) -> Option<Result<Open, String>> {
     let path = Path::new(progress.flight.as_deref()?);
-    // Opening a pipe would wait for a writer.
-    let facts = std::fs::metadata(path).ok()?;
-    if !facts.is_file() {
-        return Some(Err("is not a file".to_owned()));
-    }
     let read = || {
-        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-        open_zones(&mut BufReader::new(file)).map_err(|error| error.to_string())
+        let (file, facts) = match plain(path)? {
+            Some(opened) => opened,
+            None => return Ok(None),
+        };
+        // The files of the kernel, some of which wait until there is something to read, say that they are empty.
+        if facts.len() == 0 {
+            return Err("is empty".to_owned());
+        }
+        open_zones(&mut BufReader::new(file)).map(Some).map_err(|error| error.to_string())
     };
     match read() {
-        Ok((process, _)) if i64::from(process) != progress.pid => {
+        Ok(None) => None,
+        Ok(Some((process, _))) if i64::from(process) != progress.pid => {
             Some(Err(format!("is of process {process}, and not of {}", progress.pid)))
         }
-        Ok((_, zones)) => place(&zones).map(|zone| Ok(open(zone))),
+        Ok(Some((_, zones))) => place(&zones).map(|zone| Ok(open(zone))),
         Err(why) => Some(Err(why)),
     }
 }

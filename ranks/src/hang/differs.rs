@@ -48,11 +48,8 @@ struct OfRank<'a> {
     calls: BTreeMap<i64, &'a Call>,
 }
 
-impl OfRank<'_> {
-    fn at(&self, seq: i64) -> Option<(u32, &Call)> {
-        Some((self.rank, *self.calls.get(&seq)?))
-    }
-}
+/// The calls of several ranks by number.
+type Shared<'a> = BTreeMap<i64, Vec<(u32, &'a Call)>>;
 
 /// Of every group.
 pub fn differences(files: &BTreeMap<u32, Progress>) -> Vec<Difference> {
@@ -73,44 +70,36 @@ fn difference(comm: &str, ranks: &[OfRank<'_>]) -> Option<Difference> {
     for rank in ranks {
         alike.entry(rank.first).or_default().push(rank);
     }
-    let signature: fn(&Call) -> String = |call| call.5.clone();
-    let by_signature = alike.values().filter_map(|ranks| {
-        let shared = shared(ranks);
+    let by_signature = alike.iter().filter_map(|(first, ranks)| {
         // Signatures that differ do so for good, but a rank that stopped at its call has no later ones, and the others agree there.
-        let place = shared.iter().position(|seq| !agree(ranks, *seq, signature))?;
-        let seq = shared[place];
-        Some((seq, of(comm, ranks, seq, place > 0 || seq == ranks[0].first.unwrap_or(0), signature)?))
+        first_difference(comm, &shared(ranks), first.unwrap_or(0), |call| call.5.clone())
     });
     let all: Vec<&OfRank<'_>> = ranks.iter().collect();
-    let by_call = Some(&all).filter(|_| alike.len() > 1).and_then(|ranks| {
-        let shared = shared(ranks);
-        let place = shared.iter().position(|seq| !agree(ranks, *seq, Call::sentence))?;
-        let seq = shared[place];
-        Some((seq, of(comm, ranks, seq, place > 0 || seq == 0, Call::sentence)?))
-    });
-    by_signature.chain(by_call).min_by_key(|(seq, _)| *seq).map(|(_, difference)| difference)
+    let by_call = Some(&all).filter(|_| alike.len() > 1);
+    let by_call = by_call.and_then(|ranks| first_difference(comm, &shared(ranks), 0, Call::sentence));
+    by_signature.chain(by_call).min_by_key(|difference| difference.seq)
 }
 
 /// The numbers that several ranks have: where one rank alone has a number, nothing differs.
-fn shared(ranks: &[&OfRank<'_>]) -> Vec<i64> {
-    let mut times: BTreeMap<i64, usize> = BTreeMap::new();
-    ranks.iter().flat_map(|rank| rank.calls.keys()).for_each(|seq| *times.entry(*seq).or_default() += 1);
-    times.into_iter().filter(|(_, ranks)| *ranks > 1).map(|(seq, _)| seq).collect()
+fn shared<'a>(ranks: &[&OfRank<'a>]) -> Shared<'a> {
+    let mut shared = Shared::new();
+    for rank in ranks {
+        rank.calls.iter().for_each(|(seq, call)| shared.entry(*seq).or_default().push((rank.rank, *call)));
+    }
+    shared.retain(|_, calls| calls.len() > 1);
+    shared
 }
 
-fn agree(ranks: &[&OfRank<'_>], seq: i64, key: fn(&Call) -> String) -> bool {
-    let mut keys = ranks.iter().filter_map(|rank| rank.at(seq)).map(|(_, call)| key(call));
-    let first = keys.next();
-    keys.all(|other| Some(other) == first)
-}
-
-fn of(comm: &str, ranks: &[&OfRank<'_>], seq: i64, is_first: bool, key: fn(&Call) -> String) -> Option<Difference> {
+/// The first number at which the keys differ. All calls before it are known only from the number `begin` on.
+fn first_difference(comm: &str, shared: &Shared<'_>, begin: i64, key: fn(&Call) -> String) -> Option<Difference> {
+    let differ = |calls: &[(u32, &Call)]| calls.windows(2).any(|two| key(two[0].1) != key(two[1].1));
+    let (place, (seq, calls)) = shared.iter().enumerate().find(|(_, (_, calls))| differ(calls))?;
     let mut by_call: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
-    for (rank, call) in ranks.iter().filter_map(|rank| rank.at(seq)) {
-        by_call.entry(key(call)).or_default().push((rank, call.sentence()));
+    for (rank, call) in calls {
+        by_call.entry(key(call)).or_default().push((*rank, call.sentence()));
     }
     let most = by_call.iter().max_by_key(|(_, ranks)| ranks.len()).map(|(key, _)| key.clone())?;
     let most_called = by_call.remove(&most)?.first()?.1.clone();
     let others = by_call.into_values().flatten().collect();
-    Some(Difference { comm: comm.to_owned(), seq, is_first, most_called, others })
+    Some(Difference { comm: comm.to_owned(), seq: *seq, is_first: place > 0 || *seq == begin, most_called, others })
 }

@@ -1,12 +1,23 @@
 //! Which rank waits for which: a rank that has entered a collective of a group, and has not completed it, waits for each member that has not
 //! entered it. Where all have entered it, because their threads run ahead of their streams, it waits for the members whose streams are still in
 //! another collective. The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
+//!
+//! Half of a group may wait for the other half, so no wait is kept for itself: the members that a rank waits for are the first ones of the group
+//! in the order of how far they are, and the graph has a node for each such beginning. Its size grows with the members of the groups.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::Serialize;
 
-use super::{Group, Open, Progress};
+use super::Progress;
+use super::cycles::components;
+use super::groups::{Groups, Known};
+
+/// Ranks for which others wait that are followed, and cycles; more are counted.
+pub(super) const MOST_NAMED: usize = 256;
+
+/// The waits of a chain that are kept: those next to its end.
+const MOST_WAITS: usize = 256;
 
 /// One rank waits for another.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
@@ -47,116 +58,342 @@ impl Cycle {
     }
 }
 
+/// A rank that waits for no other rank, and for which others wait.
+#[derive(Debug, Clone)]
+pub(super) struct Sink {
+    pub(super) rank: u32,
+    /// How many ranks wait for it, directly or through others.
+    pub(super) waiting: usize,
+    /// The shortest chain of waits from a rank that is as far from it as any.
+    pub(super) chain: Vec<Wait>,
+}
+
 /// What was followed.
 #[derive(Debug, Default)]
-pub struct Followed {
-    /// Ranks that wait for no other rank: how many ranks wait for them, and one of the longest chains of waits.
-    pub sinks: BTreeMap<u32, (usize, Vec<Wait>)>,
-    pub cycles: Vec<Cycle>,
-    pub waiting: usize,
+pub(super) struct Followed {
+    /// Those for which most ranks wait first.
+    pub(super) sinks: Vec<Sink>,
+    /// Those for which fewer ranks wait directly, and that are not followed.
+    pub(super) more_sinks: usize,
+    pub(super) cycles: Vec<Cycle>,
+    pub(super) more_cycles: usize,
+    pub(super) waiting: usize,
 }
 
 /// Follows every wait.
-pub fn follow(files: &BTreeMap<u32, Progress>) -> Followed {
-    let group = |rank: u32, comm: &str| files.get(&rank)?.comms.iter().find(|group| group.comm == comm);
-    // What each rank waits in: its open zone says it if it is a collective; otherwise every group with one begun and not completed.
-    let mut waits: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();
-    let mut waiting = 0;
-    // The members of a group that are behind a number, once for each.
-    let mut behind: HashMap<(String, i64), Vec<u32>> = HashMap::new();
-    for (rank, file) in files.iter().filter(|(_, file)| !file.ended) {
-        let pending: Vec<(&Group, i64)> =
-            file.comms.iter().filter_map(|group| Some((group, pending(group)?))).collect();
-        if pending.is_empty() {
-            continue;
-        }
-        waiting += 1;
-        let mut of_rank = Vec::new();
-        for (of, seq) in pending {
-            let late = behind.entry((of.comm.clone(), seq)).or_insert_with(|| {
-                let is_behind = |other: &u32| match group(*other, &of.comm) {
-                    Some(theirs) => theirs.entered.is_none_or(|entered| entered < seq),
-                    None => true,
-                };
-                of.ranks().into_iter().filter(is_behind).collect()
-            });
-            let is_here = file.open.as_ref().is_some_and(|open| is_in(open, &of.comm, seq));
-            let elsewhere: Vec<u32> = match late.is_empty() && is_here {
-                true => of.ranks().into_iter().filter(|other| is_elsewhere(files, *other, &of.comm, seq)).collect(),
-                false => Vec::new(),
-            };
-            let late = late.iter().chain(&elsewhere);
-            let wait = |other: &u32| Wait { rank: *rank, comm: of.comm.clone(), seq, waits_for: *other };
-            of_rank.extend(late.filter(|other| *other != rank).map(wait));
-        }
-        waits.insert(*rank, of_rank);
-    }
-    let mut followed = Followed { waiting, ..Followed::default() };
-    let mut in_a_cycle: BTreeSet<u32> = BTreeSet::new();
-    for start in waits.iter().filter(|(_, all)| !all.is_empty()).map(|(rank, _)| *rank) {
-        // Breadth first: the shortest chain to each rank that waits for no other rank.
-        let mut came: BTreeMap<u32, Wait> = BTreeMap::new();
-        let mut next = std::collections::VecDeque::from([start]);
-        let mut seen = BTreeSet::from([start]);
-        while let Some(at) = next.pop_front() {
-            let of = waits.get(&at).filter(|all| !all.is_empty());
-            let Some(of) = of else {
-                let way = way(&came, start, at);
-                let known = followed.sinks.entry(at).or_default();
-                known.0 += 1;
-                if way.len() > known.1.len() {
-                    known.1 = way;
-                }
-                continue;
-            };
-            for wait in of {
-                if wait.waits_for == start && !in_a_cycle.contains(&start) {
-                    let mut round = way(&came, start, at);
-                    round.push(wait.clone());
-                    in_a_cycle.extend(round.iter().map(|wait| wait.rank));
-                    followed.cycles.push(Cycle { waits: round });
-                }
-                if seen.insert(wait.waits_for) {
-                    came.insert(wait.waits_for, wait.clone());
-                    next.push_back(wait.waits_for);
-                }
-            }
-        }
-    }
+pub(super) fn follow(files: &BTreeMap<u32, Progress>, groups: &Groups<'_>) -> Followed {
+    let graph = Graph::new(files, groups);
+    let mut followed = Followed { waiting: graph.waiting, ..Followed::default() };
+    graph.find_cycles(&mut followed);
+    graph.find_sinks(&mut followed);
     followed
 }
 
-fn is_in(open: &Open, comm: &str, seq: i64) -> bool {
-    open.comm.as_deref() == Some(comm) && open.seq == Some(seq)
+/// The members of a group in the order of how far they are: a rank waits for the first ones.
+struct Line<'a> {
+    comm: &'a str,
+    /// Nodes of ranks.
+    members: Vec<u32>,
+    /// Who waits for how many of the members. Who waits for most comes first.
+    waits: Vec<OfLine>,
 }
 
-/// Whether the oldest open zone of a rank is another collective, behind which this one is queued.
-fn is_elsewhere(files: &BTreeMap<u32, Progress>, rank: u32, comm: &str, seq: i64) -> bool {
-    let Some(file) = files.get(&rank).filter(|file| !file.ended) else { return false };
-    let has_ended =
-        file.comms.iter().any(|group| group.comm == comm && group.completed.is_some_and(|completed| completed >= seq));
-    let open = file.open.as_ref().filter(|open| open.comm.is_some());
-    !has_ended && open.is_some_and(|open| !is_in(open, comm, seq))
+struct OfLine {
+    node: u32,
+    seq: i64,
+    first: u32,
 }
 
-/// The number that a rank has begun and not completed. What is queued behind it waits for it, not for others.
-fn pending(group: &Group) -> Option<i64> {
-    let entered = group.entered?;
-    match group.completed {
-        Some(completed) => (entered > completed).then(|| completed.saturating_add(1)),
-        // Where the device's side is unknown, the last that was entered.
-        None => Some(entered),
+/// The nodes of ranks are their places in `ranks`. Behind them, each line has a node for each of its beginnings, which leads to its last member and
+/// to the beginning that is shorter by one.
+struct Graph<'a> {
+    ranks: Vec<u32>,
+    lines: Vec<Line<'a>>,
+    /// The node of the beginning of no member of each line.
+    bases: Vec<u32>,
+    /// For each rank, the lines in which it waits, and the place of its wait there.
+    waits: Lists,
+    /// For each rank, the lines that have it, and its place there.
+    places: Lists,
+    waiting: usize,
+}
+
+/// Pairs of a line and a place for each rank, in one piece of memory.
+struct Lists {
+    begins: Vec<u32>,
+    all: Vec<(u32, u32)>,
+}
+
+impl Lists {
+    fn new(ranks: usize, pairs: impl Iterator<Item = (u32, (u32, u32))> + Clone) -> Self {
+        let mut begins = vec![0_u32; ranks + 1];
+        pairs.clone().for_each(|(node, _)| begins[node as usize + 1] += 1);
+        (0..ranks).for_each(|node| begins[node + 1] += begins[node]);
+        let (mut next, mut all) = (begins.clone(), vec![(0, 0); begins[ranks] as usize]);
+        for (node, pair) in pairs {
+            all[next[node as usize] as usize] = pair;
+            next[node as usize] += 1;
+        }
+        Self { begins, all }
+    }
+
+    fn of(&self, node: u32) -> &[(u32, u32)] {
+        &self.all[self.begins[node as usize] as usize..self.begins[node as usize + 1] as usize]
     }
 }
 
-fn way(came: &BTreeMap<u32, Wait>, start: u32, to: u32) -> Vec<Wait> {
-    let mut way = Vec::new();
-    let mut at = to;
-    while at != start {
-        let Some(wait) = came.get(&at) else { break };
-        way.push(wait.clone());
-        at = wait.rank;
+impl<'a> Graph<'a> {
+    fn new(files: &BTreeMap<u32, Progress>, groups: &Groups<'a>) -> Self {
+        let mut ranks: Vec<u32> = files.keys().copied().collect();
+        groups.all.iter().for_each(|group| ranks.extend(&group.members));
+        ranks.sort_unstable();
+        ranks.dedup();
+        let node = |rank: u32| ranks.binary_search(&rank).unwrap_or_default() as u32;
+        let lines: Vec<Line<'a>> = groups.all.iter().flat_map(|group| lines(files, group, &node)).collect();
+        let mut bases = Vec::new();
+        let mut next = ranks.len() as u32;
+        for line in &lines {
+            bases.push(next);
+            next += line.members.len() as u32 + 1;
+        }
+        let numbered = || (0_u32..).zip(&lines);
+        let waits = numbered().flat_map(|(line, of)| (0..).zip(&of.waits).map(move |(at, of)| (of.node, (line, at))));
+        let places = numbered().flat_map(|(line, of)| (0..).zip(&of.members).map(move |(at, of)| (*of, (line, at))));
+        let (waits, places) = (Lists::new(ranks.len(), waits), Lists::new(ranks.len(), places));
+        let mut waiting: Vec<u32> =
+            groups.all.iter().flat_map(|group| &group.waiting).map(|waiting| waiting.rank).collect();
+        waiting.sort_unstable();
+        waiting.dedup();
+        Self { ranks, lines, bases, waits, places, waiting: waiting.len() }
     }
-    way.reverse();
-    way
+
+    fn nodes(&self) -> u32 {
+        self.bases
+            .last()
+            .zip(self.lines.last())
+            .map_or(self.ranks.len() as u32, |(base, line)| base + line.members.len() as u32 + 1)
+    }
+
+    /// The nodes to which edges lead: the `number`th of `node`.
+    fn edge(&self, node: u32, number: u32) -> Option<u32> {
+        if (node as usize) < self.ranks.len() {
+            let (line, at) = *self.waits.of(node).get(number as usize)?;
+            let (line, base) = (&self.lines[line as usize], self.bases[line as usize]);
+            return Some(base + line.waits[at as usize].first);
+        }
+        let line = self.bases.partition_point(|base| *base <= node) - 1;
+        let beginning = node - self.bases[line];
+        match (beginning, number) {
+            (0, _) => None,
+            (_, 0) => Some(self.lines[line].members[beginning as usize - 1]),
+            (_, 1) => Some(node - 1),
+            _ => None,
+        }
+    }
+
+    fn wait(&self, line: u32, wait: &OfLine, waits_for: u32) -> Wait {
+        let comm = self.lines[line as usize].comm.to_owned();
+        let [rank, waits_for] = [wait.node, waits_for].map(|node| self.ranks[node as usize]);
+        Wait { rank, comm, seq: wait.seq, waits_for }
+    }
+
+    /// One cycle of each set of ranks of which each waits for each other.
+    fn find_cycles(&self, followed: &mut Followed) {
+        let component = components(self.nodes(), |node, number| self.edge(node, number));
+        // The first rank of each, and how many there are.
+        let mut ranks_of: HashMap<u32, (u32, usize)> = HashMap::new();
+        for node in 0..self.ranks.len() as u32 {
+            ranks_of.entry(component[node as usize]).or_insert((node, 0)).1 += 1;
+        }
+        let mut starts: Vec<u32> =
+            ranks_of.into_values().filter(|(_, ranks)| *ranks > 1).map(|(first, _)| first).collect();
+        starts.sort_unstable();
+        followed.more_cycles = starts.len().saturating_sub(MOST_NAMED);
+        let mut search = Search::new(self);
+        for start in starts.into_iter().take(MOST_NAMED) {
+            followed.cycles.extend(search.cycle(start, |node| component[node as usize] == component[start as usize]));
+        }
+    }
+
+    fn find_sinks(&self, followed: &mut Followed) {
+        // Those that others wait for directly: for each line, how many do. Ranks with one such list are waited for by the same ranks.
+        let direct = |node: u32| -> Vec<(u32, u32)> {
+            let in_line = |(line, at): &(u32, u32)| {
+                let waits = self.lines[*line as usize].waits.partition_point(|wait| wait.first > *at);
+                (waits > 0).then_some((*line, waits as u32))
+            };
+            self.places.of(node).iter().filter_map(in_line).collect()
+        };
+        let mut sinks: Vec<(u64, u32)> = Vec::new();
+        for node in (0..self.ranks.len() as u32).filter(|node| self.waits.of(*node).is_empty()) {
+            let waiting: u64 = direct(node).iter().map(|(_, waits)| u64::from(*waits)).sum();
+            if waiting > 0 {
+                sinks.push((waiting, node));
+            }
+        }
+        sinks.sort_unstable_by_key(|(waiting, node)| (std::cmp::Reverse(*waiting), *node));
+        followed.more_sinks = sinks.len().saturating_sub(MOST_NAMED);
+        let mut known: HashMap<Vec<(u32, u32)>, Sink> = HashMap::new();
+        let mut search = Search::new(self);
+        for (_, node) in sinks.into_iter().take(MOST_NAMED) {
+            let rank = self.ranks[node as usize];
+            let like = known.entry(direct(node)).or_insert_with(|| search.sink(node));
+            let mut sink = Sink { rank, ..like.clone() };
+            if let Some(last) = sink.chain.last_mut() {
+                last.waits_for = rank;
+            }
+            followed.sinks.push(sink);
+        }
+        followed.sinks.sort_by(|a, b| b.waiting.cmp(&a.waiting).then(a.rank.cmp(&b.rank)));
+    }
+}
+
+/// The two lines of a group: for ranks in a collective that members have not entered, and for ranks in one that all have entered.
+fn lines<'a>(files: &BTreeMap<u32, Progress>, group: &Known<'a>, node: &impl Fn(u32) -> u32) -> [Line<'a>; 2] {
+    let entered = |rank: u32| group.of(rank).and_then(|of| of.entered);
+    let mut behind: Vec<(Option<i64>, u32)> = group.members.iter().map(|rank| (entered(*rank), *rank)).collect();
+    let mut elsewhere: Vec<(Option<i64>, u32)> =
+        group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank)?, *rank))).collect();
+    behind.sort_unstable();
+    elsewhere.sort_unstable();
+    let line = |members: &[(Option<i64>, u32)]| {
+        let members = members.iter().map(|(_, rank)| node(*rank)).collect();
+        Line { comm: group.comm, members, waits: Vec::new() }
+    };
+    let mut lines = [line(&behind), line(&elsewhere)];
+    for waiting in &group.waiting {
+        let before = |line: &[(Option<i64>, u32)]| line.partition_point(|(at, _)| *at < Some(waiting.seq)) as u32;
+        let (line, first) = match before(&behind) {
+            0 if waiting.is_here => (1, before(&elsewhere)),
+            first => (0, first),
+        };
+        if first > 0 {
+            lines[line].waits.push(OfLine { node: node(waiting.rank), seq: waiting.seq, first });
+        }
+    }
+    lines.iter_mut().for_each(|line| line.waits.sort_by_key(|wait| (std::cmp::Reverse(wait.first), wait.node)));
+    lines
+}
+
+/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, behind which the next ones are queued.
+fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> Option<Option<i64>> {
+    let file = files.get(&rank).filter(|file| !file.ended)?;
+    let open = file.open.as_ref()?;
+    let comm = open.comm.as_deref()?;
+    let completed = group.of(rank).and_then(|of| of.completed);
+    Some(if comm == group.comm { completed.max(open.seq) } else { completed })
+}
+
+/// Breadth first, over the waits forwards or backwards. The marks of one search are those of its number, so that the next one clears none.
+struct Search<'a> {
+    graph: &'a Graph<'a>,
+    number: u32,
+    /// The search that has reached a rank, and the wait by which it did: line, place of the wait, and the rank at its other end.
+    reached: Vec<(u32, (u32, u32, u32))>,
+    /// The search that has used a line, and how much of it.
+    used: Vec<(u32, u32)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(graph: &'a Graph<'a>) -> Self {
+        let (reached, used) = (vec![(0, (0, 0, 0)); graph.ranks.len()], vec![(0, 0); graph.lines.len()]);
+        Self { graph, number: 0, reached, used }
+    }
+
+    fn begin(&mut self, start: u32) {
+        self.number += 1;
+        self.reached[start as usize].0 = self.number;
+    }
+
+    /// The part of a line up to `until` that this search has not used.
+    fn unused(&mut self, line: u32, until: u32) -> std::ops::Range<u32> {
+        let used = &mut self.used[line as usize];
+        if used.0 != self.number {
+            *used = (self.number, 0);
+        }
+        let from = used.1;
+        used.1 = from.max(until);
+        from..until.max(from)
+    }
+
+    fn reach(&mut self, node: u32, by: (u32, u32, u32)) -> bool {
+        let reached = &mut self.reached[node as usize];
+        let is_new = reached.0 != self.number;
+        if is_new {
+            *reached = (self.number, by);
+        }
+        is_new
+    }
+
+    /// The shortest cycle through a rank, over ranks that `is_in` takes.
+    fn cycle(&mut self, start: u32, is_in: impl Fn(u32) -> bool) -> Option<Cycle> {
+        self.begin(start);
+        let graph = self.graph;
+        let mut next = VecDeque::from([start]);
+        while let Some(at) = next.pop_front() {
+            for (line, wait) in graph.waits.of(at) {
+                let of = &graph.lines[*line as usize];
+                for place in self.unused(*line, of.waits[*wait as usize].first) {
+                    let node = of.members[place as usize];
+                    if node == start {
+                        return Some(self.round(start, (*line, *wait, at)));
+                    }
+                    if is_in(node) && self.reach(node, (*line, *wait, at)) {
+                        next.push_back(node);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The cycle that the last wait closes.
+    fn round(&self, start: u32, last: (u32, u32, u32)) -> Cycle {
+        let (mut waits, mut to, mut by) = (Vec::new(), start, last);
+        loop {
+            let (line, wait, from) = by;
+            waits.push(self.graph.wait(line, &self.graph.lines[line as usize].waits[wait as usize], to));
+            if from == start {
+                waits.reverse();
+                return Cycle { waits };
+            }
+            (to, by) = (from, self.reached[from as usize].1);
+        }
+    }
+
+    /// Who waits for a rank, directly or through others.
+    fn sink(&mut self, sink: u32) -> Sink {
+        self.begin(sink);
+        let graph = self.graph;
+        let (mut level, mut furthest, mut waiting) = (vec![sink], sink, 0);
+        while !level.is_empty() {
+            furthest = level.iter().copied().min().unwrap_or(furthest);
+            let mut further = Vec::new();
+            for at in &level {
+                for (line, place) in graph.places.of(*at) {
+                    let waits = &graph.lines[*line as usize].waits;
+                    let of = waits.partition_point(|wait| wait.first > *place) as u32;
+                    for wait in self.unused(*line, of) {
+                        let node = waits[wait as usize].node;
+                        if self.reach(node, (*line, wait, *at)) {
+                            further.push(node);
+                        }
+                    }
+                }
+            }
+            waiting += further.len();
+            level = further;
+        }
+        let mut chain = VecDeque::new();
+        let mut at = furthest;
+        while at != sink {
+            let (line, wait, to) = self.reached[at as usize].1;
+            chain.push_back(graph.wait(line, &graph.lines[line as usize].waits[wait as usize], to));
+            if chain.len() > MOST_WAITS {
+                chain.pop_front();
+            }
+            at = to;
+        }
+        Sink { rank: graph.ranks[sink as usize], waiting, chain: chain.into() }
+    }
 }

@@ -1,10 +1,13 @@
 //! A progress file, as docs/ranks.md states it, and the reading of all of them.
 
 use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use warpline_trace::files::regular;
 
 use crate::folder::Omission;
 use crate::generate::fnv1a64;
@@ -14,9 +17,6 @@ const MOST_BYTES: u64 = 64 << 10;
 
 /// The time after which a file that is damaged is read again.
 const AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
-
-/// Ranks that a list may name.
-const MOST_MEMBERS: u32 = 1 << 20;
 
 /// What a rank wrote last.
 #[derive(Debug, Clone, Deserialize)]
@@ -165,38 +165,34 @@ impl Progress {
     }
 }
 
-impl Group {
-    /// Its ranks, of a list such as `0-7,16`; none where the list is missing or damaged.
-    pub fn ranks(&self) -> Vec<u32> {
-        let mut all = Vec::new();
-        for part in self.members.as_deref().unwrap_or_default().split(',').filter(|part| !part.is_empty()) {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (Ok(first), Ok(last)) = (first.trim().parse::<u32>(), last.trim().parse::<u32>()) else {
-                return Vec::new();
-            };
-            if last < first || last - first >= MOST_MEMBERS || all.len() as u32 >= MOST_MEMBERS {
-                return Vec::new();
-            }
-            all.extend(first..=last);
-        }
-        all
-    }
-}
-
 /// The files of a run by rank, and those that cannot be read.
 pub fn read(path: &Path, run: &str) -> (BTreeMap<u32, Progress>, Vec<Omission>) {
-    let folder = path.join("progress").join(format!("run={run}"));
-    let mut all: BTreeMap<u32, Progress> = BTreeMap::new();
     let mut left_out = Vec::new();
+    let named = |file: &Path| file.strip_prefix(path).unwrap_or(file).display().to_string();
+    let folder = path.join("progress").join(format!("run={run}"));
+    // Another user who may write to the folder of the job could lead from there to anywhere.
+    for folder in [path.join("progress"), folder.clone()] {
+        if folder.is_symlink() {
+            left_out.push(Omission { file: named(&folder), why: "is a link, and no rank makes one".to_owned() });
+            return (BTreeMap::new(), left_out);
+        }
+    }
+    let device = std::fs::metadata(path).map(|facts| facts.dev()).ok();
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|file| file.extension().is_some_and(|end| end == "json"));
     paths.sort();
-    for file in paths.iter().filter(|file| file.extension().is_some_and(|end| end == "json")) {
-        let mut leave_out = |why: String| {
-            let file = file.strip_prefix(path).unwrap_or(file).display().to_string();
-            left_out.push(Omission { file, why });
-        };
-        match one(file) {
+    let mut found: Vec<_> = paths.into_iter().map(|file| (one(&file, device), file)).collect();
+    // A rank writes over its file, and this may have been the middle of that.
+    if found.iter().any(|(read, _)| matches!(read, Err(Unread::Damaged(_)))) {
+        std::thread::sleep(AGAIN);
+        let damaged = found.iter_mut().filter(|(read, _)| matches!(read, Err(Unread::Damaged(_))));
+        damaged.for_each(|(read, file)| *read = one(file, device));
+    }
+    let mut all: BTreeMap<u32, Progress> = BTreeMap::new();
+    for (read, file) in found {
+        let mut leave_out = |why: String| left_out.push(Omission { file: named(&file), why });
+        match read {
             Ok(progress) => {
                 let other = all.get(&progress.rank);
                 if other.is_some() {
@@ -206,30 +202,59 @@ pub fn read(path: &Path, run: &str) -> (BTreeMap<u32, Progress>, Vec<Omission>) 
                     all.insert(progress.rank, progress);
                 }
             }
-            Err(why) => leave_out(why),
+            Err(Unread::Damaged(why) | Unread::Refused(why)) => leave_out(why),
         }
     }
     (all, left_out)
 }
 
-fn one(file: &Path) -> Result<Progress, String> {
-    let facts = std::fs::metadata(file).map_err(|error| format!("cannot be read: {error}"))?;
-    if !facts.is_file() || facts.len() > MOST_BYTES {
-        return Err(format!("has {} bytes, which no rank writes", facts.len()));
+/// Why a file is not read.
+enum Unread {
+    /// Its text is not whole.
+    Damaged(String),
+    /// It is none that a rank writes.
+    Refused(String),
+}
+
+fn one(file: &Path, device: Option<u64>) -> Result<Progress, Unread> {
+    let (opened, facts) = plain(file)
+        .and_then(|opened| opened.ok_or_else(|| "cannot be read: it is gone".to_owned()))
+        .map_err(Unread::Refused)?;
+    if Some(facts.dev()) != device {
+        return Err(Unread::Refused("is on another file system than the folder of the job".to_owned()));
     }
-    let read = || {
-        let mut text = Vec::new();
-        let opened = std::fs::File::open(file).map_err(|error| format!("cannot be read: {error}"))?;
-        // It may have become longer since.
-        opened.take(MOST_BYTES).read_to_end(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
-        parse(&text)
-    };
-    // A rank writes over its file, and this may be the middle of that.
-    let progress = read().or_else(|_| {
-        std::thread::sleep(AGAIN);
-        read()
-    })?;
+    if facts.len() > MOST_BYTES {
+        return Err(Unread::Refused(format!("has {} bytes, which no rank writes", facts.len())));
+    }
+    let mut text = Vec::new();
+    // It may have become longer since.
+    let read = opened.take(MOST_BYTES).read_to_end(&mut text);
+    read.map_err(|error| Unread::Refused(format!("cannot be read: {error}")))?;
+    let progress = parse(&text).map_err(Unread::Damaged)?;
     Ok(Progress { changed: facts.modified().ok(), ..progress })
+}
+
+/// Opens a file of a rank, whose path another user may have made; none if it is not there. It follows no link at the end of the path and never waits
+/// for who writes to a pipe.
+pub(super) fn plain(path: &Path) -> Result<Option<(File, Metadata)>, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let named = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        named => named.map_err(cannot)?,
+    };
+    let what = named.file_type();
+    if what.is_symlink() || what.is_dir() {
+        let what = if what.is_dir() { "folder" } else { "link" };
+        return Err(format!("is a {what}, and a rank writes a file; remove it"));
+    }
+    let other = || "is not a file; remove it".to_owned();
+    let opened = regular(path).map_err(cannot)?.ok_or_else(other)?;
+    let facts = opened.metadata().map_err(cannot)?;
+    // A link may have taken the name meanwhile.
+    if (facts.dev(), facts.ino()) != (named.dev(), named.ino()) {
+        return Err(other());
+    }
+    Ok(Some((opened, facts)))
 }
 
 fn parse(text: &[u8]) -> Result<Progress, String> {

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
 use super::cut::{BOOTTIME, REALTIME, id};
 use super::wire::{Value, Write, fields, first, next_packet};
 use super::*;
-use crate::generate::{HostClock, Plan as Job, generate};
+use crate::generate::{HostClock, Plan as Job, generate, write_table};
+use crate::table::Table;
 
 const STEP: i64 = 7;
 /// A session's begin, before the first step.
@@ -304,6 +307,82 @@ fn expectations(folder: &Path, rows: &[(i64, String, i64)], clocks: &[HostClock]
         {"what": "the archive has the step and not much else", "sql": ["select (end_ts - start_ts) < 200000000 from trace_bounds"], "rows": [[1]]},
     ]);
     std::fs::write(folder.join("step.expected.json"), serde_json::to_vec_pretty(&expected).unwrap()).unwrap();
+}
+
+/// Files the last step of each window in the next one, as versions did that filed a step when it was closed, up to a second after its end.
+fn file_late(folder: &Path, ranks: u32) {
+    let mut windows: Vec<_> =
+        std::fs::read_dir(folder.join("steps/run=generated")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    windows.sort();
+    for rank in 0..ranks {
+        let mut kept = None;
+        for (number, window) in windows.iter().enumerate() {
+            let path = window.join(format!("rank-{rank:05}.parquet"));
+            let reader = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(&path).unwrap()).unwrap();
+            let rows = reader.with_batch_size(10_000).build().unwrap().next().unwrap().unwrap();
+            let last = usize::from(number + 1 < windows.len());
+            let whole = rows.slice(0, rows.num_rows() - last);
+            let batches: Vec<_> = kept.take().into_iter().chain([whole]).collect();
+            kept = (last > 0).then(|| rows.slice(rows.num_rows() - 1, 1));
+            write_table(&path, Table::Steps, &batches, Vec::new()).unwrap();
+        }
+    }
+}
+
+fn of_tables(folder: &Path, window: &str) -> Plan {
+    Plan {
+        folder: folder.to_owned(),
+        run: None,
+        window: window.parse().unwrap(),
+        ranks: None,
+        traces: Some(folder.to_owned()),
+        output: folder.join("out.tar"),
+        options: Options::default(),
+    }
+}
+
+#[test]
+fn a_step_that_is_filed_in_the_next_window_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(folder.path(), &Job { ranks: 4, hosts: 2, steps: 130, ..Job::default() }).unwrap();
+    let length = |step: i64| {
+        let merged = merge(&of_tables(folder.path(), &step.to_string()));
+        let merged = merged.unwrap_or_else(|error| panic!("step {step}: {error}"));
+        assert_eq!((merged.from_tables, &merged.missing[..]), (4, &[][..]), "step {step}");
+        merged.length_ns
+    };
+    let engine = Engine::open(folder.path(), None).unwrap();
+    let last = engine.query("last", "SELECT MAX(step) AS last FROM steps GROUP BY win ORDER BY 1").unwrap();
+    let last = last.ints("last").unwrap();
+    assert_eq!(last.len(), 3);
+    let before: Vec<i64> = last.iter().map(|step| length(*step)).collect();
+    file_late(folder.path(), 4);
+    let lag = "SELECT COUNT(*) AS n FROM steps s JOIN windows w ON s.win = w.win AND s.rank = w.rank \
+               WHERE s.begin_ns + s.wall_ns <= w.begin_ns";
+    assert_eq!(Engine::open(folder.path(), None).unwrap().query("lag", lag).unwrap().ints("n").unwrap(), [8]);
+    assert_eq!(last.iter().map(|step| length(*step)).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn steps_and_ranks_that_are_not_in_the_tables_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(folder.path(), &Job { ranks: 4, hosts: 2, steps: 130, ..Job::default() }).unwrap();
+    let said = |window: &str, ranks: Option<&str>| {
+        let ranks = ranks.map(|ranks| ranks.parse().unwrap());
+        let merged = merge(&Plan { ranks, ..of_tables(folder.path(), window) }).unwrap();
+        merged.to_text(Path::new("out.tar"))
+    };
+    let text = said("127-140", None);
+    assert!(text.contains("\nnot in the tables: 11 of the 14 steps; they have steps from 127 to 129\n"), "{text}");
+    assert!(!said("127-129", None).contains("not in the tables"));
+    let huge = said(&format!("0-{}", i64::MAX), None);
+    assert!(huge.contains("they have steps from 0 to 129\n"), "{huge}");
+    let window =
+        std::fs::read_dir(folder.path().join("steps/run=generated")).unwrap().map(|entry| entry.unwrap().path()).max();
+    std::fs::remove_file(window.unwrap().join("rank-00002.parquet")).unwrap();
+    let text = said("127", None);
+    assert!(text.contains("\nnot in the tables: these steps of rank 2\n"), "{text}");
+    assert!(!said("127", Some("0-1")).contains("not in the tables"));
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub struct Cells {
     /// Communication that no compute hides, and waits.
     #[serde(serialize_with = "words")]
     pub waiting: Vec<u16>,
+    /// Time in which a zone or a wait may have ended, because no event times its end; empty if there is none.
+    #[serde(serialize_with = "words")]
+    pub uncertain: Vec<u16>,
     /// In bits 0 to 5, the power of two that the error of the times is below, in ns; in bit 6, whether zones were dropped.
     #[serde(serialize_with = "bytes")]
     pub flags: Vec<u8>,
@@ -45,6 +48,7 @@ impl Cells {
             compute: none(),
             idle: none(),
             waiting: none(),
+            uncertain: none(),
             flags: vec![0; cells],
             ..Self::default()
         }

@@ -54,17 +54,20 @@ struct Read {
     wall: Vec<i64>,
     compute: Vec<i64>,
     own: Vec<i64>,
+    uncertain: Vec<i64>,
     dropped: Vec<i64>,
     err: Vec<i64>,
 }
 
 impl HeatMap {
-    /// Of the run of an engine that has judged it: `pace` and `peers` are kept there. `size` is about how many ranks and steps there are.
+    /// Of the run of an engine that has judged it: `steps` and `peers` are kept there. `size` is about how many ranks and steps there are.
     pub(super) fn of(engine: &Engine, size: i64) -> Result<Self, Error> {
         let roles = engine.query(
             "peers",
-            "SELECT p.rank AS rank, MIN(p.host) AS host, MIN(q.comm) AS comm, MIN(q.role) AS role \
-             FROM pace p JOIN peers q ON p.run = q.run AND p.rank = q.rank GROUP BY p.rank ORDER BY p.rank",
+            // Not those of `pace`, which lacks ranks whose device work is not known in any step. `peers` lacks ranks without a window.
+            "SELECT s.rank AS rank, s.host AS host, COALESCE(q.comm, '') AS comm, COALESCE(q.role, 0) AS role \
+             FROM (SELECT run, rank, MIN(host) AS host FROM steps GROUP BY run, rank) s \
+             LEFT JOIN peers q ON s.run = q.run AND s.rank = q.rank ORDER BY s.rank",
         )?;
         let (ranks, host) = (roles.ints("rank")?, roles.texts("host")?);
         // The number of each group of peers, in the order of their first ranks.
@@ -123,8 +126,12 @@ impl HeatMap {
             map.cells.beyond[cell] = code(beyond[row]);
             map.cells.compute[cell] = code(rows.compute[row]);
             map.cells.idle[cell] = code(rows.own[row] - rows.compute[row]);
-            map.cells.waiting[cell] = code(rows.wall[row] - rows.own[row]);
+            map.cells.waiting[cell] = code(rows.wall[row] - rows.own[row] - rows.uncertain[row]);
+            map.cells.uncertain[cell] = code(rows.uncertain[row]);
             map.cells.flags[cell] = flags(rows.err[row], rows.dropped[row] > 0);
+        }
+        if rows.uncertain.iter().all(|ns| *ns == 0) {
+            map.cells.uncertain = Vec::new();
         }
         if rank_block > 1 || step_block > 1 {
             let in_block = |part: fn(&(usize, usize)) -> usize, block: usize| {
@@ -150,6 +157,7 @@ fn read(engine: &Engine, one_in: i64) -> Result<Read, Error> {
         wall: rows.ints("wall_ns")?,
         compute: rows.ints("compute_ns")?,
         own: rows.ints("own_ns")?,
+        uncertain: rows.ints("uncertain_ns")?,
         dropped: rows.ints("dropped")?,
         err: rows.ints("clock_err_ns")?,
     })
@@ -239,6 +247,7 @@ mod tests {
             step: all.iter().map(|one| one.1).collect(),
             wall: own.iter().map(|own| own + 7_000).collect(),
             compute: own.iter().map(|own| own - 3_000).collect(),
+            uncertain: vec![2_000; all.len()],
             dropped: vec![0; all.len()],
             err: vec![200; all.len()],
             own,
@@ -257,7 +266,12 @@ mod tests {
             assert_eq!(map.cells.beyond[cell], expected, "cell {cell}");
         }
         assert_eq!(map.wall_ns[2], 10_000_000 * 2 + 1_500_000 + 7_000);
-        assert_eq!((map.cells.waiting[0], map.cells.idle[0]), (code(7_000), code(3_000)));
+        let cells = &map.cells;
+        assert_eq!((cells.waiting[0], cells.idle[0], cells.uncertain[0]), (code(5_000), code(3_000), code(2_000)));
+        // Most jobs have none.
+        let known = Read { uncertain: vec![0; 32], ..rows };
+        let cells = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &[1; 8], &known).cells;
+        assert_eq!((cells.waiting[0], cells.uncertain.len()), (code(7_000), 0));
     }
 
     #[test]

@@ -1,7 +1,12 @@
-//! The report as one HTML page, in the frame of all of warpline's pages: it makes no request, and no name that ranks wrote becomes markup.
+//! The report as one HTML page, in the frame of all of warpline's pages: it makes no request, and no name that ranks wrote becomes markup or
+//! turns the writing around.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::Value;
 use warpline_core::page::Page;
+use warpline_core::text::{printable, printable_json};
 
 use super::{HeatMap, Report};
 use crate::error::Error;
@@ -36,8 +41,24 @@ impl Report {
             heat_map: self.heat_map.as_ref(),
             program: concat!("warpline-ranks ", env!("CARGO_PKG_VERSION")),
         };
-        let data = serde_json::to_string(&data).map_err(|error| Error::Asked(format!("cannot write JSON: {error}")))?;
-        Ok(PAGE.with_data(&data))
+        let mut data =
+            serde_json::to_value(&data).map_err(|error| Error::Asked(format!("cannot write JSON: {error}")))?;
+        spell_out(&mut data);
+        Ok(PAGE.with_data(&printable_json(&data.to_string())))
+    }
+}
+
+/// Names in which a character hides or turns others are shown with escapes, as on a terminal.
+fn spell_out(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(shown) = printable(text) {
+                *text = shown;
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(spell_out),
+        Value::Object(all) => all.values_mut().for_each(spell_out),
+        _ => {}
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use warpline_core::text::printable;
+
 use super::Report;
 use crate::judge::Cause;
 
@@ -162,13 +164,8 @@ fn more(out: &mut String, all: usize) {
 }
 
 fn cut(out: &mut String, line: &str) {
-    out.extend(line.chars().take(WIDTH).map(printable));
+    out.extend(printable(line).chars().take(WIDTH));
     out.push('\n');
-}
-
-/// Names come from files: none may steer the terminal.
-fn printable(c: char) -> char {
-    if c.is_control() { '?' } else { c }
 }
 
 /// `rank 3`, `ranks 3, 7`, `ranks 1, 2, … and 5 more`: at most `most` of them.
@@ -181,7 +178,8 @@ pub(crate) fn ranks<T: std::fmt::Display>(ranks: &[T], most: usize) -> String {
 /// Breaks at spaces.
 pub(crate) fn wrap(out: &mut String, indent: &str, text: &str) {
     let mut column = 0;
-    for word in text.split(' ') {
+    // Names come from files: none may act on the terminal.
+    for word in printable(text).split(' ') {
         let width = word.chars().count();
         if column > 0 && column + 1 + width > WIDTH {
             out.push('\n');
@@ -194,7 +192,7 @@ pub(crate) fn wrap(out: &mut String, indent: &str, text: &str) {
             out.push(' ');
             column += 1;
         }
-        out.extend(word.chars().map(printable));
+        out.push_str(word);
         column += width;
     }
     out.push('\n');

@@ -98,6 +98,7 @@ struct Wait {
     zone: Option<Name>,
     signalled_by: Option<Name>,
     span: Span,
+    end_early_by_ns: i64,
 }
 
 impl Collected {
@@ -268,11 +269,6 @@ impl Zone {
         is_bound(self.ns, self.end_early_by_ns)
     }
 
-    /// The part of its time in which it may have ended, if its length is only a bound.
-    fn tail(&self) -> Option<Span> {
-        self.is_bounded().then(|| Span { begin_ns: self.span.without_tail(self.end_early_by_ns).end_ns, ..self.span })
-    }
-
     /// Its launch, or itself on a thread.
     fn host(&self) -> Span {
         self.launch.map_or(self.span, |(_, host)| host)
@@ -321,6 +317,7 @@ impl Visitor for Collected {
                 zone: args.zone,
                 signalled_by: args.signalled_by,
                 span,
+                end_early_by_ns: slice.early_by_ns(),
             }),
             Kind::Step => self.steps.push((args.step, span)),
             Kind::Replay => self.replays.push((name, row, span)),

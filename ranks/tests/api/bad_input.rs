@@ -6,7 +6,7 @@ use warpline_ranks::clocks::Options;
 use warpline_ranks::compact::compact;
 use warpline_ranks::engine::Scope;
 use warpline_ranks::folder::{DataFile, Folder};
-use warpline_ranks::generate::{Late, Plan, Slow, Stage, generate};
+use warpline_ranks::generate::{Hang as Made, Late, Plan, Slow, Stage, generate, progress};
 use warpline_ranks::table::Table;
 use warpline_ranks::{Engine, Report};
 
@@ -50,6 +50,17 @@ fn several_runs_are_to_be_chosen_from() {
 }
 
 #[test]
+fn what_is_no_folder_of_a_run_is_no_run() {
+    let folder = made();
+    for name in ["run=..", "run=.", "run=", "run=a b", "run=\u{202e}"] {
+        std::fs::create_dir(folder.path().join("steps").join(name)).unwrap();
+    }
+    std::fs::write(folder.path().join("steps/run=file"), "hello").unwrap();
+    let engine = Engine::open(folder.path(), None).unwrap();
+    assert_eq!((engine.folder().run.as_str(), &engine.folder().other_runs[..]), ("generated", &[][..]));
+}
+
+#[test]
 fn truncated_damaged_and_foreign_files_are_left_out() {
     let folder = made();
     let collectives = files(folder.path(), "collectives");
@@ -78,9 +89,15 @@ fn a_missing_table_is_said() {
     for table in ["steps", "collectives", "windows", "comms", "stages"] {
         let folder = made();
         std::fs::remove_dir_all(folder.path().join(table)).unwrap();
-        let report = report(folder.path());
+        let engine = Engine::open(folder.path(), None).unwrap();
+        let report = Report::of(&engine, Options::default()).unwrap();
         assert!(report.not_judged.iter().any(|line| line.contains(&format!("`{table}` is missing"))), "{table}");
         assert!(!report.names_somebody(), "{table}: {:?}", report.verdict);
+        let report = report.with_heat_map(&engine).unwrap();
+        let map = report.heat_map.as_ref().unwrap();
+        assert_eq!(map.ranks, if table == "steps" { vec![] } else { vec![[0, 3, 1]] }, "{table}");
+        let page = report.to_html().unwrap();
+        assert!(page.contains("</html>"), "{table}");
     }
 }
 
@@ -89,8 +106,15 @@ fn a_rank_twice_and_missing_windows_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let plan = Plan { ranks: 4, hosts: 2, steps: 120, missing: vec![(3, 1)], ..Plan::default() };
     generate(folder.path(), &plan).unwrap();
+    // A job under the same name, on the same hosts, whose steps are a little longer.
+    let other = tempfile::tempdir().unwrap();
+    generate(
+        other.path(),
+        &Plan { late: vec![Late { rank: 0, stage: Stage::Load, ns: 1_000_000, from: 0, to: 120 }], ..plan.clone() },
+    )
+    .unwrap();
     let windows = files(folder.path(), "windows");
-    std::fs::copy(&windows[0], windows[0].with_file_name("rank-00000-again.parquet")).unwrap();
+    std::fs::copy(&files(other.path(), "windows")[0], windows[0].with_file_name("rank-00000-4711-1.parquet")).unwrap();
     let said = report(folder.path()).not_judged.join("\n");
     assert!(said.contains("1 rank was written by two processes"), "{said}");
     assert!(said.contains("1 window is missing, of rank"), "{said}");
@@ -128,6 +152,95 @@ fn every_view_answers_a_query() {
 }
 
 #[test]
+fn a_folder_before_the_first_window_is_told_apart_and_names_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    progress(folder.path(), &Plan { ranks: 4, hosts: 2, ..Plan::default() }, Made::Nothing { step: 3 }).unwrap();
+    let said = Report::new(folder.path(), None, Options::default()).unwrap_err().to_string();
+    let path = folder.path().display();
+    assert!(said.starts_with(&format!("`{path}` has no window yet: ")), "{said}");
+    assert!(said.ends_with(&format!("`warpline-ranks hang {path}` says what the ranks do")), "{said}");
+    // Files that cannot be read are not the lack of a window.
+    let broken = folder.path().join("windows/run=generated/win=1/rank-00000.parquet");
+    std::fs::create_dir_all(broken.parent().unwrap()).unwrap();
+    std::fs::write(&broken, "no parquet").unwrap();
+    let said = Engine::open(folder.path(), None).unwrap_err().to_string();
+    assert!(said.contains("has no tables (1 files were left out)"), "{said}");
+}
+
+#[test]
+fn what_warpline_lists_without_this_program_is_what_there_is() {
+    let [ranks, query] =
+        [include_str!("../../../cli/src/hand_over/ranks.txt"), include_str!("../../../cli/src/hand_over/query.txt")];
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_warpline-ranks")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+        names.filter(|name| *name != "help").map(str::to_owned).collect()
+    };
+    assert_eq!(commands(ranks), commands(&help));
+    let names = |head: &str| -> Vec<&str> {
+        let (_, rest) = query.split_once(head).unwrap();
+        rest.split("\n\n").next().unwrap().split([',', '\n']).map(str::trim).filter(|name| !name.is_empty()).collect()
+    };
+    let tables = warpline_ranks::trace::TraceTable::ALL.map(|table| table.name());
+    assert_eq!(names("Tables of a trace:"), tables);
+    let queries: Vec<&str> = warpline_ranks::trace::NAMED.iter().map(|query| query.name).collect();
+    assert_eq!(names("Queries over a trace:"), queries);
+}
+
+#[test]
+fn clocks_that_nothing_compares_are_answered_in_a_sentence() {
+    let clocks = |plan: Plan, without: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        generate(folder.path(), &plan).unwrap();
+        without.iter().for_each(|table| std::fs::remove_dir_all(folder.path().join(table)).unwrap());
+        let command = std::process::Command::new(env!("CARGO_BIN_EXE_warpline-ranks"))
+            .arg("clocks")
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert!(command.status.success(), "{command:?}");
+        String::from_utf8(command.stdout).unwrap()
+    };
+    let plan = |hosts| Plan { ranks: 4, hosts, steps: 30, ..Plan::default() };
+    let one = "all ranks ran on one host, node0000, and share its clock: there are no clocks to compare\n";
+    assert_eq!(clocks(plan(1), &[]), one);
+    let apart = "nothing compares the clocks of 2 hosts: no collective that was kept has ranks of two hosts\n";
+    assert_eq!(clocks(plan(2), &["collectives"]), apart);
+    assert!(clocks(plan(2), &[]).contains("certified_us"));
+}
+
+#[test]
+fn compacting_takes_the_newest_windows_of_a_run_that_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan { ranks: 4, hosts: 2, steps: 150, ..Plan::default() };
+    generate(folder.path(), &plan).unwrap();
+    progress(folder.path(), &plan, Made::Nothing { step: 149 }).unwrap();
+    let done = || compact(folder.path(), None).unwrap();
+    let steps = || files(folder.path(), "steps").len();
+    let windows = std::fs::read_dir(folder.path().join("steps/run=generated")).unwrap().count();
+    done();
+    assert_eq!(steps(), windows - 2 + 2 * 4, "the two newest windows have four files each");
+    // One of the ranks was killed.
+    let end = |ranks: std::ops::Range<u32>| {
+        for rank in ranks {
+            let file = folder.path().join(format!("progress/run=generated/rank-{rank:05}.json"));
+            let mut text: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+            text["ended"] = true.into();
+            text.as_object_mut().unwrap().remove("check");
+            std::fs::write(&file, text.to_string()).unwrap();
+        }
+    };
+    end(0..3);
+    assert_eq!(done().written, 0);
+    end(3..4);
+    assert!(done().written > 0);
+    assert_eq!(steps(), windows);
+    assert_eq!(done().written, 0, "nothing is left to merge");
+}
+
+#[test]
 fn compacting_keeps_every_row() {
     let folder = tempfile::tempdir().unwrap();
     generate(folder.path(), &Plan { ranks: 4, hosts: 2, steps: 240, ..Plan::default() }).unwrap();
@@ -140,19 +253,19 @@ fn compacting_keeps_every_row() {
     };
     let (before, first) = (totals(), files(folder.path(), "steps"));
     let copy = std::fs::read(&first[0]).unwrap();
-    let done = compact(&mut Folder::open(folder.path(), None).unwrap()).unwrap();
+    let done = compact(folder.path(), None).unwrap();
     assert!(done.written >= 7 && done.removed >= 28, "{done:?}");
     assert_eq!(totals(), before);
     assert!(files(folder.path(), "steps").len() < first.len());
     // Stopped before it removed its sources: they are known by name.
     std::fs::write(&first[0], copy).unwrap();
     assert_eq!(totals(), before);
-    assert_eq!(Folder::open(folder.path(), None).unwrap().replaced(), 1);
+    assert_eq!(Folder::open(folder.path(), None).unwrap().doubles().len(), 1);
     // A rank that was started again may write under the name of a file that is no more: its rows are new.
     std::fs::copy(files(folder.path(), "steps").pop().unwrap(), &first[0]).unwrap();
     let (after, once) = (totals(), before[0].0[0]);
     assert!(after[0].0[0] > once && after[1] == before[1], "{after:?}, {before:?}");
-    assert_eq!(Folder::open(folder.path(), None).unwrap().replaced(), 0);
+    assert_eq!(Folder::open(folder.path(), None).unwrap().doubles().len(), 0);
 }
 
 #[test]
@@ -164,7 +277,7 @@ fn compacting_changes_no_verdict() {
     generate(folder.path(), &plan).unwrap();
     let before = report(folder.path());
     assert!(before.late.len() == 2 && before.slow.len() == 1, "{:?}", before.verdict);
-    let done = compact(&mut Folder::open(folder.path(), None).unwrap()).unwrap();
+    let done = compact(folder.path(), None).unwrap();
     assert!(done.removed > 100 && done.damaged == 0, "{done:?}");
     let after = report(folder.path());
     // Means are summed in another order, so their last digits differ.
@@ -227,7 +340,7 @@ fn a_scope_skips_files_and_groups_of_rows_and_loses_none_of_its_own() {
     generate(folder.path(), &Plan { ranks: 12, hosts: 3, steps: 200, ..Plan::default() }).unwrap();
     for is_compacted in [false, true] {
         if is_compacted {
-            compact(&mut Folder::open(folder.path(), None).unwrap()).unwrap();
+            compact(folder.path(), None).unwrap();
         }
         let engine = Engine::open(folder.path(), None).unwrap();
         let of = |sql: &str| {

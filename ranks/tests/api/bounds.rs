@@ -1,6 +1,6 @@
 //! Ends that are not timed: what rests on them names no rank, and no rank is hidden by them. Tables without their columns are read, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{Int32Type, Int64Type};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use warpline_ranks::Report;
 use warpline_ranks::clocks::Options;
 use warpline_ranks::compact::compact;
-use warpline_ranks::folder::Folder;
 use warpline_ranks::generate::{Late, Plan, Stage, generate};
+use warpline_ranks::{Engine, Report};
 
 const COLUMNS: [&str; 5] = ["uncertain_ns", "end_early_ns", "bounded", "bounded_sum_ns", "bounded_least_ns"];
 
@@ -33,7 +32,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Writes each file of a table again.
-fn rewrite(folder: &Path, change: impl Fn(RecordBatch) -> RecordBatch) {
+pub fn rewrite(folder: &Path, change: impl Fn(RecordBatch) -> RecordBatch) {
     let mut found = Vec::new();
     files(folder, &mut found);
     assert!(!found.is_empty());
@@ -103,7 +102,7 @@ fn tables_without_columns_of_bounds_are_read() {
         });
     }
     assert_eq!(text(folder.path()), whole);
-    let done = compact(&mut Folder::open(folder.path(), None).unwrap()).unwrap();
+    let done = compact(folder.path(), None).unwrap();
     assert!(done.removed > 0 && done.damaged == 0, "{done:?}");
     assert_eq!(text(folder.path()), whole);
 }
@@ -171,4 +170,68 @@ fn a_bound_does_not_say_how_long_a_collective_takes() {
     see_late(folder.path(), |_, seq| if seq < 58 { 0 } else { 80_000_000 });
     let after = report(folder.path());
     assert!(before > 0 && unknown(&after) >= before, "{before}: {:?}", after.not_judged);
+}
+
+#[test]
+fn a_walk_ends_at_a_wait_whose_end_is_not_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = Late { rank: 5, stage: Stage::Backward, ns: 60_000_000, from: 20, to: 49 };
+    generate(folder.path(), &Plan { late: vec![late], ..plan() }).unwrap();
+    let no_cause = |report: &Report| -> usize {
+        let line = report.not_judged.iter().find(|line| line.contains("no known cause"));
+        line.map_or(0, |line| line.split(' ').next().unwrap().replace(',', "").parse().unwrap())
+    };
+    let blamed = |report: &Report| -> BTreeSet<i64> { report.blame.iter().map(|one| one.rank).collect() };
+    let before = report(folder.path());
+    assert_eq!((blamed(&before), no_cause(&before)), (BTreeSet::from([5]), 0), "{:?}", before.not_judged);
+    // The ranks that waited for rank 5, and for which other groups then waited, may not have waited: their calls end at an unknown time.
+    rewrite(&folder.path().join("collectives"), |batch| {
+        let calls = ints(&batch, "rank").into_iter().zip(ints(&batch, "dur_ns"));
+        let early: Vec<i64> = calls.map(|(rank, ns)| if rank != 5 && ns > 20_000_000 { ns } else { 0 }).collect();
+        assert!(early.iter().any(|ns| *ns > 0));
+        let err = ints(&batch, "err_ns").iter().zip(&early).map(|(ns, early)| ns + early).collect();
+        with(&batch, &[("err_ns", err), ("end_early_ns", early)])
+    });
+    let after = report(folder.path());
+    // No cause is made up: neither is a rank blamed that waited, nor one that it cannot be known to have waited for.
+    assert_eq!(blamed(&after), BTreeSet::from([5]), "{:?}", after.blame);
+    assert!(no_cause(&after) >= 30, "{:?}", after.not_judged);
+}
+
+#[test]
+fn time_in_which_something_may_have_ended_is_no_waiting_in_the_heat_map() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(folder.path(), &plan()).unwrap();
+    let map = || {
+        let engine = Engine::open(folder.path(), None).unwrap();
+        Report::of(&engine, Options::default()).unwrap().with_heat_map(&engine).unwrap()
+    };
+    let before = map();
+    // A fifth of the device work of rank 7, in its own time before, is in time that is not certain.
+    rewrite(&folder.path().join("steps"), |batch| {
+        let (ranks, compute) = (ints(&batch, "rank"), ints(&batch, "compute_ns"));
+        let uncertain: Vec<i64> =
+            ranks.iter().zip(&compute).map(|(rank, ns)| if *rank == 7 { ns / 5 } else { 0 }).collect();
+        let certain = compute.iter().zip(&uncertain).map(|(ns, uncertain)| ns - uncertain).collect();
+        with(&batch, &[("compute_ns", certain), ("uncertain_ns", uncertain)])
+    });
+    let after = map();
+    let (old, new) = (&before.heat_map.as_ref().unwrap().cells, &after.heat_map.as_ref().unwrap().cells);
+    assert!(old.uncertain.is_empty());
+    // The rank is there, and its steps count, although its work is known in none of them.
+    assert_eq!(
+        (&after.heat_map.as_ref().unwrap().ranks, after.heat_map.as_ref().unwrap().host_of.len()),
+        (&vec![[0, 11, 1]], 12)
+    );
+    let size = |report: &Report| serde_json::to_value(report).unwrap()["size"].clone();
+    assert_eq!(size(&after), size(&before));
+    let differs = new.waiting.iter().zip(&old.waiting).enumerate().filter(|(_, (new, old))| new != old);
+    assert_eq!(differs.collect::<Vec<_>>(), []);
+    let steps = new.compute.len() / 12;
+    let of_rank = |rank: usize| &new.uncertain[rank * steps..(rank + 1) * steps];
+    assert!(of_rank(7).iter().all(|code| *code > 0) && of_rank(8).iter().all(|code| *code == 0));
+    // `tests/pages/ranks.test.mjs` opens it.
+    if let Some(pages) = std::env::var_os("WARPLINE_PAGES") {
+        std::fs::write(Path::new(&pages).join("ranks-bounds.html"), after.to_html().unwrap()).unwrap();
+    }
 }

@@ -2,13 +2,20 @@
 
 mod bad_input;
 mod bounds;
+mod command;
+mod compacting;
+mod damage;
+mod foreign;
+mod generated;
 mod hang;
 mod large;
+mod limits;
 mod merged;
 mod page;
 mod query;
 mod real;
 mod report;
+mod sessions;
 mod store;
 
 warpline::namespace!("test", "zones of the tests of `warpline-ranks`");

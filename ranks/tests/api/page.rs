@@ -73,9 +73,11 @@ fn the_page_has_what_is_true() {
     let page = report.to_html().unwrap();
     let data = data(&page);
     assert_eq!(data["report"]["blame"].as_array().unwrap().len(), report.blame.len());
-    assert!(page.contains(&serde_json::to_string(report).unwrap()), "the page has the report as `--json` prints it");
+    let printed: serde_json::Value = serde_json::from_str(&serde_json::to_string(report).unwrap()).unwrap();
+    assert_eq!(data["report"], printed, "the page has the report as `--json` prints it");
     assert_eq!(data["heat_map"]["ranks"], serde_json::json!([[0, 63, 1]]));
     assert!(data["heat_map"]["cells"]["beyond"].as_str().unwrap().len() >= 64 * 120 * 2);
+    assert_eq!(data["heat_map"]["cells"]["uncertain"], "", "all ends are timed");
     keep("ranks.html", &page);
 }
 
@@ -128,6 +130,7 @@ fn map(rows: usize, steps: usize, rank_block: usize) -> HeatMap {
             compute: column(&|at| (10 << 10) | (700 + noise(at) % 100)),
             idle: column(&|at| (8 << 10) | (512 + noise(at) % 64)),
             waiting: column(&|at| (7 << 10) | (512 + noise(at) % 400)),
+            uncertain: Vec::new(),
             flags: vec![8; rows * steps],
             step_in_block: vec![0; blocks.len()],
             rank_in_block: blocks,

@@ -78,6 +78,36 @@ fn rank() {
     session.finish();
 }
 
+#[test]
+#[ignore = "a rank, which another test starts"]
+fn alone() {
+    Session::builder().quiet().ranks(std::env::var("TABLES").unwrap()).start().unwrap().finish();
+}
+
+#[test]
+fn a_rank_that_is_no_number_and_a_folder_in_place_of_the_progress_are_said() {
+    let tables = tempfile::tempdir().unwrap();
+    let said = |rank: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "real::alone", "--ignored", "--nocapture"]).env("RANK", rank);
+        command.env("TABLES", tables.path()).env("WARPLINE_RUN", "a b").env_remove("WARPLINE");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let wrong = said("-1\u{1b}");
+    let why = "`RANK=-1\\u{1b}` is no rank, so this process counts as rank 0; set RANK to a whole number from 0";
+    assert!(wrong.contains(why), "{wrong}");
+    let runs: Vec<_> = std::fs::read_dir(tables.path().join("progress")).unwrap().map(Result::unwrap).collect();
+    let file = runs[0].path().join("rank-00000.json");
+    assert!(runs.len() == 1 && file.is_file() && !runs[0].path().ends_with("run=a_b"), "{runs:?}");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let fine = said("0");
+    let why = format!("the progress of this rank is not written: `{}` is a folder; remove it", file.display());
+    assert!(fine.contains(&why) && !fine.contains("is no rank"), "{fine}");
+}
+
 /// Ends the ranks when it is dropped.
 struct Ranks(Vec<Child>);
 

@@ -1,13 +1,35 @@
-//! The command over a URL, without a server: the scheme `file` takes the same way as a bucket.
+//! The command over a URL: the scheme `file` takes the same way as a bucket, and every server is one of this machine.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+use std::sync::mpsc;
 
 use warpline_ranks::generate::{Plan, generate};
 
+use crate::command::{command, text};
+
 fn run(temporary: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpline-ranks"));
-    command.args(args).env("TMPDIR", temporary).output().unwrap()
+    command(args).env("TMPDIR", temporary).output().unwrap()
+}
+
+/// A server that refuses everything. Returns its URL, and the first lines of the requests that it gets.
+pub fn server() -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let lines: Vec<String> =
+                BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            if send.send(lines.into_iter().next().unwrap_or_default()).is_err() {
+                return;
+            }
+            let _ = (&stream).write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    (url, requests)
 }
 
 fn error(output: &Output) -> String {
@@ -61,5 +83,60 @@ fn what_cannot_be_read_says_what_to_do() {
     for command in ["hang", "compact"] {
         let said = error(&run(temporary.path(), &[command, "gs://bucket"]));
         assert!(said.contains(&format!("`{command}` needs a folder, and `gs://bucket` is a URL")), "{said}");
+    }
+}
+
+#[test]
+fn a_client_without_keys_asks_no_metadata_service_unless_it_is_told_to() {
+    for (place, metadata) in [
+        ("s3://bucket/folder", "AWS_METADATA_ENDPOINT"),
+        ("gs://bucket/folder", "GCE_METADATA_HOST"),
+        ("az://container/folder", "IDENTITY_ENDPOINT"),
+    ] {
+        let (store, of_store) = server();
+        let (cloud, of_cloud) = server();
+        let address = if metadata.starts_with("GCE") { cloud.trim_start_matches("http://").to_owned() } else { cloud };
+        let ask = |more: &[(&str, &str)]| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut command = command(&["report", place]);
+            command.env("HOME", folder.path()).env("AZURE_STORAGE_ACCOUNT_NAME", "account").env(metadata, &address);
+            for name in ["AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_ENDPOINT"] {
+                command.env(name, &store);
+            }
+            let output = command.env("GCE_METADATA_IP", &address).envs(more.iter().copied()).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            text(&output.stderr)
+        };
+        let said = ask(&[]);
+        assert!(said.contains("the environment has no keys") && said.contains("WARPLINE_CLOUD_METADATA=1"), "{said}");
+        assert_eq!(of_cloud.try_iter().chain(of_store.try_iter()).collect::<Vec<_>>(), [""; 0], "{place}");
+        // The same with the variable: so the address above is the one that would have been asked.
+        let said = ask(&[("WARPLINE_CLOUD_METADATA", "1")]);
+        assert!(of_cloud.try_iter().count() > 0, "{place}: {said}");
+        assert_eq!(of_store.try_iter().count(), 0, "{place}");
+    }
+    // With keys, the store is asked, and nothing else.
+    let ((store, of_store), (cloud, of_cloud)) = (server(), server());
+    let mut command = command(&["report", "s3://bucket/folder"]);
+    command.env("AWS_ENDPOINT_URL", store).env("AWS_METADATA_ENDPOINT", cloud);
+    let output = command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret").output().unwrap();
+    assert!(text(&output.stderr).contains("403"), "{output:?}");
+    let asked = of_store.try_iter().next().unwrap();
+    assert!(asked.starts_with("GET /bucket?") && of_cloud.try_iter().count() == 0, "{asked}");
+}
+
+#[test]
+fn an_address_that_is_none_is_an_error_that_names_its_variable() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (place, name) in
+        [("s3://b/x", "AWS_ENDPOINT_URL"), ("s3://b/x", "AWS_ENDPOINT"), ("gs://b/x", "GOOGLE_BASE_URL")]
+    {
+        for wrong in ["notaurl", "", "localhost:9000", "ftp://127.0.0.1:9", "http://", "127.0.0.1:9000"] {
+            let mut command = command(&["report", place]);
+            let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), (name, wrong)];
+            let said = error(&command.env("TMPDIR", temporary.path()).envs(keys).output().unwrap());
+            let why = format!("the variable {name} has no URL of a server; write {name}=http://HOST:PORT");
+            assert!(said.contains(&why), "{wrong}: {said}");
+        }
     }
 }

@@ -67,3 +67,13 @@ pub struct EventOverhead {
     /// The overhead on a stream with queued work.
     pub busy_ns: i64,
 }
+
+/// A year of 365 days, in ns. What a backend says in ns is no longer, so that figures made of it stay in range.
+pub const YEAR_NS: i64 = 365 * 24 * 3_600 * 1_000_000_000;
+
+impl EventOverhead {
+    /// Returns the overhead within the range that figures can be made of.
+    pub fn checked(self) -> EventOverhead {
+        EventOverhead { idle_ns: self.idle_ns.clamp(0, YEAR_NS), busy_ns: self.busy_ns.clamp(0, YEAR_NS) }
+    }
+}

@@ -1,9 +1,10 @@
-//! Ranges that are named at run time: those of kernels that a compiler generates, of an interpreter's source lines, of callers in another
-//! language.
+//! Ranges that are not in the catalog. Most are named at run time: those of kernels that a compiler generates, of an interpreter's source
+//! lines, of callers in another language. Others are in a shared library that has a slice of its own, or in the program if the library with
+//! this code is a shared one; they are met at their first zone.
 //!
 //! A name is interned: each becomes a [`RangeSpec`] that lives as long as the process, outside of the catalog's slice. `zone/named.rs` begins
 //! their zones. Records and sinks do not distinguish them from ranges of the catalog. The collector's engine sets which of them a session
-//! records, also for those that are named later.
+//! records, also for those that are named or met later.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,11 +12,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::spec::{RangeMeta, RangeSpec};
-use crate::catalog::{Kind, Level, RangeId, catalog};
+use crate::catalog::{Kind, RangeId, catalog};
 use crate::fork::PerProcess;
 use crate::inside::Inside;
-use crate::ranges::RangeTable;
+use crate::ranges::{RangeTable, chance_of};
 use crate::sample::Wanted;
+use crate::suggest::counted_are;
 
 /// The most ranges that are named at run time. Zones of further names belong to one range, [`MORE`].
 pub const MOST_RANGES: usize = 65_536;
@@ -29,14 +31,18 @@ pub const MOST_TEXT_BYTES: usize = 255;
 /// The namespace of all ranges that are named at run time.
 const NAMESPACE: &str = "(dynamic)";
 
+/// The namespace of warpline's own ranges, which requests use and which no filter leaves out.
+const OWN: &str = "warpline";
+
 const DESCRIPTION: &str = "A range that the program named while it ran.";
 
 /// Decides what the current session records of a range.
 type Policy = Box<dyn Fn(&'static RangeSpec) -> Wanted + Send + Sync>;
 
-static TABLE: PerProcess<RwLock<Table>> = PerProcess::new(RwLock::default);
+/// A forked process has its parent's ranges, which its code may have kept.
+static TABLE: PerProcess<RwLock<Table>> = PerProcess::new(|| RwLock::new(Table::inherited()));
 
-/// The ranges that were named so far.
+/// The ranges that were named or met so far.
 static BY_NUMBER: RangeTable<OnceLock<&'static RangeSpec>> = RangeTable::new();
 
 /// The range of all names beyond the first [`MOST_RANGES`].
@@ -72,6 +78,19 @@ impl<'a> Key<'a> {
 }
 
 impl Table {
+    /// Creates a table with the ranges that this process, or the one that it was forked from, has named.
+    fn inherited() -> Table {
+        let mut table = Table::default();
+        for range in outside_catalog().filter(|range| range.namespace() == NAMESPACE) {
+            let key = Key { name: range.name(), file: range.file(), line: range.line(), function: range.module() };
+            if !std::ptr::eq(range, &REST) {
+                table.by_hash.entry(table.hasher.hash_one(key)).or_default().push(range);
+            }
+            table.ranges.push(range);
+        }
+        table
+    }
+
     fn find(&self, hash: u64, key: &Key<'_>) -> Option<&'static RangeSpec> {
         self.by_hash.get(&hash)?.iter().copied().find(|range| key.is(range))
     }
@@ -98,11 +117,40 @@ impl Table {
 
     fn adopt(&mut self, range: &'static RangeSpec) {
         self.ranges.push(range);
-        let _ = BY_NUMBER.get(range).set(range);
-        if let Some(policy) = &self.policy {
-            range.chance().set(policy(range));
-        }
+        self.number(range);
     }
+
+    /// Gives a range its number. A zone that sees the number finds what the session records of the range.
+    fn number(&self, range: &'static RangeSpec) -> u32 {
+        let number = range.new_number();
+        let _ = BY_NUMBER.of_number(number).set(range);
+        if let Some(policy) = self.policy.as_ref().filter(|_| range.namespace() != OWN) {
+            chance_of(number).set(policy(range));
+        }
+        range.set_number(number)
+    }
+}
+
+impl RangeSpec {
+    /// Returns the range's number, under which tables keep its run-time state: its id, or for a range outside the catalog a number
+    /// after those of the catalog.
+    #[doc(hidden)]
+    #[inline]
+    pub fn number(&'static self) -> u32 {
+        self.known_number().unwrap_or_else(|| meet(self))
+    }
+}
+
+/// Gives a range that a zone, or another use, shows for the first time its number.
+#[cold]
+fn meet(range: &'static RangeSpec) -> u32 {
+    if range.id().is_some() {
+        return range.set_number(range.new_number());
+    }
+    // Under the lock, an allocator that the program has marked begins no zone.
+    let _inside = Inside::enter();
+    let table = write();
+    range.known_number().unwrap_or_else(|| table.number(range))
 }
 
 /// Returns the range of this name and place, which stays the same until the process ends.
@@ -133,12 +181,41 @@ pub fn ranges() -> Vec<&'static RangeSpec> {
     read().ranges.clone()
 }
 
-/// Returns the ranges of the catalog, and those that were named so far.
-pub fn all_ranges() -> impl Iterator<Item = &'static RangeSpec> {
-    catalog().into_iter().chain(ranges())
+/// Returns the ranges that are neither in the catalog nor named at run time, and that were met so far.
+pub fn unlisted() -> impl Iterator<Item = &'static RangeSpec> {
+    outside_catalog().filter(|range| ![NAMESPACE, OWN].contains(&range.namespace()))
 }
 
-/// Returns the range with this number: one of the catalog, or one that was named at run time. It takes no lock.
+/// Returns all ranges outside of the catalog that were named or met so far, in this process or one that it was forked from. It takes no lock.
+fn outside_catalog() -> impl Iterator<Item = &'static RangeSpec> {
+    let numbers = (catalog().len() as u32..).take_while(|number| RangeSpec::has_number(*number));
+    numbers.filter_map(|number| BY_NUMBER.at(number)?.get().copied())
+}
+
+/// Returns the ranges of the catalog, and those that were named or met so far.
+pub fn all_ranges() -> impl Iterator<Item = &'static RangeSpec> {
+    catalog().into_iter().chain(ranges()).chain(unlisted())
+}
+
+/// Returns a note that names the ranges outside of the catalog that were met, if there are any.
+pub fn note() -> Option<String> {
+    const MOST: usize = 8;
+    let mut names: Vec<_> = unlisted().map(RangeSpec::name).collect();
+    names.sort_unstable();
+    let named = names.iter().take(MOST).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if names.len() > MOST { ", …" } else { "" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} outside of the catalog, in a shared library or beside one: {named}{more}; filters match {} by name, and the catalog of a trace \
+             does not list {}; link the crate statically for one catalog",
+            counted_are(names.len() as u64, "range"),
+            if names.len() == 1 { "it" } else { "them" },
+            if names.len() == 1 { "it" } else { "them" },
+        )
+    })
+}
+
+/// Returns the range with this number: one of the catalog, or one that was named or met at run time. It takes no lock.
 pub fn by_number(number: u32) -> Option<&'static RangeSpec> {
     let named = || BY_NUMBER.at(number)?.get().copied();
     catalog().get(RangeId(number)).or_else(named)
@@ -149,10 +226,10 @@ pub(crate) fn has_place(range: &RangeSpec) -> bool {
     range.namespace() == NAMESPACE && !range.file().is_empty()
 }
 
-/// Sets what a session records of the ranges that were named so far and of those that will be. `is_new` says whether it is a new session.
+/// Sets what a session records of the ranges that were named or met so far and of those that will be. `is_new` says whether it is a new session.
 pub fn choose(is_new: bool, policy: impl Fn(&'static RangeSpec) -> Wanted + Send + Sync + 'static) {
     let mut table = write();
-    for range in &table.ranges {
+    for range in table.ranges.iter().copied().chain(unlisted()) {
         if is_new {
             range.chance().reset(policy(range));
         } else {
@@ -163,21 +240,7 @@ pub fn choose(is_new: bool, policy: impl Fn(&'static RangeSpec) -> Wanted + Send
 }
 
 const fn facts() -> RangeMeta {
-    RangeMeta {
-        namespace: NAMESPACE,
-        label: "\0",
-        description: DESCRIPTION,
-        kind: Kind::Gpu,
-        level: Level::Coarse,
-        lane: None,
-        color: None,
-        fields: &[],
-        undescribed: &[],
-        module: "",
-        version: "",
-        file: "",
-        line: 0,
-    }
+    RangeMeta { namespace: NAMESPACE, label: "\0", description: DESCRIPTION, kind: Kind::Gpu, ..RangeMeta::EMPTY }
 }
 
 /// Cuts a text to [`MOST_TEXT_BYTES`], between two characters.
@@ -221,5 +284,36 @@ mod tests {
         assert_eq!((range.name().len(), range.name().chars().count()), (254, 127));
         assert_eq!(super::range("a\0b", "", 0, "").label(), c"a␀b");
         assert_eq!(super::range("", "", 0, "").name(), "(unnamed)");
+    }
+
+    #[test]
+    fn a_range_outside_the_catalog_gets_what_the_session_records_of_it_with_its_number() {
+        const fn outside(label: &'static str) -> RangeSpec {
+            RangeSpec::new(RangeMeta { namespace: "outside", label, ..facts() })
+        }
+        static BEFORE: RangeSpec = outside("outside.before\0");
+        static AFTER: RangeSpec = outside("outside.after\0");
+        static WANTED: RangeSpec = outside("outside.wanted\0");
+        assert!(BEFORE.chance().take().is_some(), "no session has said otherwise");
+        choose(true, |range| if range.name() == "outside.wanted" { Wanted::All } else { Wanted::None });
+        assert_eq!([&BEFORE, &AFTER, &WANTED].map(|range| range.chance().take().is_some()), [false, false, true]);
+        assert!(by_number(AFTER.number()).is_some_and(|found| std::ptr::eq(found, &AFTER)));
+        let met: Vec<_> = unlisted().map(RangeSpec::name).filter(|name| name.starts_with("outside.")).collect();
+        assert_eq!(met, ["outside.before", "outside.after", "outside.wanted"]);
+        assert!(ranges().iter().all(|named| named.namespace() != "outside"));
+        assert!(note().is_some_and(|note| note.contains("`outside.after`, `outside.before`, `outside.wanted`")));
+        choose(true, |_| Wanted::All);
+    }
+
+    #[cfg(all(unix, not(any(loom, miri))))]
+    #[test]
+    fn a_forked_process_has_its_parents_ranges_and_its_own_filter_covers_them() {
+        let kept = range("fork.kept", "kernel.py", 1, "add");
+        crate::fork::testing::in_a_fork(|| {
+            choose(true, |range| if range.name() == "fork.kept" { Wanted::None } else { Wanted::All });
+            assert!(kept.chance().take().is_none(), "it is left out");
+            assert!(std::ptr::eq(range("fork.kept", "kernel.py", 1, "add"), kept));
+            assert!(ranges().iter().any(|known| std::ptr::eq(*known, kept)));
+        });
     }
 }

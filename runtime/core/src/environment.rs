@@ -45,6 +45,14 @@ pub fn launched_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     RANKS.iter().find_map(|name| variable(name)?.trim().parse().ok())
 }
 
+/// Returns the first launcher variable that is set, with its value, if the value is not a number. [`launched_rank`] ignores such a variable, and
+/// the user should know.
+pub fn rejected_rank(variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    let set = RANKS.iter().filter_map(|name| Some((*name, variable(name)?)));
+    let mut set = set.filter(|(_, value)| !value.trim().is_empty());
+    set.next().filter(|(_, value)| value.trim().parse::<u32>().is_err())
+}
+
 fn honoured(name: &str, is_privileged: bool) -> Option<OsString> {
     if is_privileged { None } else { env::var_os(name) }
 }
@@ -108,6 +116,21 @@ mod tests {
         assert_eq!(honoured("PATH", true), None);
         assert!(!is_privileged(), "the tests run as their user");
         assert_eq!(var("WARPLINE_TEST_OF_NO_VARIABLE"), Err(VarError::NotPresent));
+    }
+
+    #[test]
+    fn a_rank_that_is_no_number_is_told_and_another_one_counts() {
+        let of = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            (launched_rank(value), rejected_rank(value))
+        };
+        assert_eq!(of(&[]), (None, None));
+        assert_eq!(of(&[("RANK", " 7 "), ("PMI_RANK", "x")]), (Some(7), None));
+        assert_eq!(of(&[("RANK", "")]), (None, None));
+        for wrong in ["-1", "1e30", "0x1", "4294967296", "1 2"] {
+            assert_eq!(of(&[("RANK", wrong), ("PMI_RANK", "3")]), (Some(3), Some(("RANK", wrong.to_owned()))));
+            assert_eq!(of(&[("SLURM_PROCID", wrong)]), (None, Some(("SLURM_PROCID", wrong.to_owned()))));
+        }
     }
 
     /// Reads of the environment, or of a folder that it names.

@@ -357,7 +357,12 @@ pub fn report() -> Report {
             dropped: Dropped { unfinished: 1, ..Dropped::default() },
             ..WaitCounts::default()
         },
-        semaphores: vec![SemaphoreStats { name: "weights \"loaded\"".to_owned(), waits: 1, waited_ns: 850 }],
+        semaphores: vec![SemaphoreStats {
+            name: "weights \"loaded\"".to_owned(),
+            waits: 1,
+            waited_ns: 850,
+            waited_early_ns: 50,
+        }],
         duration: Duration::from_micros(20),
         clocks: vec![ClockFigures {
             device: "host".to_owned(),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::record::Span;
 
 /// Disjoint spans in chronological order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Intervals(VecDeque<Span>);
 
 impl Intervals {
@@ -91,7 +91,7 @@ impl Intervals {
 const PIECES: usize = 1 << 14;
 
 /// The time that spans cover together. Only the latest pieces are kept separate.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Covered {
     pieces: Intervals,
     /// The time that older pieces covered, and its end.

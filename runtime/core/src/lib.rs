@@ -57,6 +57,7 @@ pub mod switch;
 pub mod sync;
 pub mod synchronization;
 pub mod text;
+pub mod threads;
 pub mod timing;
 pub mod wait;
 pub mod windows;

@@ -5,8 +5,8 @@
 //! thread and stream are already known takes none of these locks.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use crate::inside::Inside;
 
@@ -21,6 +21,21 @@ pub struct Locked<'a, T> {
 pub fn lock<T>(mutex: &Mutex<T>) -> Locked<'_, T> {
     let inside = Inside::enter();
     Locked { state: mutex.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
+}
+
+/// Takes the lock, if it becomes free within the time.
+pub fn lock_within<T>(mutex: &Mutex<T>, within: Duration) -> Option<Locked<'_, T>> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let inside = Inside::enter();
+    let until = Instant::now() + within;
+    loop {
+        match mutex.try_lock() {
+            Ok(state) => return Some(Locked { state, _inside: inside }),
+            Err(TryLockError::Poisoned(state)) => return Some(Locked { state: state.into_inner(), _inside: inside }),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+        }
+    }
 }
 
 impl<T> Locked<'_, T> {

@@ -29,6 +29,11 @@ pub fn launched_rank() -> Option<u32> {
     environment::launched_rank(|name| environment::var(name).ok())
 }
 
+/// Returns the variable of a launcher that is set to something else than a number, with its value; see [`launched_rank`].
+pub fn rejected_rank() -> Option<(&'static str, String)> {
+    environment::rejected_rank(|name| environment::var(name).ok())
+}
+
 /// Returns the name of the machine, as the system reports it.
 #[cfg(all(unix, feature = "runtime"))]
 pub fn host() -> String {

@@ -40,8 +40,9 @@ impl<T: Default + Send + Sync> RangeTable<T> {
         RangeSpec::has_number(number).then(|| self.of_number(number))
     }
 
+    /// Returns the value of the range that has this number, or is about to get it.
     #[inline]
-    fn of_number(&self, number: u32) -> &'static T {
+    pub(crate) fn of_number(&self, number: u32) -> &'static T {
         let (block, at) = position(number);
         let mut values = self.0[block].load(Ordering::Acquire);
         if values.is_null() {
@@ -94,6 +95,11 @@ struct RangeState {
 }
 
 static STATES: RangeTable<RangeState> = RangeTable::new();
+
+/// Returns the selection of zones of the range that is about to get this number.
+pub(crate) fn chance_of(number: u32) -> &'static SampleRate {
+    &STATES.of_number(number).chance
+}
 
 impl RangeSpec {
     /// Returns the selection of zones that the current session records.

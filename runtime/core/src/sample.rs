@@ -14,6 +14,25 @@ use crate::clock::{now_ns, thread_id};
 /// The chance with which every zone is recorded and none is counted.
 const ALWAYS: u32 = u32::MAX;
 
+/// The chance of a zone that is recorded: of the range's zones that were drawn with it, each was recorded with this probability.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance(u32);
+
+impl Chance {
+    /// The chance of a zone that was recorded without being drawn.
+    pub(crate) const ALWAYS: Chance = Chance(ALWAYS);
+
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn of_bits(bits: u32) -> Chance {
+        Chance(bits)
+    }
+}
+
 /// A range's chance, and the number of its zones that were drawn.
 #[derive(Debug)]
 pub struct SampleRate {
@@ -35,14 +54,16 @@ impl SampleRate {
         SampleRate { chance: AtomicU32::new(ALWAYS), seen: AtomicU64::new(0), passed_over: AtomicU64::new(0) }
     }
 
-    /// Decides whether a zone that begins now is recorded.
+    /// Decides whether a zone that begins now is recorded, and returns the chance that it had. A later change does not concern the zone.
     #[inline]
-    pub(crate) fn take(&self) -> bool {
-        match self.chance.load(Ordering::Relaxed) {
+    pub(crate) fn take(&self) -> Option<Chance> {
+        let chance = self.chance.load(Ordering::Relaxed);
+        let is_taken = match chance {
             ALWAYS => true,
             0 => false,
             chance => self.draw(chance),
-        }
+        };
+        is_taken.then_some(Chance(chance))
     }
 
     #[cold]
@@ -60,16 +81,6 @@ impl SampleRate {
         // A new session may have reset the counts in the meantime.
         for count in [&self.seen, &self.passed_over] {
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
-        }
-    }
-
-    /// Returns the probability with which the range's zones are recorded now. A range that was left out after the zone was drawn
-    /// no longer has the zone's probability, so 1 is returned.
-    #[inline]
-    pub(crate) fn now(&self) -> Sampled {
-        match self.chance.load(Ordering::Relaxed) {
-            0 => Sampled::ALL,
-            chance => Sampled { chance, window: 0 },
         }
     }
 
@@ -127,8 +138,10 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// The value for a zone that was recorded without being drawn.
-    pub(crate) const ALL: Sampled = Sampled { chance: ALWAYS, window: 0 };
+    /// Returns the value for a zone outside of windows.
+    pub(crate) fn by(chance: Chance) -> Sampled {
+        Sampled { chance: chance.0, window: 0 }
+    }
 
     /// Returns the probability, up to 1.
     pub fn share(self) -> f32 {
@@ -207,11 +220,11 @@ mod tests {
     #[test]
     fn a_chance_is_taken_as_often_as_it_says() {
         let chance = SampleRate::new();
-        assert!(chance.take() && chance.seen() == 0);
+        assert!(chance.take().is_some() && chance.seen() == 0);
         chance.reset(Wanted::None);
-        assert!(!chance.take());
+        assert!(chance.take().is_none());
         chance.reset(Wanted::Share(1.0 / 16.0));
-        let taken = (0..160_000).filter(|_| chance.take()).count();
+        let taken = (0..160_000).filter(|_| chance.take().is_some()).count();
         assert_eq!(chance.seen(), 160_000);
         assert!((9_500..10_500).contains(&taken), "{taken} of 160,000 at 1 in 16");
         assert_eq!(chance.passed_over(), 160_000 - taken as u64);
@@ -223,20 +236,18 @@ mod tests {
         chance.reset(Wanted::Share(0.5));
         (0..1_000).for_each(|_| _ = chance.take());
         chance.set(Wanted::None);
-        assert!(!chance.take() && chance.seen() == 1_000, "left out");
-        assert_eq!(chance.now().share(), 1.0, "a zone that was under way is no sample of nothing");
+        assert!(chance.take().is_none() && chance.seen() == 1_000, "left out");
         chance.set(Wanted::Share(0.01));
-        assert!((0.009..0.011).contains(&chance.now().share()));
+        let taken = std::iter::repeat_with(|| chance.take()).flatten().next().expect("one in a hundred");
+        assert!((0.009..0.011).contains(&Sampled::by(taken).share()));
         chance.set(Wanted::All);
-        assert!(chance.take());
+        assert_eq!(chance.take().map(|taken| Sampled::by(taken).share()), Some(1.0));
     }
 
     #[test]
     fn a_zone_of_a_sample_in_a_window_has_the_product_of_both_probabilities() {
-        let chance = SampleRate::new();
-        chance.reset(Wanted::Share(0.5));
-        let sampled = chance.now().in_window(parts(0.1), 7);
+        let sampled = Sampled::by(Chance(parts(0.5))).in_window(parts(0.1), 7);
         assert!((sampled.share() - 0.05).abs() < 1e-6 && sampled.window() == 7);
-        assert!((Sampled::ALL.in_window(parts(0.1), 7).share() - 0.1).abs() < 1e-6);
+        assert!((Sampled::by(Chance::ALWAYS).in_window(parts(0.1), 7).share() - 0.1).abs() < 1e-6);
     }
 }

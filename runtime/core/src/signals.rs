@@ -1,4 +1,5 @@
-//! Writes that fail with an error where the operating system would otherwise end the program with a signal.
+//! Signals on threads: writes that fail with an error where the operating system would otherwise end the program with a signal, and
+//! code that runs while no signal of the program is delivered to its thread.
 //!
 //! A write beyond the limit on file sizes (`ulimit -f`) raises SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE.
 //! Both end a program that does not expect them. Every write of warpline, on any thread, runs inside [`without_signals`]. The two
@@ -8,6 +9,47 @@
 
 use std::mem::MaybeUninit;
 use std::ptr;
+
+/// The signals that a fault of the running thread raises. The kernel ends a program whose thread blocks one that it raises there, and the
+/// program's own handler for it has to run.
+const FAULTS: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
+/// Runs `work` while this thread blocks every signal but those that a fault raises. A thread that `work` creates starts with that mask.
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    let mut blocked = MaybeUninit::uninit();
+    // SAFETY: the first call initializes the whole set, and the others take valid signals out of it.
+    let blocked = unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for signal in FAULTS {
+            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        }
+        blocked.assume_init()
+    };
+    let _mask = Mask::block(&blocked);
+    work()
+}
+
+/// A thread's previous mask, which is restored when this is dropped on that thread.
+struct Mask(libc::sigset_t);
+
+impl Mask {
+    /// Blocks further signals; none if they cannot be blocked.
+    fn block(signals: &libc::sigset_t) -> Option<Mask> {
+        let mut mask = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call; it changes this thread's mask and nothing else.
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, signals, mask.as_mut_ptr()) };
+        // SAFETY: a call that succeeds has written the set.
+        (failed == 0).then(|| Mask(unsafe { mask.assume_init() }))
+    }
+}
+
+impl Drop for Mask {
+    fn drop(&mut self) {
+        // SAFETY: the set is the thread's previous mask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
 
 /// The signals that a write raises.
 const RAISED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
@@ -20,21 +62,17 @@ pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
 
 /// Blocks the signals on the thread that created it, until it is dropped there.
 struct Blocked {
-    /// The thread's previous mask.
-    mask: libc::sigset_t,
     /// Whether each of the signals was already pending.
     was_pending: [bool; RAISED.len()],
+    /// Dropped last.
+    _mask: Mask,
 }
 
 impl Blocked {
     /// Blocks the signals; none if they cannot be blocked.
     fn new() -> Option<Blocked> {
-        let raised = set(&RAISED);
-        let mut mask = MaybeUninit::uninit();
-        // SAFETY: both sets are valid for the call; it changes this thread's mask and nothing else.
-        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const raised, mask.as_mut_ptr()) };
-        // SAFETY: a call that succeeds has written the set.
-        (failed == 0).then(|| Blocked { mask: unsafe { mask.assume_init() }, was_pending: pending() })
+        let mask = Mask::block(&set(&RAISED))?;
+        Some(Blocked { was_pending: pending(), _mask: mask })
     }
 }
 
@@ -47,8 +85,6 @@ impl Drop for Blocked {
                 consume(signal);
             }
         }
-        // SAFETY: the set is the thread's previous mask.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) };
     }
 }
 

@@ -19,10 +19,18 @@ pub fn lines(text: impl fmt::Display) {
     put(&printable_lines(&text.to_string()));
 }
 
+/// Writes a report, which is printable and needs no mark of its origin. Errors of standard error are ignored.
+pub fn report(report: impl fmt::Display) {
+    write(&format!("{report}\n"));
+}
+
 fn put(text: &str) {
-    // A single write, so that lines of several processes are not mixed.
-    let line = format!("warpline: {text}\n");
-    let write = || std::io::stderr().write_all(line.as_bytes());
+    write(&format!("warpline: {text}\n"));
+}
+
+/// Writes the text in one call, so that lines of several processes are not mixed.
+fn write(text: &str) {
+    let write = || std::io::stderr().write_all(text.as_bytes());
     // Standard error may be a file that cannot grow, or a pipe without a reader.
     let _ = crate::signals::without_signals(write);
 }

@@ -11,7 +11,7 @@
 use std::num::NonZeroU32;
 
 use crate::fork;
-use crate::sync::{AtomicU32, Ordering, static_of_atomics};
+use crate::sync::{AtomicU32, Ordering, fence, static_of_atomics};
 
 static_of_atomics!(
     static SWITCH: Switch = Switch(AtomicU32::new(UNKNOWN));
@@ -24,6 +24,13 @@ pub const REQUESTS_EPOCH: NonZeroU32 = NonZeroU32::MAX;
 #[inline(always)]
 pub(crate) fn word() -> Option<SwitchState> {
     SWITCH.word()
+}
+
+/// Returns whether anything records, also between the windows of a session with a budget.
+#[cfg(feature = "enable")]
+#[inline(always)]
+pub(crate) fn is_set() -> bool {
+    SWITCH.whole().is_some()
 }
 
 /// Returns the epoch of the session that is on. Without the feature `enable` there is none, and a caller's code for one is left
@@ -115,6 +122,24 @@ pub(crate) const MAX_EPOCH: u32 = !ASLEEP >> EPOCH_SHIFT;
 pub(crate) struct SwitchState(NonZeroU32);
 
 impl SwitchState {
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns the state that had these bits.
+    #[inline]
+    pub(crate) fn of_bits(bits: u32) -> SwitchState {
+        SwitchState(NonZeroU32::new(bits).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// Makes what was stored before the switch got this state visible to this thread.
+    #[inline]
+    pub(crate) fn acquire(self) -> SwitchState {
+        fence(Ordering::Acquire);
+        self
+    }
+
     /// Returns the epoch of the session that is on.
     #[inline]
     pub(crate) fn epoch(self) -> Option<NonZeroU32> {
@@ -196,7 +221,12 @@ impl SwitchState {
     }
 }
 
-/// The word itself. Zones load it relaxed, because all data that they find through it is published by a lock or by the ring.
+/// The word itself.
+///
+/// What is ordered by what: each change of the word is a release. A zone loads the word relaxed, so that nothing is paid while it is off, and
+/// one that finds something to do fences ([`SwitchState::acquire`]). From there it sees what was stored before that change, by relaxed loads: the
+/// chances of the ranges (`sample`), the state of the windows (`windows`) and which observers are on (`observer`). The recorder is found under a
+/// lock, and slots by the ring. What a running session changes later without the word, as its chances, holds from some zone on.
 pub(crate) struct Switch(pub(crate) AtomicU32);
 
 impl Switch {
@@ -235,8 +265,7 @@ impl Switch {
         self.change(|word| (word & !ARMED) | if on { ARMED } else { 0 });
     }
 
-    /// Changes the word with release ordering, so that a thread that finds zones mirrored and then fences sees what the tool has
-    /// written.
+    /// Changes the word with release ordering: see [`Switch`].
     fn change(&self, change: impl Fn(u32) -> u32) {
         let change = |word| {
             let word = change(word & !ASLEEP);

@@ -2,7 +2,7 @@
 //!
 //! Code that the models run (the ring, the switch, semaphores) takes them from here; all other code takes them from std.
 
-pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use std::sync::{Mutex, MutexGuard};
 
 /// Declares a static of such atomics. Loom's atomics can only be created at run time.

@@ -1,6 +1,6 @@
 //! The atomics and locks of the model checker. See `sync`.
 
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use loom::sync::{Mutex, MutexGuard};
 
 macro_rules! static_of_atomics {

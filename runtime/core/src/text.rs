@@ -61,6 +61,18 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |rest| rest.starts_with('\n'), escape)
 }
 
+/// Returns the text as one value of CSV, on one line. A text that a spreadsheet would take for a formula begins with `'`; numbers are none.
+pub fn csv(text: &str) -> Cow<'_, str> {
+    let text = printable(text);
+    let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
+    let quote = if is_formula { "'" } else { "" };
+    if is_formula || text.contains(['"', ',']) {
+        format!("\"{quote}{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text
+    }
+}
+
 /// Escapes characters that deceive, unless `stays` is true for the text from that character on. A second call changes nothing: a
 /// character that is kept for its neighbors has neighbors that are kept.
 fn escaped(text: &str, stays: impl Fn(&str) -> bool, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
@@ -114,6 +126,25 @@ mod tests {
             assert_eq!(printable_lines(&once), once, "{text:?}");
         }
     }
+
+    #[test]
+    fn a_value_of_csv_is_no_formula_and_no_line_of_its_own() {
+        let shown = ["=1+1", "@x", "+a", "-x", "-5", "+1.5e3", "a=1", "a, \"b\"", "a\r\nb\u{1b}", ""].map(csv);
+        let values = [
+            "\"'=1+1\"",
+            "\"'@x\"",
+            "\"'+a\"",
+            "\"'-x\"",
+            "-5",
+            "+1.5e3",
+            "a=1",
+            "\"a, \"\"b\"\"\"",
+            "a\\r\\nb\\u{1b}",
+            "",
+        ];
+        assert_eq!(shown, values);
+    }
+
     #[test]
     fn json_says_the_same_with_escapes() {
         let text = "a\u{7f}\u{9b}\u{2066}\u{e0041}\u{1b}\"\\\n";

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::record::{EndSource, Span, StreamInfo, ThreadInfo};
+use crate::record::{EndSource, Span, StreamInfo, ThreadInfo, is_bound};
 
 /// One wait of a stream or a thread: for a value of a semaphore, or a declared wait.
 ///
@@ -49,6 +49,18 @@ impl WaitRecord {
     /// Returns the duration, in ns.
     pub fn duration_ns(&self) -> i64 {
         self.span().duration_ns()
+    }
+
+    /// Returns whether [`duration_ns`](Self::duration_ns) is only an upper bound ([`is_bound`]): no event times the end of the wait on its
+    /// stream, and it may be earlier by more than 5 % of the duration.
+    pub fn is_bounded(&self) -> bool {
+        self.gpu.is_some_and(|gpu| is_bound(gpu.duration_ns(), self.end_early_by_ns))
+    }
+
+    /// Returns the time by which the end may be earlier, in ns: 0 for a wait of a thread.
+    #[doc(hidden)]
+    pub fn early_by_ns(&self) -> i64 {
+        self.gpu.map_or(0, |_| self.end_early_by_ns)
     }
 }
 

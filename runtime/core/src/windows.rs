@@ -14,14 +14,19 @@
 //!
 //! A window ends at its planned time even if the collector is late, which on a busy host may be by the length of many windows.
 //!
-//! Nothing here allocates, locks or waits. Only zones in a counting or open window reach it.
+//! Nothing that a zone calls here allocates, locks or waits. Only zones in a counting or open window reach it. The collector's calls name its
+//! session, because a collector that was given up may outlive it.
 
 use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
+use crate::fork::{Home, PerProcess};
+use crate::lock::lock;
 use crate::sample::Sampled;
 use crate::switch;
 
@@ -61,6 +66,9 @@ static CAPTURES: AtomicBool = AtomicBool::new(false);
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 static RECORDED: AtomicU64 = AtomicU64::new(0);
+
+/// The number of calls of [`suspend`].
+static SUSPENSIONS: AtomicU32 = AtomicU32::new(0);
 
 /// The number of zones in the root that contained the most.
 static MOST_CHILDREN: AtomicU32 = AtomicU32::new(FEW_CHILDREN);
@@ -123,6 +131,10 @@ pub(crate) enum RootKind {
     /// Not a root, or no session with windows.
     #[default]
     None,
+    /// Admitted and not started, so not known to be a root yet: one that is to be recorded.
+    ToRecord,
+    /// The same, of a zone that is to be followed.
+    ToFollow,
     Followed,
     Recorded,
 }
@@ -142,17 +154,38 @@ struct ThreadState {
     zones: u32,
     /// Whether a zone was admitted as a root and has not started. It counts as under way.
     is_starting: bool,
+    /// Whether the root counts as under way: it was admitted as a root.
+    is_counted: bool,
+    /// The process in which this is known; none before the first zone.
+    home: Option<Home>,
+}
+
+impl ThreadState {
+    const NEW: ThreadState = ThreadState {
+        cycle: 0,
+        root: None,
+        begin_ns: 0,
+        is_recorded: false,
+        is_between: false,
+        news: 0,
+        zones: 0,
+        is_starting: false,
+        is_counted: false,
+        home: None,
+    };
 }
 
 thread_local! {
-    static THREAD: Cell<ThreadState> = const {
-        Cell::new(ThreadState { cycle: 0, root: None, begin_ns: 0, is_recorded: false, is_between: false, news: 0, zones: 0, is_starting: false })
-    };
+    static THREAD: Cell<ThreadState> = const { Cell::new(ThreadState::NEW) };
 }
 
 fn change<T: Default>(change: impl FnOnce(&mut ThreadState) -> T) -> T {
     let change = |cell: &Cell<ThreadState>| {
         let mut state = cell.get();
+        if !state.home.is_some_and(Home::is_here) {
+            // The root of a forked process is the parent's, and does not end here.
+            state = ThreadState { home: Some(Home::here()), ..ThreadState::NEW };
+        }
         let result = change(&mut state);
         cell.set(state);
         result
@@ -268,8 +301,8 @@ pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
             return false;
         }
         (thread.root, thread.begin_ns, thread.is_recorded, thread.zones) = (Some(range), now_ns(), !is_followed, 0);
-        // The count for its start now counts for the root.
-        thread.is_starting = false;
+        // The count for its start now counts for the root. It was given up if another root ran while its fields were evaluated.
+        thread.is_counted = std::mem::take(&mut thread.is_starting);
         true
     });
     match (begins, is_followed) {
@@ -290,16 +323,12 @@ pub(crate) fn start(range: &'static RangeSpec, is_followed: bool) -> RootKind {
 pub(crate) fn end(range: &'static RangeSpec, kind: RootKind, cycle: u32) {
     let (now, _) = unpack(STATE.load(Ordering::Relaxed));
     change(|thread| {
-        if thread.is_starting {
-            // It never started.
-            return thread.give_up_start();
-        }
-        if kind == RootKind::Recorded {
-            leave(cycle);
-        }
         // A frame is no longer the thread's root.
         if !thread.root.is_some_and(|root| std::ptr::eq(root, range)) {
             return;
+        }
+        if kind == RootKind::Recorded && std::mem::take(&mut thread.is_counted) {
+            leave(cycle);
         }
         MOST_CHILDREN.fetch_max(thread.zones, Ordering::Relaxed);
         (thread.root, thread.zones) = (None, 0);
@@ -318,7 +347,7 @@ pub(crate) fn lose() {
     });
 }
 
-/// Handles an admitted zone that is not a root.
+/// Handles an admitted zone that is not a root, or that never starts.
 #[cold]
 pub(crate) fn pass_over() {
     change(ThreadState::give_up_start);
@@ -331,7 +360,7 @@ pub(crate) fn sampled(sampled: Sampled) -> Sampled {
     sampled.in_window(SHARE.load(Ordering::Relaxed), cycle)
 }
 
-/// The counts of roots since the session began.
+/// The counts of the process's roots. Like what is known of how ranges nest, they outlive a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roots {
     /// The number of roots that began while roots were counted and nothing was recorded.
@@ -350,12 +379,37 @@ pub fn roots() -> Roots {
     }
 }
 
-/// Begins a gap, before a session with windows is turned on or after it was stopped. With `stays_awake`, zones call `admit` even
+/// The session that began last, and whether it has windows.
+static OWNER: PerProcess<Mutex<Option<(NonZeroU32, bool)>>> = PerProcess::new(Mutex::default);
+
+/// Begins a session, with windows or without. From now on, a collector that an earlier session gave up changes no window.
+pub fn begin_session(epoch: NonZeroU32, has_windows: bool) {
+    let mut owner = lock(&OWNER);
+    *owner = Some((epoch, has_windows));
+    CAPTURES.store(false, Ordering::Relaxed);
+    switch::set_windows(false, false);
+}
+
+/// Does something to the windows of this session, unless they are another one's by now.
+fn as_owner(epoch: NonZeroU32, change: impl FnOnce()) {
+    let owner = lock(&OWNER);
+    if *owner == Some((epoch, true)) {
+        change();
+    }
+}
+
+/// Closes the window, before a session with windows is turned on or after it was stopped. With `stays_awake`, zones call `admit` even
 /// in gaps.
-pub fn begin_gap(stays_awake: bool) {
-    COUNTED.store(0, Ordering::Relaxed);
-    RECORDED.store(0, Ordering::Relaxed);
-    set(Phase::Closed, stays_awake);
+pub fn suspend(epoch: NonZeroU32, stays_awake: bool) {
+    as_owner(epoch, || {
+        SUSPENSIONS.fetch_add(1, Ordering::SeqCst);
+        change_phase(Phase::Closed, stays_awake);
+    });
+}
+
+/// Returns the number of calls of [`suspend`]: the collector may see a stop only when it is over.
+pub fn suspensions() -> u32 {
+    SUSPENSIONS.load(Ordering::SeqCst)
 }
 
 /// Makes the session record every zone that is captured into a graph, outside of its windows and of its sample, too. A graph is captured
@@ -364,9 +418,12 @@ pub fn take_captures() {
     CAPTURES.store(true, Ordering::Relaxed);
 }
 
-/// Ends what [`take_captures`] began.
-pub fn leave_captures() {
-    CAPTURES.store(false, Ordering::Relaxed);
+/// Ends what [`take_captures`] began in this session.
+pub fn leave_captures(epoch: NonZeroU32) {
+    let owner = lock(&OWNER);
+    if owner.is_some_and(|(owner, _)| owner == epoch) {
+        CAPTURES.store(false, Ordering::Relaxed);
+    }
 }
 
 #[inline]
@@ -375,14 +432,20 @@ pub fn takes_captures() -> bool {
 }
 
 /// Ends the session's windows: zones no longer consult `windows`.
-pub fn finish() {
-    leave_captures();
-    set(Phase::Closed, true);
-    switch::set_windows(false, false);
+pub fn finish(epoch: NonZeroU32) {
+    leave_captures(epoch);
+    as_owner(epoch, || {
+        change_phase(Phase::Closed, true);
+        switch::set_windows(false, false);
+    });
 }
 
 /// Enters a phase; [`Phase::Counting`] begins a cycle. Only the collector calls it.
-pub fn set(phase: Phase, stays_awake: bool) {
+pub fn set(epoch: NonZeroU32, phase: Phase, stays_awake: bool) {
+    as_owner(epoch, || change_phase(phase, stays_awake));
+}
+
+fn change_phase(phase: Phase, stays_awake: bool) {
     let (cycle, _) = unpack(STATE.load(Ordering::Relaxed));
     let cycle = if phase == Phase::Counting {
         UNDER_WAY.store(0, Ordering::Relaxed);
@@ -395,8 +458,18 @@ pub fn set(phase: Phase, stays_awake: bool) {
     switch::set_windows(true, phase == Phase::Closed && !stays_awake);
 }
 
-/// Plans the window that opens next: the probability with which a root is recorded in it, and its end.
-pub fn plan(share: f64, until_ns: i64) {
-    SHARE.store(crate::sample::parts(share), Ordering::Relaxed);
-    UNTIL_NS.store(until_ns, Ordering::Relaxed);
+/// Returns whether a window is open, or its last root has not ended.
+pub fn is_open() -> bool {
+    matches!(unpack(STATE.load(Ordering::Relaxed)).1, Phase::Open | Phase::Closing)
 }
+
+/// Plans the window that opens next: the probability with which a root is recorded in it, and its end.
+pub fn plan(epoch: NonZeroU32, share: f64, until_ns: i64) {
+    as_owner(epoch, || {
+        SHARE.store(crate::sample::parts(share), Ordering::Relaxed);
+        UNTIL_NS.store(until_ns, Ordering::Relaxed);
+    });
+}
+
+#[cfg(all(test, unix, feature = "enable", not(any(loom, miri))))]
+mod tests;

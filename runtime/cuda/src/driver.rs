@@ -6,12 +6,14 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
 use super::elapsed::ElapsedTime;
 use super::symbols::missing;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::Refused;
+use warpline_core::library::reason;
 
 /// A `CUcontext`. Like `CUstream` and `CUevent`, a pointer that only the driver dereferences.
 pub(super) type ContextPtr = *mut c_void;
@@ -89,7 +91,7 @@ pub(crate) struct Driver {
     symbols: Symbols,
     elapsed: ElapsedTime,
     /// The library, which is never closed.
-    pub(super) library: &'static libloading::Library,
+    pub(super) library: ManuallyDrop<libloading::Library>,
 }
 
 /// The functions that load and launch warpline's kernels; only a calibration uses them.
@@ -148,10 +150,10 @@ impl Driver {
         let name = LIBRARY;
         // SAFETY: opening the driver runs its initialisers, as the application's own use of it does.
         let library = unsafe { libloading::Library::new(name) }.map_err(|error| {
-            BackendError(format!("there is no CUDA driver: {error}; install one, or time host streams"))
+            BackendError(format!("there is no CUDA driver: {}; install one, or time host streams", reason(&error)))
         })?;
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
-        let driver = Driver { symbols: Symbols::load(library)?, elapsed: ElapsedTime::load(library)?, library };
+        let library = ManuallyDrop::new(library);
+        let driver = Driver { symbols: Symbols::load(&library)?, elapsed: ElapsedTime::load(&library)?, library };
         let version = driver.version().map_err(|error| driver.describe(error))?;
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);

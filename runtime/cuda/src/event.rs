@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::driver::{ContextPtr, Driver, StreamPtr, is_default};
 use warpline_core::backend::device::RawParts;
-use warpline_core::backend::{Source, StreamRef};
+use warpline_core::backend::{Source, StreamRef, source_of};
 use warpline_core::profile::requests::EndSignal;
 
 /// A CUDA event of any binding, by its raw handle (`CUevent`, `cudaEvent_t`), for `profile::next_with_event`.
@@ -24,7 +24,8 @@ impl RawEvent {
     /// Returns the event of a raw handle.
     ///
     /// # Safety
-    /// The event must live until the zone behind which it is recorded has ended on its thread, or the handle on the request was dropped.
+    /// The event must live until the zone behind which it is recorded has ended on its thread, or the handle on the request was dropped. The drop
+    /// waits for a call that records the event on another thread.
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(event: *mut c_void) -> RawEvent {
         RawEvent(event)
@@ -42,7 +43,7 @@ impl RawEvent {
     /// The reason if the stream is none of CUDA.
     #[doc(hidden)]
     pub fn behind(self, stream: &StreamRef<'_>) -> Result<Arc<dyn EndSignal>, String> {
-        let Source::Device(stream) = stream.source else {
+        let Source::Device(stream) = source_of(stream) else {
             return Err("the stream is no CUDA stream".to_owned());
         };
         let RawParts { stream, context } = stream.parts()?;

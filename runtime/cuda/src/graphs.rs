@@ -181,7 +181,7 @@ pub(crate) enum Function {
 
 fn symbols(driver: &Driver) -> &'static Symbols {
     static SYMBOLS: OnceLock<Symbols> = OnceLock::new();
-    SYMBOLS.get_or_init(|| Symbols::load(driver.library))
+    SYMBOLS.get_or_init(|| Symbols::load(&driver.library))
 }
 
 fn absent(call: &'static str) -> CudaError {

@@ -11,9 +11,6 @@ use super::driver::{CudaError, Driver, is_default};
 use warpline_core::backend::device::{DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
 
-/// The key space of the driver's streams, whose ids are unique in a process.
-const SPACE: u64 = 1;
-
 /// The number of streams that a thread remembers.
 const REMEMBERED: usize = 8;
 
@@ -42,7 +39,9 @@ pub(super) fn of_stream(stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
     let parts = stream.parts().map_err(|_| NoKey::Unknown)?;
     let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
     match id(driver, stream, parts) {
-        Ok(Some(stream)) => Ok(StreamKey { space: SPACE, stream }),
+        // SAFETY: this is the driver's backend, and the driver gave the id for this stream.
+        #[allow(unsafe_code)]
+        Ok(Some(stream)) => Ok(unsafe { StreamKey::of_driver(stream) }),
         Ok(None) => Err(NoKey::Captured),
         Err(_) => Err(NoKey::Unknown),
     }

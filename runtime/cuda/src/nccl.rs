@@ -4,10 +4,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
 use warpline_core::collective::ProcessGroup;
-use warpline_core::library::loaded_first;
+use warpline_core::library::{loaded_first, open_first, reason};
 
 /// The reason why a communicator could not be queried, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,21 +68,18 @@ unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
 
 impl Nccl {
     fn open() -> Result<Nccl, NcclError> {
-        let mut first = None;
+        // SAFETY: the library's initialisers run, as in any program that uses NCCL.
+        let open = |name: &&str| unsafe { libloading::Library::new(*name) }.map_err(|error| reason(&error));
         // The library that has created the communicator is loaded.
-        for name in loaded_first(NAMES) {
-            // SAFETY: the library's initialisers run, as in any program that uses NCCL.
-            match unsafe { libloading::Library::new(name) } {
-                // The library is never closed, because communicators use it.
-                Ok(library) => return Nccl::load(Box::leak(Box::new(library))),
-                Err(error) => drop(first.get_or_insert(error)),
-            }
-        }
-        let why = first.map(|error| error.to_string()).unwrap_or_default();
-        Err(NcclError(format!("there is no NCCL: {why}; install it, or add its folder to LD_LIBRARY_PATH")))
+        let opened = open_first(loaded_first(NAMES), open);
+        let (_, library) = opened.map_err(|why| {
+            NcclError(format!("there is no NCCL: {why}; install it, or add its folder to LD_LIBRARY_PATH"))
+        })?;
+        // The library is never closed, because communicators use it.
+        Nccl::load(&ManuallyDrop::new(library))
     }
 
-    fn load(library: &'static libloading::Library) -> Result<Nccl, NcclError> {
+    fn load(library: &libloading::Library) -> Result<Nccl, NcclError> {
         // SAFETY: the types are those of NCCL's header for these symbols since NCCL 2.0.
         unsafe {
             Ok(Nccl {

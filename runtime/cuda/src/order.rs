@@ -164,7 +164,8 @@ impl<'a> Lane<'a> {
                 };
                 Err(Refusal::Failed { what: "a CUDA stream", error })
             }
-            Ok(StreamKey { stream: id, .. }) => {
+            Ok(key) => {
+                let id = key.number();
                 if let Some(context) = remembered(id) {
                     return Ok((id, context));
                 }

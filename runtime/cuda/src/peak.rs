@@ -65,14 +65,14 @@ table! {
 /// The driver's error, as text.
 pub fn measure(ordinal: u32) -> Result<MeasuredPeak, String> {
     let driver = init()?;
-    let symbols = Symbols::load(driver.library).map_err(|error| error.0)?;
+    let symbols = Symbols::load(&driver.library).map_err(|error| error.0)?;
     Bench { driver, symbols }.measure(ordinal.cast_signed()).map_err(|error| driver.describe(error).0)
 }
 
 /// Opens the driver, which must be initialised for everything but its version.
 fn init() -> Result<&'static Driver, String> {
     let driver = Driver::get().map_err(|error| error.0)?;
-    let symbols = Symbols::load(driver.library).map_err(|error| error.0)?;
+    let symbols = Symbols::load(&driver.library).map_err(|error| error.0)?;
     // SAFETY: it takes flags, of which there are none.
     let code = unsafe { (symbols.init)(0) };
     driver.check("cuInit", code).map_err(|error| driver.describe(error).0)?;

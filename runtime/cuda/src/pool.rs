@@ -6,8 +6,8 @@
 
 use std::num::NonZeroU32;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, EventPtr};
 use warpline_core::stream::ring::{Links, List, Take, prefetch};
@@ -106,8 +106,10 @@ pub(super) struct Pool {
     events: AtomicUsize,
     links: Links,
     chunks: Box<[OnceLock<Box<[Pair]>>]>,
+    /// The number of chunks that a thread has created, or is about to put into their places.
+    claimed: AtomicUsize,
     /// The number of pairs that exist.
-    made: Mutex<usize>,
+    made: AtomicUsize,
     given: AtomicU64,
     closed: AtomicBool,
     /// Whether the context was destroyed, so that its handles must not be used.
@@ -132,7 +134,8 @@ impl Pool {
             events: AtomicUsize::new(0),
             links: Links::new(pairs),
             chunks: (0..pairs.div_ceil(STEP)).map(|_| OnceLock::new()).collect(),
-            made: Mutex::new(0),
+            claimed: AtomicUsize::new(0),
+            made: AtomicUsize::new(0),
             given: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -254,7 +257,7 @@ impl Pool {
     /// Creates pairs in advance. A launching thread that creates them itself waits for the driver.
     pub(super) fn provide(&self, lazy: bool) {
         for _ in 0..STEPS {
-            let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = self.made.load(Ordering::Relaxed);
             let free = made.saturating_sub(self.in_use());
             // A failure recurs, and is counted, when a zone takes a pair.
             if made == 0 || free >= (made / 2).max(AHEAD) || self.make(lazy).unwrap_or(0) == 0 {
@@ -264,12 +267,19 @@ impl Pool {
     }
 
     /// Creates one step of pairs, limited by the budget, and returns their number.
+    ///
+    /// It takes no lock, because a launching thread would wait for the driver's calls of the collector. Threads that create pairs at one time
+    /// each add a step.
     #[cold]
     fn make(&self, lazy: bool) -> Result<usize, CudaError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = self.budget.saturating_sub(self.events.load(Ordering::Relaxed)) / 2;
-        let wanted = room.min(self.links.capacity() - *made).min(STEP);
-        if wanted == 0 || self.closed.load(Ordering::Acquire) || self.is_gone() {
+        if self.claimed.load(Ordering::Relaxed) >= self.chunks.len()
+            || self.closed.load(Ordering::Acquire)
+            || self.is_gone()
+        {
+            return Ok(0);
+        }
+        let wanted = self.reserve();
+        if wanted == 0 {
             return Ok(0);
         }
         let mut pairs: Vec<Pair> = Vec::with_capacity(STEP);
@@ -285,19 +295,40 @@ impl Pool {
         });
         if let Err(error) = outcome {
             // A chunk is added completely or not at all.
-            pairs.iter().flat_map(Pair::events).for_each(|event| self.driver.destroy_event(event));
+            self.give_up(wanted, pairs);
             return Err(error);
         }
-        // The budget may have shortened the last chunk. It is not filled later.
-        let first = made.next_multiple_of(STEP);
-        if self.chunks.get(first / STEP).is_some_and(|chunk| chunk.set(pairs.into()).is_ok()) {
-            *made = first + wanted;
-            self.events.fetch_add(2 * wanted, Ordering::Relaxed);
-            for index in first..first + wanted {
-                self.links.give(index as u32);
-            }
+        // The budget may have shortened the chunk. It is not filled later.
+        let claim = |claimed| (claimed < self.chunks.len()).then_some(claimed + 1);
+        let Ok(place) = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) else {
+            self.give_up(wanted, pairs);
+            return Ok(0);
+        };
+        let first = place * STEP;
+        let surplus = pairs.split_off(wanted.min(self.links.capacity() - first));
+        self.give_up(surplus.len(), surplus);
+        let added = pairs.len();
+        // Only the thread that claimed the place fills it. The pairs are given below, which releases it.
+        let _ = self.chunks[place].set(pairs.into());
+        self.made.fetch_add(added, Ordering::Relaxed);
+        (first..first + added).for_each(|index| self.links.give(index as u32));
+        if self.closed.load(Ordering::Acquire) {
+            self.destroy_free();
         }
-        Ok(wanted)
+        Ok(added)
+    }
+
+    /// Takes the events of up to one step of pairs from the budget. Returns the number of pairs.
+    fn reserve(&self) -> usize {
+        let pairs = |events: usize| (self.budget.saturating_sub(events) / 2).min(STEP);
+        let reserve = |events| Some(pairs(events)).filter(|pairs| *pairs > 0).map(|pairs| events + 2 * pairs);
+        self.events.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).map_or(0, pairs)
+    }
+
+    /// Destroys the events of pairs that are not added, and gives back what was reserved for so many.
+    fn give_up(&self, reserved: usize, pairs: Vec<Pair>) {
+        pairs.iter().flat_map(Pair::events).for_each(|event| self.driver.destroy_event(event));
+        self.events.fetch_sub(2 * reserved, Ordering::Relaxed);
     }
 
     /// Calls `work` with the context current, and without breaking captures.

@@ -5,6 +5,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::mem::ManuallyDrop;
+
+use warpline_core::library::reason;
 
 use crate::driver::{Code, LIBRARY, OLDEST, REQUIRED, SUCCESS};
 
@@ -77,11 +80,9 @@ pub fn driver() -> DriverProbe {
     // SAFETY: opening the driver runs its initialisers, as every CUDA program does.
     let library = match unsafe { libloading::Library::new(LIBRARY) } {
         // Never closed: the driver runs code at process exit.
-        Ok(library) => &*Box::leak(Box::new(library)),
+        Ok(library) => &ManuallyDrop::new(library),
         Err(error) => {
-            // The loader's own message says which file is missing.
-            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            found.not_loaded = Some(cause);
+            found.not_loaded = Some(reason(&error));
             return found;
         }
     };

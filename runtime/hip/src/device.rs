@@ -14,7 +14,7 @@ use crate::driver::{Driver, EventPtr, HipError};
 /// Returns the id of a device's clock space, which is the same in every session.
 pub(super) fn space(ordinal: c_int) -> u64 {
     static SPACES: Mutex<Option<HashMap<c_int, u64>>> = Mutex::new(None);
-    *lock(&SPACES).get_or_insert_default().entry(ordinal).or_insert_with(new_space)
+    *lock(&SPACES).get_or_insert_default().entry(ordinal).or_insert_with(|| new_space().id())
 }
 
 pub(super) struct DeviceState {

@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
 use warpline_core::backend::{BackendError, Refused};
-use warpline_core::library::loaded_first;
+use warpline_core::library::{loaded_first, open_first, reason};
 
 /// A `hipStream_t`. Like `hipEvent_t`, a pointer that only the runtime dereferences.
 pub(super) type StreamPtr = *mut c_void;
@@ -142,20 +143,15 @@ impl Driver {
     }
 
     fn open() -> Result<Driver, BackendError> {
-        let mut first = None;
+        // SAFETY: opening the runtime runs its initialisers, as the application's own use of it does.
+        let open = |name: &&str| unsafe { libloading::Library::new(*name) }.map_err(|error| reason(&error));
         // The program's own runtime is loaded; another copy would not know its streams.
-        for name in loaded_first(LIBRARIES.iter().copied()) {
-            // SAFETY: opening the runtime runs its initialisers, as the application's own use of it does.
-            match unsafe { libloading::Library::new(name) } {
-                Ok(library) => {
-                    let library: &'static libloading::Library = Box::leak(Box::new(library));
-                    return Ok(Driver { symbols: Symbols::load(library)?, library: name });
-                }
-                Err(error) => drop(first.get_or_insert(error)),
-            }
-        }
-        let why = first.map(|error| error.to_string()).unwrap_or_default();
-        Err(BackendError(format!("there is no HIP runtime: {why}; install ROCm, or add its `lib` to LD_LIBRARY_PATH")))
+        let opened = open_first(loaded_first(LIBRARIES.iter().copied()), open);
+        let (name, library) = opened.map_err(|why| {
+            BackendError(format!("there is no HIP runtime: {why}; install ROCm, or add its `lib` to LD_LIBRARY_PATH"))
+        })?;
+        let library = ManuallyDrop::new(library);
+        Ok(Driver { symbols: Symbols::load(&library)?, library: name })
     }
 
     /// Returns whether the runtime has an optional symbol.

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use warpline_core::backend::{
-    AsStream, Backend, BackendError, BackendStream, NoKey, Scope, StreamKey, StreamRef, new_space,
+    AsStream, Backend, BackendError, BackendStream, NoKey, Scope, Space, StreamKey, StreamRef, new_space,
 };
 use warpline_core::stream::thread::{self, Thread};
 
@@ -50,8 +50,8 @@ unsafe impl Send for HipStream {}
 unsafe impl Sync for HipStream {}
 
 /// The key spaces of streams that the application created, and of default streams.
-static CREATED: LazyLock<u64> = LazyLock::new(new_space);
-static DEFAULT: LazyLock<u64> = LazyLock::new(new_space);
+static CREATED: LazyLock<Space> = LazyLock::new(new_space);
+static DEFAULT: LazyLock<Space> = LazyLock::new(new_space);
 
 impl HipStream {
     /// Returns the stream of a raw handle.
@@ -82,10 +82,10 @@ impl HipStream {
             let thread = if self.0 as usize == PER_THREAD { thread::with(Thread::id) } else { 0 };
             // Linux has fewer than 2^32 threads, and no host has 2^31 devices.
             let stream = u64::from(device.unsigned_abs()) << 32 | thread;
-            return Ok(StreamKey { space: *DEFAULT, stream });
+            return Ok(DEFAULT.key(stream));
         }
         let stream = driver.stream_id(self.0).map_err(|_| NoKey::Unknown)?;
-        Ok(StreamKey { space: *CREATED, stream })
+        Ok(CREATED.key(stream))
     }
 
     fn open(self, scope: &Scope) -> Result<HipBackend, BackendError> {

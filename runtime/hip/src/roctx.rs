@@ -5,9 +5,12 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int};
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
-use warpline_core::library::is_loaded;
+#[cfg(target_os = "linux")]
+use warpline_core::library::reason;
+use warpline_core::library::{is_loaded, open_first};
 
 /// The names of the library: that which `rocprofv3` reads first, and that of roctracer.
 const LIBRARIES: [&str; 4] =
@@ -30,7 +33,7 @@ impl Roctx {
             return Some(found);
         }
         let loaded = LIBRARIES.into_iter().filter(|name| is_loaded(name.as_ref()));
-        let found = loaded.into_iter().find_map(|name| Roctx::load(open(name)?))?;
+        let found = loaded.into_iter().find_map(|name| Roctx::load(name).ok())?;
         Some(FOUND.get_or_init(|| found))
     }
 
@@ -39,28 +42,28 @@ impl Roctx {
     /// # Errors
     /// There is none that has the functions.
     pub fn open() -> Result<&'static Roctx, String> {
-        static OPENED: OnceLock<Option<Roctx>> = OnceLock::new();
+        static OPENED: OnceLock<Result<Roctx, String>> = OnceLock::new();
         if let Some(loaded) = Roctx::loaded() {
             return Ok(loaded);
         }
-        let opened = OPENED.get_or_init(|| LIBRARIES.into_iter().find_map(|name| Roctx::load(open(name)?)));
-        let none = || {
+        let opened = OPENED.get_or_init(|| open_first(LIBRARIES, |name| Roctx::load(name)).map(|(_, roctx)| roctx));
+        opened.as_ref().map_err(|why| {
             format!(
-                "there is no roctx library ({}): install ROCm's rocprofiler-sdk, or start the program under `rocprofv3 --marker-trace`",
-                LIBRARIES.join(", ")
+                "there is no roctx library ({why}): install ROCm's rocprofiler-sdk, or start the program under `rocprofv3 --marker-trace`"
             )
-        };
-        opened.as_ref().ok_or_else(none)
+        })
     }
 
-    /// Reads the functions of a library that stays open.
-    fn load(library: &'static libloading::Library) -> Option<Roctx> {
+    /// Opens a library, which stays open, and reads its functions.
+    fn load(name: &str) -> Result<Roctx, String> {
+        let library = open(name)?;
+        let lacks = |symbol| move |_| format!("{name} has no {symbol}");
         // SAFETY: the types are those that roctx.h declares, in roctracer and in rocprofiler-sdk alike.
         unsafe {
-            Some(Roctx {
-                push: *library.get("roctxRangePushA").ok()?,
-                pop: *library.get("roctxRangePop").ok()?,
-                mark: *library.get("roctxMarkA").ok()?,
+            Ok(Roctx {
+                push: *library.get("roctxRangePushA").map_err(lacks("roctxRangePushA"))?,
+                pop: *library.get("roctxRangePop").map_err(lacks("roctxRangePop"))?,
+                mark: *library.get("roctxMarkA").map_err(lacks("roctxMarkA"))?,
                 start: library.get("roctxRangeStartA").ok().map(|symbol| *symbol),
                 stop: library.get("roctxRangeStop").ok().map(|symbol| *symbol),
             })
@@ -103,13 +106,13 @@ impl Roctx {
 
 /// Opens a library that is never closed.
 #[cfg(target_os = "linux")]
-fn open(name: &str) -> Option<&'static libloading::Library> {
+fn open(name: &str) -> Result<ManuallyDrop<libloading::Library>, String> {
     // SAFETY: a library that is loaded runs nothing; ROCm's runs its initialisers.
-    let library = unsafe { libloading::Library::new(name) }.ok()?;
-    Some(Box::leak(Box::new(library)))
+    let library = unsafe { libloading::Library::new(name) }.map_err(|error| reason(&error))?;
+    Ok(ManuallyDrop::new(library))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open(_: &str) -> Option<&'static libloading::Library> {
-    None
+fn open(_: &str) -> Result<ManuallyDrop<libloading::Library>, String> {
+    Err("ROCm has none for this system".to_owned())
 }

@@ -12,7 +12,7 @@ use crate::point::device;
 use crate::semaphore::Semaphore;
 use crate::storage::{Held, Live, host_call, is_working};
 use crate::trace::{AskedFor, MemoryTrace};
-use warpline_core::backend::{Source, StreamRef};
+use warpline_core::backend::{Source, StreamRef, source_of};
 
 /// Memory of a device that a [`Queue`](super::Queue) allocates in the order of its streams: see [`Queue::alloca`](super::Queue::alloca).
 ///
@@ -172,7 +172,7 @@ impl Memory {
             return Ok(());
         }
         let trace = MemoryTrace::on(stream);
-        let issued = match stream.source {
+        let issued = match source_of(stream) {
             Source::Host(_) => is_working(stream, self.origin.name()).and_then(|()| {
                 let fails = signals.list().iter().map(|(semaphore, _)| semaphore.clone()).collect();
                 let commit = Commit { memory: Arc::clone(self), trace, fails };
@@ -208,7 +208,7 @@ impl Memory {
     /// Frees it in the order of the stream that allocated it.
     pub(crate) fn free(self: &Arc<Memory>, stream: &StreamRef<'_>) -> Result<(), Error> {
         let mut state = self.lock();
-        let is_on_host = matches!(stream.source, Source::Host(_));
+        let is_on_host = matches!(source_of(stream), Source::Host(_));
         match &mut state.stage {
             Stage::Reserved | Stage::Gone => {
                 let what = format!("a buffer of queue `{}`", self.origin.name());

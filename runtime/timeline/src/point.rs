@@ -7,7 +7,7 @@ use super::state::{Core, Point};
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;
-use warpline_core::backend::{Source, StreamRef};
+use warpline_core::backend::{Source, StreamRef, key_of, source_of};
 
 /// The error for a stream of a backend that is not built in.
 const NO_POINTS: &str =
@@ -28,10 +28,10 @@ pub(super) enum Timepoint {
 impl Timepoint {
     /// Creates a point behind the work that is on the stream now. `name` is the semaphore's or the queue's, for errors.
     pub(super) fn put(stream: &StreamRef<'_>, name: &Arc<str>) -> Result<Timepoint, Error> {
-        let put = match stream.source {
+        let put = match source_of(stream) {
             Source::Host(queue) => HostPoint::put(queue).map(Timepoint::Host),
             Source::Device(of) => {
-                backend().and_then(|backend| backend.put_point(of, stream.key)).map(Timepoint::Device)
+                backend().and_then(|backend| backend.put_point(of, key_of(stream))).map(Timepoint::Device)
             }
             Source::Other(_) => return Err(device("a signal on a stream", NO_POINTS)),
             Source::None => return Err(device("a signal on a stream", "there is no stream: signal on the host")),
@@ -41,10 +41,10 @@ impl Timepoint {
 
     /// Makes work that is put on the stream from now on wait for the point.
     pub(super) fn hold(self, stream: &StreamRef<'_>, name: &Arc<str>) -> Result<(), Error> {
-        let held = match (self, stream.source) {
+        let held = match (self, source_of(stream)) {
             (Timepoint::Host(point), Source::Host(queue)) => point.hold(queue),
             (Timepoint::Device(point), Source::Device(of)) => {
-                backend().and_then(|backend| backend.wait_for(of, stream.key, &*point))
+                backend().and_then(|backend| backend.wait_for(of, key_of(stream), &*point))
             }
             (_, Source::Other(_)) => return Err(device("a wait on a stream", NO_POINTS)),
             (_, Source::None) => {
@@ -61,7 +61,7 @@ impl Timepoint {
     /// Returns whether the stream can wait for the point.
     pub(super) fn can_hold(&self, stream: &StreamRef<'_>) -> bool {
         matches!(
-            (self, stream.source),
+            (self, source_of(stream)),
             (Timepoint::Host(_), Source::Host(_)) | (Timepoint::Device(_), Source::Device(_))
         )
     }
@@ -112,10 +112,10 @@ impl Point for Timepoint {
 
 /// Calls `work` with the context of a CUDA stream current.
 pub(super) fn in_context<T>(stream: &StreamRef<'_>, name: &Arc<str>, work: impl FnOnce() -> T) -> Result<T, Error> {
-    let Source::Device(of) = stream.source else { return Ok(work()) };
+    let Source::Device(of) = source_of(stream) else { return Ok(work()) };
     let (mut work, mut done) = (Some(work), None);
     let mut call = || done = work.take().map(|work| work());
-    let called = backend().and_then(|backend| backend.with_context(of, stream.key, &mut call));
+    let called = backend().and_then(|backend| backend.with_context(of, key_of(stream), &mut call));
     called.map_err(|refusal| refused(refusal, name))?;
     done.ok_or_else(|| device("a call in a stream's context", "it was not made"))
 }

@@ -10,7 +10,7 @@ use crate::trace::{AskedFor, MemoryTrace};
 use crate::usage::{Usage, UsedDevice};
 use warpline_core::backend::device::DeviceMemory;
 use warpline_core::backend::host_order::HostPoint;
-use warpline_core::backend::{Refusal, Source, StreamRef};
+use warpline_core::backend::{Refusal, Source, StreamRef, key_of, source_of};
 use warpline_core::memory::MemoryTiming;
 
 /// A queue whose thread stays while memory of its buffers is not freed.
@@ -92,8 +92,8 @@ impl Held {
         (bytes, asked): (u64, &AskedFor),
         trace: Option<MemoryTrace>,
     ) -> Result<Held, Error> {
-        let Source::Device(of) = stream.source else { return Err(no_stream()) };
-        match backend().and_then(|backend| backend.allocate(of, stream.key, bytes)) {
+        let Source::Device(of) = source_of(stream) else { return Err(no_stream()) };
+        match backend().and_then(|backend| backend.allocate(of, key_of(stream), bytes)) {
             Ok(memory) => {
                 let usage = Usage::of(UsedDevice::Device(memory.device));
                 usage.add(bytes);
@@ -145,12 +145,12 @@ impl Held {
             drop(live);
             return Ok(());
         };
-        let Source::Device(of) = stream.source else { return Err(NotFreed::new(self, no_stream())) };
+        let Source::Device(of) = source_of(stream) else { return Err(NotFreed::new(self, no_stream())) };
         // Recorded first: after the call, another thread may get the same address.
         if let Some(trace) = &mut self.trace {
             trace.freed(memory.address, MemoryTiming::Call);
         }
-        match backend().and_then(|backend| backend.free(of, stream.key, memory)) {
+        match backend().and_then(|backend| backend.free(of, key_of(stream), memory)) {
             Ok(()) => {
                 self.usage.subtract(self.bytes);
                 Ok(())
@@ -213,13 +213,13 @@ pub(crate) fn host_call(
     queue: &Arc<str>,
     call: impl FnOnce() + Send + 'static,
 ) -> Result<(), Error> {
-    let Source::Host(of) = stream.source else { return Err(no_stream()) };
+    let Source::Host(of) = source_of(stream) else { return Err(no_stream()) };
     HostPoint::call(of, call).map_err(|refusal| refused(refusal, queue))
 }
 
 /// Checks that an in-process stream has not failed.
 pub(crate) fn is_working(stream: &StreamRef<'_>, queue: &Arc<str>) -> Result<(), Error> {
-    let Source::Host(of) = stream.source else { return Err(no_stream()) };
+    let Source::Host(of) = source_of(stream) else { return Err(no_stream()) };
     HostPoint::check(of).map_err(|refusal| refused(refusal, queue))
 }
 

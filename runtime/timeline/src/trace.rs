@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::point::Timepoint;
 use crate::state::Core;
-use warpline_core::backend::{AsStream, Source, StreamRef};
+use warpline_core::backend::{AsStream, Source, StreamRef, key_of, source_of};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::clock::now_ns;
 use warpline_core::inside::Inside;
@@ -109,11 +109,11 @@ fn note(
             (None, true)
         }
         Some((stream, called)) => {
-            stream.key.ok()?;
+            key_of(stream).ok()?;
             let put_ns = host_ns;
             let context = thread::with(|thread| thread.context(epoch, stream))?;
             host_ns = context.waits().place_of_signal(thread_id, called.unwrap_or(put_ns), put_ns);
-            (Some(context.info.clone()?), matches!(stream.source, Source::Host(_)))
+            (Some(context.info.clone()?), matches!(source_of(stream), Source::Host(_)))
         }
     };
     Some(Arc::new(GivenSignal::new(value, epoch, by, (thread_id, host_ns), queue)))
@@ -241,7 +241,7 @@ impl MemoryTrace {
     #[cold]
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<MemoryTrace> {
         let _inside = Inside::enter();
-        stream.key.ok()?;
+        key_of(stream).ok()?;
         let recorder = current::recorder(epoch)?;
         let stream = thread::with(|thread| thread.context(epoch, stream))?.info.clone()?;
         Some(MemoryTrace { recorder, stream, freed: None })
@@ -306,7 +306,7 @@ impl OpenWait {
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>, waited: impl FnOnce() -> Waited) -> Option<OpenWait> {
         let _inside = Inside::enter();
         // A stream that is being captured has no times and must not be changed.
-        stream.key.ok()?;
+        key_of(stream).ok()?;
         let context = || thread::with(|thread| thread.context(epoch, stream));
         let claim = match context()?.claim_wait() {
             Err(NoSlot::Retired) => context()?.claim_wait(),

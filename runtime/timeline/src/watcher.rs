@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use super::error::Failure;
 use super::point::{Timepoint, device};
 use super::state::Core;
+use warpline_core::fork::PerProcess;
+use warpline_core::threads;
 
 const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
@@ -23,8 +25,9 @@ struct Watched {
     is_running: bool,
 }
 
-static WATCHED: Mutex<Watched> = Mutex::new(Watched { new: Vec::new(), is_running: false });
-static SOME: Condvar = Condvar::new();
+// A forked process has no such thread, and starts one of its own.
+static WATCHED: PerProcess<Mutex<Watched>> = PerProcess::new(Mutex::default);
+static SOME: PerProcess<Condvar> = PerProcess::new(Condvar::new);
 
 fn lock() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +49,7 @@ pub(super) fn start(core: &Arc<Core<Timepoint>>) {
         drop(watched);
         return SOME.notify_one();
     }
-    match thread::Builder::new().name("warpline-timeline".to_owned()).spawn(run) {
+    match threads::spawn("warpline-timeline", run) {
         Ok(_) => watched.is_running = true,
         // Otherwise, the waiters would never be woken.
         Err(error) => {
@@ -85,5 +88,27 @@ fn run() {
         if !cores.is_empty() {
             thread::sleep((progress.elapsed() / PART).clamp(SHORTEST_NAP, LONGEST_NAP));
         }
+    }
+}
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_forked_process_has_no_watching_thread_of_its_parent() {
+        let was_running = std::mem::replace(&mut lock().is_running, true);
+        // SAFETY: the child takes a lock of its own, and ends without a look back.
+        let child = match unsafe { libc::fork() } {
+            // SAFETY: the call takes a number.
+            0 => unsafe { libc::_exit(i32::from(lock().is_running)) },
+            child => child,
+        };
+        let mut status = 0;
+        // SAFETY: the place is valid for the call.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        lock().is_running = was_running;
+        assert_eq!(status, 0, "it would start no thread");
     }
 }

@@ -1,5 +1,5 @@
 //! Converts records to bytes and back: traces for Perfetto and Chrome, the flight recorder's file and its reader, the files that
-//! both are written to, the catalog's exports, and the protocol between a running program and the command `warpline`.
+//! both are written to, the catalog's exports, the protocol between a running program and the command `warpline`, and the HTTP server of both.
 //!
 //! The crate knows no session, no engine and no GPU. `warpline` writes with it; the command and the tool that joins traces read
 //! with it.
@@ -14,6 +14,8 @@ pub mod files;
 pub mod flight;
 #[cfg(test)]
 mod gate_traces;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod json;
 pub mod lanes;
 pub mod names;

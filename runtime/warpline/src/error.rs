@@ -5,10 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use warpline_core::catalog::CatalogFault;
 use warpline_core::recovered::RecoverError;
+use warpline_core::text::printable;
 
 /// The source of a setting that does not come from the environment.
 pub(crate) const PROGRAM: &str = "the program";
@@ -79,17 +80,17 @@ impl fmt::Display for Error {
             ),
             Error::Catalog(faults) => {
                 let plural = if faults.len() == 1 { "a fault" } else { "faults" };
-                write!(f, "the catalog of this program has {plural}; nothing is recorded:")?;
+                write!(f, "the catalog of this program has {plural}:")?;
                 faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
             }
             Error::Create { what, path, source } => {
                 // An error of warpline's own has its own remedy.
                 let remedy = if source.get_ref().is_some() { "" } else { "; choose another path" };
                 let trace = if *what == REPORT { "" } else { " trace" };
-                write!(f, "cannot write the {what}{trace} to `{}`: {source}{remedy}", path.display())
+                write!(f, "cannot write the {what}{trace} to `{}`: {source}{remedy}", shown(path))
             }
             Error::Flight { path, problem } => {
-                write!(f, "cannot keep the flight recorder in `{}`: {problem}", path.display())
+                write!(f, "cannot keep the flight recorder in `{}`: {problem}", shown(path))
             }
             Error::NoFlight if cfg!(feature = "enable") => {
                 f.write_str("this session has no flight recorder: start it with the setting `flight=64MiB`")
@@ -97,12 +98,17 @@ impl fmt::Display for Error {
             Error::NoFlight => f.write_str(
                 "there is no flight recorder: this program was built without warpline's feature `enable`; build it with that",
             ),
-            Error::Dump { path, source } => write!(f, "cannot write the last zones to `{}`: {source}", path.display()),
+            Error::Dump { path, source } => write!(f, "cannot write the last zones to `{}`: {source}", shown(path)),
             Error::Thread(error) => {
                 write!(f, "cannot start the collector's thread: {error}; raise the limit on threads of this user")
             }
         }
     }
+}
+
+/// Returns a path as it is printed.
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 impl fmt::Debug for Error {
@@ -133,7 +139,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.setting.escape_debug(), self.problem)
+        write!(f, "`{}`: {}", self.setting.escape_debug(), printable(&self.problem))
     }
 }
 
@@ -164,6 +170,16 @@ impl std::error::Error for ConfigError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_path_acts_on_a_terminal() {
+        let create =
+            Error::Create { what: "Chrome", path: "a\u{1b}[2J\nb".into(), source: io::ErrorKind::StorageFull.into() };
+        assert_eq!(
+            create.to_string(),
+            "cannot write the Chrome trace to `a\\u{1b}[2J\\nb`: no storage space; choose another path"
+        );
+    }
 
     #[test]
     fn debug_is_a_sentence() {

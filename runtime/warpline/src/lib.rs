@@ -18,12 +18,11 @@
 //!     });
 //! }
 //!
-//! fn main() -> Result<(), warpline::Error> {
-//!     let session = warpline::Session::from_env_or("perfetto=trace.pftrace,summary")?; // WARPLINE=… wins
+//! fn main() {
+//!     let session = warpline::Session::from_env_or("perfetto=trace.pftrace,summary"); // WARPLINE=… wins
 //!     let stream = HostStream::new("compute");
 //!     sum(&stream, vec![1.0; 1_000_000]);
 //!     session.finish(); // drains, writes, and says what was recorded and what was dropped
-//!     Ok(())
 //! }
 //! ```
 //!
@@ -84,26 +83,21 @@
 //!
 //! # Testing your marks
 //!
-//! A [`MemorySink`](sink::MemorySink) keeps the records of a session, and [`HostStream`] executes work without a GPU:
+//! [`testing::record`] returns the zones of a test, and [`HostStream`] executes work without a GPU:
 //!
 #![cfg_attr(feature = "enable", doc = "```")]
 #![cfg_attr(not(feature = "enable"), doc = "```no_run")]
-//! use warpline::{HostStream, Session, Value, block};
-//! use warpline::sink::MemorySink;
+//! use warpline::{HostStream, Value, block, testing};
 //!
 //! warpline::namespace!("demo", "vector arithmetic");
 //!
-//! # fn main() -> Result<(), warpline::Error> {
-//! let zones = MemorySink::new(1_000);
-//! let session = Session::builder().sink(zones.clone()).start()?;
+//! # fn main() {
 //! let stream = HostStream::new("compute");
-//! block::gpu_zone!("demo.scale", &stream, description = "Scales a batch.", fields(n = 64), { stream.launch(|| ()) });
-//! session.finish();
-//!
-//! let zones = zones.take();
+//! let zones = testing::record(|| {
+//!     block::gpu_zone!("demo.scale", &stream, description = "Scales a batch.", fields(n = 64), { stream.launch(|| ()) });
+//! });
 //! assert_eq!(zones[0].range.name(), "demo.scale");
 //! assert_eq!(zones[0].fields.get("n"), Some(&Value::I64(64)));
-//! # Ok(())
 //! # }
 //! ```
 //!
@@ -126,6 +120,7 @@ mod settings;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stream_names;
+pub mod testing;
 
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
 mod buckets;
@@ -133,6 +128,8 @@ mod buckets;
 mod collector;
 #[cfg(all(feature = "enable", target_os = "linux"))]
 mod control;
+#[cfg(feature = "enable")]
+mod exit;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
 #[cfg(all(feature = "enable", feature = "cupti"))]
@@ -151,6 +148,8 @@ mod nvtx;
 mod ranks;
 #[cfg(all(feature = "enable", feature = "hip"))]
 mod roctx;
+#[cfg(all(feature = "enable", unix))]
+mod signal_handlers;
 #[cfg(feature = "enable")]
 mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]
@@ -209,7 +208,7 @@ pub mod backend {
     pub use warpline_core::backend::device::KeepAlive;
     pub use warpline_core::backend::{
         Backend, BackendError, BackendStream, Call, Clock, EventPair, Limits, NoKey, Points, Reader, Reading, Refused,
-        Scope, Shared, StreamKey, StreamRef, new_space, stream_dropped,
+        Scope, Shared, Space, StreamKey, StreamRef, new_space, stream_dropped,
     };
     pub use warpline_core::clock::{Comparison, Comparisons, Correlation, EventOverhead, now_ns};
 }
@@ -360,5 +359,7 @@ pub mod __private {
     pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp, infer};
     pub use warpline_core::fields::Value;
     pub use warpline_core::steps::StepGuard;
-    pub use warpline_core::zone::{Outcome, ZoneBuilder, ZoneRequest, begin, never, once};
+    pub use warpline_core::zone::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
+    pub use warpline_core::zone::{Keep, KeepReference, KeptStream};
+    pub use warpline_core::zone::{ZoneBuilder, ZoneRequest, begin};
 }

@@ -56,7 +56,7 @@ mod on {
     use std::num::NonZeroU32;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use warpline_core::backend::{AsStream, NoKey};
+    use warpline_core::backend::{AsStream, NoKey, key_of};
     use warpline_core::inside::Inside;
     use warpline_core::memory::MemoryTiming;
     use warpline_core::stream::memory::Allocation;
@@ -87,7 +87,7 @@ mod on {
             (thread.id(), range)
         });
         // A stream that is being captured has no context, and none is lost by it.
-        let is_captured = matches!(stream.key, Err(NoKey::Captured | NoKey::NoStream));
+        let is_captured = matches!(key_of(&stream), Err(NoKey::Captured | NoKey::NoStream));
         let context = if is_captured { None } else { thread::with(|thread| thread.context(epoch, &stream)) };
         let Some(stream) = context.and_then(|context| context.info.clone()) else {
             return recorder.memory().untracked();

@@ -235,7 +235,6 @@ fn row_of(record: &ZoneRecord) -> Option<Row> {
 mod tests {
     use super::*;
     use warpline_core::catalog::spec::RangeMeta;
-    use warpline_core::catalog::{Kind, Level};
     use warpline_core::fixture;
     use warpline_core::record::Span;
 
@@ -243,16 +242,10 @@ mod tests {
         namespace: "test",
         label: "test.range\0",
         description: "A range of the test.",
-        kind: Kind::Host,
-        level: Level::Coarse,
-        lane: None,
-        color: None,
-        fields: &[],
-        undescribed: &[],
         module: "test",
-        version: "",
         file: "test.rs",
         line: 1,
+        ..RangeMeta::EMPTY
     });
 
     fn zone(ns: i64) -> ZoneRecord {

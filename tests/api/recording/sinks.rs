@@ -172,3 +172,59 @@ fn a_sink_that_blocks_stops_neither_the_program_nor_finish() {
     assert_eq!(second.finish().recorded, 1, "the next session is not disturbed");
     assert_eq!(zones.take().len(), 1);
 }
+
+/// Blocks at the first batch, and counts the steps of a later session.
+struct Held {
+    wait: mpsc::Receiver<()>,
+    later: Arc<AtomicU64>,
+}
+
+/// The steps of the later session begin here.
+const LATER: u64 = 1_000_000;
+
+impl Sink for Held {
+    fn name(&self) -> String {
+        "held".to_owned()
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
+        let _ = self.wait.recv();
+        if let Batch::Steps(steps) = batch {
+            let later = steps.iter().filter(|step| step.number >= LATER).count();
+            self.later.fetch_add(later as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_collector_that_was_given_up_takes_no_step_and_closes_no_window_of_the_next_session() {
+    let _turn = alone();
+    let later = Arc::new(AtomicU64::new(0));
+    let (release, wait) = mpsc::channel();
+    let held = Held { wait, later: Arc::clone(&later) };
+    let builder = Session::builder().sink(held).budget(0.5).finish_timeout(Duration::from_millis(50));
+    let session = builder.start().expect("no other session");
+    (0..3_u64).for_each(warpline::step);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(200) {
+        warpline::step(0_u64);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let report = session.finish();
+    assert!(report.notes.iter().any(|note| note.contains("sink held did not return")), "{report}");
+    let (second, zones) = memory();
+    let mut release = Some(release);
+    for step in 0..400 {
+        warpline::step(LATER + step);
+        drop(INNER.host());
+        if step == 100 {
+            drop(release.take());
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let report = second.finish();
+    assert_eq!(later.load(Ordering::Relaxed), 0, "steps of the later session");
+    assert_eq!(report.steps.count, 399, "{report}");
+    assert_eq!((report.recorded, zones.take().len()), (400, 400), "{report}");
+}

@@ -13,10 +13,12 @@
 //! | `unload` | closes itself, more often than it was opened, in its tenth push |
 //! | `leave` | takes its functions back in its tenth push |
 //! | `deny` | refuses each push of a range with a color |
+//! | `deny-text` | refuses each push of a range whose name is no registered string |
 //! | `levels` | counts no levels of pushes, and says so, as CUPTI does |
 //! | `minus-one` | takes each push and returns an error, as Nsight Systems does |
 //!
-//! It also is an old `libnvToolsExt`: it exports the functions themselves.
+//! It also is an old `libnvToolsExt`: it exports the functions themselves. With feature `older` it has no functions of domains, and with `simple`
+//! it has those of simple ranges.
 #![allow(missing_docs, non_snake_case, reason = "the names of NVIDIA's headers, which say what they are")]
 #![allow(clippy::missing_safety_doc, reason = "the headers say what NVTX's functions may be given")]
 
@@ -173,7 +175,7 @@ fn name(handle: *const c_void) -> String {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainCreateA(domain: *const c_char) -> *const c_void {
     call_back();
     // SAFETY: the client gives a string.
@@ -182,7 +184,7 @@ pub unsafe extern "C" fn nvtxDomainCreateA(domain: *const c_char) -> *const c_vo
     handle(&domain)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainRegisterStringA(domain: *const c_void, string: *const c_char) -> *const c_void {
     call_back();
     // SAFETY: the client gives a string.
@@ -191,41 +193,41 @@ pub unsafe extern "C" fn nvtxDomainRegisterStringA(domain: *const c_void, string
     handle(&string)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainNameCategoryA(domain: *const c_void, category: u32, word: *const c_char) {
     call_back();
     // SAFETY: the client gives a string.
     line("category", &[name(domain), category.to_string(), unsafe { text(word) }]);
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxNameOsThreadA(thread: u32, word: *const c_char) {
     call_back();
     // SAFETY: the client gives a string.
     line("thread", &[thread.to_string(), unsafe { text(word) }]);
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxNameCuStreamA(stream: *const c_void, word: *const c_char) {
     call_back();
     // SAFETY: the client gives a string.
     line("stream", &[stream.addr().to_string(), unsafe { text(word) }]);
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainMarkEx(domain: *const c_void, event: *const EventAttributes) {
     call_back();
     // SAFETY: the client gives an event.
     line("mark", &unsafe { describe(domain, event) });
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainRangePushEx(domain: *const c_void, event: *const EventAttributes) -> c_int {
     static PUSHES: AtomicU64 = AtomicU64::new(1);
     call_back();
     // SAFETY: the client gives an event.
     let event = unsafe { describe(domain, event) };
-    if is("deny") && event[4] != "-" {
+    if is("deny") && event[4] != "-" || is("deny-text") && event[1] == "ascii" {
         line("refused", &event);
         return FAIL;
     }
@@ -248,14 +250,14 @@ pub unsafe extern "C" fn nvtxDomainRangePushEx(domain: *const c_void, event: *co
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub extern "C" fn nvtxDomainRangePop(domain: *const c_void) -> c_int {
     call_back();
     line("pop", &[name(domain)]);
     0
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvtxDomainRangeStartEx(domain: *const c_void, event: *const EventAttributes) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     call_back();
@@ -267,10 +269,25 @@ pub unsafe extern "C" fn nvtxDomainRangeStartEx(domain: *const c_void, event: *c
     id
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "older"), unsafe(no_mangle))]
 pub extern "C" fn nvtxDomainRangeEnd(domain: *const c_void, id: u64) {
     call_back();
     line("end-range", &[name(domain), id.to_string()]);
+}
+
+#[cfg(feature = "simple")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvtxRangePushA(message: *const c_char) -> c_int {
+    // SAFETY: the client gives a string.
+    line("simple-push", &[unsafe { text(message) }]);
+    0
+}
+
+#[cfg(feature = "simple")]
+#[unsafe(no_mangle)]
+pub extern "C" fn nvtxRangePop() -> c_int {
+    line("simple-pop", &[]);
+    0
 }
 
 /// Domain, how the message came, message, category, color, payload.

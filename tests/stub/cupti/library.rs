@@ -326,7 +326,11 @@ fn without_a_library_that_is_one_the_report_says_what_to_do() {
         name_library("/nowhere/libcupti.so.13".as_ref());
         only_zones(
             &driver,
-            &["`/nowhere/libcupti.so.13`, which WARPLINE_CUPTI names, cannot be opened", "correct the path"],
+            &[
+                "`/nowhere/libcupti.so.13`, which WARPLINE_CUPTI names, cannot be opened (/nowhere/libcupti.so.13: cannot open shared object \
+                 file: No such file or directory)",
+                "correct the path",
+            ],
         );
         // What was looked for once is not looked for again.
         only_zones(&driver, &["correct the path"]);

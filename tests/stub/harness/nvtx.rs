@@ -1,7 +1,7 @@
 //! Runs a test again in a child process whose NVTX tool is the stub, and gives the child what the stub wrote down.
 //!
 //! A process looks for a tool once, so each case has a process of its own.
-#![allow(dead_code, reason = "not every test needs all of it")]
+#![allow(dead_code, unused_imports, reason = "not every test needs all of it")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -76,15 +76,24 @@ pub fn library() -> PathBuf {
     LIBRARY.get_or_init(|| build_stub(PACKAGE, &root(), &[])).clone()
 }
 
-/// A folder with the stub as the library of old toolkits.
-pub fn as_old_library() -> PathBuf {
-    let folder = root().join("as-libnvToolsExt");
+/// A folder with the stub as the library of old toolkits, under this name and with these features.
+pub fn as_old_library(name: &str, feature: Option<&str>) -> PathBuf {
+    let folder = root().join(format!("as-{name}-{}", feature.unwrap_or("all")));
     if !is_child() {
+        let library = match feature {
+            None => library(),
+            Some("broken") => {
+                fs::create_dir_all(root()).unwrap();
+                fs::write(root().join("broken"), "this is no library").unwrap();
+                root().join("broken")
+            }
+            Some(feature) => build_stub(PACKAGE, &root().join(feature), &["--features", feature]),
+        };
         fs::create_dir_all(&folder).unwrap();
         // Another process may have the file mapped: it is replaced, not written to.
-        let fresh = folder.join(format!("libnvToolsExt.so.1.{}", std::process::id()));
-        fs::copy(library(), &fresh).unwrap();
-        fs::rename(&fresh, folder.join("libnvToolsExt.so.1")).unwrap();
+        let fresh = folder.join(format!("{name}.{}", std::process::id()));
+        fs::copy(library, &fresh).unwrap();
+        fs::rename(&fresh, folder.join(name)).unwrap();
     }
     folder
 }

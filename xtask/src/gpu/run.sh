@@ -31,7 +31,7 @@ TEXT
 tests=0 examples=0 two_gpus=0 faults=0 repeat=20 skew=0 ncu=0 all=1 test_limit=90 limit=240
 out=${OUT:-$here/out}
 benches=() chosen=()
-every=(calls zone mirror collector length kernels position rest cupti-clock overlap hidden nccl skew steps decode live graph soak timeline)
+every=(calls zone mirror collector length kernels position first rest cupti-clock overlap hidden nccl skew steps decode live graph soak timeline)
 
 needs() { [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; usage >&2; exit 2; }; }
 while [ $# -gt 0 ]; do

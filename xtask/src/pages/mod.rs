@@ -27,16 +27,18 @@ const PAGES: &[Page] = &[
 
 /// What `warpline report --html` writes.
 fn report(folder: &Path) -> Result<(), Stop> {
-    let tests = format!("cargo test {} --test report_page", needs::EVERYTHING);
+    let tests = format!("cargo test {} --test report_page --test report_bounds", needs::EVERYTHING);
     line(&tests).with("WARPLINE_PAGES", folder.display().to_string()).run_tests().map(drop)
 }
 
 /// What `warpline-ranks report -o` writes, of jobs whose truth is known: the tests of the page in Rust leave theirs.
 fn ranks(folder: &Path) -> Result<(), Stop> {
-    needs::ranks_crate("test --test api page::")
-        .with("WARPLINE_PAGES", folder.display().to_string())
-        .run_tests()
-        .map(drop)
+    ["page::", "bounds::"].into_iter().try_for_each(|tests| {
+        needs::ranks_crate(&format!("test --test api {tests}"))
+            .with("WARPLINE_PAGES", folder.display().to_string())
+            .run_tests()
+            .map(drop)
+    })
 }
 
 /// Writes the pages and runs their tests, all in `target/pages`.

@@ -90,14 +90,16 @@ impl<V: Visitor> Reader<'_, V> {
         };
         let span = Span { begin_ns, end_ns };
         let flow = flows.out.max(flows.into);
-        match kind {
-            Kind::Launch => self.launch = Some((flow, row, span)),
-            Kind::Wait => self.wait = Some((row, span)),
-            _ => {}
+        if kind == Kind::Launch {
+            self.launch = Some((flow, row, span));
         }
         let launch = self.launch.filter(|(of, ..)| *of == flow && flow != 0 && kind != Kind::Launch);
         let launch = launch.map(|(_, row, span)| (row, span));
-        self.visitor.slice(&Slice { kind, name, row, span, launch, args: &args }, &self.rows, names);
+        let slice = Slice { kind, name, row, span, launch, args: &args };
+        if kind == Kind::Wait {
+            self.wait = Some((row, span, slice.early_by_ns()));
+        }
+        self.visitor.slice(&slice, &self.rows, names);
     }
 
     /// A signal, or the end of the wait that it ended.
@@ -105,11 +107,11 @@ impl<V: Visitor> Reader<'_, V> {
         let Some((row, ns)) = self.row(uuid, names).zip(ns) else { return };
         if flows.out != 0 {
             self.signal = Some((flows.out, row, ns));
-        } else if let (Some((flow, from, at_ns)), Some((on, wait))) = (self.signal, self.wait)
+        } else if let (Some((flow, from, at_ns)), Some((on, wait, early_by_ns))) = (self.signal, self.wait)
             && flow == flows.into
             && on == row
         {
-            self.visitor.arrow(&Arrow { on, wait, from, at_ns }, &self.rows);
+            self.visitor.arrow(&Arrow { on, wait, early_by_ns, from, at_ns }, &self.rows);
         }
     }
 }

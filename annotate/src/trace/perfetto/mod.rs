@@ -79,7 +79,7 @@ struct Reader<'a, V> {
     /// The last launch, the last signal and the last wait, with their arrows.
     launch: Option<(u64, usize, Span)>,
     signal: Option<(u64, usize, i64)>,
-    wait: Option<(usize, Span)>,
+    wait: Option<(usize, Span, i64)>,
     args: Args,
     skipped: Skipped,
 }

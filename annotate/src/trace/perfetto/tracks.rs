@@ -84,6 +84,7 @@ impl<V: Visitor> Reader<'_, V> {
                     Some(known) => *known,
                     None => {
                         let (device, ordinal) = device_of(&device);
+                        let ordinal = ordinal.unwrap_or(0);
                         let added = self.rows.add_stream(Stream { name: stream_name, device, ordinal });
                         self.streams.insert(stream, added);
                         added

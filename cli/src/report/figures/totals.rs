@@ -7,7 +7,7 @@ use warpline_core::report::figures::{HostWaitStats, KernelStats, RangeStepStats,
 use warpline_core::report::lengths::Coverage;
 use warpline_core::report::{RangeStats, Report};
 
-use super::{Figures, Spot, Sum, Usage};
+use super::{Figures, RANGES, Spot, Sum, Usage};
 use crate::trace::{Name, Names};
 
 impl Figures {
@@ -57,6 +57,7 @@ impl Figures {
                 name,
                 waits: sum.count,
                 waited_ns: sum.total_ns,
+                waited_early_ns: sum.early_ns,
             })
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
@@ -119,6 +120,13 @@ impl Figures {
     /// What a reader of the figures must know.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.more > 0 {
+            notes.push(format!(
+                "{} beyond {} counted together as `(more)`; record fewer names, with `WARPLINE=filter=…` or in fields",
+                crate::output::counted(self.more, "range"),
+                format_args!("{RANGES} {}", if self.more == 1 { "is" } else { "are" }),
+            ));
+        }
         if self.corrected > 0 {
             notes.push(format!(
                 "lengths of {} contain the time of events, {} on average; `gpu_ns_corrected` in the trace is without it",
@@ -142,14 +150,15 @@ impl Figures {
 
 impl Usage {
     pub(super) fn stats(&self, all_ns: i64, is_complete: bool, names: &Names) -> Option<StreamStats> {
-        let used_ns = if self.zones.length_ns() > 0 { self.zones.length_ns() } else { self.kernels.length_ns() };
-        let waiting_ns = self.waiting.length_ns();
-        let busy_ns = (used_ns - waiting_ns).max(0);
+        let sums = self.time.sums();
+        let kernels_ns = if sums.used_ns > 0 { 0 } else { self.kernels.length_ns() };
+        let used_ns = sums.used_ns + kernels_ns;
         let rest_ns = (all_ns - used_ns).max(0);
         let whom = |(by, sum): (&Name, &Sum)| WaitedFor {
             by: names.text(*by).to_string(),
             count: sum.count,
             ns: sum.total_ns,
+            early_ns: sum.early_ns,
         };
         let mut waited_for: Vec<_> = self.waited_for.iter().map(whom).collect();
         waited_for.sort_by(|a, b| (b.ns, &a.by).cmp(&(a.ns, &b.by)));
@@ -157,9 +166,10 @@ impl Usage {
             name: self.name.to_string(),
             device: self.device.to_string(),
             streams: 1,
-            busy_ns,
-            uncertain_ns: self.uncertain.length_ns().min(busy_ns),
-            waiting_ns,
+            busy_ns: sums.busy_ns + kernels_ns,
+            uncertain_ns: sums.busy_early_ns,
+            waiting_ns: sums.waiting_ns,
+            waiting_early_ns: sums.waiting_early_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },
             waited_for,

@@ -7,9 +7,6 @@ use super::super::steps::Step;
 use super::{Figures, Spot, track};
 use crate::trace::{Arrow, Fact, Kind, Name, Names, Rows, Slice, Visitor};
 
-/// The thread of waits beyond those that are counted separately.
-const MORE: &str = "…";
-
 impl Visitor for Figures {
     fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
         if slice.kind != Kind::BatchEntry || !self.current.messages.continues(slice) {
@@ -37,21 +34,21 @@ impl Visitor for Figures {
             Kind::Kernel | Kind::Copy => {
                 let of_stages = slice.row == usize::MAX;
                 let table = if of_stages { &mut self.kernels } else { &mut self.kernel_slices };
-                Self::count_in(table, (slice.name, slice.args.zone), || (Name::default(), None), ns);
+                Self::count_in(table, (slice.name, slice.args.zone), || (Name::MORE, None), slice);
                 if !of_stages {
                     self.on_stream(slice, rows, names);
                 }
             }
             Kind::Wait => {
                 if let Some(semaphore) = slice.args.semaphore {
-                    Self::count_in(&mut self.semaphores, semaphore, Name::default, ns);
+                    Self::count_in(&mut self.semaphores, semaphore, || Name::MORE, slice);
                 }
                 self.on_stream(slice, rows, names);
             }
             Kind::Sync => {
                 if let Some((Track::Thread(_), thread)) = track(slice.row, rows) {
                     let key = (slice.name, thread, slice.args.zone);
-                    Self::count_in(&mut self.host_waits, key, || (Name::default(), MORE.into(), None), ns);
+                    Self::count_in(&mut self.host_waits, key, || (Name::MORE, "(more)".into(), None), slice);
                 }
             }
             Kind::Step => {
@@ -78,7 +75,8 @@ impl Visitor for Figures {
 
     fn arrow(&mut self, arrow: &Arrow, rows: &Rows) {
         if let (Some(on), Some(from)) = (track(arrow.on, rows), track(arrow.from, rows)) {
-            self.current.path.waited((on.0, &on.1), arrow.wait, (from.0, &from.1), arrow.at_ns);
+            let wait = (arrow.wait, arrow.early_by_ns);
+            self.current.path.waited((on.0, &on.1), wait, (from.0, &from.1), arrow.at_ns);
         }
     }
 

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("nothing to run: {missing}");
         return Ok(());
     }
-    let _session = warpline::Session::from_env_or("perfetto=gemm.pftrace,summary")?;
+    let _session = warpline::Session::from_env_or("perfetto=gemm.pftrace,summary");
     let stream = CudaContext::new(0)?.new_stream()?;
     let blas = Arc::new(CudaBlas::new(stream.clone())?);
     // Small whole numbers, whose products cuBLAS computes exactly, also with shorter mantissas.

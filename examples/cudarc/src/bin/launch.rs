@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("nothing to run: {missing}");
         return Ok(());
     }
-    let _session = warpline::Session::from_env_or("perfetto=launch.pftrace,summary")?;
+    let _session = warpline::Session::from_env_or("perfetto=launch.pftrace,summary");
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
     let kernel = context.load_module(compile_ptx(KERNEL)?)?.load_function("saxpy")?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;
 use warpline_annotate::trace::{Message, Name, Names};
-use warpline_core::intervals::Intervals;
 use warpline_core::record::{Span, is_bound};
+use warpline_core::report::stream_time::{StreamSums, StreamTime};
 
 use super::super::tables::{Cell, Filling, TraceTable};
 use super::{Collected, Launch, Wait, Where, Work, Zone};
@@ -209,61 +209,63 @@ impl Collected {
                 text(wait.signalled_by).into(),
                 wait.span.begin_ns.into(),
                 wait.span.duration_ns().into(),
+                wait.end_early_by_ns.into(),
+                is_bound(wait.span.duration_ns(), wait.end_early_by_ns).into(),
                 self.step_number(self.step_at(wait.span.begin_ns)),
             ])?;
         }
         Ok(())
     }
 
-    /// What of its time each stream had a zone or a wait on it, how much of that it waited, and in how much of it a zone may have ended already.
+    /// What of its time each stream had a zone or a wait on it, how much of that it was busy and waited, and how much of both is uncertain.
     fn stream_rows(&self, order: &[usize], rows: &mut Filling) -> Result<(), ArrowError> {
-        #[derive(Default)]
-        struct Use {
-            spans: Vec<Span>,
-            waits: Vec<Span>,
-            tails: Vec<Span>,
-        }
-        let mut uses: BTreeMap<(i64, Arc<str>), Use> = BTreeMap::new();
-        let mut add = |row: usize, span: Span, is_wait: bool, tail: Option<Span>| {
+        let mut uses: BTreeMap<(i64, Arc<str>), Vec<Used>> = BTreeMap::new();
+        let mut add = |row: usize, used: Used| {
             let Where { device: Some(device), stream: Some(stream), .. } = self.on(row) else { return };
-            let stream = uses.entry((device, stream)).or_default();
-            stream.spans.push(span);
-            stream.tails.extend(tail);
-            if is_wait {
-                stream.waits.push(span);
-            }
+            uses.entry((device, stream)).or_default().push(used);
         };
         let on_streams = order.iter().map(|at| &self.zones[*at]).filter(|zone| !zone.is_replayed && !zone.is_entry);
-        on_streams.for_each(|zone| add(zone.row, zone.span, false, zone.tail()));
-        self.waits.iter().filter(|wait| !wait.is_call).for_each(|wait| add(wait.row, wait.span, true, None));
-        for ((device, stream), Use { spans, waits, tails }) in uses {
-            let begin_ns = spans.iter().map(|span| span.begin_ns).min().unwrap_or(0);
-            let end_ns = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
-            let slices = spans.len() as i64;
+        on_streams.for_each(|zone| {
+            add(zone.row, Used { span: zone.span, early_by_ns: zone.end_early_by_ns, is_wait: false });
+        });
+        let of_streams = self.waits.iter().filter(|wait| !wait.is_call);
+        of_streams.for_each(|wait| {
+            add(wait.row, Used { span: wait.span, early_by_ns: wait.end_early_by_ns, is_wait: true });
+        });
+        for ((device, stream), mut uses) in uses {
+            // The sums are exact in this order.
+            uses.sort_by_key(|used| used.span.begin_ns);
+            let mut time = StreamTime::default();
+            for Used { span, early_by_ns, is_wait } in &uses {
+                if *is_wait { time.add_wait(*span, *early_by_ns) } else { time.add_zone(*span, *early_by_ns) }
+            }
+            let begin_ns = uses.first().map_or(0, |used| used.span.begin_ns);
+            let end_ns = uses.iter().map(|used| used.span.end_ns).max().unwrap_or(0);
             let name = self.devices.get(&device).map_or("", |name| name);
-            let (used_ns, waiting_ns) = (covered(spans), covered(waits));
+            let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } = time.sums();
             rows.push(&[
                 device.into(),
                 name.into(),
                 (&*stream).into(),
-                slices.into(),
+                (uses.len() as i64).into(),
                 begin_ns.into(),
                 end_ns.into(),
                 used_ns.into(),
                 waiting_ns.into(),
-                // As in a report.
-                covered(tails).min((used_ns - waiting_ns).max(0)).into(),
+                busy_early_ns.into(),
+                busy_ns.into(),
+                waiting_early_ns.into(),
             ])?;
         }
         Ok(())
     }
 }
 
-/// How much time is in any of the spans.
-fn covered(spans: Vec<Span>) -> i64 {
-    let mut all = Intervals::default();
-    all.add_all(spans.into_iter());
-    all.length_ns()
+/// A zone or a wait on a stream.
+struct Used {
+    span: Span,
+    early_by_ns: i64,
+    is_wait: bool,
 }
 
 /// The stream and the number of the device, from `compute (NVIDIA H100, device 0)`.
@@ -275,13 +277,6 @@ fn queue(text: &str) -> Option<(&str, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_that_spans_share_counts_once() {
-        let span = |begin_ns, end_ns| Span { begin_ns, end_ns };
-        assert_eq!(covered(vec![span(20, 30), span(0, 10), span(5, 12), span(6, 7)]), 22);
-        assert_eq!(covered(Vec::new()), 0);
-    }
 
     #[test]
     fn a_queue_names_its_stream_and_device() {

@@ -10,22 +10,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::fault::Faults;
-use crate::backend::{AsStream, Source, StreamKey, StreamRef};
+use crate::backend::{AsStream, Source, Space, StreamKey, StreamRef};
 use crate::caught::caught_or_text;
 use crate::fork::Home;
 use crate::lock::lock;
+use crate::threads;
 
 /// A stream whose device is a thread of this process.
 ///
 /// [`launch`](Self::launch) queues a closure and returns; closures run one after another in the order in which they were queued.
-/// `Send` and `Sync`; any thread may launch. Dropping the stream waits until everything queued has run.
+/// `Send` and `Sync`; any thread may launch. A clone is another handle of the same stream. Dropping the last handle waits until everything
+/// queued has run.
 ///
 /// A forked child has no worker thread; work that was queued before the fork runs only in the parent. In the child,
 /// [`launch`](Self::launch) runs the closure before it returns, and neither [`synchronize`](Self::synchronize) nor dropping the
 /// stream waits.
+#[derive(Clone)]
 pub struct HostStream {
     queue: Arc<Queue>,
-    worker: Option<JoinHandle<()>>,
+    /// Ends the worker with the last handle.
+    _worker: Arc<Worker>,
+}
+
+/// The worker, which ends when this is dropped.
+struct Worker {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// The state that the worker and the launching threads share.
@@ -76,6 +86,9 @@ impl std::error::Error for LaunchPanicked {}
 impl HostStream {
     /// Creates a stream and a worker thread with this name. In the thread's name, `␀` replaces NUL.
     ///
+    /// The worker blocks all signals but those that a fault raises, so a signal of the process goes to a thread of the program. Threads
+    /// and processes that a closure starts inherit that mask; unblock there what they should receive.
+    ///
     /// If the operating system refuses to create a thread, closures run on the launching thread.
     pub fn new(name: &str) -> HostStream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -90,11 +103,11 @@ impl HostStream {
             idle: Condvar::new(),
         });
         let for_worker = Arc::clone(&queue);
-        let worker = thread_named(name).spawn(move || for_worker.run()).ok();
-        if worker.is_none() {
+        let thread = threads::spawn(name, move || for_worker.run()).ok();
+        if thread.is_none() {
             queue.lock().closed = true;
         }
-        HostStream { queue, worker }
+        HostStream { _worker: Arc::new(Worker { queue: Arc::clone(&queue), thread }), queue }
     }
 
     /// Returns the stream's name.
@@ -144,19 +157,19 @@ impl HostStream {
     }
 }
 
-impl Drop for HostStream {
+impl Drop for Worker {
     fn drop(&mut self) {
         if !self.queue.home.is_here() {
             // There is no thread to wait for or to detach: its id may belong to another thread by now.
-            return std::mem::forget(self.worker.take());
+            return std::mem::forget(self.thread.take());
         }
         self.queue.lock().closed = true;
         self.queue.work.notify_one();
-        if let Some(worker) = self.worker.take() {
+        if let Some(thread) = self.thread.take() {
             // A closure may own the last handle of its own stream; a thread cannot wait for itself.
-            if worker.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != std::thread::current().id() {
                 // The worker catches every panic, so there is none to pass on.
-                let _ = worker.join();
+                let _ = thread.join();
             }
         }
         super::dropped(self.queue.key());
@@ -188,7 +201,7 @@ pub fn is_worker() -> bool {
 
 impl Queue {
     pub(super) fn key(&self) -> StreamKey {
-        StreamKey { space: 0, stream: self.id }
+        Space::HOST.key(self.id)
     }
 
     /// Takes the state's lock. No user code runs under it, so a poisoned lock holds a sound state. Each zone of a host stream
@@ -383,9 +396,4 @@ mod stamp {
             Ok(false)
         }
     }
-}
-
-/// Names the thread. Thread names of the operating system cannot contain NUL.
-pub fn thread_named(name: &str) -> std::thread::Builder {
-    std::thread::Builder::new().name(name.replace('\0', "\u{2400}"))
 }

@@ -66,12 +66,25 @@ pub trait AsStream {
 }
 
 /// A borrowed stream, as [`AsStream`] passes it to a zone.
+///
+/// Only the stream's own backend makes one, so that no zone is aimed at another stream than the one that it keeps alive.
 #[derive(Clone, Copy)]
 pub struct StreamRef<'a> {
-    #[doc(hidden)]
-    pub key: Result<StreamKey, NoKey>,
-    #[doc(hidden)]
-    pub source: Source<'a>,
+    pub(crate) key: Result<StreamKey, NoKey>,
+    pub(crate) source: Source<'a>,
+}
+
+/// Returns the key of a stream, for warpline's other crates. It is not a method, because a backend of the application could pass another
+/// one's key on.
+#[inline]
+pub fn key_of(stream: &StreamRef<'_>) -> Result<StreamKey, NoKey> {
+    stream.key
+}
+
+/// Returns the owner of a stream, for warpline's other crates.
+#[inline]
+pub fn source_of<'a>(stream: &StreamRef<'a>) -> Source<'a> {
+    stream.source
 }
 
 /// The owner of the stream.
@@ -127,6 +140,8 @@ impl StreamRef<'_> {
     /// [`BackendStream::backend`] should give the reason.
     #[inline]
     pub fn of_backend(key: Result<StreamKey, NoKey>, stream: &dyn BackendStream) -> StreamRef<'_> {
+        // A key of a built-in backend would aim the zone at one of its streams, which this one does not keep alive.
+        let key = key.and_then(|key| if key.space.is_built_in() { Err(NoKey::Unknown) } else { Ok(key) });
         StreamRef { key, source: Source::Other(stream) }
     }
 
@@ -183,20 +198,68 @@ impl StreamRef<'_> {
 
 /// A key that distinguishes a stream from every other of this program. Keys are never reused, so a new stream is not mistaken for
 /// the one that it replaced.
+///
+/// [`Space::key`] makes it: whoever has no space of a backend makes no key of its streams.
+///
+/// ```compile_fail,E0451
+/// let forged = warpline::backend::StreamKey { space: warpline::backend::new_space(), stream: 1 };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
-    /// The backend, or one of its contexts: an id that [`new_space`] made.
-    pub space: u64,
-    /// The stream within it.
-    pub stream: u64,
+    space: Space,
+    stream: u64,
 }
 
-/// Returns an id that no other backend of this process has, for the keys of streams and for clock spaces. A backend keeps it, because
-/// each call returns another one.
-pub fn new_space() -> u64 {
-    // The ids of CUDA's contexts and of in-process streams are small numbers.
-    static NEXT: AtomicU64 = AtomicU64::new(1 << 63);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+impl StreamKey {
+    /// Returns the key of a stream of the driver, whose ids are unique in a process.
+    ///
+    /// # Safety
+    /// The caller is the backend of that driver, and the id is that of the stream for which it is asked.
+    #[doc(hidden)]
+    #[allow(unsafe_code)]
+    pub unsafe fn of_driver(stream: u64) -> StreamKey {
+        StreamKey { space: Space::DRIVER, stream }
+    }
+
+    /// Returns the stream's number in its space.
+    #[doc(hidden)]
+    pub fn number(self) -> u64 {
+        self.stream
+    }
+}
+
+/// A space of numbers that no other backend of this process has, for the keys of streams and for clocks: [`new_space`] makes it. A backend keeps
+/// it to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Space(u64);
+
+impl Space {
+    /// The streams of this process.
+    const HOST: Space = Space(0);
+    /// The streams of the CUDA driver.
+    const DRIVER: Space = Space(1);
+    /// The first space of a backend that is not built in. The ids of CUDA's contexts are small numbers.
+    const FIRST: u64 = 1 << 63;
+
+    /// Returns the key of the stream with this number in the space. The number must not be used for another stream later.
+    pub fn key(self, stream: u64) -> StreamKey {
+        StreamKey { space: self, stream }
+    }
+
+    /// Returns the id, for [`Backend::clock_space`] and [`Scope::shared`].
+    pub fn id(self) -> u64 {
+        self.0
+    }
+
+    fn is_built_in(self) -> bool {
+        self.0 < Space::FIRST
+    }
+}
+
+/// Returns a new space. A backend keeps it, because each call returns another one.
+pub fn new_space() -> Space {
+    static NEXT: AtomicU64 = AtomicU64::new(Space::FIRST);
+    Space(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Tells the sessions that the application has dropped a stream. Zones that have ended on it are still read, and then the session
@@ -302,5 +365,30 @@ pub enum Refused {
 impl From<BackendError> for Refused {
     fn from(error: BackendError) -> Refused {
         Refused::Failed(error)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::backend::host::HostStream;
+
+    /// A stream of the application that names another one's key.
+    struct Forging;
+
+    impl BackendStream for Forging {
+        fn backend(&self, _: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
+            Err(BackendError::new("it has none"))
+        }
+    }
+
+    #[test]
+    fn a_backend_of_the_application_aims_no_zone_at_a_built_in_stream() {
+        let host = HostStream::new("another's");
+        let key = key_of(&host.as_stream()).expect("a key");
+        assert_eq!(key_of(&StreamRef::of_backend(Ok(key), &Forging)), Err(NoKey::Unknown));
+        let own = new_space().key(key.number());
+        assert_eq!(key_of(&StreamRef::of_backend(Ok(own), &Forging)), Ok(own));
+        assert_ne!(new_space(), new_space());
     }
 }

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_older_half_of_too_many_names_is_forgotten() {
-        let key = |stream: usize| StreamKey { space: 9, stream: stream as u64 };
+        let key = |stream: usize| crate::backend::Space(9).key(stream as u64);
         let mut names = Names::default();
         (0..=MOST_NAMES).for_each(|n| names.set(key(n), "name"));
         assert_eq!(names.by_stream.len(), MOST_NAMES / 2 + 1);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::host::HostEventPair;
 use super::{BackendError, Refused};
 use crate::catalog::RangeSpec;
-use crate::clock::EventOverhead;
+use crate::clock::{EventOverhead, YEAR_NS};
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::record::{DeviceInfo, EndSource, Span, Status};
@@ -40,8 +40,8 @@ pub trait Backend: Send + Sync {
     /// Returns the device that the stream belongs to. Traces group streams by the device's kind and ordinal.
     fn device(&self) -> DeviceInfo;
 
-    /// Returns the clock space: streams of one space share a clock. [`new_space`](super::new_space) makes an id that no other
-    /// backend has.
+    /// Returns the clock space: streams of one space share a clock. [`new_space`](super::new_space) makes one that no other
+    /// backend has: this is its [`id`](super::Space::id).
     fn clock_space(&self) -> u64;
 
     /// Creates the begin and end of one zone at a time, for a slot of the ring: [`EventPair::new`] takes them.
@@ -371,6 +371,19 @@ impl Reading {
     /// Returns the times of a zone whose begin and end the device itself has timed.
     pub fn exact(gpu: Span) -> Reading {
         Reading { gpu, end: EndSource::Event, end_early_by_ns: 0 }
+    }
+
+    /// Returns the reading as a record takes it: the end is not before the begin.
+    ///
+    /// # Errors
+    /// A time is more than a year from the launch: no figure can be made of it.
+    pub fn checked(self, launch: Span) -> Result<Reading, BackendError> {
+        let Span { begin_ns, end_ns } = self.gpu;
+        if [begin_ns, end_ns].iter().any(|ns| ns.abs_diff(launch.begin_ns) > YEAR_NS as u64) {
+            return Err(BackendError::new("its backend read a time that is more than a year from the zone's launch"));
+        }
+        let gpu = Span { begin_ns, end_ns: end_ns.max(begin_ns) };
+        Ok(Reading { gpu, end_early_by_ns: self.end_early_by_ns.clamp(0, YEAR_NS), ..self })
     }
 }
 

@@ -85,7 +85,7 @@ macro_rules! namespace {
 macro_rules! __namespace {
     ($name:literal) => {
         #[doc(hidden)]
-        mod write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs {
+        mod write_warpline_namespace_with_a_name_and_a_description_once_in_lib_rs_or_main_rs_and_fn_main_in_a_doc_test {
             pub(crate) const NAMESPACE: &::core::primitive::str = $name;
 
             /// Contains one const per range of the crate, so that two ranges of one name are a duplicate definition.

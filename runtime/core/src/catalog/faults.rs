@@ -240,10 +240,16 @@ fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
     if a.name != b.name || may_share {
         return None;
     }
-    let site = |space: &NamespaceRecord| format!("{} ({})", space.krate(), place(&space.file, space.line));
-    let is_free = |name: &&str| *name != a.name && name::check_namespace(name).is_ok();
-    let instead =
-        [b.krate(), a.krate()].into_iter().find(is_free).map_or_else(|| format!("{}_2", a.name), str::to_owned);
+    // Two crates of one name are told apart by their packages.
+    let has_one_name = a.krate() == b.krate();
+    let site = |space: &NamespaceRecord| match has_one_name && !space.package.is_empty() {
+        true => format!("{} of package `{}` ({})", space.krate(), space.package, place(&space.file, space.line)),
+        false => format!("{} ({})", space.krate(), place(&space.file, space.line)),
+    };
+    let is_free = |name: &String| *name != a.name && name::check_namespace(name).is_ok();
+    let of_packages = [b, a].map(|space| space.package.replace('-', "_"));
+    let mut names = [b, a].map(|space| space.krate().to_owned()).into_iter().chain(of_packages);
+    let instead = names.find(is_free).unwrap_or_else(|| format!("{}_2", a.name));
     Some(CatalogFault::SharedNamespace { namespace: a.name.clone(), first: site(a), second: site(b), instead })
 }
 
@@ -388,7 +394,17 @@ mod tests {
             assert!(duplicate[0].ends_with("; rename one of them, as in `demo.main.step`"), "{duplicate:?}");
         }
         let spaces = [of_package("demo", "demo", "1.0.0"), of_package("demo", "other", "1.0.0")];
-        assert!(faults(&spaces, &[])[0].ends_with("give each its own, as in `warpline::namespace!(\"demo_2\", …)`"));
+        assert_eq!(
+            faults(&spaces, &[]),
+            [
+                "namespace `demo` belongs to two crates: demo of package `demo` (demo/lib.rs:1) and demo of package `other` (demo/lib.rs:1); \
+              give each its own, as in `warpline::namespace!(\"other\", …)`"
+            ]
+        );
+        let spaces = [of_package("demo", "demo", "1.0.0"), of_package("demo", "my-demo", "1.0.0")];
+        assert!(faults(&spaces, &[])[0].ends_with("as in `warpline::namespace!(\"my_demo\", …)`"));
+        let spaces = [of_package("demo", "demo", "1.0.0"), of_package("demo", "Demo", "1.0.0")];
+        assert!(faults(&spaces, &[])[0].ends_with("as in `warpline::namespace!(\"demo_2\", …)`"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod expansion;
 pub mod export;
 mod faults;
 mod hash;
+mod library;
 pub mod name;
 pub mod record;
 pub(crate) mod shape;
@@ -63,6 +64,12 @@ impl Catalog {
     /// Returns the namespaces, in no particular order.
     pub fn namespaces(&self) -> std::slice::Iter<'static, NamespaceSpec> {
         NAMESPACES.static_slice().iter()
+    }
+
+    /// Returns the name of the shared library whose ranges these are; none if they are the program's, or where that is not known.
+    #[doc(hidden)]
+    pub fn library(&self) -> Option<String> {
+        library::of_address(RANGES.static_slice().as_ptr().cast())
     }
 
     /// Returns the catalog as plain, sorted data.

@@ -172,7 +172,12 @@ const fn fold(name: &str) -> Text<MAX_LEN> {
         }
         i += 1;
     }
-    while folded.len > 0 && folded.bytes[folded.len - 1] == b'.' {
+    // A foreign character at the end, such as a NUL, has nothing to separate.
+    let ends_foreign =
+        matches!(bytes.last(), Some(last) if !matches!(last, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+    while folded.len > 0
+        && (folded.bytes[folded.len - 1] == b'.' || ends_foreign && folded.bytes[folded.len - 1] == b'_')
+    {
         folded.len -= 1;
     }
     folded
@@ -321,6 +326,9 @@ mod tests {
             ("other.add", Foreign, "demo.add"),
             ("demonstration.add", Foreign, "demo.add"),
             ("demo.größe", BadByte, "demo.gr_e"),
+            ("demo.sum\0", BadByte, "demo.sum"),
+            ("demo.sum!?", BadByte, "demo.sum"),
+            ("demo.ß", BadByte, "demo.name"),
         ] {
             assert_eq!(check("demo", name), Err(fault), "{name}");
             assert_eq!(suggest("demo", name).as_str(), right, "{name}");

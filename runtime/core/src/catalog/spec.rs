@@ -108,6 +108,24 @@ pub struct RangeMeta {
 }
 
 impl RangeMeta {
+    /// A host range that declares nothing, for ranges that declare only a part.
+    #[doc(hidden)]
+    pub const EMPTY: RangeMeta = RangeMeta {
+        namespace: "",
+        label: "",
+        description: "",
+        kind: Kind::Host,
+        level: Level::Coarse,
+        lane: None,
+        color: None,
+        fields: &[],
+        undescribed: &[],
+        module: "",
+        version: "",
+        file: "",
+        line: 0,
+    };
+
     /// Fails to compile if the name breaks a rule. The error points to the caller's span.
     #[track_caller]
     pub const fn check(&self) {
@@ -255,15 +273,10 @@ impl RangeSpec {
         Some(RangeId((bytes / size_of::<RangeSpec>()) as u32))
     }
 
-    /// Returns the range's number, under which tables keep its run-time state: its id, or for a range outside the catalog a number
-    /// after those of the catalog.
-    #[doc(hidden)]
+    /// Returns the range's number, if it has one: see `number`, which `dynamic` implements.
     #[inline]
-    pub fn number(&'static self) -> u32 {
-        match self.number.load(Ordering::Relaxed) {
-            0 => self.assign_number(),
-            number => number - 1,
-        }
+    pub(crate) fn known_number(&self) -> Option<u32> {
+        self.number.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Returns whether a range has this number.
@@ -271,17 +284,15 @@ impl RangeSpec {
         number.checked_sub(RANGES.len() as u32).is_none_or(|unlisted| unlisted < UNLISTED.load(Ordering::Relaxed))
     }
 
-    #[cold]
-    fn assign_number(&'static self) -> u32 {
-        let number = match self.id() {
-            Some(id) => id.0,
-            None => RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed),
-        };
-        // If two threads reach this point at once, the first one's number is kept.
-        match self.number.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => number,
-            Err(first) => first - 1,
-        }
+    /// Returns a number for this range: its id, or for a range outside the catalog the next one after those of the catalog.
+    pub(crate) fn new_number(&'static self) -> u32 {
+        self.id().map_or_else(|| RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed), |id| id.0)
+    }
+
+    /// Sets the range's number, after its state was set. Threads that set it at once set the same one.
+    pub(crate) fn set_number(&self, number: u32) -> u32 {
+        self.number.store(number + 1, Ordering::Release);
+        number
     }
 }
 
@@ -294,21 +305,7 @@ impl fmt::Debug for RangeSpec {
 /// Returns the range of an invalid declaration, so that its uses cause no further errors.
 #[doc(hidden)]
 pub const fn refused() -> RangeSpec {
-    RangeSpec::new(RangeMeta {
-        namespace: "",
-        label: "",
-        description: "",
-        kind: Kind::Host,
-        level: Level::Coarse,
-        lane: None,
-        color: None,
-        fields: &[],
-        undescribed: &[],
-        module: "",
-        version: "",
-        file: "",
-        line: 0,
-    })
+    RangeSpec::new(RangeMeta::EMPTY)
 }
 
 /// The namespace of one crate, as `namespace!` declared it.
@@ -347,7 +344,7 @@ impl NamespaceSpec {
         if let Err(fault) = name::check_namespace(self.name) {
             panic!("{}", name::explain_namespace(self.name, fault).as_str());
         }
-        if self.about.is_empty() {
+        if self.about.trim_ascii().is_empty() {
             panic!("a namespace needs a description: `namespace!(\"demo\", \"what it is\")`");
         }
         if contains(self.about, 0) {

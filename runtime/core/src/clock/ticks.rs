@@ -3,7 +3,8 @@
 //! It is used while a collector compares it with `CLOCK_BOOTTIME` ([`Ticks::compare`]), and only on machines where the kernel itself takes
 //! the counter for its clock, so that it counts at one rate and is the same on all cores. [`now_ns`] has no answer where the last comparison is
 //! older than [`VALID`], such as after a suspend or while the collector is held up; the caller then asks the kernel. A counter that is
-//! ever further from `CLOCK_BOOTTIME` than [`MOST_OFF_NS`] is not used again in the process.
+//! ever further from `CLOCK_BOOTTIME` than [`MOST_OFF_NS`] is not used again in the process. One that stands still during a suspend seems valid
+//! until the first comparison after it, [`EVERY`] at most: readings of that time are too early.
 //!
 //! The position on the counter is converted by a line, which a comparison replaces without a step.
 #![allow(unsafe_code)]
@@ -82,6 +83,8 @@ struct Line {
     tick_ns: f64,
     correlation: Correlation,
     last_ns: i64,
+    /// The time of the last comparison by the counter.
+    last_counted_ns: i64,
 }
 
 /// Now in ns of `CLOCK_BOOTTIME`, by the counter; none where it cannot be used.
@@ -151,7 +154,8 @@ impl Reading {
 impl Line {
     fn new(first: Reading, second: Reading) -> Line {
         let tick_ns = (second.ns - first.ns) as f64 / second.ticks.wrapping_sub(first.ticks) as f64;
-        Line { first, tick_ns, correlation: Correlation::new(second.at(second.ns)), last_ns: second.ns }
+        let correlation = Correlation::new(second.at(second.ns));
+        Line { first, tick_ns, correlation, last_ns: second.ns, last_counted_ns: second.ns }
     }
 
     /// The time that the counter gives with the rate of the first two comparisons.
@@ -162,8 +166,9 @@ impl Line {
     /// Adds a reading. Returns whether the line was right until now.
     fn add(&mut self, reading: Reading) -> bool {
         let comparison = reading.at(self.counted_ns(reading.ticks));
-        let was_valid = reading.ns - self.last_ns < VALID.as_nanos() as i64;
-        self.last_ns = reading.ns;
+        // By the counter, as readers see it: after a suspend in which it stood still, they have used it.
+        let was_valid = comparison.device_ns - self.last_counted_ns < VALID.as_nanos() as i64;
+        (self.last_ns, self.last_counted_ns) = (reading.ns, comparison.device_ns);
         if !was_valid {
             // Nobody has used it meanwhile, so it may begin anew.
             self.correlation.resume(comparison);
@@ -292,10 +297,17 @@ mod tests {
     #[test]
     fn after_a_rest_the_line_begins_anew() {
         let mut line = line();
-        // The machine was suspended: the clock went on, and the counter did not.
-        let woken = Reading { ns: 3_600_000_000_000, ..reading(22_000_000, 0.0) };
+        // The machine was suspended, or the collector was held up: both clocks went on, the counter a little faster.
+        let woken = Reading { ns: 3_600_000_000_000, ..reading(3_600_000_500_000, 0.0) };
         assert!(line.add(woken));
         assert_eq!(line.correlation.host_ns(line.counted_ns(woken.ticks)), woken.ns);
+    }
+
+    #[test]
+    fn a_counter_that_stood_still_in_a_suspend_is_not_used_again() {
+        let mut line = line();
+        let woken = Reading { ns: 3_600_000_000_000, ..reading(22_000_000, 0.0) };
+        assert!(!line.add(woken));
     }
 
     /// On a machine whose kernel does not take the counter for its clock, readings come from the kernel, and the same holds.

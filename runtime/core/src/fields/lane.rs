@@ -67,11 +67,15 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     #[test]
     fn names_beyond_the_bound_share_a_lane() {
-        let names = Names::default();
+        // Like the table of the process, it is never dropped, and keeps its names.
+        static TABLE: LazyLock<Names> = LazyLock::new(Names::default);
+        let names = &*TABLE;
         let lanes: Vec<_> = (0..=MOST_LANES).map(|n| names.lane(&format!("lane {n}"))).collect();
         let (last, others) = lanes.split_last().expect("there are many");
         assert_eq!((last.name, last.is_left_out), (Some(MORE_LANES), true));

@@ -10,6 +10,8 @@ mod descriptors;
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_handler.rs")]
 mod handler;
 mod per_process;
+#[cfg(all(test, unix, feature = "runtime", not(any(loom, miri))))]
+pub(crate) mod testing;
 
 pub use descriptors::NotInChildren;
 pub(crate) use handler::in_children;

@@ -24,6 +24,8 @@ pub struct Shared<T = ZoneRecord> {
     came: Condvar,
     /// The handle exists, and more answers are expected.
     is_open: AtomicBool,
+    /// Held while the caller's event is put on a stream. The handle that is dropped takes it, because the event may be destroyed next.
+    signalling: Mutex<()>,
 }
 
 pub(super) struct State<T = ZoneRecord> {
@@ -54,7 +56,13 @@ impl<T> Shared<T> {
     fn new(to_come: u32, answers: VecDeque<Result<T, ProfileError>>) -> Arc<Shared<T>> {
         let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
         let home = Home::here();
-        Arc::new(Shared { home, state: Mutex::new(state), came: Condvar::new(), is_open: AtomicBool::new(to_come > 0) })
+        Arc::new(Shared {
+            home,
+            state: Mutex::new(state),
+            came: Condvar::new(),
+            is_open: AtomicBool::new(to_come > 0),
+            signalling: Mutex::default(),
+        })
     }
 
     /// Creates the state of a request that cannot have a zone.
@@ -99,6 +107,20 @@ impl<T> Shared<T> {
     /// Returns whether the handle still waits.
     pub fn is_wanted(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Calls `signal`, unless the handle was dropped. A handle that is dropped meanwhile waits for it.
+    pub(super) fn while_wanted(&self, signal: impl FnOnce()) {
+        let _turn = lock(&self.signalling);
+        if self.is_wanted() {
+            signal();
+        }
+    }
+
+    /// Ends the waiting of the handle that is dropped. From then on, no event of the caller's is put on a stream.
+    pub(super) fn close_for_handle(&self) {
+        let _turn = lock(&self.signalling);
+        self.close();
     }
 
     /// Ends the waiting of the handle.

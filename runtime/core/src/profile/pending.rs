@@ -91,7 +91,7 @@ impl<T: Clone> Handle<T> {
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.is_here() && self.is_wanted() {
-            self.close();
+            self.close_for_handle();
             (self.take_back)(&self.shared);
         }
     }

@@ -238,8 +238,8 @@ impl Completion for PendingAnswers {
     fn ended(&mut self) {
         for Answer { shared, signal, failure } in &mut self.0 {
             // A handle that was dropped has taken its event back.
-            if let Some(signal) = signal.take_if(|_| shared.is_wanted()) {
-                *failure = signal.signal().err();
+            if let Some(signal) = signal.take() {
+                shared.while_wanted(|| *failure = signal.signal().err());
             }
         }
     }
@@ -288,4 +288,62 @@ impl From<Lost> for ProfileError {
 
 fn lock() -> Locked<'static, Requests> {
     crate::lock::lock(&REQUESTS)
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::profile::pending::PendingZone;
+
+    /// A signal that is in the driver until the test lets it go.
+    struct Slow {
+        begun: Sender<()>,
+        go: Mutex<Receiver<()>>,
+    }
+
+    impl EndSignal for Slow {
+        fn signal(&self) -> Result<(), String> {
+            let _ = self.begun.send(());
+            let _ = crate::lock::lock(&self.go).recv();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_handle_is_dropped_after_the_signal_of_its_event() {
+        let ((begun, has_begun), (go, may_go), (dropped, is_dropped)) = (channel(), channel(), channel());
+        let (mut ticket, shared) = ask_now();
+        let slow: Arc<dyn EndSignal> = Arc::new(Slow { begun, go: Mutex::new(may_go) });
+        ticket.0[0].signal = Some(slow);
+        let handle = PendingZone::new(shared);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                ticket.ended();
+                drop(ticket);
+            });
+            has_begun.recv().expect("it is put on the stream");
+            scope.spawn(move || {
+                drop(handle);
+                let _ = dropped.send(());
+            });
+            // The event may be destroyed when the handle is gone.
+            assert!(is_dropped.recv_timeout(Duration::from_millis(300)).is_err(), "the signal uses the event");
+            drop(go);
+            is_dropped.recv_timeout(Duration::from_secs(20)).expect("it waits for nothing else");
+        });
+    }
+
+    #[test]
+    fn the_event_of_a_dropped_handle_is_not_used() {
+        let ((begun, has_begun), (_go, may_go)) = (channel(), channel());
+        let (mut ticket, shared) = ask_now();
+        let slow: Arc<dyn EndSignal> = Arc::new(Slow { begun, go: Mutex::new(may_go) });
+        ticket.0[0].signal = Some(slow);
+        drop(PendingZone::new(shared));
+        ticket.ended();
+        assert!(has_begun.try_recv().is_err());
+    }
 }

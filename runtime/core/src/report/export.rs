@@ -7,7 +7,7 @@ use super::tables::{Cell, Table};
 use super::text::Account;
 use super::{LeftOut, Report};
 use crate::record::is_bound;
-use crate::text::{printable, printable_json};
+use crate::text::{csv, printable, printable_json};
 
 /// The version of the JSON form. A new member does not change it.
 const VERSION: u64 = 1;
@@ -95,7 +95,7 @@ impl Report {
             for row in &table.rows {
                 let cell = |column: &&str| {
                     let at = table.columns.iter().position(|known| known == column);
-                    at.map_or_else(String::new, |at| csv(&row[at].exact()))
+                    at.map_or_else(String::new, |at| csv(&row[at].exact()).into_owned())
                 };
                 let cells: Vec<String> = columns.iter().map(cell).collect();
                 text += &format!("{},{}\r\n", table.key, cells.join(","));
@@ -114,7 +114,7 @@ fn value(cell: Cell) -> Value {
             number.into()
         }
         Cell::Flag(is_so) => is_so.into(),
-        Cell::AtMost(cell) => value(*cell),
+        Cell::AtMost(cell) | Cell::AtLeast(cell) => value(*cell),
         Cell::Bound(_) | Cell::None => Value::Null,
     }
 }
@@ -132,16 +132,4 @@ fn markdown(text: &str) -> String {
         escaped.push(c);
     }
     escaped
-}
-
-fn csv(text: &str) -> String {
-    let text = printable(text);
-    // Spreadsheets read such a text as a formula.
-    let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
-    let quote = if is_formula { "'" } else { "" };
-    if is_formula || text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{quote}{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into_owned()
-    }
 }

@@ -278,7 +278,8 @@ pub struct ClockFigures {
 /// The activity of one stream in the time from the first zone or wait on any stream to the last.
 ///
 /// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with
-/// more than some ten thousand gaps, of which the earlier ones count as they were first seen.
+/// more than some ten thousand gaps, of which the earlier ones count as they were first seen. Time inside a zone in which it is not known
+/// whether the stream still waited is in both `busy_ns` and `waiting_ns`.
 ///
 /// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these
 /// streams: `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones
@@ -294,11 +295,14 @@ pub struct StreamStats {
     pub streams: u64,
     /// The time in at least one recorded zone and in no wait, in ns; an upper bound if [`busy_is_bound`](Self::busy_is_bound).
     pub busy_ns: i64,
-    /// The part of `busy_ns` in which it is not known whether a zone still ran, in ns, because the lengths of zones are only bounds
-    /// ([`is_bound`]). The stream may have been idle then.
+    /// The part of `busy_ns` in which it is not known whether a zone still ran, or whether the stream waited inside it, in ns, because the
+    /// lengths of zones and waits are only bounds ([`is_bound`]). The stream may have been idle then.
     pub uncertain_ns: i64,
-    /// The time in a wait, in ns, even inside a zone.
+    /// The time in a wait, in ns, even inside a zone; an upper bound if [`waiting_is_bound`](Self::waiting_is_bound).
     pub waiting_ns: i64,
+    /// The part of `waiting_ns` in which it is not known whether the stream still waited, in ns, because the lengths of waits are only
+    /// bounds. The stream may have been idle then.
+    pub waiting_early_ns: i64,
     /// The time in neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
     /// ([`Report::is_complete`](crate::report::Report::is_complete)), because others may have run then.
     pub idle_ns: Option<i64>,
@@ -314,9 +318,14 @@ impl StreamStats {
         is_bound(self.busy_ns, self.uncertain_ns)
     }
 
+    /// Returns whether `waiting_ns` is only an upper bound.
+    pub fn waiting_is_bound(&self) -> bool {
+        is_bound(self.waiting_ns, self.waiting_early_ns)
+    }
+
     /// Returns whether the time in no recorded zone and no wait is only a lower bound.
     pub fn rest_is_bound(&self) -> bool {
-        is_bound(self.idle_ns.unwrap_or(self.not_recorded_ns), self.uncertain_ns)
+        is_bound(self.idle_ns.unwrap_or(self.not_recorded_ns), self.uncertain_ns + self.waiting_early_ns)
     }
 }
 
@@ -327,8 +336,17 @@ pub struct WaitedFor {
     pub by: String,
     /// The number of waits.
     pub count: u64,
-    /// The total time of these waits, in ns.
+    /// The total time of these waits, in ns; an upper bound if [`is_bound`](Self::is_bound).
     pub ns: i64,
+    /// The time by which `ns` may be shorter, in ns, because no event times the ends of waits.
+    pub early_ns: i64,
+}
+
+impl WaitedFor {
+    /// Returns whether `ns` is only an upper bound.
+    pub fn is_bound(&self) -> bool {
+        is_bound(self.ns, self.early_ns)
+    }
 }
 
 /// A semaphore that was waited for. Names of semaphores are chosen at run time, so the catalog does not have them.
@@ -338,8 +356,17 @@ pub struct SemaphoreStats {
     pub name: String,
     /// Waits that were recorded, of streams and threads.
     pub waits: u64,
-    /// The total time of these waits, in ns.
+    /// The total time of these waits, in ns; an upper bound if [`is_bound`](Self::is_bound).
     pub waited_ns: i64,
+    /// The time by which `waited_ns` may be shorter, in ns, because no event times the ends of waits of streams.
+    pub waited_early_ns: i64,
+}
+
+impl SemaphoreStats {
+    /// Returns whether `waited_ns` is only an upper bound.
+    pub fn is_bound(&self) -> bool {
+        is_bound(self.waited_ns, self.waited_early_ns)
+    }
 }
 
 /// The memory of one device in a session, as far as the session knows of it: the allocations of queues, those that the application told of, and

@@ -2,7 +2,7 @@
 //!
 //! The collector's tally creates a [`Report`] and passes it to the sinks and to the caller that finishes the session. It is plain
 //! data and never queries a device or waits. `counts` has the counts of everything but zones, and `figures` has the measurements;
-//! `lengths`, `nesting` and `per_step` find those of ranges, and `traffic` those of collectives. `tables` has all of it as tables, which `export`
+//! `lengths`, `nesting` and `per_step` find those of ranges, `traffic` those of collectives, and `stream_time` those of streams. `tables` has all of it as tables, which `export`
 //! writes as JSON, Markdown and CSV, and `page` as HTML. `text` formats all of it for people, with the tables of `table`.
 
 pub mod counts;
@@ -16,6 +16,7 @@ pub mod nesting;
 mod page;
 #[cfg(feature = "runtime")]
 pub mod per_step;
+pub mod stream_time;
 mod table;
 pub mod tables;
 #[cfg(test)]
@@ -152,7 +153,7 @@ impl Report {
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Prints the report on standard output, unless the setting `summary` has done so already.
+    /// Prints the report on standard output, unless the setting `summary` has printed it.
     pub fn print(&self) {
         if !self.is_printed {
             let text = format!("{self}\n");

@@ -4,6 +4,7 @@
 //! zone has enclosed yet, the oldest are merged, and a later zone that begins in the middle of such a piece gets its share of it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::AddAssign;
 
@@ -15,7 +16,8 @@ const PIECES: usize = 1 << 14;
 /// The zones of one row that no zone has enclosed so far.
 #[derive(Debug, Default)]
 pub struct Nesting {
-    pieces: Vec<Piece>,
+    /// By their begins. None is within another one, so this is the order of their ends, too.
+    pieces: BTreeMap<i64, Piece>,
 }
 
 /// One zone, or several merged ones.
@@ -39,45 +41,56 @@ impl Nesting {
     pub fn add(&mut self, zone: Span, early_by_ns: i64) -> Inner {
         let ns = zone.duration_ns().max(0);
         let time = Inner { most_ns: ns, least_ns: zone.without_tail(early_by_ns).duration_ns().max(0) };
-        if self.pieces.last().is_some_and(|last| last.span.end_ns > zone.end_ns) {
+        if self.pieces.last_key_value().is_some_and(|(_, last)| last.span.end_ns > zone.end_ns) {
             return self.add_late(zone, time);
         }
         let mut inner = Inner::default();
-        while let Some(last) = self.pieces.last().filter(|last| last.span.begin_ns >= zone.begin_ns) {
-            inner += last.time;
-            self.pieces.pop();
+        while let Some(last) = self.pieces.last_entry().filter(|last| *last.key() >= zone.begin_ns) {
+            inner += last.remove().time;
         }
-        inner += self.pieces.last().map_or(Inner::default(), |last| last.share_of(zone));
-        self.pieces.push(Piece { span: zone, time });
-        if self.pieces.len() > PIECES {
-            self.merge();
-        }
+        inner += self.pieces.last_key_value().map_or(Inner::default(), |(_, last)| last.share_of(zone));
+        self.insert(zone, time);
         inner.min(ns)
     }
 
     fn add_late(&mut self, zone: Span, time: Inner) -> Inner {
-        let from = self.pieces.partition_point(|piece| piece.span.begin_ns < zone.begin_ns);
-        let to = self.pieces.partition_point(|piece| piece.span.end_ns <= zone.end_ns).max(from);
-        let is_inside = |piece: &Piece| piece.span.begin_ns <= zone.begin_ns && piece.span.end_ns >= zone.end_ns;
-        let before = from.checked_sub(1).and_then(|at| self.pieces.get(at));
-        if before.is_some_and(is_inside) || self.pieces.get(to).is_some_and(is_inside) {
+        let before = self.pieces.range(..zone.begin_ns).next_back();
+        let is_around = |piece: &Piece| piece.span.begin_ns <= zone.begin_ns && piece.span.end_ns > zone.end_ns;
+        if before.is_some_and(|(_, piece)| piece.span.end_ns >= zone.end_ns)
+            || self.pieces.get(&zone.begin_ns).is_some_and(is_around)
+        {
             return Inner::default();
         }
-        let inner: Inner = self.pieces.drain(from..to).map(|piece| piece.time).sum();
-        self.pieces.insert(from, Piece { span: zone, time });
+        let mut inner = Inner::default();
+        while let Some((&begin_ns, piece)) = self.pieces.range(zone.begin_ns..).next()
+            && piece.span.end_ns <= zone.end_ns
+        {
+            inner += piece.time;
+            self.pieces.remove(&begin_ns);
+        }
+        self.insert(zone, time);
         inner.min(time.most_ns)
+    }
+
+    fn insert(&mut self, zone: Span, time: Inner) {
+        self.pieces.insert(zone.begin_ns, Piece { span: zone, time });
+        if self.pieces.len() > PIECES {
+            self.merge();
+        }
     }
 
     /// Merges pairs of the older half.
     fn merge(&mut self) {
-        let newer = self.pieces.split_off(PIECES / 2);
-        let merged = self.pieces.chunks(2).map(|pair| {
+        let Some(&from_ns) = self.pieces.keys().nth(PIECES / 2) else { return };
+        let newer = self.pieces.split_off(&from_ns);
+        let older: Vec<Piece> = std::mem::replace(&mut self.pieces, newer).into_values().collect();
+        self.pieces.extend(older.chunks(2).map(|pair| {
             let (first, last) = (pair[0], pair[pair.len() - 1]);
             let end_ns = first.span.end_ns.max(last.span.end_ns);
             let time = pair.iter().map(|piece| piece.time).sum();
-            Piece { span: Span { begin_ns: first.span.begin_ns.min(last.span.begin_ns), end_ns }, time }
-        });
-        self.pieces = merged.chain(newer).collect();
+            let begin_ns = first.span.begin_ns;
+            (begin_ns, Piece { span: Span { begin_ns, end_ns }, time })
+        }));
     }
 }
 
@@ -163,5 +176,15 @@ mod tests {
         assert!(nesting.pieces.len() <= PIECES);
         assert_eq!(nesting.add(span(-5, 1_000_000), 0), Inner { most_ns: 400_000, least_ns: 200_000 });
         assert_eq!(nesting.pieces.len(), 1);
+    }
+
+    #[test]
+    fn zones_that_all_come_late_are_bounded_and_count_for_one_around_them() {
+        let mut nesting = Nesting::default();
+        for at in (0..100_000).rev() {
+            assert_eq!(nesting.add(span(10 * at, 10 * at + 4), 0), Inner::default());
+            assert!(nesting.pieces.len() <= PIECES);
+        }
+        assert_eq!(nesting.add(span(-5, 1_000_000), 0).most_ns, 400_000);
     }
 }

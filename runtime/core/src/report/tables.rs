@@ -19,6 +19,8 @@ pub enum Cell {
     Flag(bool),
     /// An upper bound; a column of flags says so to programs.
     AtMost(Box<Cell>),
+    /// A lower bound; a column of flags says so to programs.
+    AtLeast(Box<Cell>),
     /// An upper bound for people where the value itself is unknown.
     Bound(i64),
     /// The value is unknown, or there is none.
@@ -47,6 +49,10 @@ impl Cell {
         if is_bound { Cell::AtMost(Box::new(cell)) } else { cell }
     }
 
+    fn at_least(is_bound: bool, cell: Cell) -> Cell {
+        if is_bound { Cell::AtLeast(Box::new(cell)) } else { cell }
+    }
+
     /// Returns the value as people read it.
     pub fn shown(&self) -> String {
         match self {
@@ -60,6 +66,7 @@ impl Cell {
             Cell::Number(number) => format!("{number:.2}"),
             Cell::Flag(is_so) => if *is_so { "yes" } else { "" }.to_owned(),
             Cell::AtMost(cell) => bounded(true, cell.shown()),
+            Cell::AtLeast(cell) => format!("≥{}", cell.shown()),
             Cell::Bound(ns) => bounded(true, time(*ns)),
             Cell::None => String::new(),
         }
@@ -76,7 +83,7 @@ impl Cell {
             | Cell::FlopsPerSecond(number)
             | Cell::Number(number) => number.to_string(),
             Cell::Flag(is_so) => is_so.to_string(),
-            Cell::AtMost(cell) => cell.exact(),
+            Cell::AtMost(cell) | Cell::AtLeast(cell) => cell.exact(),
             Cell::Bound(_) | Cell::None => String::new(),
         }
     }
@@ -177,11 +184,13 @@ const STREAMS: &[&str] = &[
     "uncertain_ns",
     "busy_is_bound",
     "rest_is_bound",
+    "waiting_early_ns",
+    "waiting_is_bound",
 ];
 
-const STREAM_WAITS: &[&str] = &["name", "waited_for", "count", "total_ns"];
+const STREAM_WAITS: &[&str] = &["name", "waited_for", "count", "total_ns", "total_is_bound"];
 
-const SEMAPHORES: &[&str] = &["name", "count", "total_ns"];
+const SEMAPHORES: &[&str] = &["name", "count", "total_ns", "total_is_bound"];
 
 const PATH: &[&str] = &["name", "on", "total_ns", "share"];
 
@@ -228,7 +237,7 @@ impl Report {
                 Cell::at_most(range.total_is_bound(), Cell::Ns(range.total_ns)),
                 Cell::Ns(range.total_error_ns),
                 range.length(range.recorded_ns, Cell::None),
-                range.length(range.self_ns, Cell::None),
+                Cell::at_most(range.self_is_bound(), range.length(range.self_ns, Cell::None)),
                 Cell::at_most(range.total_is_bound(), Cell::Share(range.share)),
                 Cell::or_none(range.first_ns, Cell::Ns),
                 range.length(range.mean_ns, Cell::Bound(range.bounded_mean_ns())),
@@ -238,9 +247,9 @@ impl Report {
                 range.length(range.max_ns, Cell::Bound(range.bounded_max_ns)),
                 if range.on_stream && !range.in_replays { Cell::Ns(range.mean_launch_ns) } else { Cell::None },
                 Cell::Count(range.bounded),
-                Cell::Ns(range.bounded_total_ns),
-                Cell::Ns(range.bounded_least_ns),
-                Cell::Ns(range.bounded_max_ns),
+                Cell::at_most(range.bounded > 0, Cell::Ns(range.bounded_total_ns)),
+                Cell::at_least(range.bounded > 0, Cell::Ns(range.bounded_least_ns)),
+                Cell::at_most(range.bounded > 0, Cell::Ns(range.bounded_max_ns)),
                 Cell::Flag(range.total_is_bound()),
                 Cell::Flag(range.self_is_bound()),
             ]
@@ -363,12 +372,14 @@ impl Report {
                 Cell::text(&stats.device),
                 Cell::Count(stats.streams),
                 Cell::at_most(stats.busy_is_bound(), Cell::Ns(stats.busy_ns)),
-                Cell::Ns(stats.waiting_ns),
-                Cell::or_none(stats.idle_ns, Cell::Ns),
-                Cell::Ns(stats.not_recorded_ns),
+                Cell::at_most(stats.waiting_is_bound(), Cell::Ns(stats.waiting_ns)),
+                Cell::or_none(stats.idle_ns, |ns| Cell::at_least(stats.rest_is_bound(), Cell::Ns(ns))),
+                Cell::at_least(stats.rest_is_bound() && stats.idle_ns.is_none(), Cell::Ns(stats.not_recorded_ns)),
                 Cell::Ns(stats.uncertain_ns),
                 Cell::Flag(stats.busy_is_bound()),
                 Cell::Flag(stats.rest_is_bound()),
+                Cell::Ns(stats.waiting_early_ns),
+                Cell::Flag(stats.waiting_is_bound()),
             ]
         });
         Table { key: "streams", title: "Streams", columns: STREAMS, rows: rows.collect() }
@@ -376,19 +387,28 @@ impl Report {
 
     fn of_stream_waits(&self) -> Table {
         let rows = self.streams.iter().flat_map(|stream| {
-            stream
-                .waited_for
-                .iter()
-                .map(|on| vec![Cell::text(&stream.name), Cell::text(&on.by), Cell::Count(on.count), Cell::Ns(on.ns)])
+            stream.waited_for.iter().map(|on| {
+                vec![
+                    Cell::text(&stream.name),
+                    Cell::text(&on.by),
+                    Cell::Count(on.count),
+                    Cell::at_most(on.is_bound(), Cell::Ns(on.ns)),
+                    Cell::Flag(on.is_bound()),
+                ]
+            })
         });
         Table { key: "stream_waits", title: "Waits of streams", columns: STREAM_WAITS, rows: rows.collect() }
     }
 
     fn of_semaphores(&self) -> Table {
-        let rows = self
-            .semaphores
-            .iter()
-            .map(|stats| vec![Cell::text(&stats.name), Cell::Count(stats.waits), Cell::Ns(stats.waited_ns)]);
+        let rows = self.semaphores.iter().map(|stats| {
+            vec![
+                Cell::text(&stats.name),
+                Cell::Count(stats.waits),
+                Cell::at_most(stats.is_bound(), Cell::Ns(stats.waited_ns)),
+                Cell::Flag(stats.is_bound()),
+            ]
+        });
         Table { key: "semaphores", title: "Semaphores", columns: SEMAPHORES, rows: rows.collect() }
     }
 

@@ -55,7 +55,8 @@ fn collective(kind: CollectiveKind, group: &str, bus: Option<f64>) -> Collective
 }
 
 fn stream(name: &str, waited_for: &[(&str, i64)]) -> StreamStats {
-    let waited_for = waited_for.iter().map(|(by, ns)| WaitedFor { by: (*by).to_owned(), count: 9, ns: *ns }).collect();
+    let waited_for =
+        waited_for.iter().map(|(by, ns)| WaitedFor { by: (*by).to_owned(), count: 9, ns: *ns, early_ns: 0 }).collect();
     StreamStats {
         name: name.to_owned(),
         device: "NVIDIA H100 80GB HBM3".to_owned(),
@@ -63,6 +64,7 @@ fn stream(name: &str, waited_for: &[(&str, i64)]) -> StreamStats {
         busy_ns: 2_550_000_000,
         uncertain_ns: 0,
         waiting_ns: 1_000_000_000,
+        waiting_early_ns: 0,
         idle_ns: Some(450_000_000),
         not_recorded_ns: 0,
         waited_for,
@@ -301,6 +303,9 @@ fn what_windows_cost_is_said_where_it_is_known() {
     assert!(said(hidden).contains("inside, the program ran at most 5.0 % slower"), "{}", said(hidden));
     let dear = WindowFigures { cost: Some(0.09), cut: 1, ..measured };
     assert!(said(dear).contains("a smaller `budget=`") && said(dear).contains("; 1 window closed"), "{}", said(dear));
+    let none = said(WindowFigures { windows: 0, ..figures });
+    assert!(none.contains("\nno window of the budget opened before the end, so zones are missing; record for longer, or set `budget=100%`"), "{none}");
+    assert!(!none.contains("recorded 3.1 %"), "{none}");
     let report = Report { windows: Some(measured), ..Report::default() };
     assert!(!report.is_complete());
     let args = [("windows", 412), ("windows_recorded_ppm", 31_000), ("windows_cost_ppm", 10_000)];

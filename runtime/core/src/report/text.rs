@@ -259,11 +259,18 @@ impl Shown {
     }
 }
 
+/// What is said where a session with a budget recorded nothing but what needs no window.
+const NO_WINDOW: &str = "no window of the budget opened before the end, so zones are missing; record for longer, or set `budget=100%` to \
+                         record every zone";
+
 /// Writes one sentence. A slowdown of at most twice its standard error is shown as an upper bound.
 impl fmt::Display for WindowFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WindowFigures { windows, recorded, slowdown, slowdown_error, cost, cut } = *self;
         let share = |share: f64| format!("{:.1} %", share * 100.0);
+        if windows == 0 {
+            return write!(f, "{NO_WINDOW}");
+        }
         write!(f, "recorded {} of the time in {}", share(recorded), counted(windows, "window"))?;
         match slowdown.zip(cost) {
             None => write!(f, "; too few to measure what that cost")?,
@@ -343,15 +350,19 @@ fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: boo
         let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
         let rest = if stream.rest_is_bound() { format!("≥{}", time(rest_ns)) } else { time(rest_ns) };
         let busy = bounded(stream.busy_is_bound(), time(stream.busy_ns));
-        row(stream.name.clone(), stream, [busy, time(stream.waiting_ns), rest])
+        row(stream.name.clone(), stream, [busy, waiting(stream), rest])
     };
     let folded_row = |stream: &&StreamStats| {
         let name = format!("({}, folded)", counted(stream.streams, "more stream"));
-        row(name, stream, [bounded(true, time(stream.busy_ns)), time(stream.waiting_ns), NONE.to_owned()])
+        row(name, stream, [bounded(true, time(stream.busy_ns)), waiting(stream), NONE.to_owned()])
     };
     let rows: Vec<_> = single.iter().take(STREAMS).map(single_row).chain(folded.iter().map(folded_row)).collect();
     table(f, head, &rows)?;
     more(f, single.len(), STREAMS, "more stream")
+}
+
+fn waiting(stream: &StreamStats) -> String {
+    bounded(stream.waiting_is_bound(), time(stream.waiting_ns))
 }
 
 /// Returns the known bytes: a dash for none, `≥` if some collectives do not give their size.
@@ -363,13 +374,17 @@ fn known_size(stats: &CollectiveStats) -> String {
     }
 }
 
-/// Returns the streams or threads that a stream waited for longest, with their shares of its waiting time.
+/// Returns the streams or threads that a stream waited for longest, with their shares of its waiting time; without them where that time or
+/// the part of it is only a bound.
 fn waited_for(stream: &StreamStats) -> String {
     const NAMED: usize = 3;
     const LONGEST: usize = 16;
     let all_ns = stream.waiting_ns.max(1) as f64;
     let longest = stream.waited_for.iter().take(NAMED).map(|on| {
         let by = if on.by.is_empty() { "?".to_owned() } else { shortened(&printable(&on.by), LONGEST) };
+        if stream.waiting_is_bound() || on.is_bound() {
+            return by;
+        }
         format!("{by} {:.0} %", 100.0 * on.ns as f64 / all_ns)
     });
     let longest: Vec<_> = longest.collect();

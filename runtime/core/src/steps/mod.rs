@@ -11,7 +11,7 @@ mod schedule;
 
 use std::num::NonZeroU32;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub use queue::Ended;
 use queue::Queue;
@@ -33,7 +33,11 @@ static CURRENT: AtomicU64 = AtomicU64::new(0);
 /// Of each process: another thread of the parent may hold the lock in a fork.
 static SEQUENCE: PerProcess<Mutex<Sequence>> = PerProcess::new(|| Mutex::new(Sequence::NEW));
 static QUEUE: Queue = Queue::new();
+/// The session whose collector takes the steps from the queue.
+static READER: PerProcess<Mutex<Option<NonZeroU32>>> = PerProcess::new(Mutex::default);
 static WARMUPS: Warmups = Warmups::new();
+/// The last id of a step. Ids go on from one session to the next and into forked processes, so that a guard never ends another session's step.
+static IDS: AtomicU32 = AtomicU32::new(0);
 /// Steps that the schedule left out.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Steps that a stop or the end of the session cut.
@@ -57,7 +61,7 @@ struct Open {
     thread: u64,
     phase: Phase,
     /// Tells steps of the program from one another, whatever their numbers are.
-    id: u64,
+    id: u32,
 }
 
 /// The counts of a session's steps that are in no record.
@@ -138,7 +142,7 @@ impl Drop for StepGuard {
 fn begin(number: Option<u64>) -> Option<NonZeroU32> {
     let mut sequence = lock(&SEQUENCE);
     let now_ns = now_ns();
-    let next = sequence.open.map_or(sequence.begun, |open| open.number + 1);
+    let next = sequence.open.map_or(sequence.begun, |open| open.number.saturating_add(1));
     sequence.end(now_ns);
     // A child of a fork, or the end of the session.
     if !IS_ON.load(Ordering::Relaxed) {
@@ -147,12 +151,12 @@ fn begin(number: Option<u64>) -> Option<NonZeroU32> {
     let number = number.unwrap_or(next);
     let phase = sequence.schedule.map_or(Phase::Active, |schedule| schedule.phase(sequence.begun));
     sequence.begun += 1;
-    let id = sequence.begun;
+    let id = IDS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     let thread = thread::with(thread::Thread::id);
     sequence.open = Some(Open { number, begin_ns: now_ns, thread, phase, id });
     sequence.enter(phase, now_ns);
     CURRENT.store(number.saturating_add(1), Ordering::Relaxed);
-    NonZeroU32::new(id as u32)
+    NonZeroU32::new(id)
 }
 
 /// Ends the step with this id, if it still runs.
@@ -164,7 +168,7 @@ fn end(id: NonZeroU32) {
         return;
     }
     let mut sequence = lock(&SEQUENCE);
-    if sequence.open.is_some_and(|open| open.id as u32 == id.get()) {
+    if sequence.open.is_some_and(|open| open.id == id.get()) {
         let now_ns = now_ns();
         sequence.end(now_ns);
         // What runs between two steps belongs to neither, so a step that is not recorded begins here.
@@ -213,7 +217,12 @@ impl Sequence {
 pub fn begin_session(epoch: NonZeroU32, schedule: Option<Schedule>) {
     fork::in_children(leave_to_parent);
     let mut sequence = lock(&SEQUENCE);
-    QUEUE.clear();
+    {
+        // A collector that its session gave up may run on: it takes nothing of this session.
+        let mut reader = lock(&READER);
+        *reader = Some(epoch);
+        QUEUE.clear();
+    }
     WARMUPS.clear();
     LEFT_OUT.store(0, Ordering::Relaxed);
     CUT.store(0, Ordering::Relaxed);
@@ -277,9 +286,12 @@ fn leave_to_parent() {
     IS_ON.store(false, Ordering::Relaxed);
 }
 
-/// Passes the steps that have ended to `each`, oldest first. Only the collector of the session calls this.
-pub fn collect(each: impl FnMut(Ended)) {
-    QUEUE.collect(each);
+/// Passes the steps of this session that have ended to `each`, oldest first. `each` must not wait: the begin of a session would wait for it.
+pub fn collect(epoch: NonZeroU32, each: impl FnMut(Ended)) {
+    let reader = lock(&READER);
+    if *reader == Some(epoch) {
+        QUEUE.collect(each);
+    }
 }
 
 /// Returns whether steps have ended since the last call of [`collect`].
@@ -310,8 +322,58 @@ pub fn current() -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// The sequence of steps is the process's.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn a_guard_ends_no_step_of_a_later_session() {
+        let _turn = lock(&TURN);
+        let (first, second) = (NonZeroU32::new(1_000_001), NonZeroU32::new(1_000_002));
+        let (first, second) = (first.expect("not zero"), second.expect("not zero"));
+        begin_session(first, None);
+        let guard = StepGuard::next();
+        end_session(first);
+        begin_session(second, None);
+        turn_on(second);
+        let _its = StepGuard::next();
+        drop(guard);
+        assert_eq!(current(), Some(0), "the step of the second session runs");
+        end_session(second);
+        switch::turn_off(second);
+    }
+
+    #[test]
+    fn the_collector_of_an_earlier_session_takes_no_step_of_a_later_one() {
+        let _turn = lock(&TURN);
+        let [first, second] = [1_000_004, 1_000_005].map(|epoch| NonZeroU32::new(epoch).expect("not zero"));
+        begin_session(first, None);
+        end_session(first);
+        begin_session(second, None);
+        turn_on(second);
+        (0..3_u32).for_each(step);
+        collect(first, |ended| panic!("{ended:?} is the second session's"));
+        let mut numbers = Vec::new();
+        collect(second, |ended| numbers.push(ended.number));
+        assert_eq!(numbers, [0, 1]);
+        end_session(second);
+        switch::turn_off(second);
+    }
+
+    #[test]
+    fn numbers_of_steps_end_at_the_greatest() {
+        let _turn = lock(&TURN);
+        let epoch = NonZeroU32::new(1_000_003).expect("not zero");
+        begin_session(epoch, None);
+        step(u64::MAX);
+        let _next = StepGuard::next();
+        step(1_u32);
+        assert_eq!(current(), Some(1));
+        end_session(epoch);
+    }
+
     #[test]
     fn a_warm_up_ends_with_its_session() {
+        let _turn = lock(&TURN);
         let epoch = NonZeroU32::MAX;
         begin_session(epoch, Some(Schedule { wait: 0, warmup: 2, active: 1, repeat: 0 }));
         step(0_u32);

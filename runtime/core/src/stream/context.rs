@@ -147,33 +147,42 @@ impl StreamContext {
         StreamContext { owner, first, ..self }
     }
 
+    /// Sets what records say of the stream.
+    pub(super) fn known_as(self, info: Arc<StreamInfo>) -> StreamContext {
+        StreamContext { info: Some(info), ..self }
+    }
+
     /// Creates a context for zones of one thread that are only mirrored.
     pub(crate) fn mirror() -> Arc<StreamContext> {
         Arc::new(StreamContext::new(None, None, None, MOST_MIRRORED, Arc::default(), false).owned_by(Owner::Nobody, 0))
     }
 
-    /// Takes a slot for a new zone.
+    /// Takes a slot for a new zone, and fills it.
     #[inline]
-    pub fn claim(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
-        self.claim_counted(|context, why| match why {
+    pub fn claim(self: Arc<Self>, fill: impl FnOnce(&mut Slot)) -> Result<SlotGuard, NoSlot> {
+        let lose = |context: &StreamContext, why: &NoSlot| match why {
             NoSlot::Full => drop(context.ring_full.fetch_add(1, Ordering::Relaxed)),
             NoSlot::NotMade => drop(context.not_made.fetch_add(1, Ordering::Relaxed)),
             _ => {}
-        })
+        };
+        self.claim_counted(lose, fill)
     }
 
-    /// Takes a slot. `lose` counts a zone that has none because the ring is full or events cannot be created.
+    /// Takes a slot and fills it. `lose` counts a zone that has none because the ring is full or events cannot be created.
     #[inline]
     pub(super) fn claim_counted(
         self: Arc<Self>,
         lose: impl FnOnce(&StreamContext, &NoSlot),
+        fill: impl FnOnce(&mut Slot),
     ) -> Result<SlotGuard, NoSlot> {
         match self.ring.take(|| self.new_slot()) {
             Ok(Taken::Slot { token, sequence }) => {
                 self.waker.on_publish(sequence);
                 let mut claim = SlotGuard { context: self, token };
                 let first = claim.context.first;
-                claim.slot().ok_or(NoSlot::None)?.sequence = first + sequence;
+                let slot = claim.slot().ok_or(NoSlot::None)?;
+                slot.sequence = first + sequence;
+                fill(slot);
                 Ok(claim)
             }
             Ok(Taken::Closed) if self.is_retired() => Err(NoSlot::Retired),
@@ -192,6 +201,12 @@ impl StreamContext {
     /// Returns how many zones have begun on the stream, including those before it was evicted and added again.
     pub fn begun(&self) -> u64 {
         self.first + self.ring.taken()
+    }
+
+    /// Returns whether the context was created in a process from which this one was forked.
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        !self.home.is_here()
     }
 
     /// Returns whether the session has evicted the stream.
@@ -235,18 +250,21 @@ impl StreamContext {
     }
 
     /// Returns the zones begun, recorded and dropped so far. A zone that is still in the ring counts as unfinished.
+    ///
+    /// What became of zones is read before how many have begun. Each of those counters is raised with release after the zone took its slot, and read
+    /// with acquire, so the begin of every zone in it is seen.
     pub(crate) fn account(&self) -> Account {
-        let ring_full = self.ring_full.load(Ordering::Relaxed);
-        let not_made = self.not_made.load(Ordering::Relaxed);
+        let ring_full = self.ring_full.load(Ordering::Acquire);
+        let not_made = self.not_made.load(Ordering::Acquire);
         let dropped = Dropped {
-            ring_full: ring_full + self.events_full.load(Ordering::Relaxed),
-            event_failed: not_made + self.event_failed.load(Ordering::Relaxed),
-            stream_failed: self.stream_failed.load(Ordering::Relaxed),
-            capture_failed: self.capture_failed.load(Ordering::Relaxed),
+            ring_full: ring_full + self.events_full.load(Ordering::Acquire),
+            event_failed: not_made + self.event_failed.load(Ordering::Acquire),
+            stream_failed: self.stream_failed.load(Ordering::Acquire),
+            capture_failed: self.capture_failed.load(Ordering::Acquire),
             unfinished: 0,
         };
-        let recorded = self.recorded.load(Ordering::Relaxed);
-        let captured = self.captured.load(Ordering::Relaxed);
+        let recorded = self.recorded.load(Ordering::Acquire);
+        let captured = self.captured.load(Ordering::Acquire);
         let (zones, waits) = self.zones_and_waits();
         let begun = zones + self.entries.load(Ordering::Relaxed) + ring_full + not_made;
         // The counters are read at slightly different times while zones begin.
@@ -265,9 +283,10 @@ impl StreamContext {
 
     /// Returns how many zones took slots, and the counts of waits.
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
-        // Read this first, so that a wait that begins now does not count as a zone.
-        let taken = self.ring.taken();
-        (taken.saturating_sub(self.waits.slots_taken()), self.waits.counts())
+        // A wait takes its slot and is counted then. Read in the other order, a wait that begins now counts as an unfinished zone for a moment; as
+        // written, it would take a zone from those begun, and more would be recorded than have begun.
+        let of_waits = self.waits.slots_taken();
+        (self.ring.taken().saturating_sub(of_waits), self.waits.counts())
     }
 
     /// Clears a slot that the collector has read. The collector gives it back later, together with others.
@@ -316,7 +335,11 @@ impl StreamContext {
 impl SlotGuard {
     #[inline]
     pub fn slot(&mut self) -> Option<&mut Slot> {
-        self.context.ring.slot(&mut self.token)
+        // SAFETY: the token is of the context's ring: `claim_counted` puts them together.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.context.ring.own_slot(&mut self.token)
+        }
     }
 
     /// Returns whether an observer waits for the zone's end that also sees zones which are not recorded.
@@ -343,7 +366,7 @@ impl SlotGuard {
     /// Returns whether the zone began in a process from which this one was forked. Then its slot and its stream belong to that process.
     #[inline]
     pub fn is_inherited(&self) -> bool {
-        !self.context.home.is_here()
+        self.context.is_inherited()
     }
 
     /// Returns whether the zone is recorded; otherwise it is only mirrored.
@@ -364,10 +387,9 @@ impl SlotGuard {
         self.context.info.as_ref().map_or(0, |info| info.id)
     }
 
-    /// Passes the zone to the collector.
+    /// Passes the zone to the collector. The entries of a batch are counted before, by [`Self::count_entries`].
     #[inline]
     pub(crate) fn publish(&mut self) {
-        self.count_entries();
         self.context.ring.publish(self.token.take());
         if self.context.owner == Owner::Profile {
             self.context.waker.wake_now();
@@ -393,8 +415,8 @@ impl SlotGuard {
     }
 
     /// Counts the entries of a batch as begun, and returns their number.
-    #[inline]
-    fn count_entries(&mut self) -> u64 {
+    #[cold]
+    pub(crate) fn count_entries(&mut self) -> u64 {
         let entries = self.slot().and_then(|slot| slot.extras()).map_or(0, |extras| extras.entries.len() as u64);
         if entries > 0 {
             self.context.entries.fetch_add(entries, Ordering::Relaxed);
@@ -417,7 +439,7 @@ impl SlotGuard {
             Lost::Full => &self.context.events_full,
             Lost::Abandoned => &self.context.abandoned,
         };
-        counter.fetch_add(1 + entries, Ordering::Relaxed);
+        counter.fetch_add(1 + entries, Ordering::Release);
         self.count_given_up();
         self.give_back();
     }

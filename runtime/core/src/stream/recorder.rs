@@ -1,23 +1,24 @@
 //! The state that a session's zones share with its collector: all contexts, by stream.
 //!
-//! A thread caches the contexts that it used last (`thread.rs`), so it takes the recorder's lock once per stream. No driver is called under
-//! that lock. `registry.rs` has the data under it.
+//! A thread caches the contexts that it used last (`thread.rs`), so it takes the recorder's lock once per stream. No driver and no code of a
+//! backend or of the application is called under that lock: such code may drop a stream, and then comes back here. `registry.rs` has the data
+//! under it.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::context::{Account, Owner, StreamContext};
 use super::depths::Depths;
 use super::memory::MemoryLog;
 use super::pauses::Pauses;
-use super::registry::{MOST_DROPPED, StreamRegistry};
+use super::registry::{MOST_DROPPED, StreamFacts, StreamRegistry};
 use super::spans::SpanQueue;
 use super::waker::Waker;
-use crate::backend::{Limits, NoKey, Scope, StreamKey, StreamRef};
+use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
 use crate::lock::{Locked, lock};
-use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
+use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::report::Dropped;
 use crate::report::counts::SpanCounts;
 use crate::switch;
@@ -38,6 +39,8 @@ pub struct Recorder {
     depths: Depths,
     memory: MemoryLog,
     pub waker: Arc<Waker>,
+    /// Called on the launching thread when a stream of a device is met.
+    pub on_device: OnceLock<fn()>,
     /// The number of streams that the application has dropped.
     forgotten: AtomicU64,
     known: Mutex<StreamRegistry>,
@@ -66,6 +69,7 @@ impl Recorder {
             depths: Depths::default(),
             memory: MemoryLog::default(),
             waker,
+            on_device: OnceLock::new(),
             forgotten: AtomicU64::new(0),
             known: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -110,46 +114,64 @@ impl Recorder {
             known.lose(Dropped { capture_failed: 1, ..Dropped::default() });
             return None;
         }
+        let must_wait = known.dropped >= MOST_DROPPED;
         drop(known);
-        // Without the lock, because this calls a driver.
-        let backend = stream.backend(&self.scope);
+        // Without the lock, because this calls the backend.
+        let created = match (stream.key, stream.backend(&self.scope)) {
+            (Ok(key), Ok(_)) if must_wait => Ok((key, None)),
+            (Ok(key), Ok(backend)) => Ok((key, Some(self.new_context(key, backend)))),
+            (_, backend) => {
+                Err(backend.err().map_or_else(|| "its device does not identify it".to_owned(), |error| error.0))
+            }
+        };
         let mut known = self.lock();
         if known.is_closed {
+            // What was created is dropped without the lock, as at each return.
+            drop(known);
             return None;
         }
-        let (key, backend) = match (stream.key, backend) {
-            (Ok(key), Ok(backend)) => (key, backend),
-            (_, backend) => {
-                let why = backend.err().map_or_else(|| "its device does not identify it".to_owned(), |error| error.0);
+        let (key, created) = match created {
+            Ok(created) => created,
+            Err(why) => {
                 known.refuse(&why);
                 self.generation.fetch_add(1, Ordering::Release);
                 return None;
             }
         };
-        if let Some(context) = known.streams.get(&key) {
-            return Some(Arc::clone(context));
+        if let Some(context) = known.streams.get(&key).cloned() {
+            drop(known);
+            return Some(context);
         }
-        if known.dropped >= MOST_DROPPED {
+        let Some((context, facts)) = created else {
             known.refuse_one_more();
             self.generation.fetch_add(1, Ordering::Release);
             self.waker.wake_now();
             return None;
-        }
-        let (info, first) = known.info(key, backend.as_ref());
-        let (named, name) = (Arc::clone(&backend), Arc::clone(&info));
+        };
+        let (info, first) = known.info(key, facts);
         let owner = Owner::from_epoch(self.epoch);
-        let waker = Arc::clone(&self.waker);
-        let Limits { zones, watch, .. } = self.limits;
-        let context = StreamContext::new(Some(key), Some(info), Some(backend), zones, waker, watch);
-        let context = Arc::new(context.owned_by(owner, first));
+        let context = Arc::new(context.owned_by(owner, first).known_as(Arc::clone(&info)));
         known.streams.insert(key, Arc::clone(&context));
         self.generation.fetch_add(1, Ordering::Release);
         drop(known);
+        let name = info;
+        if let Some(on_device) = self.on_device.get().filter(|_| name.device.kind != DeviceKind::Host) {
+            on_device();
+        }
         // Without the lock, because this may call a tool. Only sessions set names, not individual requests.
-        if owner == Owner::Session {
-            named.set_name_in_tools(&name.name);
+        if let (Owner::Session, Some(backend)) = (owner, &context.backend) {
+            backend.set_name_in_tools(&name.name);
         }
         Some(context)
+    }
+
+    /// Creates the context of a stream, and asks its backend for what the registry needs. The session does not have it yet: another thread may be
+    /// faster.
+    fn new_context(&self, key: StreamKey, backend: Arc<dyn Backend>) -> (StreamContext, StreamFacts) {
+        let facts =
+            StreamFacts { name: backend.name(), device: backend.device(), tool_numbers: backend.tool_numbers() };
+        let Limits { zones, watch, .. } = self.limits;
+        (StreamContext::new(Some(key), None, Some(backend), zones, Arc::clone(&self.waker), watch), facts)
     }
 
     /// Returns the context of the zones on streams that are being captured. The collector does not read it, because such zones have no
@@ -193,15 +215,16 @@ impl Recorder {
             known.streams.remove(&key);
             context.retired.store(true, Ordering::Release);
             context.ring.close();
-            if let Some(backend) = &context.backend {
-                backend.retire();
-            }
             known.turn += 1;
             let turn = known.turn;
             if let Some(remembered) = known.infos.get_mut(&key) {
                 (remembered.begun, remembered.turn) = (context.begun(), turn);
             }
             known.retiring.insert(Arc::as_ptr(context).addr(), Arc::clone(context));
+            drop(known);
+            if let Some(backend) = &context.backend {
+                backend.retire();
+            }
         }
     }
 
@@ -282,7 +305,7 @@ impl Recorder {
 
     /// Returns the stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.
     pub fn stream_of_tool(&self, numbers: (u32, u32), device: impl FnOnce() -> DeviceInfo) -> Arc<StreamInfo> {
-        if let Some(info) = self.lock().known_stream_of_tool(numbers) {
+        if let Some(info) = self.known_stream_of_tool(numbers) {
             return info;
         }
         // Without the lock, because this calls a driver.
@@ -297,7 +320,19 @@ impl Recorder {
 
     /// Returns the stream with these CUPTI numbers, if it is known.
     pub fn known_stream_of_tool(&self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
-        self.lock().known_stream_of_tool(numbers)
+        let known = self.lock();
+        if let Some(info) = known.known_stream_of_tool(numbers) {
+            return Some(info);
+        }
+        let contexts: Vec<_> = known.streams.values().cloned().collect();
+        drop(known);
+        // A stream that was added while CUPTI was paused has its numbers since its next zone. Without the lock, because this calls the backend.
+        let has_them = |context: &&Arc<StreamContext>| {
+            context.backend.as_ref().is_some_and(|backend| backend.tool_numbers() == Some(numbers))
+        };
+        let info = contexts.iter().find(has_them)?.info.clone()?;
+        self.lock().set_stream_of_tool(numbers, &info);
+        Some(info)
     }
 
     /// Returns the stream that stands for the unknown streams of replayed graphs. There is one per context.
@@ -322,127 +357,4 @@ impl Recorder {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::backend::AsStream;
-    use crate::backend::host::HostStream;
-    use crate::stream::registry::{MORE_THREADS, REMEMBERED};
-    use crate::stream::slot::Lost;
-    use crate::stream::thread::Thread;
-    use crate::timing::EndMode;
-
-    fn recorder() -> Recorder {
-        Recorder::new(NonZeroU32::MIN, Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: false })
-    }
-
-    #[test]
-    fn a_stream_on_which_a_zone_was_abandoned_is_forgotten_as_any_other() {
-        let (recorder, stream) = (recorder(), HostStream::new("abandoned"));
-        let context = recorder.context(&stream.as_stream()).expect("a stream");
-        Arc::clone(&context).claim().ok().expect("a slot").give_up(Lost::Abandoned);
-        assert!(context.settled().1);
-        recorder.evict(&context);
-        assert!(recorder.retire(&context));
-        let account = recorder.account();
-        assert_eq!((account.begun, account.dropped.unfinished, recorder.contexts().len()), (1, 1, 1));
-    }
-
-    #[test]
-    fn a_zone_that_is_open_when_its_stream_is_let_go_of_ends_as_any_other() {
-        let (recorder, stream) = (recorder(), HostStream::new("open"));
-        let context = recorder.context(&stream.as_stream()).expect("a stream");
-        let mut open = Arc::clone(&context).claim().ok().expect("a slot");
-        recorder.evict(&context);
-        assert!(!open.is_closed());
-        assert!(!recorder.retire(&context));
-        let anew = recorder.context(&stream.as_stream()).expect("the stream, met anew");
-        // A holder of the old context evicts only that one.
-        recorder.evict(&context);
-        assert!(!anew.is_retired());
-        recorder.close();
-        assert!(open.is_closed());
-        open.give_up(Lost::Abandoned);
-        assert!(recorder.retire(&context));
-        assert_eq!(recorder.account().begun, 1);
-    }
-
-    #[test]
-    fn zones_on_new_streams_are_counted_as_dropped_while_too_many_dropped_streams_wait() {
-        let recorder = recorder();
-        let (dropped, new) = (HostStream::new("dropped"), HostStream::new("new"));
-        let context = recorder.context(&dropped.as_stream()).expect("a stream");
-        context.forgotten.store(true, Ordering::Release);
-        recorder.lock().dropped = MOST_DROPPED;
-        assert!(recorder.context(&new.as_stream()).is_none());
-        assert!(recorder.context(&dropped.as_stream()).is_some(), "one that is known goes on");
-        let account = recorder.account();
-        assert_eq!((account.begun, account.dropped.ring_full), (1, 1));
-        assert_eq!(recorder.take_refusals().len(), 1);
-        recorder.evict(&context);
-        assert!(recorder.retire(&context));
-        assert!(recorder.context(&new.as_stream()).is_some());
-    }
-
-    #[test]
-    fn streams_that_are_gone_are_forgotten_the_oldest_first_and_those_in_use_are_not() {
-        let recorder = recorder();
-        let meet = |stream: &HostStream| recorder.context(&stream.as_stream()).expect("a stream");
-        let evict = |context: &Arc<StreamContext>| {
-            recorder.evict(context);
-            assert!(recorder.retire(context));
-        };
-        let id = |context: &StreamContext| context.info.as_ref().map(|info| info.id);
-        let (first, kept, used) = (HostStream::new("first"), HostStream::new("kept"), HostStream::new("used"));
-        let (old, in_use) = (meet(&first), meet(&used));
-        evict(&old);
-        for n in 0..3 * REMEMBERED {
-            let context = meet(&HostStream::new("one of many"));
-            evict(&context);
-            // A stream that comes back from time to time keeps its number, and its zones are counted on.
-            if n % (REMEMBERED / 4) == 0 {
-                let back = meet(&kept);
-                assert_eq!(back.begun(), (n / (REMEMBERED / 4)) as u64);
-                Arc::clone(&back).claim().ok().expect("a slot").give_up(Lost::Abandoned);
-                evict(&back);
-            }
-        }
-        let known = recorder.lock().infos.len();
-        assert!(known <= REMEMBERED + 1, "{known} streams");
-        assert!(id(&meet(&first)) > id(&old), "it is a new one");
-        evict(&in_use);
-        assert_eq!(id(&meet(&used)), id(&in_use));
-    }
-
-    #[test]
-    fn threads_that_have_ended_are_forgotten_and_those_that_run_are_not() {
-        let recorder = recorder();
-        let meet = |id| recorder.discover_thread(ThreadInfo { id, name: None }, true);
-        let runs = meet(1);
-        for id in 2..10 * MORE_THREADS as u64 {
-            drop(meet(id));
-            // Records of the thread's last zones are read a little later.
-            assert!(recorder.lock().threads.contains_key(&id));
-        }
-        let known = recorder.lock().threads.len();
-        assert!(known <= 3 * MORE_THREADS, "{known} threads");
-        assert!(Arc::ptr_eq(&recorder.thread(1), &runs));
-    }
-
-    #[test]
-    fn a_thread_is_not_called_by_the_name_of_one_that_had_its_id() {
-        let recorder = recorder();
-        let name = |id| recorder.thread(id).name.clone();
-        let meet = |is_ending| drop(Thread::with_id(7, is_ending).make_known(&recorder));
-        let on_a_thread = |thread: std::thread::Builder, is_ending| {
-            let joined = std::thread::scope(|scope| thread.spawn_scoped(scope, || meet(is_ending)).map(|it| it.join()));
-            joined.expect("a thread").expect("no panic");
-        };
-        on_a_thread(std::thread::Builder::new().name("first".to_owned()), false);
-        assert_eq!(name(7).as_deref(), Some("first"));
-        // This thread cannot get its name any more.
-        on_a_thread(std::thread::Builder::new(), true);
-        assert_eq!(name(7).as_deref(), Some("first"));
-        on_a_thread(std::thread::Builder::new(), false);
-        assert_eq!(name(7), None);
-    }
-}
+mod tests;

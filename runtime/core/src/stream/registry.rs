@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::context::{Account, StreamContext};
-use crate::backend::{Backend, StreamKey, names};
+use crate::backend::{StreamKey, names};
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
 use crate::report::Dropped;
 
@@ -41,6 +41,13 @@ pub(super) struct StreamRegistry {
     pub(super) refused: Vec<String>,
     /// No zone begins any more, and no stream is added.
     pub(super) is_closed: bool,
+}
+
+/// What a backend says of a stream that a session meets. It is asked without the lock.
+pub(super) struct StreamFacts {
+    pub(super) name: Option<String>,
+    pub(super) device: DeviceInfo,
+    pub(super) tool_numbers: Option<(u32, u32)>,
 }
 
 /// A stream that the session knows, also after it was evicted.
@@ -77,7 +84,7 @@ pub(super) const MORE_THREADS: usize = 1024;
 
 impl StreamRegistry {
     /// The stream's name and number, and how many zones had begun on it before.
-    pub(super) fn info(&mut self, key: StreamKey, backend: &dyn Backend) -> (Arc<StreamInfo>, u64) {
+    pub(super) fn info(&mut self, key: StreamKey, facts: StreamFacts) -> (Arc<StreamInfo>, u64) {
         self.turn += 1;
         let turn = self.turn;
         if let Some(remembered) = self.infos.get_mut(&key) {
@@ -85,38 +92,36 @@ impl StreamRegistry {
             return (Arc::clone(&remembered.info), remembered.begun);
         }
         self.forget_some();
-        let info = self.new_info(key, backend);
+        let info = self.new_info(key, facts);
         self.infos.insert(key, EvictedStream { info: Arc::clone(&info), begun: 0, turn });
         (info, 0)
     }
 
-    fn new_info(&mut self, key: StreamKey, backend: &dyn Backend) -> Arc<StreamInfo> {
-        if let Some(info) = backend.tool_numbers().and_then(|numbers| self.of_tool.get(&numbers)) {
+    fn new_info(&mut self, key: StreamKey, facts: StreamFacts) -> Arc<StreamInfo> {
+        let StreamFacts { name: of_backend, device, tool_numbers } = facts;
+        if let Some(info) = tool_numbers.and_then(|numbers| self.of_tool.get(&numbers)) {
             return Arc::clone(info);
         }
         self.last_id += 1;
         let id = self.last_id;
         let given = names::get(key).map(|name| name.to_string());
-        let of_tool = || backend.tool_numbers().and_then(|numbers| self.tool_names.get(&numbers).cloned());
-        let name = given.or_else(of_tool).or_else(|| backend.name()).unwrap_or_else(|| format!("stream {id}"));
-        let info = Arc::new(StreamInfo { id, name, device: backend.device() });
-        if let Some(numbers) = backend.tool_numbers() {
+        let of_tool = || tool_numbers.and_then(|numbers| self.tool_names.get(&numbers).cloned());
+        let name = given.or_else(of_tool).or(of_backend).unwrap_or_else(|| format!("stream {id}"));
+        let info = Arc::new(StreamInfo { id, name, device });
+        if let Some(numbers) = tool_numbers {
             self.of_tool.insert(numbers, Arc::clone(&info));
         }
         info
     }
 
-    /// The stream with these CUPTI numbers, if it is known. One that was added while CUPTI was paused has them since its next zone.
-    pub(super) fn known_stream_of_tool(&mut self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
-        if let Some(info) = self.of_tool.get(&numbers) {
-            return Some(Arc::clone(info));
-        }
-        let has_them = |context: &&Arc<StreamContext>| {
-            context.backend.as_ref().is_some_and(|backend| backend.tool_numbers() == Some(numbers))
-        };
-        let info = self.streams.values().find(has_them)?.info.clone()?;
-        self.of_tool.insert(numbers, Arc::clone(&info));
-        Some(info)
+    /// The stream that was found to have these CUPTI numbers.
+    pub(super) fn known_stream_of_tool(&self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
+        self.of_tool.get(&numbers).cloned()
+    }
+
+    /// Notes the CUPTI numbers of a stream.
+    pub(super) fn set_stream_of_tool(&mut self, numbers: (u32, u32), info: &Arc<StreamInfo>) {
+        self.of_tool.insert(numbers, Arc::clone(info));
     }
 
     /// The stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.

@@ -10,10 +10,10 @@
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
 
-use crate::lock::lock;
+use crate::inside::Inside;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots a ring can have.
@@ -27,6 +27,11 @@ const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const CLOSED: u64 = 1 << 63;
 const ONE_TAKEN: u64 = 1 << INDEX_BITS;
+/// The count of taken slots in the word. It goes round: `Links::base` says how often.
+const COUNT_BITS: u32 = 63 - INDEX_BITS;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+/// The base moves on when the count is so far from it. It has to be looked at before the count has gone round.
+const BASE_STEP: u64 = 1 << (COUNT_BITS - 2);
 /// No slot: the end of a list.
 const NONE: u32 = INDEX_MASK as u32;
 
@@ -45,8 +50,15 @@ pub enum Take {
 ///
 /// `free` holds in one word the first free slot, the number of slots taken so far, and whether the ring is closed. The count makes every
 /// take unique, which prevents the ABA problem, and it makes the counts exact: after `close`, no further zone begins.
+///
+/// What is ordered by what: `take` acquires what the `give` before it released, the collector's clearing of the slot; `collect` acquires what
+/// `publish` released, the zone's writes; `is_closed` acquires what `close` released. A link is written only by the holder of its slot, before
+/// the release that hands the slot over. The switch needs no order of its own for that: a zone that reads it too early finds a closed ring or
+/// none.
 pub struct Links {
     next: Box<[AtomicU32]>,
+    /// A number of taken slots that the word's count has reached. It is written so rarely that reading it costs nothing.
+    base: AtomicU64,
     heads: Line<Heads>,
 }
 
@@ -83,6 +95,7 @@ impl Links {
     pub fn new(capacity: usize) -> Links {
         Links {
             next: (0..capacity.min(MAX_CAPACITY)).map(|_| AtomicU32::new(NONE)).collect(),
+            base: AtomicU64::new(0),
             heads: Line(Heads { free: AtomicU64::new(u64::from(NONE)), published: List::new() }),
         }
     }
@@ -95,6 +108,7 @@ impl Links {
     /// Takes a free slot.
     #[inline]
     pub fn take(&self) -> Take {
+        let base = self.base.load(Ordering::Acquire);
         let mut free = self.heads.free.load(Ordering::Acquire);
         loop {
             if free & CLOSED != 0 {
@@ -105,14 +119,15 @@ impl Links {
                 return Take::Empty;
             }
             let next = u64::from(self.next[index as usize].load(Ordering::Relaxed));
-            let taken = ((free & !INDEX_MASK) + ONE_TAKEN) | next;
+            // The count goes round below the flag.
+            let taken = (((free & !INDEX_MASK) + ONE_TAKEN) & !CLOSED) | next;
             match self.heads.free.compare_exchange_weak(free, taken, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let next = next as u32;
                     if let Some(link) = self.next.get(next as usize) {
                         prefetch(link);
                     }
-                    return Take::Taken { index, sequence: free >> INDEX_BITS, next };
+                    return Take::Taken { index, sequence: self.whole_count(base, free), next };
                 }
                 Err(now) => free = now,
             }
@@ -188,12 +203,30 @@ impl Links {
 
     /// Returns the number of slots taken so far.
     pub fn taken(&self) -> u64 {
-        (self.heads.free.load(Ordering::Acquire) & !CLOSED) >> INDEX_BITS
+        let base = self.base.load(Ordering::Acquire);
+        self.whole_count(base, self.heads.free.load(Ordering::Acquire))
+    }
+
+    /// Returns the number of slots taken as of this word. `base` was loaded before the word, so the count had reached it.
+    #[inline]
+    fn whole_count(&self, base: u64, word: u64) -> u64 {
+        let further = (word >> INDEX_BITS).wrapping_sub(base) & COUNT_MASK;
+        let count = base + further;
+        if further >= BASE_STEP {
+            self.move_base(count);
+        }
+        count
+    }
+
+    #[cold]
+    fn move_base(&self, count: u64) {
+        self.base.fetch_max(count, Ordering::AcqRel);
     }
 
     /// Closes the ring, so that no more zones begin. Returns how many have begun.
     pub(crate) fn close(&self) -> u64 {
-        (self.heads.free.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED) >> INDEX_BITS
+        let base = self.base.load(Ordering::Acquire);
+        self.whole_count(base, self.heads.free.fetch_or(CLOSED, Ordering::AcqRel))
     }
 
     #[inline]
@@ -230,10 +263,12 @@ pub struct Ring<T> {
     links: Links,
     chunks: Box<[OnceLock<Chunk<T>>]>,
     capacity: usize,
+    /// Tells the tokens of this ring from those of others.
+    id: u32,
+    /// The number of chunks that a thread has created, or is about to put into their places.
+    claimed: AtomicUsize,
     /// The number of slots that exist.
-    grown: Mutex<usize>,
-    /// All slots exist. A full ring is then recognised without the lock.
-    is_whole: AtomicBool,
+    grown: AtomicUsize,
 }
 
 // SAFETY: a slot is only reached through its token; `Links` hands an index to one holder at a time, with release and
@@ -242,16 +277,44 @@ pub struct Ring<T> {
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 /// Exclusive access to one slot, until the slot is given back or published.
+///
+/// Only a ring makes tokens, one at a time for each of its slots, and takes only its own.
 #[derive(Debug)]
 #[must_use = "a token that is dropped loses its slot: give it back or publish it"]
-pub struct Token(pub u32);
+pub struct Token(
+    /// The number of the ring in the upper half, and the index of the slot in the lower half. They are one word because a processor stalls when
+    /// it loads a word that was stored in two parts.
+    u64,
+);
 
 impl Token {
+    #[inline]
+    fn new(ring: u32, index: u32) -> Token {
+        Token(u64::from(ring) << 32 | u64::from(index))
+    }
+
+    #[inline]
+    fn index(&self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    fn ring(&self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// Moves the access out. What remains is a token of no slot.
     #[inline]
     pub(crate) fn take(&mut self) -> Token {
-        Token(std::mem::replace(&mut self.0, NONE))
+        let none = Token::new(self.ring(), NONE);
+        std::mem::replace(self, none)
     }
+}
+
+/// Returns an id that no other ring of the process has; none when there have been 2³² rings.
+fn new_id() -> Option<u32> {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| id.checked_add(1)).ok()
 }
 
 /// The result of taking a slot, with its token.
@@ -264,13 +327,16 @@ pub(crate) enum Taken {
 impl<T: Send> Ring<T> {
     /// Creates a ring of at most `capacity` slots. It has no slots yet.
     pub(crate) fn new(capacity: usize) -> Ring<T> {
-        let capacity = capacity.clamp(1, MAX_CAPACITY);
+        let id = new_id();
+        // Without an id there is no slot, and each zone is counted as one that has none.
+        let capacity = id.map_or(0, |_| capacity.clamp(1, MAX_CAPACITY));
         Ring {
             links: Links::new(capacity),
             chunks: (0..capacity.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             capacity,
-            grown: Mutex::new(0),
-            is_whole: AtomicBool::new(false),
+            id: id.unwrap_or(u32::MAX),
+            claimed: AtomicUsize::new(0),
+            grown: AtomicUsize::new(0),
         }
     }
 
@@ -282,7 +348,7 @@ impl<T: Send> Ring<T> {
                 if let Some(slot) = self.cell(next) {
                     prefetch(slot);
                 }
-                Ok(Taken::Slot { token: Token(index), sequence })
+                Ok(Taken::Slot { token: self.token(index), sequence })
             }
             Take::Closed => Ok(Taken::Closed),
             Take::Empty => self.grow_and_take(make),
@@ -292,9 +358,9 @@ impl<T: Send> Ring<T> {
     #[cold]
     fn grow_and_take<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<Taken, E> {
         loop {
-            let grew = if self.is_whole.load(Ordering::Acquire) { 0 } else { self.grow(&mut make)? };
+            let grew = self.grow(&mut make)?;
             match self.links.take() {
-                Take::Taken { index, sequence, .. } => return Ok(Taken::Slot { token: Token(index), sequence }),
+                Take::Taken { index, sequence, .. } => return Ok(Taken::Slot { token: self.token(index), sequence }),
                 Take::Closed => return Ok(Taken::Closed),
                 Take::Empty if grew == 0 => return Ok(Taken::Full),
                 Take::Empty => {}
@@ -304,29 +370,39 @@ impl<T: Send> Ring<T> {
 
     /// Adds a chunk of slots if the capacity allows, and returns their number.
     ///
+    /// It takes no lock, because `make` may call a driver: a launching thread would wait for the collector. Threads that grow the ring at one
+    /// time each add a chunk.
+    ///
     /// # Errors
     /// The first error of `make`. Then no slot is added.
     pub(crate) fn grow<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<usize, E> {
-        let mut grown = lock(&self.grown);
-        let wanted = (self.capacity - *grown).min(CHUNK);
-        if wanted == 0 {
+        if self.claimed.load(Ordering::Relaxed) >= self.chunks.len() {
             return Ok(0);
         }
-        let chunk: Chunk<T> = (0..wanted).map(|_| make().map(UnsafeCell::new)).collect::<Result<_, E>>()?;
-        let first = *grown;
-        if self.chunks[first / CHUNK].set(chunk).is_ok() {
-            *grown += wanted;
-            for index in first..first + wanted {
-                self.links.give(index as u32);
-            }
-            self.is_whole.store(*grown == self.capacity, Ordering::Release);
-        }
-        Ok(wanted)
+        let _inside = Inside::enter();
+        let wanted = CHUNK.min(self.capacity);
+        let mut chunk = (0..wanted).map(|_| make().map(UnsafeCell::new)).collect::<Result<Vec<_>, E>>()?;
+        // The chunk is created before its place is claimed, so that an error leaves no gap.
+        let claim = |claimed| (claimed < self.chunks.len()).then_some(claimed + 1);
+        let Ok(place) = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) else { return Ok(0) };
+        let first = place * CHUNK;
+        chunk.truncate(self.capacity - first);
+        let added = chunk.len();
+        // Only the thread that claimed the place fills it. The slots are given below, which releases it.
+        let _ = self.chunks[place].set(chunk.into_boxed_slice());
+        self.grown.fetch_add(added, Ordering::Relaxed);
+        (first..first + added).for_each(|index| self.links.give(index as u32));
+        Ok(added)
     }
 
     /// Returns the number of slots that exist.
     pub(crate) fn grown(&self) -> usize {
-        *lock(&self.grown)
+        self.grown.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn token(&self, index: u32) -> Token {
+        Token::new(self.id, index)
     }
 
     pub fn capacity(&self) -> usize {
@@ -339,14 +415,46 @@ impl<T: Send> Ring<T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
+    /// Returns the cell of a token; none for a token of another ring, and for one of no slot.
+    #[inline]
+    fn cell_of(&self, token: &Token) -> Option<&UnsafeCell<T>> {
+        if token.ring() == self.id { self.cell(token.index()) } else { None }
+    }
+
+    /// Returns the index of a token that is given up; that of no slot for a token of another ring.
+    #[inline]
+    fn index_of(&self, token: &Token) -> u32 {
+        if token.ring() == self.id { token.index() } else { NONE }
+    }
+
     /// Returns the slot of a token.
     #[inline]
     pub fn slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
-        let cell = self.cell(token.0)?;
-        // SAFETY: the token is borrowed mutably and is the only one of its slot (see `Sync` above).
+        if token.ring() != self.id {
+            return None;
+        }
+        // SAFETY: the token is of this ring.
         #[allow(unsafe_code)]
         unsafe {
-            Some(&mut *cell.get())
+            self.own_slot(token)
+        }
+    }
+
+    /// Returns the slot of a token, for a caller that keeps it beside its ring.
+    ///
+    /// # Safety
+    /// The token is of this ring.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn own_slot<'a>(&'a self, token: &'a mut Token) -> Option<&'a mut T> {
+        if token.index() == NONE {
+            return None;
+        }
+        let index = token.index() as usize;
+        // SAFETY: the token of a slot is made when the slot exists. It is borrowed mutably, and is the only one of its slot (see `Sync` above).
+        unsafe {
+            let chunk = self.chunks.get_unchecked(index / CHUNK).get()?;
+            Some(&mut *chunk.get_unchecked(index % CHUNK).get())
         }
     }
 
@@ -356,8 +464,8 @@ impl<T: Send> Ring<T> {
     where
         T: Sync,
     {
-        let cell = self.cell(token.0)?;
-        // SAFETY: the token is the only one of its slot (see `Sync` above), and a mutable borrow of the slot needs one of the token.
+        let cell = self.cell_of(token)?;
+        // SAFETY: the token is of this ring and the only one of its slot (see `Sync` above), and a mutable borrow of the slot needs one of the token.
         #[allow(unsafe_code)]
         unsafe {
             Some(&*cell.get())
@@ -367,7 +475,7 @@ impl<T: Send> Ring<T> {
     /// Prefetches a slot that will be read soon and that another core wrote.
     #[inline]
     pub fn prefetch(&self, token: &Token) {
-        if let Some(cell) = self.cell(token.0) {
+        if let Some(cell) = self.cell_of(token) {
             prefetch(cell);
         }
     }
@@ -375,23 +483,23 @@ impl<T: Send> Ring<T> {
     /// Passes a slot to the collector.
     #[inline]
     pub(crate) fn publish(&self, token: Token) {
-        self.links.publish(token.0);
+        self.links.publish(self.index_of(&token));
     }
 
     /// Gives a slot back.
     pub(crate) fn give(&self, token: Token) {
-        self.links.give(token.0);
+        self.links.give(self.index_of(&token));
     }
 
     /// Gives slots back in groups of up to 64, with one write per group to the word from which launching threads take slots.
     pub(crate) fn give_all(&self, tokens: impl IntoIterator<Item = Token>) {
         let (mut indices, mut count) = ([NONE; 64], 0);
-        for token in tokens {
+        for index in tokens.into_iter().map(|token| self.index_of(&token)).filter(|index| *index != NONE) {
             if count == indices.len() {
                 self.links.give_all(&indices);
                 count = 0;
             }
-            indices[count] = token.0;
+            indices[count] = index;
             count += 1;
         }
         self.links.give_all(&indices[..count]);
@@ -399,7 +507,7 @@ impl<T: Send> Ring<T> {
 
     /// Takes all published slots, oldest first. Only the collector may call this.
     pub fn collect(&self, mut each: impl FnMut(Token)) {
-        self.links.collect(|index| each(Token(index)));
+        self.links.collect(|index| each(self.token(index)));
     }
 
     /// Returns the number of slots taken so far.
@@ -419,47 +527,4 @@ impl<T: Send> Ring<T> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Unlike the loom model, this test has storage, so that Miri detects a shared slot.
-    #[test]
-    fn slots_go_round_between_threads_and_the_collector_and_none_is_shared() {
-        const EACH: u64 = if cfg!(miri) { 60 } else { 20_000 };
-        const THREADS: u64 = 3;
-        let ring = Ring::<Vec<u64>>::new(70);
-        let (mut collected, mut sum) = (0, 0);
-        std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let ring = &ring;
-                scope.spawn(move || {
-                    for n in 0..EACH {
-                        let (mut token, sequence) = loop {
-                            match ring.take(|| Ok::<_, ()>(Vec::new())) {
-                                Ok(Taken::Slot { token, sequence }) => break (token, sequence),
-                                _ => std::thread::yield_now(),
-                            }
-                        };
-                        let slot = ring.slot(&mut token).expect("a slot");
-                        assert!(slot.is_empty(), "it was given back");
-                        slot.extend([thread * EACH + n, sequence]);
-                        ring.publish(token);
-                    }
-                });
-            }
-            while collected < THREADS * EACH {
-                ring.collect(|mut token| {
-                    let slot = ring.slot(&mut token).expect("a slot");
-                    sum += slot[0];
-                    slot.clear();
-                    collected += 1;
-                    ring.give(token);
-                });
-                std::thread::yield_now();
-            }
-        });
-        let all = THREADS * EACH;
-        assert_eq!((ring.taken(), sum), (all, all * (all - 1) / 2));
-        assert_eq!(ring.close(), all);
-    }
-}
+mod tests;

@@ -124,6 +124,20 @@ fn model_slots_go_round_between_threads() {
 }
 
 #[test]
+fn model_a_zone_that_finds_the_switch_on_sees_what_was_stored_before() {
+    loom::model(|| {
+        let (switch, chance) = (Arc::new(Switch(AtomicU32::new(0))), Arc::new(AtomicU32::new(0)));
+        let zone = {
+            let (switch, chance) = (Arc::clone(&switch), Arc::clone(&chance));
+            thread::spawn(move || switch.word().map(|word| (word.acquire(), chance.load(Ordering::Relaxed)).1))
+        };
+        chance.store(7, Ordering::Relaxed);
+        switch.set(1);
+        assert!(matches!(zone.join().expect("no panic"), None | Some(7)));
+    });
+}
+
+#[test]
 fn model_the_account_is_exact_when_the_session_ends_under_way() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,6 +1,6 @@
 //! The state of one launching thread: its id, the nesting depth of its zones, and the contexts that it used last.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct Thread {
     open: [Cell<Option<&'static RangeSpec>>; OPEN],
     memory: RefCell<Memory>,
     /// The context of zones that are only mirrored.
-    mirror: OnceCell<Arc<StreamContext>>,
+    mirror: RefCell<Option<Arc<StreamContext>>>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Thread {
     pub(super) fn with_id(id: u64, is_ending: bool) -> Thread {
         let (id, home) = (Cell::new(id), Cell::new(Home::here()));
         let (depth, open) = (Cell::new(0), [const { Cell::new(None) }; OPEN]);
-        Thread { id, home, is_ending, depth, open, memory: RefCell::default(), mirror: OnceCell::new() }
+        Thread { id, home, is_ending, depth, open, memory: RefCell::default(), mirror: RefCell::default() }
     }
 
     #[inline]
@@ -146,10 +146,28 @@ impl Thread {
         memory.host.clone()
     }
 
-    /// Returns the context of this thread's zones that are only mirrored.
+    /// Returns the context of this thread's zones that are only mirrored. There is none while the thread's locals are destroyed: a new one for
+    /// each zone of a marked allocator, which frees the one before, would never end.
     #[inline]
-    pub(crate) fn mirror(&self) -> Arc<StreamContext> {
-        Arc::clone(self.mirror.get_or_init(StreamContext::mirror))
+    pub(crate) fn mirror(&self) -> Option<Arc<StreamContext>> {
+        if self.is_ending {
+            return None;
+        }
+        let mut mirror = self.mirror.try_borrow_mut().ok()?;
+        if mirror.as_ref().is_some_and(|mirror| mirror.is_inherited()) {
+            // Zones that were open at the fork hold its slots, and no thread of a forked process ends them.
+            std::mem::forget(mirror.take());
+        }
+        Some(Arc::clone(mirror.get_or_insert_with(StreamContext::mirror)))
+    }
+}
+
+impl Drop for Thread {
+    /// An allocator that the program has marked begins no zone while warpline frees what it kept for the thread.
+    fn drop(&mut self) {
+        let _inside = Inside::enter();
+        drop(self.memory.take());
+        drop(self.mirror.take());
     }
 }
 

@@ -48,16 +48,16 @@ impl WaitStats {
     }
 
     pub fn add_recorded(&self, waits: u64) {
-        self.recorded.fetch_add(waits, Ordering::Relaxed);
+        self.recorded.fetch_add(waits, Ordering::Release);
     }
 
     pub fn add_stream_failed(&self, waits: u64) {
-        self.stream_failed.fetch_add(waits, Ordering::Relaxed);
+        self.stream_failed.fetch_add(waits, Ordering::Release);
     }
 
     /// Returns how many slots of the ring waits have taken.
     pub(super) fn slots_taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Acquire)
     }
 
     pub(super) fn slots_abandoned(&self) -> u64 {
@@ -65,14 +65,16 @@ impl WaitStats {
     }
 
     pub(super) fn counts(&self) -> WaitCounts {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // As for zones: what became of waits is read before how many have begun.
+        let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         let dropped = Dropped {
             ring_full: count(&self.ring_full),
             event_failed: count(&self.event_failed),
             stream_failed: count(&self.stream_failed),
             ..Dropped::default()
         };
-        let (begun, recorded) = (count(&self.begun), count(&self.recorded));
+        let recorded = count(&self.recorded);
+        let begun = count(&self.begun);
         let unfinished = begun.saturating_sub(recorded + dropped.total());
         WaitCounts { begun, recorded, dropped: Dropped { unfinished, ..dropped }, ..WaitCounts::default() }
     }

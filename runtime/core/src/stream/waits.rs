@@ -17,10 +17,12 @@ impl StreamContext {
     /// Takes a slot for a new wait.
     pub fn claim_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let tally = Arc::clone(&self);
+        // First, so that no wait is dropped or recorded that has not begun.
+        tally.waits().begin(1);
         let claim = self.claim_begun_wait();
         // If the session has ended or must add the stream again, the wait has not begun there.
-        if !matches!(claim, Err(NoSlot::Closed | NoSlot::Retired)) {
-            tally.waits().begin(1);
+        if matches!(claim, Err(NoSlot::Closed | NoSlot::Retired)) {
+            tally.waits().take_back(1);
         }
         claim
     }
@@ -29,13 +31,14 @@ impl StreamContext {
     pub fn claim_begun_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let context = Arc::clone(&self);
         let tally = context.waits();
-        let claim = self.claim_counted(|_, why| match why {
+        let lose = |_: &StreamContext, why: &NoSlot| match why {
             NoSlot::Full => drop(tally.ring_full.fetch_add(1, Ordering::Relaxed)),
             NoSlot::NotMade => drop(tally.event_failed.fetch_add(1, Ordering::Relaxed)),
             _ => {}
-        });
+        };
+        let claim = self.claim_counted(lose, |_| {});
         if claim.is_ok() {
-            tally.taken.fetch_add(1, Ordering::Relaxed);
+            tally.taken.fetch_add(1, Ordering::Release);
         }
         claim
     }

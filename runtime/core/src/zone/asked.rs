@@ -13,7 +13,7 @@ use crate::profile;
 use crate::profile::answers::Shared;
 use crate::profile::error::ProfileError;
 use crate::profile::requests::PendingAnswers;
-use crate::sample::Sampled;
+use crate::sample::Chance;
 use crate::stream::context::NoSlot;
 
 impl Wanted {
@@ -23,7 +23,7 @@ impl Wanted {
     pub(super) fn asked(self, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
         let stream = stream.filter(|stream| stream.is_some());
-        let others = self.word.unasked().map(|word| Wanted { word, ..self });
+        let others = self.word().unasked().map(|word| self.with(word));
         let builder =
             others.and_then(|request| stream.map_or_else(|| request.on_host(), |stream| request.on_stream(stream)));
         let Some(ticket) = profile::take(self.range, stream) else { return builder };
@@ -32,7 +32,7 @@ impl Wanted {
             Some(builder) => Some(builder.with(ticket)),
             None => {
                 let followed = |mut builder: ZoneBuilder| {
-                    builder.follow(self.word);
+                    builder.follow(self.word());
                     builder
                 };
                 open(self.range, ticket, stream).map(followed).or_else(|| self.mirrored())
@@ -51,20 +51,17 @@ pub fn timed(range: &'static RangeSpec, stream: &StreamRef<'_>) -> (Zone, Arc<Sh
 /// Takes a slot only for the ticket; none if the ticket was answered with an error.
 fn open(range: &'static RangeSpec, ticket: PendingAnswers, stream: Option<&StreamRef<'_>>) -> Option<ZoneBuilder> {
     let context = || stream.map_or_else(profile::host_context, profile::context);
-    let open = |context| ZoneBuilder::in_ring(range, context);
+    let open = |context| ZoneBuilder::in_ring(range, Chance::ALWAYS, context);
     let opened = match context().map(open) {
         Ok(Err(NoSlot::Retired)) => context().map(open),
         opened => opened,
     };
     match opened.and_then(|opened| opened.map_err(ProfileError::from)) {
         Ok(builder) => {
-            let mut builder = match stream {
+            let builder = match stream {
                 Some(stream) => builder.owning(stream),
                 None => builder,
             };
-            if let Some(slot) = builder.0.slot() {
-                slot.sampled = Sampled::ALL;
-            }
             Some(builder.with(ticket))
         }
         Err(error) => {

@@ -73,6 +73,6 @@ impl CollectiveBatch {
 
     /// Ends the batch with this outcome. The text of an `Err` is recorded.
     pub fn end<T, E: Display>(mut self, outcome: &Result<T, E>) {
-        self.zone.outcome(outcome);
+        self.zone.guard.fail(|| outcome.as_ref().err().map(ToString::to_string));
     }
 }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use super::guard::Guard;
-use super::{AsyncZone, Outcome, Zone};
+use super::{AsyncZone, Zone};
 use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
@@ -102,22 +102,4 @@ impl ZoneBuilder {
     pub fn start_async(self) -> AsyncZone {
         AsyncZone { guard: self.0.start(false, Location::caller()) }
     }
-}
-
-/// Returns the text of the error, if the outcome is an error. If its `Display` panics, only the text is lost.
-pub(super) fn error_text(outcome: &(impl Outcome + ?Sized)) -> Option<String> {
-    caught(|| outcome.error_text()).unwrap_or_else(|| Some("its `Display` panicked".to_owned()))
-}
-
-/// Returns a value of any type. This code never runs; it tells the compiler into which type `?` in an async body converts.
-#[doc(hidden)]
-pub fn never<T>() -> T {
-    std::process::abort()
-}
-
-/// Runs the body of a function with `err`. The bound allows the closure to return borrows of its captures.
-#[doc(hidden)]
-#[inline(always)]
-pub fn once<T>(body: impl FnOnce() -> T) -> T {
-    body()
 }

@@ -7,6 +7,7 @@ use std::panic::Location;
 
 use super::launch::{self, SlotGuard};
 use crate::catalog::RangeSpec;
+use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::inside::Inside;
@@ -72,20 +73,20 @@ impl Guard {
             let _inside = Inside::enter();
             let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
             let Some(slot) = claim.slot() else { return };
+            let is_taken = is_recorded && matches!(slot.start, Start::Begun) && range.chance().take().is_some();
+            let has_room = is_taken && slot.extras_to_fill().entries.len() < MAX_ENTRIES;
+            // Before the observer gets the message, so that the number that ranks match by is in it.
+            if has_room && is_of_session {
+                message.begin();
+            }
             if slot.waiting.has(Position::Mirror) {
                 observer::entry_added(Position::Mirror, range, &message);
             }
-            if !is_recorded || !matches!(slot.start, Start::Begun) || !range.chance().take() {
-                return;
+            if has_room {
+                slot.extras_to_fill().entries.push((range, message));
+            } else if is_taken {
+                claim.lose_entry();
             }
-            let entries = &mut slot.extras_to_fill().entries;
-            if entries.len() == MAX_ENTRIES {
-                return claim.lose_entry();
-            }
-            if is_of_session {
-                message.begin();
-            }
-            entries.push((range, message));
         }
     }
 
@@ -96,8 +97,13 @@ impl Guard {
         }
     }
 
+    /// Gives a zone that is recorded the text of an error, if there is one. If its `Display` panics, only the text is lost.
     #[inline]
-    pub(super) fn note_error(&mut self, text: Option<String>) {
+    pub(super) fn fail(&mut self, text: impl FnOnce() -> Option<String>) {
+        if !self.is_recorded() {
+            return;
+        }
+        let text = caught(text).unwrap_or_else(|| Some("its `Display` panicked".to_owned()));
         if let (Some(slot), Some(text)) = (self.slot(), text) {
             slot.status = Status::Error;
             slot.extras_to_fill().error = Some(text.into());

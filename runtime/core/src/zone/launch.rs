@@ -46,22 +46,30 @@ pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location
 
 /// Ends a zone, or gives back the slot of a zone that never started.
 #[inline(never)]
-pub(super) fn end(mut claim: SlotGuard) {
+pub(super) fn end(claim: SlotGuard) {
     if claim.is_inherited() {
         return leave_to_parent(claim);
     }
     let _inside = Inside::enter();
+    // Dropped inside: it may be the last that holds the stream's slots.
+    let mut claim = claim;
     let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
     let (mirror, range, nests) = (slot.waiting.take(Position::Mirror, &slot.tokens), slot.range, slot.nests);
     let owner = slot.owner.take();
+    let has_entries = slot.extras().is_some_and(|extras| !extras.entries.is_empty());
     if slot.root != RootKind::None {
         slot.end_root();
     }
     if is_recorded {
         match slot.end(is_of_session, is_closed) {
-            Ok(()) => claim.publish(),
+            Ok(()) => {
+                if has_entries {
+                    claim.count_entries();
+                }
+                claim.publish()
+            }
             Err(why) => claim.give_up(why),
         }
     } else {
@@ -91,7 +99,7 @@ impl Slot {
     /// Starts a root in a session with windows. The zone is a root if it nests and no root is open on this thread.
     #[cold]
     fn start_root(&mut self) {
-        let is_followed = self.root == RootKind::Followed;
+        let is_followed = self.root == RootKind::ToFollow;
         self.root = match self.range.filter(|_| self.nests) {
             Some(range) => windows::start(range, is_followed),
             None => {
@@ -103,8 +111,10 @@ impl Slot {
 
     #[cold]
     fn end_root(&mut self) {
-        if let Some(range) = self.range {
-            windows::end(range, self.root, self.sampled.window());
+        match (self.root, self.range) {
+            // It never started, because one of its fields panicked: the root that it would be in goes on.
+            (RootKind::ToRecord | RootKind::ToFollow, _) | (_, None) => windows::pass_over(),
+            (root, Some(range)) => windows::end(range, root, self.sampled.window()),
         }
     }
 

@@ -17,9 +17,11 @@ mod asked;
 mod batch;
 mod builder;
 mod guard;
+mod kept;
 #[cfg_attr(not(feature = "enable"), path = "no_launch.rs")]
 mod launch;
 pub mod named;
+mod outcome;
 mod request;
 #[cfg_attr(not(feature = "enable"), path = "no_slots.rs")]
 mod slots;
@@ -27,8 +29,11 @@ mod slots;
 #[cfg(feature = "enable")]
 pub use asked::timed;
 pub use batch::CollectiveBatch;
-pub use builder::{ZoneBuilder, never, once};
+pub use builder::ZoneBuilder;
 use guard::Guard;
+pub use kept::{Keep, KeepReference, KeptStream};
+#[doc(hidden)]
+pub use outcome::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
 pub use request::{ZoneRequest, begin};
 
 /// A zone on the thread that began it. Dropping it ends the zone.
@@ -178,14 +183,12 @@ macro_rules! guard_methods {
                 self.guard.begin_at_launch();
                 self
             }
+        }
 
-            /// Records the `Err` of a marked function.
-            #[doc(hidden)]
+        impl outcome::Failing for $zone {
             #[inline]
-            pub fn outcome(&mut self, outcome: &(impl Outcome + ?Sized)) {
-                if self.guard.is_recorded() {
-                    self.guard.note_error(builder::error_text(outcome));
-                }
+            fn fail(&mut self, text: impl FnOnce() -> Option<String>) {
+                self.guard.fail(text);
             }
         }
     };
@@ -193,21 +196,3 @@ macro_rules! guard_methods {
 
 guard_methods!(Zone);
 guard_methods!(AsyncZone);
-
-/// The return types that `err` in a mark accepts.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`err` needs a function that returns a `Result` whose error has a `Display`",
-    label = "returns `{Self}`",
-    note = "take `err` out of the mark, or return a `Result`"
-)]
-pub trait Outcome {
-    /// Returns the text of the error, if this is an error.
-    fn error_text(&self) -> Option<String>;
-}
-
-impl<T, E: Display> Outcome for Result<T, E> {
-    fn error_text(&self) -> Option<String> {
-        self.as_ref().err().map(ToString::to_string)
-    }
-}

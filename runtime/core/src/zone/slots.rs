@@ -15,7 +15,7 @@ use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
 use crate::observer;
 use crate::profile;
-use crate::sample::may_be_sampled;
+use crate::sample::{Chance, Sampled, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::current;
 use crate::stream::thread::{self, Thread};
@@ -26,8 +26,8 @@ use crate::windows::{self, Admission, RootKind};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) range: &'static RangeSpec,
-    /// What the zone is for.
-    pub(super) word: SwitchState,
+    /// What the zone is for, and above it the chance with which the session records it: in one word, so that a request is in two registers.
+    word_and_chance: u64,
 }
 
 /// See [`begin`](super::begin).
@@ -37,6 +37,27 @@ pub(super) fn wanted(range: &'static RangeSpec) -> Option<Wanted> {
 }
 
 impl Wanted {
+    #[inline]
+    fn new(range: &'static RangeSpec, word: SwitchState, chance: Chance) -> Wanted {
+        Wanted { range, word_and_chance: u64::from(chance.bits()) << 32 | u64::from(word.bits()) }
+    }
+
+    #[inline]
+    pub(super) fn word(self) -> SwitchState {
+        SwitchState::of_bits(self.word_and_chance as u32)
+    }
+
+    #[inline]
+    fn chance(self) -> Chance {
+        Chance::of_bits((self.word_and_chance >> 32) as u32)
+    }
+
+    /// Returns the same request for what another word says.
+    #[inline]
+    pub(super) fn with(self, word: SwitchState) -> Wanted {
+        Wanted::new(self.range, word, self.chance())
+    }
+
     /// Returns a request for a zone of this range. Returns none if the range is excluded, or if the switch is set only because no tool was
     /// looked for yet.
     #[inline(never)]
@@ -44,20 +65,21 @@ impl Wanted {
         if inside::refuses() {
             return None;
         }
+        word = word.acquire();
         if word.is_unknown() {
             observer::first_zone();
-            word = switch::word()?;
+            word = switch::word()?.acquire();
         }
         let is_asked = word.is_armed() && profile::is_asked(range);
         if word.is_windowed() {
             return Wanted::in_window(range, word, is_asked);
         }
-        let is_taken = word.epoch().is_some() && range.chance().take();
-        let mut of_zone = word.of_zone(is_taken, is_asked);
-        if !is_taken && windows::takes_captures() && word.epoch().is_some() && !range.chance().is_left_out() {
+        let taken = word.epoch().and_then(|_| range.chance().take());
+        let mut of_zone = word.of_zone(taken.is_some(), is_asked);
+        if taken.is_none() && windows::takes_captures() && word.epoch().is_some() && !range.chance().is_left_out() {
             of_zone = word.of_captures(of_zone);
         }
-        of_zone.map(|word| Wanted { range, word })
+        of_zone.map(|word| Wanted::new(range, word, taken.unwrap_or(Chance::ALWAYS)))
     }
 
     /// Returns a request in a session that records windows of its time, and all collectives.
@@ -65,22 +87,26 @@ impl Wanted {
     #[inline(never)]
     fn in_window(range: &'static RangeSpec, word: SwitchState, is_asked: bool) -> Option<Wanted> {
         let is_wanted = word.epoch().is_some() && !range.chance().is_left_out();
+        let mut chance = Chance::ALWAYS;
         let word = match may_be_sampled(range) {
             _ if !is_wanted => word.of_zone(false, is_asked),
             false => word.of_zone(true, is_asked),
             true => match windows::admit(range) {
                 Admission::Refused => Wanted::or_captured(word, word.of_zone(false, is_asked)),
                 Admission::Followed => Wanted::or_captured(word, word.of_followed(is_asked)),
-                Admission::Recorded if range.chance().take() => {
-                    word.of_zone(true, is_asked).map(SwitchState::in_window)
-                }
-                Admission::Recorded => {
-                    windows::lose();
-                    Wanted::or_captured(word, word.of_zone(false, is_asked))
-                }
+                Admission::Recorded => match range.chance().take() {
+                    Some(taken) => {
+                        chance = taken;
+                        word.of_zone(true, is_asked).map(SwitchState::in_window)
+                    }
+                    None => {
+                        windows::lose();
+                        Wanted::or_captured(word, word.of_zone(false, is_asked))
+                    }
+                },
             },
         };
-        word.map(|word| Wanted { range, word })
+        word.map(|word| Wanted::new(range, word, chance))
     }
 
     /// Adds to what a zone outside of a window, or of a sample, is for that it is recorded if it is captured.
@@ -91,18 +117,18 @@ impl Wanted {
     /// See [`ZoneRequest::on`](super::ZoneRequest::on).
     #[inline]
     pub(super) fn on(self, stream: &(impl AsStream + ?Sized)) -> Option<ZoneBuilder> {
-        if self.word.is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
+        if self.word().is_only_mirrored() { self.mirrored() } else { self.on_stream(&stream.as_stream()) }
     }
 
     #[inline(never)]
     pub(super) fn on_stream(self, stream: &StreamRef<'_>) -> Option<ZoneBuilder> {
-        if self.word.is_armed() {
+        if self.word().is_armed() {
             return self.asked(Some(stream));
         }
-        let Some(epoch) = self.word.epoch() else { return self.mirrored() };
+        let Some(epoch) = self.word().epoch() else { return self.mirrored() };
         match stream.key {
             Err(NoKey::Captured) => return self.in_capture(epoch, stream).or_else(|| self.mirrored()),
-            _ if self.word.is_for_captures() => return self.mirrored(),
+            _ if self.word().is_for_captures() => return self.mirrored(),
             Err(NoKey::NoStream) => return self.on_host(),
             _ => {}
         }
@@ -119,47 +145,48 @@ impl Wanted {
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
         let captures = Arc::clone(current::recorder(epoch)?.captures());
-        let mut builder = self.open(captures).ok()?;
+        // If captured zones are recorded, all of them are, also those that were not drawn.
+        let mut builder = Wanted::new(self.range, self.word(), Chance::ALWAYS).open(captures).ok()?;
         if let Some(slot) = builder.0.slot() {
             slot.points = stream.capture_points();
         }
-        if self.word.is_for_captures() && !switch::word().is_some_and(SwitchState::is_windowed) {
+        if self.word().is_for_captures() && !switch::word().is_some_and(SwitchState::is_windowed) {
             self.range.chance().choose_after_all();
         }
-        builder.follow(self.word);
+        builder.follow(self.word());
         Some(builder.owning(stream))
     }
 
     /// See [`ZoneRequest::on_host`](super::ZoneRequest::on_host).
     #[inline(never)]
     pub(super) fn on_host(self) -> Option<ZoneBuilder> {
-        if self.word.is_armed() {
+        if self.word().is_armed() {
             return self.asked(None);
         }
-        if self.word.is_for_captures() {
+        if self.word().is_for_captures() {
             return self.mirrored();
         }
-        let context = self.word.epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
+        let context = self.word().epoch().and_then(|epoch| thread::with(|thread| thread.host_context(epoch)));
         context.and_then(|context| self.open(context).ok()).or_else(|| self.mirrored())
     }
 
     /// Takes a slot of the thread for a zone that no session records, if a tool observes zones or the zone is followed.
     #[inline(never)]
     pub(super) fn mirrored(self) -> Option<ZoneBuilder> {
-        if !switch::is_mirrored() && !self.word.is_followed() {
+        if !switch::is_mirrored() && !self.word().is_followed() {
             return None;
         }
         let _inside = Inside::enter();
-        let mut builder =
-            self.open(thread::with(Thread::mirror)).inspect_err(|_| observer::zone_lost(MOST_MIRRORED)).ok()?;
-        builder.follow(self.word);
+        let mirror = thread::with(Thread::mirror)?;
+        let mut builder = self.open(mirror).inspect_err(|_| observer::zone_lost(MOST_MIRRORED)).ok()?;
+        builder.follow(self.word());
         Some(builder)
     }
 
     #[inline]
     fn open(self, context: Arc<StreamContext>) -> Result<ZoneBuilder, NoSlot> {
-        let builder = ZoneBuilder::in_ring(self.range, context);
-        if self.word.is_windowed() { Wanted::place_in_window(builder) } else { builder }
+        let builder = ZoneBuilder::in_ring(self.range, self.chance(), context);
+        if self.word().is_windowed() { Wanted::place_in_window(builder) } else { builder }
     }
 
     #[cold]
@@ -167,7 +194,7 @@ impl Wanted {
         match builder.as_mut().map(|builder| builder.0.slot()) {
             Ok(Some(slot)) => {
                 slot.sampled = windows::sampled(slot.sampled);
-                slot.root = RootKind::Recorded;
+                slot.root = RootKind::ToRecord;
             }
             Ok(None) => {}
             Err(_) => windows::lose(),
@@ -179,13 +206,16 @@ impl Wanted {
 impl ZoneBuilder {
     /// Creates a zone with a slot of this context's ring.
     #[inline]
-    pub(super) fn in_ring(range: &'static RangeSpec, context: Arc<StreamContext>) -> Result<ZoneBuilder, NoSlot> {
-        let mut claim = context.claim()?;
-        if let Some(slot) = claim.slot() {
+    pub(super) fn in_ring(
+        range: &'static RangeSpec,
+        chance: Chance,
+        context: Arc<StreamContext>,
+    ) -> Result<ZoneBuilder, NoSlot> {
+        let claim = context.claim(|slot| {
             slot.range = Some(range);
-            slot.sampled = range.chance().now();
+            slot.sampled = Sampled::by(chance);
             slot.was_panicking = panicking();
-        }
+        })?;
         Ok(ZoneBuilder(Guard(Some(claim))))
     }
 
@@ -193,7 +223,7 @@ impl ZoneBuilder {
     #[inline]
     pub(super) fn follow(&mut self, word: SwitchState) {
         if let Some(slot) = self.0.slot().filter(|_| word.is_followed()) {
-            slot.root = RootKind::Followed;
+            slot.root = RootKind::ToFollow;
         }
     }
 

@@ -4,6 +4,7 @@
 //! until the process ends. A missing library or symbol is an error with a remedy, never a panic.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -12,7 +13,7 @@ use libloading::Library;
 use super::abi::*;
 use crate::driver::Driver;
 use warpline_core::environment;
-use warpline_core::library::loaded_first;
+use warpline_core::library::{loaded_first, open_first, reason};
 
 /// The variable that names the library.
 const PATH: &str = "WARPLINE_CUPTI";
@@ -111,8 +112,8 @@ impl Cupti {
     fn open() -> Result<Cupti, String> {
         let (name, library) = find()?;
         // The library is never closed.
-        let library: &'static Library = Box::leak(Box::new(library));
-        let mut cupti = Cupti { symbols: Symbols::load(library, &name)?, version: 0, name };
+        let library = ManuallyDrop::new(library);
+        let mut cupti = Cupti { symbols: Symbols::load(&library, &name)?, version: 0, name };
         let mut version = 0;
         // SAFETY: a valid out-pointer.
         let code = unsafe { (cupti.symbols.get_version)(&raw mut version) };
@@ -167,22 +168,21 @@ fn find() -> Result<(String, Library), String> {
         // SAFETY: every program that profiles itself runs CUPTI's initialisers; the user names the library.
         let library = unsafe { Library::new(&path) };
         let library = library.map_err(|error| {
-            format!("`{name}`, which {PATH} names, cannot be opened ({error}): correct the path, or unset the variable")
+            let why = reason(&error);
+            format!("`{name}`, which {PATH} names, cannot be opened ({why}): correct the path, or unset the variable")
         })?;
         return Ok((name, library));
     }
     let driver = Driver::get().ok().and_then(|driver| driver.version().ok());
-    for candidate in candidates(driver) {
-        // SAFETY: as above; these are CUPTI's own names.
-        if let Ok(library) = unsafe { Library::new(&candidate) } {
-            return Ok((candidate.to_string_lossy().into_owned(), library));
-        }
+    // SAFETY: as above; these are CUPTI's own names.
+    let open = |candidate: &OsString| unsafe { Library::new(candidate) }.map_err(|error| reason(&error));
+    match open_first(candidates(driver), open) {
+        Ok((name, library)) => Ok((name.to_string_lossy().into_owned(), library)),
+        Err(why) => Err(format!(
+            "there is no CUPTI ({why}): install it (it is part of the CUDA toolkit), add its folder to LD_LIBRARY_PATH, or name the \
+             library in {PATH}"
+        )),
     }
-    Err(format!(
-        "there is no {}: install CUPTI (it is part of the CUDA toolkit), add its folder to LD_LIBRARY_PATH, or name the \
-         library in {PATH}",
-        NAMES[0]
-    ))
 }
 
 /// Returns the names that the loader may know and the paths in toolkits' folders. A library that the process has loaded comes first, because a

@@ -46,6 +46,7 @@ use warpline_core::kernel::{KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
 use warpline_core::record::{StreamInfo, ThreadInfo};
 use warpline_core::report::counts::{KernelCounts, SyncCounts};
+use warpline_core::signals::with_signals_blocked;
 use warpline_core::stream::memory::{RefusedAllocation, ToolChange};
 use warpline_core::suggest::{counted_are, counted_as};
 use warpline_core::synchronization::SyncRecord;
@@ -143,8 +144,8 @@ impl Kernels {
     /// # Errors
     /// The reason why there will be no kernels, with a remedy. Everything is then disabled.
     pub fn start(wanted: Wanted) -> Result<Kernels, String> {
-        // This is a thread of the application, and others may be capturing.
-        outside_captures(|| Kernels::start_here(wanted))
+        // This is a thread of the application, and others may be capturing. CUPTI's threads take no signal of the program, as ours do not.
+        outside_captures(|| with_signals_blocked(|| Kernels::start_here(wanted)))
     }
 
     fn start_here(wanted: Wanted) -> Result<Kernels, String> {

@@ -18,7 +18,7 @@ use crate::DefaultStream;
 use crate::driver::{Driver, is_default};
 use crate::stream;
 use warpline_core::backend::device::RawParts;
-use warpline_core::backend::{Source, StreamRef};
+use warpline_core::backend::{Source, StreamRef, source_of};
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::profile::PendingSubmission;
@@ -45,7 +45,7 @@ pub fn has_requests() -> bool {
 /// # Errors
 /// The reason why the submission cannot be timed, with a remedy.
 pub fn next_submission(stream: &StreamRef<'_>, thread: ThreadInfo) -> Result<PendingSubmission, String> {
-    let Source::Device(stream) = stream.source else {
+    let Source::Device(stream) = source_of(stream) else {
         return Err("CUPTI knows no in-process streams: use `time!`".to_owned());
     };
     let RawParts { stream, context } = stream.parts()?;

@@ -44,7 +44,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(driver: &'static Driver) -> Result<Calls, BackendError> {
-        Ok(Calls { driver, symbols: Symbols::load(driver.library)? })
+        Ok(Calls { driver, symbols: Symbols::load(&driver.library)? })
     }
 
     /// Loads PTX text into the current context. The module is unloaded only with the context.

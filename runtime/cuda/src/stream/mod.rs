@@ -8,6 +8,7 @@ pub(super) mod by_kernels;
 mod captured;
 mod event_pair;
 mod reader;
+mod timed_ends;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::CudaStream;
+use super::timed_ends::{LOST_NS, TimedEnds};
 use crate::clock::CudaClock;
 use crate::context::Context;
 use crate::driver::CudaError;
@@ -36,6 +37,8 @@ pub(super) struct CudaReader {
     begins: VecDeque<PairId>,
     /// The position of the begin that ended the last zone. It avoids a second query when that begin's own zone is read.
     known: Option<KnownBegin>,
+    /// The ends that events have timed.
+    timed_ends: TimedEnds,
     look: Look,
     /// Whether markers are queried in this pass.
     asks: bool,
@@ -91,15 +94,13 @@ const LONGEST_LINK_NS: i64 = 8_000_000;
 /// The number of pairs that are given back at once.
 const RELEASED: usize = 64;
 
-/// The rounding error of a distance of one second, such as that to the anchor.
-const LOST_NS: i64 = 64;
-
 impl CudaReader {
     pub(super) fn new(stream: Arc<CudaStream>) -> CudaReader {
         CudaReader {
             stream,
             begins: VecDeque::new(),
             known: None,
+            timed_ends: TimedEnds::default(),
             look: Look::default(),
             asks: true,
             moved_ns: 0,
@@ -341,21 +342,24 @@ impl Reader for CudaReader {
         if let Some(deferred) = &mut self.deferred {
             deferred.waited = deferred.waited.saturating_sub(1);
         }
+        if found == EndSource::Event {
+            let neighbors = self.timed_ends.around(host);
+            let on_device = neighbors.order(begin_ns, end_ns);
+            // Both points are converted, so that what has one time on the device has one in the record. The length is then that of the host's
+            // clock: it differs by the drift, which is less than one in a thousand.
+            let placed = (clock.place(on_device.0), clock.place(on_device.1));
+            let (begin_ns, end_ns) = neighbors.place(on_device, placed);
+            self.timed_ends.add(on_device.1, end_ns, host);
+            return Ok(Some(Reading::exact(Span { begin_ns, end_ns })));
+        }
         let begin_host_ns = begin.host_ns.unwrap_or_else(|| clock.place(begin_ns));
-        // If the zone has its own end event, the length is that of the device. If the zone ends at the next begin, both zones use the same
-        // time for that point. This can lengthen the zone slightly, and `early_by_ns` includes that.
+        // A zone that ends at the next begin has that begin's time. This can lengthen it slightly, and `early_by_ns` includes that.
         let length_ns = end_ns - begin_ns;
-        let end_host_ns = match found {
-            EndSource::Event => begin_host_ns + length_ns,
-            EndSource::Boundary => {
-                let placed_ns = match &mut self.known {
-                    Some(known) => *known.host_ns.get_or_insert_with(|| clock.place(end_ns)),
-                    None => clock.place(end_ns),
-                };
-                placed_ns.max(begin_host_ns)
-            }
-            _ => clock.place(end_ns).max(begin_host_ns),
+        let placed_ns = match (found, &mut self.known) {
+            (EndSource::Boundary, Some(known)) => *known.host_ns.get_or_insert_with(|| clock.place(end_ns)),
+            _ => clock.place(end_ns),
         };
+        let end_host_ns = placed_ns.max(begin_host_ns);
         let early_by_ns = early_by_ns + (end_host_ns - begin_host_ns - length_ns).max(0);
         Ok(Some(Reading {
             gpu: Span { begin_ns: begin_host_ns, end_ns: end_host_ns },

@@ -23,7 +23,8 @@ use super::trace::AskedFor;
 use action::{Action, Work};
 use room::{Permit, Room};
 use warpline_core::backend::AsStream;
-use warpline_core::backend::host::{is_worker, thread_named};
+use warpline_core::backend::host::is_worker;
+use warpline_core::threads;
 use worker::{Shared, Worker, is_inside};
 
 /// The result of a piece of work. An error fails its signals.
@@ -46,6 +47,9 @@ type WorkError = Box<dyn StdError + Send + Sync>;
 /// calls that are running. If buffers of the queue are not freed by then, its thread and streams stay until they are, and nothing waits for
 /// that. It waits for no CUDA stream. In-process streams whose last handle the queue owns complete their work, as always.
 /// If a queue is dropped in its own work or on an in-process stream, this waits for nothing.
+///
+/// The thread blocks all signals but those that a fault raises, so a signal of the process goes to a thread of the program. Threads and
+/// processes that work starts inherit that mask.
 ///
 /// A forked process has no thread for a queue of its parent. There, submissions fail with [`Error::Inherited`], and dropping the queue does
 /// nothing. Earlier submissions remain with the parent.
@@ -107,7 +111,7 @@ impl QueueBuilder {
         }
         let shared = Arc::new(Shared::new(Arc::clone(&self.name), Room::new(Arc::clone(&self.name), self.capacity)));
         let worker = Worker::new(Arc::clone(&shared), streams);
-        let thread = thread_named(&self.name).spawn(move || worker.run());
+        let thread = threads::spawn(&self.name, move || worker.run());
         let worker =
             thread.map_err(|error| device(&format!("the thread of queue `{}`", self.name), &error.to_string()))?;
         Ok(Queue { shared, when_full: self.when_full, worker: Some(worker) })

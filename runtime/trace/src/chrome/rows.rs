@@ -3,8 +3,8 @@
 //! A reader drops overlapping slices of one row, so these are put on further rows. Only `trace` and its submodules call it; each
 //! slice is written right after its row was looked up.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -14,6 +14,10 @@ use super::document::Events;
 use super::json::metadata;
 use crate::lanes::{Lanes, OwnLane};
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
+
+/// The number of the first device, as that of a process: far above the numbers that operating systems give to processes, and below those
+/// of further rows, so that no thread is taken for the main thread of a device.
+pub(super) const FIRST_DEVICE: u64 = 1 << 29;
 
 /// The first number of rows that are neither a thread nor a stream: above every thread's id.
 pub(super) const FIRST_ROW: u64 = 1 << 30;
@@ -79,8 +83,8 @@ pub(super) struct TrackId {
 pub(super) struct Rows {
     process_id: u32,
     rows: HashMap<Key, Row>,
-    /// The devices that have been described.
-    devices: HashSet<(DeviceKind, u32)>,
+    /// The numbers of the devices, which have been described.
+    devices: HashMap<(DeviceKind, u32), u64>,
     /// The number of rows that are neither a thread nor a stream.
     further_rows: u64,
     /// The number of lookups.
@@ -97,7 +101,7 @@ impl Rows {
         Rows {
             process_id,
             rows: HashMap::new(),
-            devices: HashSet::new(),
+            devices: HashMap::new(),
             further_rows: 0,
             lookups: 0,
             forgotten_until_ns: None,
@@ -129,13 +133,11 @@ impl Rows {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(free) => {
                 let lanes = self.forgotten_until_ns.map_or_else(Lanes::with_first, Lanes::with_first_from);
-                let row = Row::new(key, whose, self.process_id, lanes, &mut self.further_rows);
-                if let (Owner::Stream(_) | Owner::Kernels(_) | Owner::Waits(_) | Owner::Replays(..), Some(stream)) =
-                    (key.0, whose.stream)
-                    && self.devices.insert((stream.device.kind, stream.device.ordinal))
-                {
-                    describe_device(&stream.device, out)?;
-                }
+                let process = match (key.0, whose.stream) {
+                    (Owner::Thread(_), _) | (_, None) => u64::from(self.process_id),
+                    (_, Some(stream)) => number_of_device(&mut self.devices, &stream.device, out)?,
+                };
+                let row = Row::new(key, whose, process, lanes, &mut self.further_rows);
                 row.describe(row.threads[0], &row.name, out)?;
                 free.insert(row)
             }
@@ -173,9 +175,9 @@ impl Rows {
 }
 
 impl Row {
-    fn new((owner, own_lane): Key, whose: Whose<'_>, process_id: u32, lanes: Lanes, further_rows: &mut u64) -> Row {
-        let (process, thread, name) = match (owner, whose.stream) {
-            (Owner::Stream(id), Some(stream)) => (u64::from(stream.device.ordinal), u64::from(id), stream.name.clone()),
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process: u64, lanes: Lanes, further_rows: &mut u64) -> Row {
+        let (thread, name) = match (owner, whose.stream) {
+            (Owner::Stream(id), Some(stream)) => (u64::from(id), stream.name.clone()),
             (Owner::Kernels(id) | Owner::Waits(id) | Owner::Replays(id, _), Some(stream)) => {
                 let below = match owner {
                     Owner::Kernels(_) => "kernels",
@@ -187,13 +189,12 @@ impl Row {
                     None => format!("{}: {below}", stream.name),
                 };
                 let row = further_row(further_rows);
-                let process = u64::from(stream.device.ordinal);
                 return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
             }
             _ => {
                 let id = whose.thread.map_or(0, |thread| thread.id);
                 let name = whose.thread.and_then(|thread| thread.name.clone());
-                (u64::from(process_id), id, name.unwrap_or_else(|| format!("thread {id}")))
+                (id, name.unwrap_or_else(|| format!("thread {id}")))
             }
         };
         match own_lane {
@@ -217,10 +218,20 @@ fn further_row(count: &mut u64) -> u64 {
     FIRST_ROW + *count
 }
 
-fn describe_device(device: &DeviceInfo, out: &mut Events) -> io::Result<()> {
-    let process = u64::from(device.ordinal);
-    let name = format!("{} (device {})", device.name, device.ordinal);
-    metadata("process_name", process, 0, &json!({ "name": name }), out)?;
+/// Returns the number of a device among processes: its own, whatever other kinds of devices there are. The first call describes it.
+fn number_of_device(
+    devices: &mut HashMap<(DeviceKind, u32), u64>,
+    device: &DeviceInfo,
+    out: &mut Events,
+) -> io::Result<u64> {
+    let next = FIRST_DEVICE + devices.len() as u64;
+    let process = match devices.entry((device.kind, device.ordinal)) {
+        Entry::Occupied(known) => return Ok(*known.get()),
+        Entry::Vacant(new) => *new.insert(next),
+    };
+    metadata("process_name", process, 0, &json!({ "name": device.label() }), out)?;
     // Devices are sorted below the process.
-    metadata("process_sort_index", process, 0, &json!({ "sort_index": FIRST_ROW + process }), out)
+    let sort_index = FIRST_ROW + u64::from(device.ordinal);
+    metadata("process_sort_index", process, 0, &json!({ "sort_index": sort_index }), out)?;
+    Ok(process)
 }

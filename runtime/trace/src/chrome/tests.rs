@@ -1,20 +1,20 @@
 //! Tests that read traces back as JSON.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
 use super::ChromeSink;
 use super::json::Micros;
-use super::rows::FIRST_ROW;
+use super::rows::{FIRST_DEVICE, FIRST_ROW};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
 use warpline_core::fixture;
 use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
-use warpline_core::record::Span;
+use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo};
 use warpline_core::replay::ReplayRecord;
-use warpline_core::sink::{Batch, Progress, Sink};
+use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
 
 /// A file that belongs to one test and is removed when the test ends.
 struct Scratch(std::path::PathBuf);
@@ -214,6 +214,36 @@ fn overlapping_slices_stand_on_rows_of_their_own() {
         .filter_map(|slice| slice["tid"].as_u64())
         .collect();
     assert_eq!(rows, [1, FIRST_ROW + 1, FIRST_ROW + 2, 1]);
+}
+
+#[test]
+fn no_device_has_the_number_of_a_process_or_of_another_device() {
+    // The first process of a container and its thread have the numbers of the second device and of its stream.
+    let devices = [(DeviceKind::Cuda, 1), (DeviceKind::Host, 0), (DeviceKind::Cuda, 0), (DeviceKind::Hip, 0)];
+    let main = thread(1, None);
+    let mut zones = vec![zone(&LOAD, None, &main, span(0, 100), None)];
+    zones.extend((1..).zip(devices).map(|(id, (kind, ordinal))| {
+        let device = DeviceInfo { ordinal, name: kind.name().to_owned(), kind };
+        let stream = Arc::new(StreamInfo { id, name: "compute".to_owned(), device });
+        zone(&STEP, Some(&stream), &main, span(10, 20), Some(span(50, 150)))
+    }));
+    let file = Scratch::new("devices");
+    let mut sink = ChromeSink::create(&file.0).expect("a file");
+    sink.start(&SessionInfo { process_id: 1, ..fixture::session() }).expect("room");
+    sink.write(Batch::Zones(&zones)).expect("room");
+    sink.finish(&fixture::report()).expect("room");
+    let document = file.read();
+    let events = document["traceEvents"].as_array().expect("events");
+    let processes: Vec<_> = (events.iter().filter(|event| event["name"] == "process_name"))
+        .map(|event| (event["pid"].as_u64().expect("a number"), event["args"]["name"].as_str().expect("a name")))
+        .collect();
+    let names = ["cuda (device 1)", "host (device 0)", "cuda (device 0)", "hip (device 0)"];
+    let mut expected = vec![(1, "demo")];
+    expected.extend((FIRST_DEVICE..).zip(names));
+    assert_eq!(processes, expected);
+    let on_streams = slices(&document).into_iter().filter(|slice| slice["cat"] == "gpu_user_annotation");
+    let rows: Vec<_> = on_streams.map(|slice| (slice["pid"].as_u64(), slice["tid"].as_u64())).collect();
+    assert_eq!(rows, [0, 1, 2, 3].map(|n| (Some(FIRST_DEVICE + n), Some(1 + n))));
 }
 
 #[test]

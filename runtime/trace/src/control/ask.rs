@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::place::{self, ProcessView, SocketOwner};
 use super::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 use warpline_core::peer::Peer;
+use warpline_core::threads;
 
 /// What became of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,6 @@ fn answer(kind: Kind, body: &[u8]) -> io::Result<Value> {
 fn connect(socket: &Path, within: Duration) -> io::Result<UnixStream> {
     let (say, said) = mpsc::channel();
     let path = socket.to_owned();
-    std::thread::Builder::new().spawn(move || drop(say.send(UnixStream::connect(path))))?;
+    threads::spawn("warpline-ask", move || drop(say.send(UnixStream::connect(path))))?;
     said.recv_timeout(within).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

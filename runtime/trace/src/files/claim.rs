@@ -133,19 +133,30 @@ impl Drop for FileClaim {
 
 /// Returns the notice that a trace is in a different file than requested.
 pub fn notice(asked: &Path, path: &Path) -> String {
-    format!(
-        "another trace is being written to `{}`; this one is written to `{}`; put `{{pid}}` or `{{rank}}` into the name to \
-         choose it",
-        asked.display(),
-        path.display()
-    )
+    let remedy = match has_process_id(asked) {
+        true => "give the traces of one process different names to choose it",
+        false => "put `{pid}` or `{rank}` into the name to choose it",
+    };
+    let (asked, path) = (asked.display(), path.display());
+    format!("another trace is being written to `{asked}`; this one is written to `{path}`; {remedy}")
+}
+
+/// Returns whether the name has the id of this process in it, as `{pid}` gives it.
+fn has_process_id(path: &Path) -> bool {
+    let id = std::process::id().to_string();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|c: char| !c.is_ascii_digit()).any(|number| number == id)
 }
 
 /// Like [`notice`], for a file system that cannot report whether the file is in use.
 fn notice_without_locks(asked: &Path, path: &Path) -> String {
+    let remedy = match has_process_id(asked) {
+        true => "write to another name",
+        false => "put `{pid}` or `{rank}` into the name",
+    };
     format!(
         "`{}` is left as it is, because its file system has no locks and another process may be writing it; this trace is written \
-         to `{}`; remove the file, or put `{{pid}}` or `{{rank}}` into the name",
+         to `{}`; remove the file, or {remedy}",
         asked.display(),
         path.display()
     )
@@ -192,6 +203,23 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("warpline-own-{}-{test}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         folder
+    }
+
+    #[test]
+    fn a_name_that_has_the_process_id_gets_no_advice_to_add_it() {
+        let (pid, to) = (std::process::id(), Path::new("t.7.json"));
+        let advice = "put `{pid}` or `{rank}` into the name";
+        for name in ["t.json", &format!("t.{pid}7.json"), "run.7/t.json"] {
+            assert!(notice(Path::new(name), to).ends_with(&format!("; {advice} to choose it")), "{name}");
+            assert!(notice_without_locks(Path::new(name), to).ends_with(&format!("; remove the file, or {advice}")));
+        }
+        for name in [format!("t.{pid}.json"), format!("a/{pid}")] {
+            let other = "; give the traces of one process different names to choose it";
+            assert!(notice(Path::new(&name), to).ends_with(other), "{name}");
+            assert!(
+                notice_without_locks(Path::new(&name), to).ends_with("; remove the file, or write to another name")
+            );
+        }
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! this module, and so does the command `warpline`, which writes traces of other programs; no other module writes bytes. Once the
 //! buffer has grown, writing a packet must not allocate.
 
+use warpline_core::fields::cut;
+
+/// The most bytes of a text. A name that a program gives a stream or a kernel has any length.
+pub const MOST_TEXT: usize = 256 << 10;
+
 /// `Trace`.
 pub const PACKET: u32 = 1;
 
@@ -255,8 +260,9 @@ impl Buffer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// Writes a text; of one longer than [`MOST_TEXT`], the begin. Readers, warpline's too, leave out packets of more than 1 MiB.
     pub fn text(&mut self, field: u32, value: &str) {
-        self.bytes(field, value.as_bytes());
+        self.bytes(field, cut(value, MOST_TEXT).as_bytes());
     }
 
     /// Writes a text or an encoded message.

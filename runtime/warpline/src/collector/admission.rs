@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::SessionStats;
 use super::context::Context;
 use super::left_out::not_sampled;
 use super::stream::Stream;
@@ -14,9 +15,10 @@ use crate::summary::CameBy;
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts};
+use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
 use warpline_core::sink::Sink;
 use warpline_core::suggest::counted_are;
+use warpline_core::windows;
 
 /// The longest time that a cancelled request waits for zones in flight.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -72,6 +74,7 @@ impl Context {
             spans_before: self.recorder.span_counts(),
             kernels_before: *lock(&self.tally.kernels),
             not_sampled_before: not_sampled(),
+            windows_before: windows_ended(&self.tally),
             leaving: None,
         };
         let _ = caught(|| request.sink.start(&info));
@@ -79,15 +82,33 @@ impl Context {
     }
 
     fn what_began(&mut self) -> Leaving {
-        // Zones may have begun on streams that the collector has not discovered yet.
+        // Zones may have begun on streams that the collector has not discovered yet, and some are not discovered now either: those of a device
+        // that is left alone at first.
         self.discover_streams();
+        let contexts = self.recorder.contexts();
+        let unmet =
+            contexts.iter().filter(|context| !context.is_met.load(Ordering::Relaxed)).map(|context| context.cut(0));
         let cut = |stream: &Stream| stream.context.cut(stream.given_back);
-        let began = self.streams.all.iter().map(cut);
+        let began = self.streams.all.iter().map(cut).chain(unmet);
         // Captured zones are not collected: they are complete when they end.
         #[cfg(feature = "cuda")]
         let began = began.chain([self.recorder.captures().cut(0)]);
         Leaving { since: Instant::now(), began: began.collect() }
     }
+}
+
+/// Returns the number of windows of the session's budget that have ended.
+fn windows_ended(tally: &SessionStats) -> u64 {
+    let opened = lock(&tally.windows).map_or(0, |figures| figures.windows);
+    opened.saturating_sub(u64::from(windows::is_open()))
+}
+
+/// Returns what a request says of the session's windows, of which so many had ended before it.
+fn said_of(mut figures: WindowFigures, ended_before: u64) -> String {
+    if figures.windows == ended_before {
+        figures.windows = 0;
+    }
+    figures.to_string()
 }
 
 impl Request {
@@ -127,7 +148,7 @@ impl Request {
         let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
         let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
         let mut notes = lock(&cx.tally.notes).clone();
-        notes.extend(lock(&cx.tally.windows).map(|windows| windows.to_string()));
+        notes.extend(lock(&cx.tally.windows).map(|figures| said_of(figures, self.windows_before)));
         let mut left_out = lock(&cx.tally.left_out).since(Some(self.came));
         left_out.ranges = left_out.ranges.max(self.sink.left_out);
         Report {
@@ -156,5 +177,17 @@ impl Request {
             notes,
             ..Report::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_during_which_no_window_was_open_says_so_also_if_the_session_has_had_some() {
+        let figures = WindowFigures { windows: 7, recorded: 0.1, ..WindowFigures::default() };
+        assert!(said_of(figures, 7).starts_with("no window of the budget opened before the end"));
+        assert!(said_of(figures, 6).starts_with("recorded 10.0 % of the time in 7 windows"));
     }
 }

@@ -4,10 +4,15 @@
 //! counted and nothing is recorded, and a window, which is longer where recording is cheap. The cost of recording is how much faster
 //! roots come while they are only counted. The gaps are chosen so that the cost stays within the budget. Until enough is measured, the
 //! known cost of a zone is used. The stage never reads a device.
+//!
+//! The schedule's time is the time in which the session records: it stands still while the session is stopped. So a session that often
+//! stops reaches its windows like one that does not.
 
 mod cost;
 mod schedule;
 
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::context::Context;
@@ -16,29 +21,39 @@ use schedule::{Schedule, Seen};
 use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
+use warpline_core::report::figures::WindowFigures;
 use warpline_core::sample::may_be_sampled;
 use warpline_core::sink::Change;
 use warpline_core::windows::{self, Phase};
 
+/// The time in which roots of this process were counted, in ns. Like what was learned of them, it outlives sessions.
+static LEARNED_NS: AtomicI64 = AtomicI64::new(0);
+
 /// The windows of a session with a budget.
 pub(crate) struct Budget {
+    /// The session's.
+    epoch: NonZeroU32,
     schedule: Schedule,
-    /// Whether the session is stopped.
-    is_stopped: bool,
+    /// Since when the session is stopped.
+    stopped_ns: Option<i64>,
+    /// The time for which it was stopped: how far the schedule's clock is behind.
+    behind_ns: i64,
+    /// The number of suspensions that the schedule knows.
+    suspensions: u32,
 }
 
 impl Stage for Budget {
     fn pass(&mut self, cx: &mut Context) -> usize {
-        let now_ns = now_ns();
-        if !cx.recorder.is_on() {
-            if !self.is_stopped {
-                self.is_stopped = true;
-                self.schedule.restart(now_ns);
-                suspend();
-            }
+        let is_on = cx.recorder.is_on();
+        // A stop may be over before the collector sees it.
+        if !is_on || windows::suspensions() != self.suspensions {
+            self.stop(cx);
+        }
+        if !is_on {
             return 0;
         }
-        self.is_stopped = false;
+        self.behind_ns += self.stopped_ns.take().map_or(0, |since_ns| now_ns() - since_ns);
+        let now_ns = self.now_ns();
         if now_ns < self.schedule.due_ns() {
             return 0;
         }
@@ -46,37 +61,67 @@ impl Stage for Budget {
         let seen = Seen { roots, begun: cx.recorder.account().begun, zone_ns: cx.streams.clocks.zone_ns() };
         let Some(phase) = self.schedule.step(now_ns, seen) else { return 0 };
         if phase == Phase::Open {
-            windows::plan(self.schedule.share(), self.schedule.due_ns());
+            windows::plan(self.epoch, self.schedule.share(), self.schedule.due_ns() + self.behind_ns);
         }
-        windows::set(phase, stays_awake());
+        windows::set(self.epoch, phase, stays_awake());
         match phase {
             Phase::Open => cx.tally.note_change(Change::WindowOpened),
             Phase::Closed => cx.tally.note_change(Change::WindowClosed),
             Phase::Counting | Phase::Closing => {}
         }
-        *lock(&cx.tally.windows) = Some(self.schedule.figures());
+        self.tell(cx);
         0
     }
 
     fn due(&self) -> Option<Duration> {
-        let left_ns = self.schedule.due_ns() - now_ns();
-        (!self.is_stopped).then(|| Duration::from_nanos(left_ns.max(0) as u64))
+        let left_ns = self.schedule.due_ns() - self.now_ns();
+        self.stopped_ns.is_none().then(|| Duration::from_nanos(left_ns.max(0) as u64))
     }
 
-    fn finish(&mut self, _cx: &mut Context) {
-        windows::finish();
+    fn finish(&mut self, cx: &mut Context) {
+        self.stop(cx);
+        windows::finish(self.epoch);
     }
 }
 
 impl Budget {
-    pub(crate) fn new(share: f64) -> Budget {
-        Budget { schedule: Schedule::new(share, now_ns()), is_stopped: false }
+    /// Begins the session's first gap.
+    pub(crate) fn new(epoch: NonZeroU32, share: f64) -> Budget {
+        suspend(epoch);
+        let mut schedule = Schedule::new(share, now_ns());
+        schedule.set_learned_ns(LEARNED_NS.load(Ordering::Relaxed));
+        Budget { epoch, schedule, stopped_ns: None, behind_ns: 0, suspensions: windows::suspensions() }
+    }
+
+    pub(crate) fn figures(&self) -> WindowFigures {
+        self.schedule.figures()
+    }
+
+    /// Stops the schedule's time, unless it is stopped.
+    fn stop(&mut self, cx: &Context) {
+        if self.stopped_ns.is_none() {
+            self.schedule.interrupt(self.now_ns(), windows::roots());
+            self.stopped_ns = Some(self.now_ns() + self.behind_ns);
+            suspend(self.epoch);
+            self.tell(cx);
+        }
+        self.suspensions = windows::suspensions();
+    }
+
+    /// Returns the schedule's time, while it does not stand still.
+    fn now_ns(&self) -> i64 {
+        now_ns() - self.behind_ns
+    }
+
+    fn tell(&self, cx: &Context) {
+        LEARNED_NS.store(self.schedule.learned_ns(), Ordering::Relaxed);
+        *lock(&cx.tally.windows) = Some(self.schedule.figures());
     }
 }
 
-/// Begins a gap, so that no window is open when the session is turned on.
-pub(crate) fn suspend() {
-    windows::begin_gap(stays_awake());
+/// Closes the window, so that none is open when the session is turned on again.
+pub(crate) fn suspend(epoch: NonZeroU32) {
+    windows::suspend(epoch, stays_awake());
 }
 
 /// Returns whether zones check for recording in gaps, too. Collectives are recorded completely, because ranks match them by number. So

@@ -5,6 +5,7 @@
 
 use super::SessionStats;
 use warpline_core::backend::{Backend, BackendError, Clock};
+use warpline_core::clock::YEAR_NS;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, StreamInfo};
 use warpline_core::report::figures::ClockFigures;
@@ -22,13 +23,22 @@ struct SpaceClock {
 }
 
 impl Clocks {
+    /// Returns whether a stream's clock is known.
+    pub(super) fn has(&self, info: &StreamInfo, backend: &dyn Backend) -> bool {
+        self.position(info, backend).is_some()
+    }
+
+    fn position(&self, info: &StreamInfo, backend: &dyn Backend) -> Option<usize> {
+        let space = backend.clock_space();
+        self.0.iter().position(|known| known.space == space && known.device.kind == info.device.kind)
+    }
+
     /// Returns the index of a stream's clock; adds a new one.
     pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, tally: &SessionStats) -> usize {
-        let space = backend.clock_space();
-        let same = |known: &SpaceClock| known.space == space && known.device.kind == info.device.kind;
-        if let Some(known) = self.0.iter().position(same) {
+        if let Some(known) = self.position(info, backend) {
             return known;
         }
+        let space = backend.clock_space();
         let clock = backend.clock();
         let mut figures = lock(&tally.clocks);
         let place = figures.len();
@@ -61,7 +71,7 @@ impl Clocks {
 
     /// Returns the cost of a zone for its thread, according to the clock at an index.
     pub(super) fn zone_ns_at(&self, place: usize) -> Option<i64> {
-        Some(self.0.get(place)?.clock.as_ref().ok()?.zone_ns())
+        Some(self.0.get(place)?.clock.as_ref().ok()?.zone_ns().clamp(0, YEAR_NS))
     }
 
     /// Measures the clocks that are old and in use. A clock that cannot be measured keeps its values.
@@ -79,11 +89,11 @@ impl Clocks {
 
 fn figures_of(device: &str, clock: &dyn Clock) -> ClockFigures {
     let bound = clock.bracket_bound();
-    let bracket = bound.unwrap_or_else(|| clock.bracket());
+    let bracket = bound.unwrap_or_else(|| clock.bracket()).checked();
     ClockFigures {
         device: device.to_owned(),
-        uncertainty_ns: clock.uncertainty_ns(),
-        worst_uncertainty_ns: clock.worst_uncertainty_ns(),
+        uncertainty_ns: clock.uncertainty_ns().clamp(0, YEAR_NS),
+        worst_uncertainty_ns: clock.worst_uncertainty_ns().clamp(0, YEAR_NS),
         bracket_ns: bracket.idle_ns,
         busy_bracket_ns: bracket.busy_ns,
         bracket_is_bound: bound.is_some(),

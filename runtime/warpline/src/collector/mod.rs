@@ -21,6 +21,7 @@ mod held;
 mod kernels;
 pub(crate) mod left_out;
 mod memory;
+mod newcomer;
 #[cfg(unix)]
 mod out_of_memory;
 mod pace;

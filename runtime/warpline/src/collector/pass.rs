@@ -97,7 +97,8 @@ impl Collector {
         let reading = match (&mut slot.points, &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
             (Some(points), Some(reader), Some(Ok(clock))) => {
                 let Some(reading) = reader.read(points, slot.host, clock)? else { return Ok(false) };
-                Some((reading, clock.bracket().busy_ns))
+                let reading = reading.checked(slot.host)?;
+                Some((reading, clock.bracket().checked().busy_ns))
             }
             (Some(_), _, Some(Err(error))) => return Err(error.clone()),
             _ => None,
@@ -159,7 +160,7 @@ impl Collector {
         }
         stream.give_back();
         stream.context.waits().add_stream_failed(lost_waits);
-        if stream.context.stream_failed.fetch_add(lost, Ordering::Relaxed) == 0 && lost > 0 {
+        if stream.context.stream_failed.fetch_add(lost, Ordering::Release) == 0 && lost > 0 {
             let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str());
             self.cx.note(format!("stream `{name}` failed: {error}; zones that waited on it are dropped"));
         }
@@ -184,7 +185,7 @@ impl Collector {
             self.cx.tally.add_zones(&batch);
             self.cx.hand_out(Batch::Zones(&batch));
         }
-        context.recorded.fetch_add(recorded as u64, Ordering::Relaxed);
+        context.recorded.fetch_add(recorded as u64, Ordering::Release);
         batch.clear();
         self.batch = batch;
         recorded

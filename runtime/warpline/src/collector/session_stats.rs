@@ -29,6 +29,7 @@ use warpline_core::steps;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
+use warpline_core::suggest::counted_as;
 
 /// The state that the collector and the session's handle share, so that a report can be made even when a sink does not return.
 #[derive(Default)]
@@ -217,7 +218,6 @@ impl SessionStats {
         } else {
             CameBy::CountedWithOthers
         };
-        #[cfg_attr(not(any(feature = "timeline", feature = "cupti")), expect(unused_mut, reason = "nothing is added"))]
         let mut report = Report {
             ranges: lock(&self.summary).stats(came_by),
             collectives: lock(&self.traffic).stats(),
@@ -247,6 +247,14 @@ impl SessionStats {
             memory: recorder.memory().stats(),
             ..Report::default()
         };
+        let ring = recorder.limits().zones;
+        // A thread that begins a zone at the end of the session finds a closed ring, which is not too small.
+        if dropped.ring_full > 0 && begun > ring as u64 {
+            let zones = counted_as(dropped.ring_full, "zone was", "zones were");
+            report.notes.push(format!(
+                "{zones} dropped because {ring} zones of the stream waited for their events; raise `ring={ring}`"
+            ));
+        }
         #[cfg(feature = "cupti")]
         {
             report.top_kernels = lock(&self.kernel_table).stats();

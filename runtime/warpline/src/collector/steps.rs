@@ -25,7 +25,7 @@ impl Stage for StepStage {
         if !steps::has_ended() || !cx.takes_steps {
             return 0;
         }
-        steps::collect(|ended| {
+        steps::collect(cx.recorder.epoch(), |ended| {
             let thread = Arc::clone(cx.thread(ended.thread));
             self.batch.push(StepRecord { number: ended.number, thread, host: ended.host });
         });

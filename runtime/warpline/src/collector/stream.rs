@@ -226,7 +226,7 @@ mod tests {
         let limits = Limits { zones: 64, events: 2, ends: EndMode::Auto, watch: false };
         let recorder = Recorder::new(NonZeroU32::MIN, limits);
         let stream = Stream::new(Arc::clone(recorder.host()), None, usize::MAX);
-        let claim = || Arc::clone(&stream.context).claim().ok().expect("there is room");
+        let claim = || Arc::clone(&stream.context).claim(|_| {}).ok().expect("there is room");
         (0..100).for_each(|_| claim().give_up(Lost::EventFailed));
         assert!(!stream.is_short() && stream.context.in_use(stream.given_back) == 0, "none of them is in use");
         let open: Vec<SlotGuard> = (0..17).map(|_| claim()).collect();

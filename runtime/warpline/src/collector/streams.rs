@@ -3,13 +3,17 @@
 //! The collector's loop and each pass call this module. It prepares what launching threads would otherwise have to create, and does not
 //! ask devices whether anything is complete.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SessionStats;
 use super::clocks::Clocks;
+use super::newcomer::Newcomer;
 use super::stream::Stream;
 use warpline_core::lock::lock;
+use warpline_core::record::DeviceKind;
+use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::recorder::Recorder;
 
 /// The number of slots that the collector creates ahead for a stream with more than a few zones.
@@ -30,21 +34,27 @@ pub(super) struct Streams {
     pub(super) clocks: Clocks,
     /// The recorder's generation of streams at the last discovery.
     pub(super) generation: u64,
+    /// The devices whose first zones wait for their clocks.
+    newcomer: Option<Newcomer>,
 }
 
 impl Streams {
     pub(super) fn new() -> Streams {
-        Streams { all: Vec::new(), clocks: Clocks::default(), generation: 0 }
+        Streams { all: Vec::new(), clocks: Clocks::default(), generation: 0, newcomer: None }
     }
 
     /// Adds the streams that have appeared since the last call.
     pub(super) fn discover(&mut self, recorder: &Recorder, tally: &SessionStats) {
         let generation = recorder.generation.load(Ordering::Acquire);
-        if generation == self.generation {
+        let contexts = match &self.newcomer {
+            None if generation == self.generation => return,
+            _ => recorder.contexts(),
+        };
+        if !self.may_measure(&contexts, recorder) {
             return;
         }
         self.generation = generation;
-        for context in recorder.contexts() {
+        for context in contexts {
             if context.is_met.swap(true, Ordering::Relaxed) {
                 continue;
             }
@@ -57,6 +67,26 @@ impl Streams {
             self.all.push(Stream::new(context, reader, clock));
         }
         lock(&tally.notes).extend(recorder.take_refusals());
+    }
+
+    /// Returns whether no device among these streams has to be left alone yet. At the end of the session there is none.
+    fn may_measure(&mut self, contexts: &[Arc<StreamContext>], recorder: &Recorder) -> bool {
+        let is_new = |context: &&Arc<StreamContext>| match (&context.info, &context.backend) {
+            (Some(info), Some(backend)) => {
+                info.device.kind != DeviceKind::Host
+                    && !context.is_met.load(Ordering::Relaxed)
+                    && !self.clocks.has(info, backend.as_ref())
+            }
+            _ => false,
+        };
+        let begun: u64 = contexts.iter().filter(is_new).map(|context| context.ring().taken()).sum();
+        let now = Instant::now();
+        let newcomer = self.newcomer.get_or_insert_with(|| Newcomer::new(begun, now));
+        let may = begun == 0 || !recorder.is_on() || newcomer.is_ready(begun, now);
+        if may {
+            self.newcomer = None;
+        }
+        may
     }
 
     /// Finds the streams on which zones have begun since the last look, and creates slots ahead for those that may begin more. Returns
@@ -100,9 +130,9 @@ impl Streams {
         self.all.iter().filter(|stream| stream.is_launching && stream.is_of_device()).all(|stream| stream.is_sparse)
     }
 
-    /// Returns whether a stream has a pending zone.
+    /// Returns whether a stream has a pending zone, or its first zones wait for a clock.
     pub(super) fn are_waiting(&self) -> bool {
-        self.all.iter().any(|stream| !stream.pending.is_empty())
+        self.newcomer.is_some() || self.all.iter().any(|stream| !stream.pending.is_empty())
     }
 }
 

@@ -6,11 +6,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use warpline_core::intervals::Covered;
 use warpline_core::path::PathLog;
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
 use warpline_core::report::Report;
 use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
+use warpline_core::report::stream_time::{StreamSums, StreamTime};
 use warpline_core::wait::WaitRecord;
 
 /// The number of latest zones in which the critical path is found.
@@ -25,7 +25,7 @@ const NAMES: usize = 256;
 pub(crate) struct Timelines {
     streams: BTreeMap<u32, Usage>,
     folded: Folded,
-    semaphores: HashMap<Arc<str>, (u64, i64)>,
+    semaphores: HashMap<Arc<str>, WaitSum>,
     path: PathLog,
     window: Option<Span>,
 }
@@ -34,12 +34,16 @@ pub(crate) struct Timelines {
 struct Usage {
     name: String,
     device: String,
-    /// The time in zones or waits.
-    used: Covered,
-    /// The time in which it is not known whether a zone still ran.
-    uncertain: Covered,
-    waiting: Covered,
-    waited_for: HashMap<String, (u64, i64)>,
+    time: StreamTime,
+    waited_for: HashMap<String, WaitSum>,
+}
+
+/// Waits that are counted together: their number, their time, and by how much that may be shorter.
+#[derive(Clone, Copy, Default)]
+struct WaitSum {
+    count: u64,
+    ns: i64,
+    early_ns: i64,
 }
 
 /// The sums of the streams that are reported together.
@@ -48,10 +52,8 @@ struct Folded {
     /// A bit for each stream that was ever added here, by its number: a stream that comes back is not counted again.
     ids: Vec<u64>,
     streams: u64,
-    used_ns: i64,
-    uncertain_ns: i64,
-    waiting_ns: i64,
-    waited_for: HashMap<String, (u64, i64)>,
+    sums: StreamSums,
+    waited_for: HashMap<String, WaitSum>,
 }
 
 impl Default for Timelines {
@@ -71,15 +73,14 @@ impl Timelines {
         batch.iter().for_each(|zone| self.path.zone(zone));
         for zones in batch.chunk_by(is_same_stream) {
             let Some(stream) = zones.first().and_then(|zone| zone.stream.as_ref()) else { continue };
-            let spans = || zones.iter().filter_map(|zone| zone.gpu);
-            let all = spans().reduce(|all, span| Span {
+            let spans = || zones.iter().filter_map(|zone| Some((zone.gpu?, zone.end_early_by_ns)));
+            let all = spans().map(|(span, _)| span).reduce(|all, span| Span {
                 begin_ns: all.begin_ns.min(span.begin_ns),
                 end_ns: all.end_ns.max(span.end_ns),
             });
             if let Some(all) = all {
                 let usage = self.stream(stream, all);
-                spans().for_each(|span| usage.used.add(span));
-                zones.iter().filter_map(ZoneRecord::uncertain_tail).for_each(|tail| usage.uncertain.add(tail));
+                spans().for_each(|(span, early_by_ns)| usage.time.add_zone(span, early_by_ns));
             }
         }
     }
@@ -87,16 +88,15 @@ impl Timelines {
     pub(super) fn add_waits(&mut self, batch: &[WaitRecord]) {
         for wait in batch {
             self.path.wait(wait);
-            let ns = wait.duration_ns();
+            let one = WaitSum { count: 1, ns: wait.duration_ns(), early_ns: early_ns(wait) };
             let is_known = self.semaphores.contains_key(&wait.semaphore) || self.semaphores.len() < NAMES;
             let name = if is_known { Arc::clone(&wait.semaphore) } else { "…".into() };
-            add(self.semaphores.entry(name).or_default(), (1, ns));
+            self.semaphores.entry(name).or_default().add(one);
             if let (Some(stream), Some(gpu)) = (&wait.stream, wait.gpu) {
                 let by = wait.signal.as_ref().map_or_else(String::new, |signal| signal.by());
                 let usage = self.stream(stream, gpu);
-                usage.used.add(gpu);
-                usage.waiting.add(gpu);
-                count_for(&mut usage.waited_for, by, (1, ns));
+                usage.time.add_wait(gpu, wait.end_early_by_ns);
+                count_for(&mut usage.waited_for, by, one);
             }
         }
     }
@@ -111,16 +111,14 @@ impl Timelines {
         self.streams.entry(stream.id).or_insert_with(|| Usage {
             name: stream.name.clone(),
             device: stream.device.name.clone(),
-            used: Covered::default(),
-            uncertain: Covered::default(),
-            waiting: Covered::default(),
+            time: StreamTime::default(),
             waited_for: HashMap::new(),
         })
     }
 
     /// Folds the half of the streams that has been idle longest.
     fn fold(&mut self) {
-        let mut ids: Vec<_> = self.streams.iter().map(|(id, usage)| (usage.used.until_ns(), *id)).collect();
+        let mut ids: Vec<_> = self.streams.iter().map(|(id, usage)| (usage.time.until_ns(), *id)).collect();
         ids.sort_unstable();
         for (_, id) in ids.into_iter().take(STREAMS / 2) {
             let Some(usage) = self.streams.remove(&id) else { continue };
@@ -137,7 +135,12 @@ impl Timelines {
         report.semaphores = self
             .semaphores
             .iter()
-            .map(|(name, (waits, ns))| SemaphoreStats { name: name.to_string(), waits: *waits, waited_ns: *ns })
+            .map(|(name, sum)| SemaphoreStats {
+                name: name.to_string(),
+                waits: sum.count,
+                waited_ns: sum.ns,
+                waited_early_ns: sum.early_ns,
+            })
             .collect();
         report.semaphores.sort_by(|a, b| (b.waited_ns, &a.name).cmp(&(a.waited_ns, &b.name)));
         report.critical_path = self.path.path(None);
@@ -149,20 +152,31 @@ pub(super) fn is_same_stream(one: &ZoneRecord, other: &ZoneRecord) -> bool {
     one.stream.as_ref().map(|stream| stream.id) == other.stream.as_ref().map(|stream| stream.id)
 }
 
-fn add((count, sum_ns): &mut (u64, i64), (more, ns): (u64, i64)) {
-    *count += more;
-    *sum_ns += ns;
+impl WaitSum {
+    fn add(&mut self, more: WaitSum) {
+        self.count += more.count;
+        self.ns += more.ns;
+        self.early_ns += more.early_ns;
+    }
+}
+
+/// Returns the time by which a wait may be shorter; never more than it is.
+fn early_ns(wait: &WaitRecord) -> i64 {
+    wait.early_by_ns().clamp(0, wait.duration_ns().max(0))
 }
 
 /// Counts waits for a signaller; only a limited number of them is kept by name.
-fn count_for(waited_for: &mut HashMap<String, (u64, i64)>, by: String, waits: (u64, i64)) {
+fn count_for(waited_for: &mut HashMap<String, WaitSum>, by: String, waits: WaitSum) {
     let is_known = waited_for.len() < NAMES || waited_for.contains_key(&by);
-    add(waited_for.entry(if is_known { by } else { "…".to_owned() }).or_default(), waits);
+    waited_for.entry(if is_known { by } else { "…".to_owned() }).or_default().add(waits);
 }
 
 /// Returns the signallers that were waited for, the longest waits first.
-fn longest_first(waited_for: &HashMap<String, (u64, i64)>) -> Vec<WaitedFor> {
-    let whom = |(by, (count, ns)): (&String, &(u64, i64))| WaitedFor { by: by.clone(), count: *count, ns: *ns };
+fn longest_first(waited_for: &HashMap<String, WaitSum>) -> Vec<WaitedFor> {
+    let whom = |(by, sum): (&String, &WaitSum)| {
+        let WaitSum { count, ns, early_ns } = *sum;
+        WaitedFor { by: by.clone(), count, ns, early_ns }
+    };
     let mut waited_for: Vec<_> = waited_for.iter().map(whom).collect();
     waited_for.sort_by(|a, b| (Reverse(a.ns), &a.by).cmp(&(Reverse(b.ns), &b.by)));
     waited_for
@@ -176,9 +190,11 @@ impl Folded {
         }
         self.streams += u64::from(self.ids[word] & bit == 0);
         self.ids[word] |= bit;
-        self.used_ns += usage.used.length_ns();
-        self.uncertain_ns += usage.uncertain.length_ns();
-        self.waiting_ns += usage.waiting.length_ns();
+        let (all, more) = (&mut self.sums, usage.time.sums());
+        all.busy_ns += more.busy_ns;
+        all.busy_early_ns += more.busy_early_ns;
+        all.waiting_ns += more.waiting_ns;
+        all.waiting_early_ns += more.waiting_early_ns;
         for (by, waits) in usage.waited_for {
             count_for(&mut self.waited_for, by, waits);
         }
@@ -190,9 +206,10 @@ impl Folded {
             name: "…".to_owned(),
             device: String::new(),
             streams: self.streams,
-            busy_ns: (self.used_ns - self.waiting_ns).max(0),
-            uncertain_ns: self.uncertain_ns.min((self.used_ns - self.waiting_ns).max(0)),
-            waiting_ns: self.waiting_ns,
+            busy_ns: self.sums.busy_ns,
+            uncertain_ns: self.sums.busy_early_ns,
+            waiting_ns: self.sums.waiting_ns,
+            waiting_early_ns: self.sums.waiting_early_ns,
             idle_ns: None,
             not_recorded_ns: 0,
             waited_for: longest_first(&self.waited_for),
@@ -202,15 +219,16 @@ impl Folded {
 
 impl Usage {
     fn stats(&self, all_ns: i64, is_complete: bool) -> StreamStats {
-        let (used_ns, waiting_ns) = (self.used.length_ns(), self.waiting.length_ns());
+        let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } = self.time.sums();
         let rest_ns = (all_ns - used_ns).max(0);
         StreamStats {
             name: self.name.clone(),
             device: self.device.clone(),
             streams: 1,
-            busy_ns: (used_ns - waiting_ns).max(0),
-            uncertain_ns: self.uncertain.length_ns().min((used_ns - waiting_ns).max(0)),
+            busy_ns,
+            uncertain_ns: busy_early_ns,
             waiting_ns,
+            waiting_early_ns,
             idle_ns: is_complete.then_some(rest_ns),
             not_recorded_ns: if is_complete { 0 } else { rest_ns },
             waited_for: longest_first(&self.waited_for),
@@ -221,7 +239,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture::{STEP, span, stream, thread, zone};
+    use warpline_core::fixture::{STEP, span, stream, thread, waits, zone};
     use warpline_core::record::EndSource;
 
     #[test]
@@ -270,5 +288,33 @@ mod tests {
         assert_eq!((stream.busy_ns, stream.uncertain_ns, stream.idle_ns), (3_000, 600, Some(1_000)));
         assert!(stream.busy_is_bound() && stream.rest_is_bound());
         assert!(report.critical_path.is_some_and(|path| path.parts.iter().any(|part| part.name == "(end not timed)")));
+    }
+
+    #[test]
+    fn time_in_which_a_wait_may_have_ended_makes_waiting_and_idle_bounds() {
+        let (mut timelines, main, compute) = (Timelines::default(), thread(1, None), stream(1, "compute"));
+        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+        let lazy = |semaphore: &str, begin, end, end_early_by_ns| WaitRecord {
+            semaphore: semaphore.into(),
+            stream: Some(Arc::clone(&compute)),
+            gpu: Some(span(begin, end)),
+            end: EndSource::Boundary,
+            end_early_by_ns,
+            ..wait.clone()
+        };
+        timelines.add_zones(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 1_000)))]);
+        // The second one may have ended before it began, as far as its bound says.
+        timelines.add_waits(&[lazy("known", 1_000, 2_000, 50), lazy("bound", 2_000, 3_000, 4_000)]);
+        timelines.add_zones(&[zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(3_500, 4_000)))]);
+        let mut report = Report::default();
+        timelines.add_to(&mut report);
+        let [stream] = &report.streams[..] else { panic!("one stream") };
+        let times = (stream.busy_ns, stream.uncertain_ns, stream.waiting_ns, stream.waiting_early_ns, stream.idle_ns);
+        assert_eq!(times, (1_500, 0, 2_000, 1_000, Some(500)));
+        assert!(!stream.busy_is_bound() && stream.waiting_is_bound() && stream.rest_is_bound());
+        let waited: Vec<_> = stream.waited_for.iter().map(|on| (on.count, on.ns, on.early_ns, on.is_bound())).collect();
+        assert_eq!(waited, [(2, 2_000, 1_050, true)]);
+        let semaphores = report.semaphores.iter().map(|stats| (&*stats.name, stats.waited_ns, stats.is_bound()));
+        assert_eq!(semaphores.collect::<Vec<_>>(), [("bound", 1_000, true), ("known", 1_000, false)]);
     }
 }

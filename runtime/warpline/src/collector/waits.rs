@@ -114,7 +114,7 @@ impl WaitStage {
         let waited = wait.span();
         let (at_ns, early_by_ns) = match (note.at_ns(), &note.stream) {
             (Some(at_ns), _) => (at_ns.min(waited.end_ns), 0),
-            (None, None) => (waited.end_ns, 0),
+            (None, None) => (waited.end_ns, wait.early_by_ns()),
             (None, Some(stream)) => {
                 let zone = self.ends.get(&stream.id).and_then(|ends| {
                     let after = ends.partition_point(|end| end.host_ns <= note.host_ns);
@@ -127,7 +127,9 @@ impl WaitStage {
                     }
                     // Unmarked work may lie between the zone and the signal. If the stream had to wait, the signal ended that wait.
                     zone => {
-                        let earliest_ns = zone.map_or(note.host_ns, |end| end.gpu_ns.max(note.host_ns));
+                        let zone_ns = zone.map_or(i64::MIN, |end| end.gpu_ns - end.early_by_ns);
+                        let earliest_ns = zone_ns.max(note.host_ns);
+                        // A wait whose end is not timed may have been long.
                         let has_waited = waited.duration_ns() > LONGEST_PASS_NS;
                         let latest_ns = if has_waited { waited.end_ns } else { waited.begin_ns };
                         (latest_ns.min(waited.end_ns), (latest_ns - earliest_ns).max(0))
@@ -270,7 +272,9 @@ fn end_by(record: &mut WaitRecord, begin_ns: i64) {
         && gpu.begin_ns < begin_ns
         && (0..LONGEST_PASS_NS).contains(&(gpu.end_ns - begin_ns))
     {
+        let earlier_by_ns = gpu.end_ns - (begin_ns - 1);
         gpu.end_ns = begin_ns - 1;
+        record.end_early_by_ns = (record.end_early_by_ns - earlier_by_ns).max(0);
     }
 }
 
@@ -289,8 +293,10 @@ fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>)
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
-    use warpline_core::fixture::waits;
+    use warpline_core::fixture::{STEP, span, stream, thread, waits, zone};
 
     #[test]
     fn a_wait_ends_by_the_begin_of_what_is_behind_it_but_for_what_is_no_question_of_clocks() {
@@ -306,5 +312,41 @@ mod tests {
         assert_eq!(ended(50_000, 60_000), 50_000);
         // Another thread's zone that began during the wait, and one from before it.
         assert_eq!((ended(50_000, 10_000), ended(50_000, -10)), (50_000, 50_000));
+    }
+
+    #[test]
+    fn an_end_that_moves_keeps_its_earliest_time() {
+        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+        let gpu = Span { begin_ns: 0, end_ns: 50_000 };
+        for (early_by_ns, left_ns) in [(0, 0), (900, 0), (20_000, 18_699)] {
+            let mut wait = WaitRecord { gpu: Some(gpu), end_early_by_ns: early_by_ns, ..wait.clone() };
+            end_by(&mut wait, 48_700);
+            assert_eq!((wait.span().end_ns, wait.end_early_by_ns), (48_699, left_ns), "{early_by_ns}");
+        }
+    }
+
+    #[test]
+    fn a_signal_is_as_uncertain_as_the_ends_that_date_it() {
+        let (main, copy, compute) = (thread(7, None), stream(1, "copy"), stream(2, "compute"));
+        let mut stage = WaitStage::default();
+        let mut before = zone(&STEP, Some(&copy), &main, span(0, 10), Some(span(0, 200_000)));
+        (before.sequence, before.end_early_by_ns) = (1, 150_000);
+        stage.saw(&copy, &[before]);
+        let wait = |end_early_by_ns| {
+            let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+            let gpu = Some(span(20_000, 300_000));
+            WaitRecord { stream: Some(Arc::clone(&compute)), gpu, end_early_by_ns, ..wait }
+        };
+        let signal = |stream: Option<&Arc<StreamInfo>>, host_ns, wait: &WaitRecord| {
+            let host_ns = warpline_core::fixture::BEGIN_NS + host_ns;
+            let note = GivenSignal::new(None, NonZeroU32::MIN, (stream.cloned(), false), (7, host_ns), None);
+            let signal = stage.signal(&note, wait, Arc::clone(&main));
+            (signal.at_ns - warpline_core::fixture::BEGIN_NS, signal.early_by_ns)
+        };
+        // Right behind the zone.
+        assert_eq!(signal(Some(&copy), 20, &wait(0)), (200_000, 150_000));
+        // Unmarked work may lie between. The zone may have ended at 50,000.
+        assert_eq!(signal(Some(&copy), 30_000, &wait(0)), (300_000, 250_000));
+        assert_eq!(signal(Some(&copy), 90_000, &wait(250_000)), (300_000, 210_000));
     }
 }

@@ -17,6 +17,7 @@ use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
 use warpline_core::peer::out_of_descriptors;
 use warpline_core::process::Process;
+use warpline_core::threads;
 use warpline_trace::control::protocol::Refusal;
 
 /// The maximum number of open connections. Further ones are refused at once.
@@ -69,7 +70,7 @@ impl Listening {
             row: 0,
             row_began: Instant::now(),
         };
-        let thread = std::thread::Builder::new().name("warpline-ctl".to_owned()).spawn(move || server.run());
+        let thread = threads::spawn("warpline-ctl", move || server.run());
         let thread = thread.map_err(|error| {
             format!("cannot start the thread that listens: {error}; raise `ulimit -u`, or end threads")
         })?;

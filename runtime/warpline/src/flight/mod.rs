@@ -20,12 +20,13 @@ use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use warpline_core::clock::now_ns;
-use warpline_core::lock::lock;
+use warpline_core::lock::{lock, lock_within};
 use warpline_core::process::Process;
 use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_core::signals::without_signals;
 use warpline_core::sink::SessionInfo;
 use warpline_core::stderr;
+use warpline_core::threads;
 use warpline_trace::files::claim::notice;
 use warpline_trace::flight::file::RingFile;
 use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
@@ -204,7 +205,10 @@ impl Flight {
 
     /// Writes an incident and the zones open at that time to the file.
     pub(crate) fn write_incident(&self, incident: &Incident, zones: &[OpenZone], more: u64) -> io::Result<()> {
-        let mut areas = lock(&self.open);
+        // A panicking thread does not wait for a collector that hangs with its disk.
+        let Some(mut areas) = lock_within(&self.open, PATIENCE) else {
+            return Err(io::ErrorKind::TimedOut.into());
+        };
         let (content, count) = areas.incident.write(now_ns(), zones, more, Some(incident));
         self.write_area(INCIDENT_AREA, 1, count, &content)
     }
@@ -292,7 +296,7 @@ impl Flight {
             warpline_core::inside::stay();
             its.writer.write_all(|incident| its.write_out(incident));
         };
-        if std::thread::Builder::new().name("warpline-flight".to_owned()).spawn(write).is_err() {
+        if threads::spawn("warpline-flight", write).is_err() {
             self.writer.write_all(|incident| self.write_out(incident));
         }
     }
@@ -317,20 +321,26 @@ impl Flight {
         let incident = Incident { reason: Reason::Panic, ns: now_ns(), title, args };
         if !self.ask(Some(incident.clone())) {
             // The collector hangs. The file has the zones that were open at its last flush.
-            let _ = self.write_incident(&incident, &[], 0);
+            if let Err(error) = self.write_incident(&incident, &[], 0) {
+                self.failures.note(format!("the panic is not marked in the trace: {error}"));
+            }
         }
         self.write_out(&incident);
         *lock(&self.panics) = false;
         self.panic_is_told.notify_all();
     }
 
-    /// Ends the recorder with its session. Waits up to `within` for a trace that is being written, and removes a temporary file.
+    /// Ends the recorder with its session. Waits up to `within` for a trace that is being written, gives the signal back although a thread
+    /// may still hold the recorder, and removes a temporary file.
     pub(crate) fn end(&self, within: Duration) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(within) {
             let failure = "a trace of the flight recorder was not written in time; the disk may hang";
             stderr::line(failure);
             self.failures.note(failure.to_owned());
+        }
+        if let Some(signal) = &self.signal {
+            signal.end();
         }
         lock(&self.requests).clear();
         if self.is_temporary {
@@ -377,3 +387,6 @@ impl Request {
         let _ = self.done.send(());
     }
 }
+
+#[cfg(test)]
+mod tests;

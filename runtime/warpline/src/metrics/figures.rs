@@ -41,7 +41,7 @@ pub(super) struct Figures {
     pub(super) bandwidths: Bandwidths,
     /// Of steps, in seconds.
     pub(super) steps: Histogram,
-    /// Of waits of streams and of threads, in seconds.
+    /// Of waits of streams and of threads, in seconds. A wait whose length is only a bound is in none, and counted.
     pub(super) waits: [Histogram; 2],
     pub(super) zones: Progress,
     /// Whether zones were recorded by chance: the figures are then those of the recorded zones.
@@ -82,7 +82,11 @@ impl Figures {
             }
             Batch::Waits(waits) => {
                 for wait in waits {
-                    self.waits[usize::from(wait.gpu.is_none())].add_ns(wait.duration_ns());
+                    if wait.is_bounded() {
+                        self.ranges.add_bounded();
+                    } else {
+                        self.waits[usize::from(wait.gpu.is_none())].add_ns(wait.duration_ns());
+                    }
                 }
             }
             Batch::Steps(steps) => steps.iter().for_each(|step| self.steps.add_ns(step.duration_ns())),

@@ -2,7 +2,7 @@
 //!
 //! A range keeps its series to the end, because the figures of a series never decrease. What is not given a series is added to `(other)`,
 //! and stays there: the sum of all series is always the sum of all zones. A zone whose length is only a bound
-//! ([`ZoneRecord::is_bounded`]) is in none, and counted.
+//! ([`ZoneRecord::is_bounded`]) is in none, and counted, as are such waits.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ pub(super) struct Ranges {
     /// Ranges, each with whether it has a series. Without one, its lengths are those since the last export.
     ranges: Vec<(RangeSeries, bool)>,
     other: Histogram,
-    /// Zones whose length is only a bound, and whether their number has a series. It takes the room of a range, if there is some.
+    /// Zones and waits whose length is only a bound, and whether their number has a series. It takes the room of a range, if there is some.
     bounded: u64,
     bounded_has_series: bool,
     begin_unix_ns: i64,
@@ -78,8 +78,7 @@ impl Ranges {
     /// Adds a zone.
     pub(super) fn add(&mut self, zone: &ZoneRecord, place: Place) {
         if zone.is_bounded() {
-            self.bounded += 1;
-            return;
+            return self.add_bounded();
         }
         // An entry of a batch has its share of the batch's time.
         let ns = zone.duration_ns();
@@ -100,6 +99,11 @@ impl Ranges {
             }
         };
         self.ranges[at].0.lengths.add_ns(ns);
+    }
+
+    /// Counts a zone or a wait whose length is only a bound.
+    pub(super) fn add_bounded(&mut self) {
+        self.bounded += 1;
     }
 
     /// Gives half of the free series, rounded up, to the ranges with the most time since the last export, so that what a program does at
@@ -140,7 +144,7 @@ impl Ranges {
         &self.other
     }
 
-    /// Returns the number of zones that are in no series of lengths, because their length is only a bound; none if that number has no series.
+    /// Returns the number of zones and waits that are in no series of lengths, because their length is only a bound; none if that number has no series.
     pub(super) fn bounded(&self) -> Option<u64> {
         self.bounded_has_series.then_some(self.bounded)
     }
@@ -150,7 +154,7 @@ impl Ranges {
         self.begin_unix_ns
     }
 
-    /// Returns the number of ranges without a series; those that are not told apart count as one, and so does the number of bounded zones.
+    /// Returns the number of ranges without a series; those that are not told apart count as one, and so does the number of bounded zones and waits.
     pub(super) fn left_out(&self) -> u64 {
         let without = self.ranges.iter().filter(|(_, has_series)| !has_series).count();
         let has_bounded = self.bounded > 0 && !self.bounded_has_series;

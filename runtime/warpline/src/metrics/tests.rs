@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::figures::{Figures, Series};
 use super::ranges::{Place, Ranges};
 use warpline_core::collective::{CollectiveKind, DataType, Message, ProcessGroup};
-use warpline_core::fixture::{COPY, LOAD, STEP, main_thread, span, stream, zone};
+use warpline_core::fixture::{COPY, LOAD, STEP, main_thread, span, stream, waits, zone};
 use warpline_core::record::{EndSource, ZoneRecord};
 use warpline_core::sink::Batch;
+use warpline_core::wait::WaitRecord;
 
 const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
 
@@ -98,24 +99,31 @@ fn a_length_that_is_only_a_bound_is_counted_and_in_no_series() {
     let range = figures.ranges.series().next().expect("a series");
     assert_eq!((range.lengths.count, range.lengths.max, figures.ranges.bounded()), (1, 1e-6, Some(1)));
     assert_eq!(figures.bandwidths.series().next().map(|series| series.bus.count), Some(1));
+    // The stream certainly waited for none of it.
+    let known = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+    let known = WaitRecord { gpu: Some(span(0, 1_000)), end_early_by_ns: 50, ..known };
+    let late = WaitRecord { gpu: Some(span(0, 9_000)), end_early_by_ns: 9_000, ..known.clone() };
+    figures.add(Batch::Waits(&[late, known]), 0);
+    let waited: Vec<_> = figures.waits().map(|(place, waits)| (place, waits.count, waits.sum)).collect();
+    assert_eq!((waited, figures.ranges.bounded()), (vec![(Place::Stream, 1, 1e-6)], Some(2)));
     // Without room for one more series, it is left out.
     let mut full = Ranges::new(1, 0);
     full.add(&of(&LOAD, 10), Place::Thread);
     full.give_series(1, false);
-    full.add(&late, Place::Stream);
+    full.add_bounded();
     full.give_series(2, false);
     assert_eq!((full.series().count(), full.bounded(), full.left_out()), (1, None, 1));
     let _job = super::job::Job::new(&warpline_core::fixture::session());
     #[cfg(feature = "prometheus")]
     {
         let page = super::prometheus::page(&figures, &_job);
-        assert!(page.contains("\nwarpline_zones_bounded_total{"), "{page}");
-        assert!(page.lines().any(|line| line.starts_with("warpline_zones_bounded_total{") && line.ends_with(" 1")));
+        assert!(page.contains("\nwarpline_bounded_total{"), "{page}");
+        assert!(page.lines().any(|line| line.starts_with("warpline_bounded_total{") && line.ends_with(" 2")));
     }
     #[cfg(feature = "otlp")]
     {
         let body = super::otlp::body(&figures, &_job);
-        let name = b"warpline.zones.bounded";
+        let name = b"warpline.bounded";
         assert!(body.windows(name.len()).any(|bytes| bytes == name));
     }
 }

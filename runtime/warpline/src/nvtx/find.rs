@@ -6,13 +6,14 @@
 mod system;
 
 use std::ffi::{OsStr, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use libloading::Library;
 
 use super::abi::*;
-use super::table;
 use warpline_core::environment;
+use warpline_core::library::reason;
 
 /// A tool that was found and has not been started.
 pub(super) struct Tool {
@@ -46,9 +47,6 @@ const DRIVER: &str = "libcuda.so.1";
 const INITIALIZER_CORE: c_int = 1;
 const INITIALIZER_EXTENSION: c_int = 2;
 
-/// The library of old toolkits.
-const LEGACY: &str = "libnvToolsExt.so.1";
-
 /// Returns the tool of this process.
 pub(super) fn tool() -> Result<Tool, NoTool> {
     environment::tell_if_ignored(INJECTION_PATH);
@@ -62,22 +60,23 @@ pub(super) fn tool() -> Result<Tool, NoTool> {
 fn injected(path: &OsStr) -> Result<Tool, String> {
     let name = format!("`{}`", Path::new(path).display());
     let library = open(path).map_err(|error| {
+        let why = reason(&error);
         format!(
-            "{name}, which {INJECTION_PATH} names, cannot be opened ({error}): correct the path, or unset the variable"
+            "{name}, which {INJECTION_PATH} names, cannot be opened ({why}): correct the path, or unset the variable"
         )
     })?;
-    let initialize = symbol::<NvtxInitializeInjectionNvtxFunc_t>(library, INITIALIZE).ok_or_else(|| {
+    let initialize = symbol::<NvtxInitializeInjectionNvtxFunc_t>(&library, INITIALIZE).ok_or_else(|| {
         format!(
             "{name}, which {INJECTION_PATH} names, has no InitializeInjectionNvtx2: name the library of an NVTX tool"
         )
     })?;
-    Ok(Tool { name, initialize, extend: symbol(library, INITIALIZE_EXTENSION) })
+    Ok(Tool { name, initialize, extend: symbol(&library, INITIALIZE_EXTENSION) })
 }
 
 /// Returns the tool that the program was linked with, if it exports its entry points.
 #[cfg(unix)]
 fn in_program() -> Option<Tool> {
-    let this: &'static Library = Box::leak(Box::new(libloading::os::unix::Library::this().into()));
+    let this = &Library::from(libloading::os::unix::Library::this());
     // SAFETY: nvtxInit.h and nvtxExtInit.h declare both symbols as function pointers, null without a tool.
     let (initialize, extend) = unsafe {
         let initialize = symbol::<*const Option<NvtxInitializeInjectionNvtxFunc_t>>(this, STATIC)?.read()?;
@@ -99,7 +98,7 @@ fn in_driver() -> Option<Tool> {
         return None;
     }
     let driver = open(OsStr::new(DRIVER)).ok()?;
-    let get = symbol::<GetInitializer>(driver, FROM_DRIVER)?;
+    let get = symbol::<GetInitializer>(&driver, FROM_DRIVER)?;
     let initializer = |kind| {
         let mut function = std::ptr::null_mut();
         // SAFETY: the function is as nvtxTypes.h declares it, and the variable outlives the call.
@@ -117,36 +116,13 @@ fn in_driver() -> Option<Tool> {
     Some(Tool { name: "the tool in the CUDA driver".to_owned(), initialize, extend })
 }
 
-/// Stores the functions of `libnvToolsExt`, if it exists, where a tool would store its own.
-pub(super) fn legacy() -> bool {
-    const FUNCTIONS: [(usize, usize, &[u8]); 10] = [
-        (NVTX_CB_MODULE_CORE, NVTX_CBID_CORE_NameOsThreadA, b"nvtxNameOsThreadA\0"),
-        (NVTX_CB_MODULE_CUDA, NVTX_CBID_CUDA_NameCuStreamA, b"nvtxNameCuStreamA\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainMarkEx, b"nvtxDomainMarkEx\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangeStartEx, b"nvtxDomainRangeStartEx\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangeEnd, b"nvtxDomainRangeEnd\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePushEx, b"nvtxDomainRangePushEx\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRangePop, b"nvtxDomainRangePop\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainNameCategoryA, b"nvtxDomainNameCategoryA\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainRegisterStringA, b"nvtxDomainRegisterStringA\0"),
-        (NVTX_CB_MODULE_CORE2, NVTX_CBID_CORE2_DomainCreateA, b"nvtxDomainCreateA\0"),
-    ];
-    let Ok(library) = open(OsStr::new(LEGACY)) else { return false };
-    for (module, slot, name) in FUNCTIONS {
-        if let Some(function) = symbol::<*mut c_void>(library, name) {
-            table::put(module, slot, function);
-        }
-    }
-    table::takes_ranges()
-}
-
-/// Opens a library and never closes it, because it may contain functions that the tool has passed on.
-fn open(path: &OsStr) -> Result<&'static Library, libloading::Error> {
-    system::open(path).map(|library| &*Box::leak(Box::new(library)))
+/// Opens a library that is never closed, because it may contain functions that the tool has passed on.
+pub(super) fn open(path: &OsStr) -> Result<ManuallyDrop<Library>, libloading::Error> {
+    system::open(path).map(ManuallyDrop::new)
 }
 
 /// Returns the symbol that the library exports under this name. The caller passes the type that the headers declare.
-fn symbol<T: Copy>(library: &'static Library, name: &[u8]) -> Option<T> {
+pub(super) fn symbol<T: Copy>(library: &Library, name: &[u8]) -> Option<T> {
     // SAFETY: the caller's type is that of the headers.
     unsafe { library.get::<T>(name) }.ok().map(|symbol| *symbol)
 }

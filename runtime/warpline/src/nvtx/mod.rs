@@ -3,14 +3,16 @@
 //!
 //! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch says whether zones
 //! are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust: `abi` contains the header's types, `find` finds
-//! the tool, `table` holds its functions, `range` passes the catalog's data to it, `payload` the fields of zones, `message` the data of
+//! the tool, `legacy` a library of old toolkits, `table` holds its functions, `pushes` knows what they answer, `range` passes the catalog's data to it, `payload` the fields of zones, `message` the data of
 //! collectives, and `sync` the calls of semaphores. Without a tool, none of this runs. With one, a mirrored zone takes no lock and does not
 //! allocate.
 
 mod abi;
 mod find;
+mod legacy;
 mod message;
 mod payload;
+mod pushes;
 mod range;
 mod sync;
 mod table;
@@ -83,6 +85,16 @@ pub(crate) fn problem() -> Option<String> {
     table::enter(|| lock().problem.clone()).flatten()
 }
 
+/// Begins the count of what the tool refuses, for a session.
+pub(crate) fn begin_session() {
+    pushes::begin_session();
+}
+
+/// Returns a note on what the tool has refused since the session began.
+pub(crate) fn refusals() -> Option<String> {
+    pushes::note()
+}
+
 /// Takes the state's lock. It is not `warpline_core::lock`, because the tool starts under it, and zones that the tool begins meanwhile are
 /// recorded.
 fn lock() -> MutexGuard<'static, State> {
@@ -107,11 +119,7 @@ impl State {
             Ok(tool) => start(&tool),
             Err(NoTool::None) if self.is_attached || self.problem.is_some() => return,
             Err(NoTool::None) if !is_asked => return,
-            Err(NoTool::None) if find::legacy() => Ok(()),
-            Err(NoTool::None) => Err(format!(
-                "there is no NVTX tool: start the program under `nsys profile` or `ncu --nvtx`, or set {}",
-                abi::INJECTION_PATH
-            )),
+            Err(NoTool::None) => legacy::attach(),
             Err(NoTool::Refused) => return self.has_looked_for_old = true,
             Err(NoTool::Broken(problem)) => Err(problem),
         };
@@ -178,9 +186,9 @@ pub(crate) fn entry_added(range: &'static RangeSpec, message: &Message) {
 pub(crate) fn sync_begins(call: &SyncCall<'_>) -> Option<Token> {
     table::enter(|| {
         name_this_thread();
-        sync::push(call);
-        PUSHED
+        sync::push(call).then_some(PUSHED)
     })
+    .flatten()
 }
 
 pub(crate) fn sync_ends() {

@@ -2,13 +2,14 @@
 //! [`register_all`] passes the catalog when the tool is attached, and a range outside the catalog follows with its first zone.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::ffi::{CStr, CString, c_void};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
 use super::message::MessageSchemas;
 use super::payload::{Entry, FieldBytes, Schemas, register_schema};
+use super::pushes;
 use super::table;
 use warpline_core::catalog::{Kind, RangeSpec, catalog};
 use warpline_core::collective::Message;
@@ -74,7 +75,7 @@ impl NvtxRange {
             let Some(push) = table::domain_range_push_ex() else { return false };
             // SAFETY: the attributes, and what they point to, outlive the call; the handles are the tool's own.
             let level = outside(|| unsafe { push(self.domain, attributes) });
-            has_begun(level)
+            pushes::has_begun(level)
         })
     }
 
@@ -217,20 +218,6 @@ pub(super) fn register_all() {
         let entries = ranges.iter().zip(&descriptions);
         register_schema(domain, c"warpline.catalog", entries.map(|(range, text)| (range.label(), Entry::U64, &**text)));
     }
-}
-
-/// Returns whether a push with this result has begun its range. The headers call every negative result an error, but tools that begin ranges
-/// and count no levels return one, too: Nsight Systems always -1, CUPTI in a domain -2. So -1 is a refusal only from a tool that counts.
-#[inline]
-fn has_begun(level: c_int) -> bool {
-    static COUNTS_LEVELS: AtomicBool = AtomicBool::new(false);
-    if level >= 0 {
-        if !COUNTS_LEVELS.load(Ordering::Relaxed) {
-            COUNTS_LEVELS.store(true, Ordering::Relaxed);
-        }
-        return true;
-    }
-    level == NVTX_NO_PUSH_POP_TRACKING || !COUNTS_LEVELS.load(Ordering::Relaxed)
 }
 
 /// A namespace that the tool knows, and the kinds of its ranges that have a name there.

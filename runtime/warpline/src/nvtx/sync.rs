@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use super::abi::*;
 use super::payload::{Bytes, Entry, register_schema};
+use super::pushes;
 use super::table;
 use warpline_core::fields;
 use warpline_core::inside::outside;
@@ -59,8 +60,9 @@ const fn category(kind: SyncKind) -> u32 {
     kind as u32 + 1
 }
 
-/// Begins the range of a call. It allocates nothing after the first one.
-pub(super) fn push(call: &SyncCall<'_>) {
+/// Begins the range of a call. Returns whether the tool has begun it; a refused range must not be popped. It allocates nothing after the first
+/// one.
+pub(super) fn push(call: &SyncCall<'_>) -> bool {
     let domain = SyncDomain::get();
     let name = name(call);
     let message = (NVTX_MESSAGE_TYPE_ASCII, name.as_ptr().cast::<c_void>());
@@ -70,10 +72,9 @@ pub(super) fn push(call: &SyncCall<'_>) {
     bytes.number(call.values as u64);
     let payload = domain.schema.map(|schema| [bytes.of_schema(schema)]);
     let attributes = payload.as_ref().map_or(&raw const attributes, |payload| attributes.with_payloads(payload));
-    if let Some(push) = table::domain_range_push_ex() {
-        // SAFETY: the attributes, and what they point to, outlive the call; the handle is the tool's own.
-        outside(|| unsafe { push(domain.handle, attributes) });
-    }
+    let Some(push) = table::domain_range_push_ex() else { return false };
+    // SAFETY: the attributes, and what they point to, outlive the call; the handle is the tool's own.
+    pushes::has_begun(outside(|| unsafe { push(domain.handle, attributes) }))
 }
 
 /// Ends the range that this thread began last.

@@ -17,9 +17,9 @@ use warpline_core::profile::{answers::Shared, outside, requests};
 
 use warpline_core::backend::AsStream;
 #[cfg(feature = "enable")]
-use warpline_core::backend::{NoKey, StreamRef};
+use warpline_core::backend::{NoKey, StreamRef, key_of};
 use warpline_core::catalog::spec::RangeMeta;
-use warpline_core::catalog::{Kind, Level, RangeSpec};
+use warpline_core::catalog::{Kind, RangeSpec};
 use warpline_core::zone::Zone;
 
 /// Times the next zone that this thread begins on this stream, with a session or without one.
@@ -99,7 +99,7 @@ pub fn next_with_event(stream: &(impl AsStream + ?Sized), event: warpline_cuda::
             PendingZone::new(match event.behind(&stream) {
                 Ok(signal) => requests::ask_next(&stream, 1, Some(signal)),
                 // A stream without a key has a reason of its own.
-                Err(why) if stream.key.is_ok() => Shared::failed(ProfileError::Event(why)),
+                Err(why) if key_of(&stream).is_ok() => Shared::failed(ProfileError::Event(why)),
                 Err(_) => requests::ask_next(&stream, 1, None),
             })
         },
@@ -141,7 +141,7 @@ pub fn next_submission(stream: &(impl AsStream + ?Sized)) -> PendingSubmission {
         "enable",
         {
             let stream = stream_ref(stream);
-            match stream.key {
+            match key_of(&stream) {
                 Err(NoKey::Captured) => PendingSubmission::failed(ProfileError::Captured),
                 Err(NoKey::NoStream) => PendingSubmission::failed(ProfileError::NoStream),
                 Err(NoKey::Unknown) => PendingSubmission::failed(outside::refusal(&stream)),
@@ -227,15 +227,10 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Range
         label: "warpline.time\0",
         description: "Timed where no mark is.",
         kind: Kind::Gpu,
-        level: Level::Coarse,
-        lane: None,
-        color: None,
-        fields: &[],
-        undescribed: &[],
         module,
-        version: "",
         file,
         line,
+        ..RangeMeta::EMPTY
     }
 }
 

@@ -51,7 +51,7 @@ struct Known {
     /// The hash of the name, by which its collectives are sampled.
     hash: u64,
     lengths: Vec<Lengths>,
-    /// The last window in which it was used, and its place in the communicators of that window.
+    /// The begin of the last window in which it was used, and its place in the communicators of that window.
     place: Option<(i64, usize)>,
 }
 
@@ -145,13 +145,13 @@ impl Communicators {
 
 /// Notes that a window has a collective of the communicator.
 fn use_in(known: &mut Known, window: &mut Window, group: &ProcessGroup, seq: u64, k: u64) {
-    let of_window = known.place.filter(|(number, _)| *number == window.number);
+    let of_window = known.place.filter(|(begin_ns, _)| *begin_ns == window.begin_ns);
     if let Some(comm) = of_window.and_then(|(_, place)| window.comms.get_mut(place)) {
         comm.sampling = comm.sampling.max(k);
         comm.last_seq = comm.last_seq.max(seq);
     } else if window.comms.len() < MOST_COMMS {
         let is_new = known.place.is_none();
-        known.place = Some((window.number, window.comms.len()));
+        known.place = Some((window.begin_ns, window.comms.len()));
         let (name, group) = (Arc::clone(&known.name), group.clone());
         window.comms.push(Comm { name, group, sampling: k, last_seq: seq, is_new });
     }

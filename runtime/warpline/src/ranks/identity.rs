@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::beneath::Beneath;
 use warpline_core::clock::utc_date;
 use warpline_core::environment;
+use warpline_core::hashing::fnv1a64;
 use warpline_core::sink::SessionInfo;
 
 /// What all files of a session have in common.
@@ -41,30 +43,28 @@ impl Identity {
         }
     }
 
-    /// Makes the folder of a table's files, or of what has no windows. The folder of all ranks is made once in a session, and
-    /// not again, because it may be the place where another disk was mounted.
+    /// Opens the folder of a table's files, or of what has no windows, and makes it if there is none. The folder of all ranks is made once in
+    /// a session, and not again, because it may be the place where another disk was mounted.
     ///
     /// # Errors
     /// A text with the cause and the remedy.
-    pub(super) fn make_folder(&self, table: &str, window: Option<i64>) -> Result<PathBuf, String> {
+    pub(super) fn folder(&self, table: &str, window: Option<i64>) -> Result<Beneath, String> {
         let wrong = |path: &Path, error: io::Error| format!("`{}`: {error}", path.display());
         if !self.is_made.load(Ordering::Relaxed) {
             fs::create_dir_all(&self.root).map_err(|error| wrong(&self.root, error))?;
             self.is_made.store(true, Ordering::Relaxed);
         }
-        let mut folder = self.root.clone();
-        let parts = [Some(table.to_owned()), Some(format!("run={}", self.run)), window.map(|n| format!("win={n}"))];
-        for part in parts.into_iter().flatten() {
-            folder.push(part);
-            match fs::create_dir(&folder) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(format!("`{}` was removed while the session ran; put it back", self.root.display()));
-                }
-                made => made.map_err(|error| wrong(&folder, error))?,
+        let wrong = |path: &Path, error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("`{}` was removed while the session ran; put it back", self.root.display())
             }
-        }
-        Ok(folder)
+            _ => wrong(path, error),
+        };
+        let root = Beneath::root(&self.root).map_err(|error| wrong(&self.root, error))?;
+        let parts = [Some(table.to_owned()), Some(format!("run={}", self.run)), window.map(|n| format!("win={n}"))];
+        parts.into_iter().flatten().try_fold(root, |folder, part| {
+            folder.enter(&part).map_err(|error| wrong(&folder.path().join(&part), error))
+        })
     }
 
     /// Returns the name of this rank's files, without the ending.
@@ -87,10 +87,22 @@ fn run_of(variable: impl Fn(&str) -> Option<String>, begin_unix_ns: i64, process
         .or_else(|| variable("PMI_JOBID"))
         .or_else(|| variable("PMI_ID"));
     let name = name.unwrap_or_else(|| format!("{}-{process_id}", utc(begin_unix_ns)));
+    plain(&name)
+}
+
+/// The most characters of a run's name.
+const MOST_CHARACTERS: usize = 100;
+
+/// Returns a name that every file system has and a path gives no meaning. A name that loses something by that gets a hash of itself, so that jobs
+/// of different names stay different runs.
+fn plain(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let plain: String = name.chars().take(100).map(|c| if is_plain(c) { c } else { '_' }).collect();
-    // Names that a path gives a meaning.
-    if matches!(plain.as_str(), "." | "..") { "_".to_owned() } else { plain }
+    if name.len() <= MOST_CHARACTERS && name.chars().all(is_plain) && !matches!(name, "." | "..") {
+        return name.to_owned();
+    }
+    let hash = format!("-{:016x}", fnv1a64(name.as_bytes()));
+    let plain = name.chars().take(MOST_CHARACTERS - hash.len()).map(|c| if is_plain(c) { c } else { '_' });
+    plain.chain(hash.chars()).collect()
 }
 
 /// Returns a time as text: `20261124T174300Z`.
@@ -107,6 +119,8 @@ pub(super) fn unix_ns() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -117,10 +131,15 @@ mod tests {
         };
         assert_eq!(run(&[]), "20261124T174300Z-77");
         assert_eq!(run(&[("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")]), "12.3");
-        assert_eq!(run(&[("SLURM_JOB_ID", "12"), ("TORCHELASTIC_RUN_ID", "none/1")]), "none_1");
-        assert_eq!(run(&[("WARPLINE_RUN", "a b"), ("TORCHELASTIC_RUN_ID", "x")]), "a_b");
+        assert_eq!(run(&[("SLURM_JOB_ID", "12"), ("TORCHELASTIC_RUN_ID", "none/1")]), "none_1-6194606e9b2fd697");
+        assert_eq!(run(&[("WARPLINE_RUN", "a_b"), ("TORCHELASTIC_RUN_ID", "x")]), "a_b");
         assert_eq!(run(&[("WARPLINE_RUN", " "), ("OMPI_MCA_ess_base_jobid", "99")]), "99");
-        assert_eq!(run(&[("WARPLINE_RUN", "..")]), "_");
+        let long = "x".repeat(101);
+        let names = ["a b", "a/b", "a\nb", "a\u{e9}b", "..", ".", &long, &format!("{long}x"), &long[..100]];
+        let runs: BTreeSet<String> = names.iter().map(|name| run(&[("WARPLINE_RUN", name)])).collect();
+        assert_eq!(runs.len(), names.len(), "{runs:?}");
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        assert!(runs.iter().all(|run| run.len() <= 100 && run.chars().all(is_plain) && run.len() > 2), "{runs:?}");
         assert_eq!((utc(0).as_str(), utc(951_782_399_000_000_000).as_str()), ("19700101T000000Z", "20000228T235959Z"));
         assert_eq!(utc(951_782_400_000_000_000), "20000229T000000Z");
     }

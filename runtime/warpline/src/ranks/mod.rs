@@ -1,10 +1,11 @@
 //! The tables of a rank (`ranks=DIR`): what each of many ranks writes so that they can be compared.
 //!
-//! [`RanksSink`] is a sink of the session. On the collector's thread it adds records to a [`Window`](window::Window), and hands a closed window to the thread
+//! [`RanksSink`] is a sink of the session. On the collector's thread it adds records to a [`Window`](window::Window), and hands a window that is over to the thread
 //! of `writer`, which makes the tables (`layout`, `table`) and writes them. `steps` has the time of each step and `pending` its zones, `ranges`
-//! the figures of ranges and `sketch` their histograms, `communicators` the collectives and `sampling` their choice, `identity` the names of files. `progress` is a second thread that says each second where the rank
+//! the figures of ranges and `sketch` their histograms, `communicators` the collectives and `sampling` their choice, `identity` the names of files, which `beneath` opens. `progress` is a second thread that says each second where the rank
 //! is (`standing`). No launching thread waits for any of it, and neither does the collector. Memory is bounded, and what is lost is counted.
 
+mod beneath;
 mod communicators;
 mod identity;
 mod layout;
@@ -24,14 +25,14 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use communicators::Communicators;
 use identity::{Identity, unix_ns};
 use progress::Progress as ProgressFile;
 use steps::OpenSteps;
-use window::{Counts, Window};
-use writer::Writer;
+use window::{Counts, Window, Windows};
+use writer::{WAITING, Writer};
 
 use crate::collector::SessionStats;
 use warpline_core::clock::now_ns;
@@ -39,6 +40,7 @@ use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_core::step::StepRecord;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted;
 
@@ -48,7 +50,7 @@ const LEAST_STEPS: usize = 10;
 /// The time after the end of a step at which it is closed: its zones have been read by then.
 const SETTLED_NS: i64 = 1_000_000_000;
 
-/// The most steps of a window: a loop that is faster closes its windows earlier.
+/// The most steps of a window: a loop that is faster ends its windows earlier.
 const MOST_STEPS: usize = 1 << 14;
 
 /// Writes the tables of a rank.
@@ -70,12 +72,10 @@ struct Begun {
     progress: ProgressFile,
     steps: OpenSteps,
     communicators: Communicators,
-    window: Box<Window>,
-    /// The counts when the window began, and now.
+    windows: Windows,
+    /// The counts when the running window began, and now.
     before: Counts,
     now: Counts,
-    /// The number of the last window.
-    number: i64,
 }
 
 impl RanksSink {
@@ -98,34 +98,83 @@ impl RanksSink {
     }
 }
 
+/// A moment, on the clock of records and on the wall clock.
+#[derive(Clone, Copy)]
+struct Moment {
+    ns: i64,
+    unix_ns: i64,
+}
+
+impl Moment {
+    fn now() -> Moment {
+        Moment { ns: now_ns(), unix_ns: unix_ns() }
+    }
+
+    /// Returns the number of the window that begins then: ranks whose clocks agree have the same. A rank whose wall clock was wrong
+    /// for a while, or whose loop is so fast that a window is full early, writes several windows under one number.
+    fn window(self, window_ns: i64) -> i64 {
+        self.unix_ns.div_euclid(window_ns)
+    }
+}
+
 impl Begun {
     fn zone(&mut self, zone: &ZoneRecord) {
         self.steps.zone(zone);
-        self.window.zone(zone);
-        self.communicators.add(zone, &self.steps, &mut self.window);
+        self.windows.running.zone(zone);
+        self.communicators.add(zone, &self.steps, &mut self.windows.running);
     }
 
-    /// Closes the steps that have settled, and the window if its time is over.
-    fn tick(&mut self, now_ns: i64, window_ns: i64, tally: &SessionStats) {
-        self.steps.close(now_ns - SETTLED_NS, &mut self.window.closed);
-        let steps = self.window.closed.steps.len();
-        let is_over = now_ns - self.window.begin_ns >= window_ns && (steps == 0 || steps >= LEAST_STEPS);
+    fn step(&mut self, step: &StepRecord) {
+        self.steps.step(step);
+        self.windows.step(step.host.end_ns);
+    }
+
+    /// Closes the steps that have settled, writes the windows whose steps have, and ends the running one if its time is over.
+    fn tick(&mut self, now: Moment, window_ns: i64, tally: &SessionStats) {
+        let settled_ns = now.ns - SETTLED_NS;
+        self.steps.close(settled_ns, &mut self.windows);
+        self.write(settled_ns);
+        let Window { begin_ns, steps, .. } = *self.windows.running;
+        let is_over = now.ns - begin_ns >= window_ns && (steps == 0 || steps >= LEAST_STEPS);
         if is_over || steps >= MOST_STEPS {
-            self.close_window(now_ns, window_ns, tally);
+            self.end_window(now, window_ns, tally);
         }
     }
 
-    /// Hands the window to the writer, and begins the next one.
-    fn close_window(&mut self, now_ns: i64, window_ns: i64, tally: &SessionStats) {
-        let number = number_of(window_ns).max(self.number + 1);
-        let mut window = std::mem::replace(&mut self.window, Box::new(Window::new(number, now_ns)));
-        self.number = number;
-        window.end_ns = now_ns;
-        window.realtime_offset_ns = unix_ns() - now_ns;
+    /// Ends the running window, and begins the next one.
+    fn end_window(&mut self, now: Moment, window_ns: i64, tally: &SessionStats) {
+        let window = &mut self.windows.running;
+        window.end_ns = now.ns;
+        window.realtime_offset_ns = now.unix_ns - now.ns;
         window.clock_err_ns = lock(&tally.clocks).iter().map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
         window.counts = self.now.since(self.before);
         self.before = self.now;
-        self.writer.write(window);
+        self.windows.begin(Window::new(now.window(window_ns), now.ns));
+    }
+
+    /// Hands over the windows that ended before this time: their steps are closed. Some for which the disk has no room wait here.
+    fn write(&mut self, until_ns: i64) {
+        while let Some(window) = self.windows.ended(until_ns) {
+            let Some(window) = self.writer.offer(window) else { continue };
+            match self.windows.keep(window, WAITING) {
+                None => return,
+                Some(window) => self.writer.lose(&window),
+            }
+        }
+    }
+
+    /// Hands over all windows at the end of the session. Waits until then for the disk.
+    fn write_all(&mut self, deadline: Instant) {
+        while let Some(mut window) = self.windows.ended(i64::MAX) {
+            while let Some(back) = self.writer.offer(window) {
+                if Instant::now() >= deadline {
+                    self.writer.lose(&back);
+                    break;
+                }
+                window = back;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 }
 
@@ -137,11 +186,6 @@ pub(crate) fn standing(recorder: &Arc<Recorder>, flight: Option<PathBuf>) -> ser
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Returns the number of the window that begins now: ranks whose clocks agree have the same.
-fn number_of(window_ns: i64) -> i64 {
-    unix_ns().div_euclid(window_ns)
-}
-
 impl Sink for RanksSink {
     fn name(&self) -> String {
         format!("ranks={}", self.root.display())
@@ -150,17 +194,17 @@ impl Sink for RanksSink {
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let identity = Identity::new(&self.root, session);
         let writer = Writer::start(identity.clone())?;
-        let progress = ProgressFile::start(identity, Arc::clone(&self.recorder), self.flight.clone())?;
-        let number = number_of(self.window_ns);
+        let progress =
+            ProgressFile::start(identity, Arc::clone(&self.recorder), self.flight.clone(), Arc::clone(&self.tally))?;
+        let number = Moment::now().window(self.window_ns);
         self.begun = Some(Begun {
             writer,
             progress,
             steps: OpenSteps::default(),
             communicators: Communicators::default(),
-            window: Box::new(Window::new(number, session.begin_ns)),
+            windows: Windows::new(Window::new(number, session.begin_ns)),
             before: Counts::default(),
             now: Counts::default(),
-            number,
         });
         Ok(())
     }
@@ -169,17 +213,15 @@ impl Sink for RanksSink {
         let Some(begun) = &mut self.begun else { return Err(not_started()) };
         match batch {
             Batch::Zones(zones) => zones.iter().for_each(|zone| begun.zone(zone)),
-            Batch::Steps(steps) => steps.iter().for_each(|step| begun.steps.step(step)),
-            Batch::Waits(waits) => {
-                waits.iter().filter_map(|wait| wait.gpu).for_each(|span| begun.steps.wait(span));
-            }
+            Batch::Steps(steps) => steps.iter().for_each(|step| begun.step(step)),
+            Batch::Waits(waits) => waits.iter().for_each(|wait| begun.steps.wait(wait)),
             Batch::Replays(replays) => {
                 for zone in replays.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone) {
                     if let Some(gpu) = zone.gpu {
                         begun.steps.work(zone, gpu);
                     }
-                    begun.window.zone(zone);
-                    begun.communicators.add(zone, &begun.steps, &mut begun.window);
+                    begun.windows.running.zone(zone);
+                    begun.communicators.add(zone, &begun.steps, &mut begun.windows.running);
                 }
             }
             _ => {}
@@ -192,7 +234,7 @@ impl Sink for RanksSink {
         let now = Counts::of(progress);
         begun.steps.dropped(now.since(begun.now).dropped as i64);
         begun.now = now;
-        begun.tick(now_ns(), self.window_ns, &self.tally);
+        begun.tick(Moment::now(), self.window_ns, &self.tally);
         Ok(())
     }
 
@@ -200,10 +242,12 @@ impl Sink for RanksSink {
         let Some(mut begun) = self.begun.take() else { return Err(not_started()) };
         let Report { begun: zones, recorded, captured, .. } = *report;
         begun.now = Counts { begun: zones, recorded, captured, dropped: report.dropped.total() };
-        begun.steps.close(i64::MAX, &mut begun.window.closed);
-        begun.close_window(now_ns(), self.window_ns, &self.tally);
+        begun.steps.close(i64::MAX, &mut begun.windows);
+        begun.end_window(Moment::now(), self.window_ns, &self.tally);
+        let deadline = Instant::now() + self.patience;
+        begun.write_all(deadline);
         begun.progress.finish(self.patience.min(Duration::from_millis(500)));
-        let losses = begun.writer.finish(self.patience);
+        let losses = begun.writer.finish(deadline.saturating_duration_since(Instant::now()));
         self.lost = losses.records;
         let late = begun.steps.late;
         if late > 0 {
@@ -223,5 +267,115 @@ impl Sink for RanksSink {
 
     fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs::{self, File};
+    use std::num::NonZeroU32;
+    use std::path::Path;
+
+    use parquet::file::reader::SerializedFileReader;
+    use warpline_core::backend::Limits;
+    use warpline_core::fixture;
+    use warpline_core::timing::EndMode;
+
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    fn sink(root: &Path) -> RanksSink {
+        let limits = Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: true };
+        let recorder = Arc::new(Recorder::new(NonZeroU32::MIN, limits));
+        let minute = Duration::from_secs(60);
+        let mut sink = RanksSink::new(root.to_owned(), minute, minute, recorder, Arc::default());
+        sink.start(&fixture::session()).expect("a thread");
+        sink
+    }
+
+    /// Runs steps of a second each, with a tick after each, on a wall clock that is `wall(second)` seconds after the epoch. Returns the rows of
+    /// the tables `windows` and `steps` by the numbers of their windows.
+    fn run(name: &str, seconds: i64, wall: impl Fn(i64) -> i64) -> BTreeMap<i64, [Vec<(i64, i64)>; 2]> {
+        let root = std::env::temp_dir().join(format!("warpline-{name}-{}", std::process::id()));
+        let mut sink = sink(&root);
+        let begun = sink.begun.as_mut().expect("a session");
+        let at = |second: i64| Moment { ns: fixture::BEGIN_NS + second * SECOND_NS, unix_ns: wall(second) * SECOND_NS };
+        begun.windows = Windows::new(Window::new(at(0).window(60 * SECOND_NS), at(0).ns));
+        for second in 0..seconds {
+            let host = fixture::span(second * SECOND_NS, (second + 1) * SECOND_NS);
+            begun.step(&StepRecord { number: second as u64, thread: fixture::main_thread(), host });
+            begun.tick(at(second + 1), 60 * SECOND_NS, &sink.tally);
+            // A minute has passed for the session, and none for the disk.
+            while !begun.writer.is_idle() {
+                std::thread::yield_now();
+            }
+        }
+        begun.steps.close(i64::MAX, &mut begun.windows);
+        begun.end_window(at(seconds), 60 * SECOND_NS, &sink.tally);
+        begun.write_all(Instant::now() + Duration::from_secs(60));
+        assert_eq!(begun.writer.finish(Duration::from_secs(60)).windows, 0);
+        begun.progress.finish(Duration::from_secs(10));
+        let mut found: BTreeMap<i64, [Vec<(i64, i64)>; 2]> = BTreeMap::new();
+        for (which, (table, begin, end)) in
+            [("windows", "begin_ns", "end_ns"), ("steps", "begin_ns", "wall_ns")].into_iter().enumerate()
+        {
+            let run = fs::read_dir(root.join(table)).expect("a table").next().expect("a run").expect("a folder").path();
+            for window in fs::read_dir(run).expect("windows").map(|entry| entry.expect("a folder").path()) {
+                let number = window.to_str().and_then(|path| path.rsplit_once('=')).expect("a window").1;
+                let of_window = found.entry(number.parse().expect("a number")).or_default();
+                for file in fs::read_dir(window).expect("files").map(|entry| entry.expect("a file").path()) {
+                    for row in SerializedFileReader::new(File::open(file).expect("a file")).expect("Parquet") {
+                        let columns = row.expect("a row").into_columns();
+                        let of = |name: &str| {
+                            let column = columns.iter().find(|(known, _)| known == name).expect("a column");
+                            let parquet::record::Field::Long(value) = column.1 else { panic!("{name}") };
+                            value
+                        };
+                        let (begin, end) = (of(begin), if which == 0 { of(end) } else { of(begin) + of(end) });
+                        of_window[which].push((begin - fixture::BEGIN_NS, end - fixture::BEGIN_NS));
+                    }
+                }
+                of_window[which].sort_unstable();
+            }
+        }
+        fs::remove_dir_all(root).expect("a folder");
+        found
+    }
+
+    #[test]
+    fn many_windows_at_the_end_of_a_session_wait_for_the_disk() {
+        let root = std::env::temp_dir().join(format!("warpline-many-windows-{}", std::process::id()));
+        let mut sink = sink(&root);
+        let begun = sink.begun.as_mut().expect("a session");
+        for n in 1..=30 {
+            begun.end_window(Moment { ns: n, unix_ns: n }, 1, &sink.tally);
+        }
+        sink.finish(&Report::default()).expect("no window is lost");
+        assert_eq!(sink.lost(), 0);
+        fs::remove_dir_all(root).expect("a folder");
+    }
+
+    #[test]
+    fn a_step_is_in_the_window_in_which_it_ended_although_it_is_closed_later() {
+        let found = run("filed", 200, |second| 6_000_000 + second);
+        let ends: Vec<i64> = found.values().flat_map(|[windows, _]| windows).map(|(_, end)| *end / SECOND_NS).collect();
+        assert_eq!(ends, [60, 120, 180, 200]);
+        for [windows, steps] in found.values() {
+            let [(begin, end)] = windows[..] else { panic!("one window: {windows:?}") };
+            assert!(steps.iter().all(|step| begin < step.1 && step.1 <= end), "{begin} to {end}: {steps:?}");
+            assert_eq!(steps.len() as i64, (end - begin) / SECOND_NS);
+        }
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_wrong_for_a_while_moves_no_later_window() {
+        // It is a day ahead from the 70th to the 130th second.
+        let found =
+            run("jump", 400, |second| 6_000_000 + second + if (70..130).contains(&second) { 86_400 } else { 0 });
+        let numbers: Vec<i64> = found.keys().map(|number| number - 100_000).collect();
+        assert_eq!(numbers, [0, 1, 3, 4, 5, 6, 1442]);
+        assert_eq!(found.values().map(|[_, steps]| steps.len()).sum::<usize>(), 400);
     }
 }

@@ -3,17 +3,19 @@
 //! A thread of its own rewrites it each second. It makes no call that could wait for a GPU, and takes no lock that a thread holds during such a
 //! call. `standing` has what it says.
 
-use std::fs::File;
+use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::beneath::Beneath;
 use super::identity::Identity;
 use super::standing::{MOST_BYTES, Standing};
 use super::writer::replace;
+use crate::collector::SessionStats;
 use warpline_core::collective::ledger;
 use warpline_core::stream::recorder::Recorder;
 
@@ -30,14 +32,19 @@ impl Progress {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(identity: Identity, recorder: Arc<Recorder>, flight: Option<PathBuf>) -> io::Result<Progress> {
+    pub(super) fn start(
+        identity: Identity,
+        recorder: Arc<Recorder>,
+        flight: Option<PathBuf>,
+        tally: Arc<SessionStats>,
+    ) -> io::Result<Progress> {
         let (end, ends) = mpsc::channel();
         ledger::turn(true);
         let run = move || {
             warpline_core::inside::stay();
-            ProgressFile { standing: Standing::new(identity, recorder, flight), folder: None }.run(&ends);
+            ProgressFile { standing: Standing::new(identity, recorder, flight), is_there: false }.run(&ends, &tally);
         };
-        let thread = thread::Builder::new().name("warpline-progress".to_owned()).spawn(run)?;
+        let thread = warpline_core::threads::spawn("warpline-progress", run)?;
         Ok(Progress { end: Some(end), thread: Some(thread) })
     }
 
@@ -55,17 +62,21 @@ impl Progress {
 
 struct ProgressFile {
     standing: Standing,
-    /// Where the file is, once the folder was made.
-    folder: Option<PathBuf>,
+    /// Whether this process has made the file.
+    is_there: bool,
 }
 
 impl ProgressFile {
-    fn run(mut self, ends: &Receiver<()>) {
+    fn run(mut self, ends: &Receiver<()>, tally: &SessionStats) {
         loop {
             let is_over = matches!(ends.recv_timeout(EVERY), Err(RecvTimeoutError::Disconnected));
             let text = self.text(is_over);
-            // A failure here also affects the tables, and is reported there. The next second may be better.
-            let _ = self.write(&text);
+            // A failure of the disk also affects the tables, and is reported there. The next second may be better.
+            if self.write(&text).is_err()
+                && let Some(why) = self.in_the_way()
+            {
+                tally.warn(why);
+            }
             if is_over {
                 return;
             }
@@ -80,40 +91,52 @@ impl ProgressFile {
         text
     }
 
+    /// Says what has the file's name, if it is no file: `warpline-ranks hang` then knows nothing of this rank.
+    fn in_the_way(&self) -> Option<String> {
+        let identity = &self.standing.identity;
+        let folder = identity.root.join("progress").join(format!("run={}", identity.run));
+        let path = folder.join(format!("{}.json", identity.stem()));
+        let there = fs::symlink_metadata(&path).ok().filter(|there| !there.is_file())?;
+        let what = match there.file_type() {
+            kind if kind.is_dir() => "a folder",
+            kind if kind.is_symlink() => "a link",
+            _ => "no file",
+        };
+        Some(format!("the progress of this rank is not written: `{}` is {what}; remove it", path.display()))
+    }
+
     /// Writes over the file in one call. That costs less than a new file. The file has a check, by which a reader that reads
     /// it at the same moment sees that it must read it again. The first time, and where the file is gone, another file is written and renamed.
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         let identity = &self.standing.identity;
-        let stem = identity.stem();
-        if let Some(folder) = &self.folder {
-            match write_over(&folder.join(format!("{stem}.json")), text) {
+        let (stem, folder) = (identity.stem(), identity.folder("progress", None).map_err(io::Error::other)?);
+        let (unfinished, name) = (format!(".{stem}-{}.tmp", identity.process_id), format!("{stem}.json"));
+        if self.is_there {
+            match write_over(&folder, &name, text) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 outcome => return outcome,
             }
         }
-        let folder = identity.make_folder("progress", None).map_err(io::Error::other)?;
-        let unfinished = folder.join(format!(".{stem}-{}.tmp", identity.process_id));
-        let file = folder.join(format!("{stem}.json"));
         // A full disk may have the file of a process that ran before.
-        replace(&unfinished, &file, text).or_else(|error| match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => write_over(&file, text),
+        replace(&folder, &unfinished, &name, text).or_else(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => write_over(&folder, &name, text),
             _ => Err(error),
         })?;
-        self.folder = Some(folder);
+        self.is_there = true;
         Ok(())
     }
 }
 
 /// Writes over a file that is there, in one call. It is closed each time: on NFS, others see it then.
-fn write_over(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let write = || File::options().write(true).open(file)?.write_all(bytes);
+fn write_over(folder: &Beneath, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let write = || folder.file(name)?.write_all(bytes);
     warpline_core::signals::without_signals(write)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::num::NonZeroU32;
+    use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use serde_json::Value;
@@ -128,7 +151,12 @@ mod tests {
         let limits = Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: true };
         let recorder = Arc::new(Recorder::new(NonZeroU32::MIN, limits));
         let standing = Standing::new(Identity::new(root, &fixture::session()), recorder, None);
-        ProgressFile { standing, folder: None }
+        ProgressFile { standing, is_there: false }
+    }
+
+    fn path(root: &Path) -> PathBuf {
+        let run = fs::read_dir(root.join("progress")).expect("a folder").next().expect("a run").expect("a folder");
+        run.path().join("rank-00000.json")
     }
 
     /// Two texts that differ in their times and their checks.
@@ -166,7 +194,7 @@ mod tests {
         let mut file = progress_file(&root);
         let texts = two_texts(&mut file);
         file.write(&texts[0]).expect("a file");
-        let path = file.folder.as_ref().expect("a folder").join("rank-00000.json");
+        let path = path(&root);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -195,7 +223,7 @@ mod tests {
         let mut file = progress_file(&root);
         let texts = two_texts(&mut file);
         file.write(&texts[0]).expect("a file");
-        let path = file.folder.as_ref().expect("a folder").join("rank-00000.json");
+        let path = path(&root);
         fs::remove_file(&path).expect("a file");
         file.write(&texts[1]).expect("another file");
         assert_eq!(fs::read(&path).expect("a file"), texts[1]);
@@ -206,5 +234,49 @@ mod tests {
         file.write(&texts[0]).expect("the folder is back");
         assert_eq!(fs::read(&path).expect("a file"), texts[0]);
         fs::remove_dir_all(root).expect("a folder");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_in_place_of_the_file_is_not_written_through() {
+        let root = scratch("link");
+        let mut file = progress_file(&root);
+        let texts = two_texts(&mut file);
+        file.write(&texts[0]).expect("a file");
+        let (path, other) = (path(&root), root.join("other"));
+        fs::write(&other, "mine").expect("a file");
+        fs::remove_file(&path).expect("a file");
+        std::os::unix::fs::symlink(&other, &path).expect("a link");
+        let why = file.write(&texts[1]).expect_err("a link").to_string();
+        assert!(why.contains("is a link"), "{why}");
+        assert_eq!(fs::read(&other).expect("a file"), b"mine");
+        fs::remove_dir_all(root).expect("a folder");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_in_place_of_the_file_is_said_and_a_pipe_blocks_nothing() {
+        let root = scratch("place");
+        let mut file = progress_file(&root);
+        let texts = two_texts(&mut file);
+        file.write(&texts[0]).expect("a file");
+        assert_eq!(file.in_the_way(), None);
+        let path = path(&root);
+        fs::remove_file(&path).expect("a file");
+        fs::create_dir(&path).expect("a folder");
+        file.write(&texts[0]).expect_err("a folder");
+        let why = file.in_the_way().expect("it is there");
+        let path_shown = path.display();
+        assert_eq!(why, format!("the progress of this rank is not written: `{path_shown}` is a folder; remove it"));
+        fs::remove_dir(&path).expect("a folder");
+        // A pipe without a reader, in whose place the file comes.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("it starts").success());
+        let (send, done) = mpsc::channel();
+        let text = texts[1].clone();
+        thread::spawn(move || send.send((file.write(&text).is_ok(), file.in_the_way())));
+        let written = done.recv_timeout(Duration::from_secs(30)).expect("it waits for no reader");
+        assert_eq!(written, (true, None));
+        assert_eq!(fs::read(&path).expect("a file"), texts[1]);
+        fs::remove_dir_all(&root).expect("a folder");
     }
 }

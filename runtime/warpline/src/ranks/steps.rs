@@ -14,6 +14,7 @@ use warpline_core::catalog::Kind;
 use warpline_core::intervals::Intervals;
 use warpline_core::record::{Span, ZoneRecord};
 use warpline_core::step::StepRecord;
+use warpline_core::wait::WaitRecord;
 
 /// The most pieces of time of one kind.
 const MOST_PIECES: usize = 1 << 16;
@@ -73,6 +74,12 @@ pub(super) struct Closed {
     pub(super) stages_left_out: u64,
     /// Whether the ranges of steps had no room, and are left out.
     pub(super) ranges_left_out: bool,
+}
+
+/// Where steps are closed into, by the time at which they ended.
+pub(super) trait ByEnd {
+    /// The place of a step that ended then.
+    fn of(&mut self, end_ns: i64) -> &mut Closed;
 }
 
 /// The last zone of a stream that was read.
@@ -163,8 +170,12 @@ impl OpenSteps {
         }
     }
 
-    pub(super) fn wait(&mut self, span: Span) {
-        self.waits.add(span);
+    /// Adds a wait of a stream, up to where it may have ended if no event times its end.
+    pub(super) fn wait(&mut self, wait: &WaitRecord) {
+        let Some(gpu) = wait.gpu else { return };
+        let certain = if wait.is_bounded() { gpu.without_tail(wait.end_early_by_ns) } else { gpu };
+        self.waits.add(certain);
+        self.uncertain.add(Span { begin_ns: certain.end_ns, ..gpu });
     }
 
     /// Returns for how much of a span something waited, as far as that is known.
@@ -181,8 +192,8 @@ impl OpenSteps {
         self.steps.push_back((step.clone(), dropped));
     }
 
-    /// Closes the steps that ended before this time.
-    pub(super) fn close(&mut self, until_ns: i64, closed: &mut Closed) {
+    /// Closes the steps that ended before this time, each into the place for its end.
+    pub(super) fn close(&mut self, until_ns: i64, closed: &mut impl ByEnd) {
         let is_due = |steps: &VecDeque<(StepRecord, i64)>| {
             steps.front().is_some_and(|(step, _)| step.host.end_ns <= until_ns) || steps.len() > MOST_STEPS
         };
@@ -191,7 +202,7 @@ impl OpenSteps {
         }
         while is_due(&self.steps) {
             if let Some((step, dropped)) = self.steps.pop_front() {
-                self.close_step(&step, dropped, closed);
+                self.close_step(&step, dropped, closed.of(step.host.end_ns));
             }
         }
         self.forget(until_ns);
@@ -363,6 +374,12 @@ mod tests {
         (0..number).map(zone).collect()
     }
 
+    impl ByEnd for Closed {
+        fn of(&mut self, _: i64) -> &mut Closed {
+            self
+        }
+    }
+
     #[test]
     fn the_rows_of_a_window_are_bounded_and_what_is_left_out_is_known() {
         let zones = zones(100);
@@ -416,6 +433,23 @@ mod tests {
             let whole = Span { begin_ns: 0, end_ns: 300 };
             prop_assert_eq!(union_ns(parts.each_ref().map(|part| part.within(whole))), all.length_ns());
         }
+    }
+
+    #[test]
+    fn time_in_which_a_wait_may_have_ended_is_a_part_of_its_own() {
+        use warpline_core::fixture::{span, thread, waits};
+
+        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+        let wait = |gpu, end_early_by_ns| WaitRecord { gpu: Some(gpu), end_early_by_ns, ..wait.clone() };
+        let mut steps = OpenSteps::default();
+        steps.wait(&wait(span(100, 200), 5));
+        steps.wait(&wait(span(200, 600), 300));
+        assert_eq!(steps.waited_within(span(0, 1_000)), 200);
+        steps.step(&StepRecord { number: 3, thread: thread(7, None), host: span(0, 1_000) });
+        let mut closed = Closed::default();
+        steps.close(i64::MAX, &mut closed);
+        let [row] = &closed.steps[..] else { panic!("one step") };
+        assert_eq!((row.wait_ns, row.uncertain_ns, row.idle_ns), (200, 300, 500));
     }
 
     #[test]

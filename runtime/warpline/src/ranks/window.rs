@@ -1,11 +1,13 @@
-//! A window of a rank: what its tables will hold, from the records as they come.
+//! A window of a rank: what its tables will hold, from the records as they come. [`Windows`] has the one that runs, and those whose time is over
+//! but not all of whose steps are closed.
 //!
 //! The collector's thread adds records. Nothing here does I/O. Each part is bounded, and what has no room is counted.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::ranges::Ranges;
-use super::steps::{Closed, launch_ns};
+use super::steps::{ByEnd, Closed, launch_ns};
 use warpline_core::collective::ProcessGroup;
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::Progress;
@@ -64,7 +66,7 @@ impl Counts {
     }
 }
 
-/// A window, open or closed.
+/// A window, running or over.
 #[derive(Default)]
 pub(super) struct Window {
     pub(super) number: i64,
@@ -74,6 +76,8 @@ pub(super) struct Window {
     pub(super) clock_err_ns: i64,
     pub(super) counts: Counts,
     pub(super) closed: Closed,
+    /// Steps that ended in it, closed or not.
+    pub(super) steps: usize,
     pub(super) ranges: Ranges,
     pub(super) collectives: Vec<CollectiveRow>,
     pub(super) collectives_begun: u64,
@@ -94,5 +98,56 @@ impl Window {
         self.records += 1;
         let early_by_ns = zone.gpu.map_or(0, |_| zone.end_early_by_ns);
         self.ranges.add(zone.range.name(), zone.duration_ns(), early_by_ns, launch_ns(zone));
+    }
+}
+
+/// The window that runs, and the windows before it that wait for their steps.
+pub(super) struct Windows {
+    pub(super) running: Box<Window>,
+    /// The oldest first.
+    over: VecDeque<Box<Window>>,
+}
+
+impl Windows {
+    pub(super) fn new(first: Window) -> Windows {
+        Windows { running: Box::new(first), over: VecDeque::new() }
+    }
+
+    /// Begins the next window. The one that ran waits for its steps.
+    pub(super) fn begin(&mut self, next: Window) {
+        self.over.push_back(std::mem::replace(&mut self.running, Box::new(next)));
+    }
+
+    /// Takes the oldest window that ended before this time.
+    pub(super) fn ended(&mut self, until_ns: i64) -> Option<Box<Window>> {
+        let is_due = self.over.front().is_some_and(|window| window.end_ns <= until_ns);
+        if is_due { self.over.pop_front() } else { None }
+    }
+
+    /// Puts a window that [`ended`](Self::ended) returned back, if few wait: the disk has no room for it yet.
+    pub(super) fn keep(&mut self, window: Box<Window>, most: usize) -> Option<Box<Window>> {
+        if self.over.len() >= most {
+            return Some(window);
+        }
+        self.over.push_front(window);
+        None
+    }
+
+    fn at(&mut self, end_ns: i64) -> &mut Window {
+        match self.over.iter_mut().find(|window| end_ns <= window.end_ns) {
+            Some(window) => window,
+            None => &mut self.running,
+        }
+    }
+
+    /// Counts a step in the window in which it ended.
+    pub(super) fn step(&mut self, end_ns: i64) {
+        self.at(end_ns).steps += 1;
+    }
+}
+
+impl ByEnd for Windows {
+    fn of(&mut self, end_ns: i64) -> &mut Closed {
+        &mut self.at(end_ns).closed
     }
 }

@@ -1,23 +1,21 @@
-//! The thread that writes the files of closed windows, so that neither the program nor the collector waits for a disk.
+//! The thread that writes the files of windows that are over, so that neither the program nor the collector waits for a disk.
 //!
 //! A file is written under a name that begins with a dot, and renamed: a killed process leaves whole files. If the disk is slow, windows wait in
 //! a bounded queue; those without room, and those that cannot be written, are lost, counted and reported.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
+use super::beneath::Beneath;
 use super::identity::Identity;
 use super::layout::{TableFile, files};
 use super::window::Window;
 use warpline_core::lock::lock;
 
-/// The most closed windows that wait for the disk.
-const WAITING: usize = 4;
+/// The most windows that wait in the queue of the thread. As many wait before it.
+pub(super) const WAITING: usize = 4;
 
 /// The most files of one rank and window, of processes that followed one another.
 const MOST_SAME: u32 = 1000;
@@ -74,24 +72,34 @@ impl Writer {
             }
             drop(end);
         };
-        thread::Builder::new().name("warpline-ranks".to_owned()).spawn(run)?;
+        warpline_core::threads::spawn("warpline-ranks", run)?;
         Ok(Writer { windows: Some(windows), done, losses, handed: (0, 0) })
     }
 
-    /// Hands over a closed window. Never waits.
-    pub(super) fn write(&mut self, window: Box<Window>) {
-        let Some(windows) = &self.windows else { return };
+    /// Hands over a window that is over. Never waits: if there is no room for it, it is returned.
+    pub(super) fn offer(&mut self, window: Box<Window>) -> Option<Box<Window>> {
+        let windows = self.windows.as_ref()?;
         let records = window.records;
         match windows.try_send(window) {
             Ok(()) => self.handed = (self.handed.0 + 1, self.handed.1 + records),
-            Err(TrySendError::Full(_)) => {
-                let why = format!("the disk is slow: {WAITING} windows already wait for it");
-                lock(&self.losses).add(records, why);
-            }
+            Err(TrySendError::Full(window)) => return Some(window),
             Err(TrySendError::Disconnected(_)) => {
                 lock(&self.losses).add(records, "the thread that writes has ended".to_owned());
             }
         }
+        None
+    }
+
+    /// Counts a window for which the disk had no room in time.
+    pub(super) fn lose(&self, window: &Window) {
+        let why = format!("the disk is slow: {} windows already wait for it", 2 * WAITING);
+        lock(&self.losses).add(window.records, why);
+    }
+
+    /// Whether all that was handed over is written.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn is_idle(&self) -> bool {
+        self.losses().treated == self.handed
     }
 
     pub(super) fn losses(&self) -> Losses {
@@ -123,40 +131,48 @@ fn write(window: &Window, identity: &Identity) -> Result<(), String> {
     let outcome = files.iter().try_for_each(|file| write_file(file, window.number, identity, &mut written));
     if outcome.is_err() {
         // What remains of a window would look like a rank that did little. On a full disk, it is also in the way.
-        written.iter().for_each(|file| drop(fs::remove_file(file)));
+        written.iter().for_each(|(folder, name): &(Beneath, String)| drop(folder.remove(name)));
     }
     outcome
 }
 
-fn write_file(file: &TableFile, window: i64, identity: &Identity, written: &mut Vec<PathBuf>) -> Result<(), String> {
-    let folder = identity.make_folder(file.table, Some(window))?;
+fn write_file(
+    file: &TableFile,
+    window: i64,
+    identity: &Identity,
+    written: &mut Vec<(Beneath, String)>,
+) -> Result<(), String> {
+    let folder = identity.folder(file.table, Some(window))?;
     let stem = identity.stem();
-    let unfinished = folder.join(format!(".{stem}-{}", identity.process_id));
+    let unfinished = format!(".{stem}-{}", identity.process_id);
     let name = |again: u32| match again {
-        0 => folder.join(format!("{stem}.parquet")),
-        again => folder.join(format!("{stem}-{}-{again}.parquet", identity.process_id)),
+        0 => format!("{stem}.parquet"),
+        again => format!("{stem}-{}-{again}.parquet", identity.process_id),
     };
     // An earlier process of this rank, or an earlier session, may have written the same window.
-    let Some(path) = (0..MOST_SAME).map(name).find(|path| !path.exists()) else {
-        return Err(format!("`{}` has {MOST_SAME} files of this rank; name another folder", folder.display()));
+    let Some(name) = (0..MOST_SAME).map(name).find(|name| !folder.has(name)) else {
+        return Err(format!("`{}` has {MOST_SAME} files of this rank; name another folder", folder.path().display()));
     };
-    replace(&unfinished, &path, &file.bytes).map_err(|error| format!("`{}`: {error}", path.display()))?;
-    written.push(path);
+    let outcome = replace(&folder, &unfinished, &name, &file.bytes);
+    outcome.map_err(|error| format!("`{}`: {error}", folder.path().join(&name).display()))?;
+    written.push((folder, name));
     Ok(())
 }
 
 /// Writes a file under another name and renames it. After an error, nothing is left.
-pub(super) fn replace(unfinished: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(folder: &Beneath, unfinished: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     let write = || {
-        fs::File::create(unfinished)?.write_all(bytes)?;
-        fs::rename(unfinished, file)
+        folder.create(unfinished)?.write_all(bytes)?;
+        folder.rename(unfinished, name)
     };
     // A limit of the file size sends a signal that would end the program.
-    warpline_core::signals::without_signals(write).inspect_err(|_| drop(fs::remove_file(unfinished)))
+    warpline_core::signals::without_signals(write).inspect_err(|_| drop(folder.remove(unfinished)))
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
     use std::process::Command;
     use std::time::Instant;
 
@@ -169,20 +185,21 @@ mod tests {
         let root = std::env::temp_dir().join(format!("warpline-stalled-{}", std::process::id()));
         let info = fixture::session();
         let identity = Identity::new(&root, &info);
-        let folder = identity.make_folder("sketches", Some(1)).expect("a folder");
+        let folder = identity.folder("sketches", Some(1)).expect("a folder");
         let zone = fixture::zone(&fixture::LOAD, None, &fixture::main_thread(), fixture::span(0, 10), None);
         let window = |number| {
             let mut window = Window::new(number, fixture::BEGIN_NS);
             (0..3).for_each(|_| window.zone(&zone));
             Box::new(window)
         };
-        let pipe = folder.join(format!(".{}-{}", identity.stem(), identity.process_id));
+        let pipe = folder.path().join(format!(".{}-{}", identity.stem(), identity.process_id));
         assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
         let mut writer = Writer::start(identity.clone()).expect("a thread");
         let since = Instant::now();
-        writer.write(window(0));
-        for number in 1..20 {
-            writer.write(window(number));
+        for number in 0..20 {
+            if let Some(back) = writer.offer(window(number)) {
+                writer.lose(&back);
+            }
         }
         assert!(since.elapsed() < Duration::from_millis(500), "a window is handed over without waiting");
         let losses = writer.finish(Duration::from_millis(300));
@@ -194,6 +211,36 @@ mod tests {
         let _ = writer.done.recv_timeout(Duration::from_secs(20));
         let Losses { windows, treated, .. } = writer.losses();
         assert!(treated == writer.handed && windows < losses.windows, "{treated:?} of {:?}", writer.handed);
+        fs::remove_dir_all(root).expect("a folder");
+    }
+
+    /// Another user of a shared disk may write to the folder, and this process to more than that user may.
+    #[test]
+    fn a_link_below_the_folder_leads_no_file_elsewhere() {
+        let root = std::env::temp_dir().join(format!("warpline-links-{}", std::process::id()));
+        let (ranks, home) = (root.join("ranks"), root.join("home"));
+        let identity = Identity::new(&ranks, &fixture::session());
+        let zone = fixture::zone(&fixture::LOAD, None, &fixture::main_thread(), fixture::span(0, 10), None);
+        let mut window = Window::new(1, fixture::BEGIN_NS);
+        window.zone(&zone);
+        fs::create_dir_all(&home).expect("a folder");
+        fs::write(home.join("mine"), "mine").expect("a file");
+        let (table, run) = (ranks.join("ranges"), format!("run={}", identity.run));
+        let file = format!(".{}-{}", identity.stem(), identity.process_id);
+        let last = table.join(&run).join("win=1");
+        for (link, to) in
+            [(&table, &home), (&table.join(&run), &home), (&last, &home), (&last.join(file), &home.join("mine"))]
+        {
+            fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+            symlink(to, link).expect("a link");
+            let why = write(&window, &identity).expect_err("a link");
+            assert!(why.contains("is a link, and links below the folder of `ranks` are not followed"), "{why}");
+            assert_eq!(fs::read(home.join("mine")).expect("a file"), b"mine", "{}", link.display());
+            assert_eq!(fs::read_dir(&home).expect("a folder").count(), 1, "{}", link.display());
+            // The last one is a file of this process, which is removed after an error, as it would be otherwise.
+            let _ = fs::remove_file(link);
+        }
+        write(&window, &identity).expect("no link is left");
         fs::remove_dir_all(root).expect("a folder");
     }
 }

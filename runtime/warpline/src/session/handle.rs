@@ -37,6 +37,8 @@ pub struct Session {
     /// Keeps the control server running.
     #[allow(dead_code, reason = "held, not read")]
     pub(super) listening: Option<Listening>,
+    /// Why the session did not start, for its report.
+    refused: Option<String>,
 }
 
 impl Session {
@@ -51,7 +53,12 @@ impl Session {
     }
 
     pub(super) fn with(running: Option<Running>) -> Session {
-        Session { running, listening: None }
+        Session { running, listening: None, refused: None }
+    }
+
+    /// Returns a session that records nothing, and why.
+    pub(super) fn refused(why: String) -> Session {
+        Session { running: None, listening: None, refused: Some(why) }
     }
 
     /// Returns the recording session; none in a process that was forked from the one that records.
@@ -80,13 +87,12 @@ impl Session {
     /// count as begun in the report. Starting a session that records has no effect.
     ///
     /// ```
-    /// let session = warpline::Session::from_env_or("summary")?;
+    /// let session = warpline::Session::from_env_or("summary");
     /// for epoch in 0..100 {
     ///     if epoch % 10 == 0 { session.start() } else { session.stop() }
     ///     // … train …
     /// }
     /// session.finish();
-    /// # Ok::<(), warpline::Error>(())
     /// ```
     pub fn start(&self) {
         if let Some(running) = self.running() {
@@ -141,7 +147,7 @@ impl Session {
     /// use warpline::Session;
     /// use warpline::sink::MemorySink;
     ///
-    /// let session = Session::from_env_or("summary")?;
+    /// let session = Session::from_env_or("summary");
     /// let zones = MemorySink::new(100_000);
     /// let added = session.add_sink(zones.clone());
     /// // … the part of the program to look at …
@@ -150,7 +156,6 @@ impl Session {
     ///     println!("{}", zone.range.name());
     /// }
     /// # session.finish();
-    /// # Ok::<(), warpline::Error>(())
     /// ```
     pub fn add_sink(&self, sink: impl Sink + 'static) -> SinkId {
         SinkId(self.running().map(|running| (running.epoch(), running.add_sink(Box::new(sink)))))
@@ -172,7 +177,7 @@ impl Session {
     /// which reads its rings first. It never waits for a device. The path may contain the placeholders of [`SessionBuilder::perfetto`].
     ///
     /// ```no_run
-    /// let session = warpline::Session::from_env_or("flight=64MiB")?;
+    /// let session = warpline::Session::from_env_or("flight=64MiB");
     /// // … the program …
     /// let found = session.dump("last.pftrace")?;
     /// println!("{} zones, and {} that are open", found.zones, found.open_zones);
@@ -193,7 +198,10 @@ impl Session {
     pub fn finish(mut self) -> Report {
         match self.running.take() {
             Some(running) => running.finish(),
-            None => Report { notes: why_nothing(), ..Report::default() },
+            None => {
+                let notes = why_nothing().into_iter().chain(self.refused.take()).collect();
+                Report { notes, ..Report::default() }
+            }
         }
     }
 

@@ -6,12 +6,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use super::written::{Format, Written};
 use crate::error::{Error, REPORT};
 use warpline_core::report::Report;
+use warpline_core::threads;
 use warpline_trace::files::claim::FileClaim;
 
 /// A file that is locked, and unchanged until the end of the session.
@@ -58,7 +58,7 @@ impl ReportFile {
         };
         let (done, outcome) = mpsc::channel();
         let send = move || drop(done.send(write()));
-        let outcome = match thread::Builder::new().name("warpline-report".to_owned()).spawn(send) {
+        let outcome = match threads::spawn("warpline-report", send) {
             Ok(_) => outcome.recv_timeout(within).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             Err(error) => Err(error),
         };

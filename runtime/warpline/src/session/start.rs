@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::handle::Session;
 use super::reports::ReportFile;
-use super::running::Running;
+use super::running::{Files, Running};
 use super::warn;
 use super::written::{Format, Written};
 use crate::collector::SessionStats;
@@ -17,6 +17,7 @@ use crate::collector::engine::{CollectorThread, EngineBuilder};
 #[cfg(target_os = "linux")]
 use crate::control;
 use crate::error::Error;
+use crate::exit;
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
 #[cfg(feature = "otlp")]
@@ -69,7 +70,10 @@ impl SessionBuilder {
         let records = self.config.has_output() || !self.sinks.is_empty();
         let (filters, mut session) = match records {
             true => (Vec::new(), self.start_recording()?),
-            false => (unmatched(&self.config.filters), Session::with(None)),
+            false => {
+                self.environment.iter().for_each(|environment| environment.warn_of_replaced(&self.config));
+                (unmatched(&self.config.filters), Session::with(None))
+            }
         };
         filters.into_iter().for_each(|text| session.warn(text));
         match listening {
@@ -127,9 +131,13 @@ impl SessionBuilder {
             }
         }
         warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &engine.tally);
+        let on_signals = self.config.finish_on_signal;
         let engine = engine.run(thread, self.config, self.sinks, &info);
         steps::turn_on(engine.epoch());
-        Ok(Session::with(Some(Running { engine, written, reports })))
+        let running = Running::new(engine, Files { written, reports });
+        let unfinished = running.clone();
+        exit::watch(running.epoch(), move || unfinished.finish_at_exit(), on_signals);
+        Ok(Session::with(Some(running)))
     }
 
     /// Opens and locks the files that the settings name. Existing files are not changed yet.
@@ -211,7 +219,7 @@ impl SessionBuilder {
         }
         #[cfg(feature = "prometheus")]
         if let Some(at) = self.config.prometheus {
-            self.sinks.push(Box::new(PrometheusSink::new(at, is_sampled, self.config.quiet, Arc::clone(tally))));
+            self.sinks.push(Box::new(PrometheusSink::new(&self.config, at, is_sampled, Arc::clone(tally))));
         }
     }
 

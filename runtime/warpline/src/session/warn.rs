@@ -3,17 +3,28 @@
 //! A session calls it at its start and its end. It must never panic, even with standard error closed.
 
 use crate::collector::SessionStats;
-use crate::settings::{Config, Environment, unmatched};
+use crate::settings::{Config, Environment, misnamed, unmatched};
+use warpline_core::process;
 use warpline_core::report::{Report, SinkReport};
 use warpline_core::stderr;
 use warpline_core::suggest;
+use warpline_core::text::printable;
 
 /// Warns about valid settings that are likely to be mistakes.
 pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {
-    if let Some(environment) = environment.filter(|_| !has_sinks && !config.has_summary()) {
-        environment.warn_of_no_output(config);
+    match environment {
+        Some(environment) if !has_sinks && !config.has_summary() => environment.warn_of_no_output(config),
+        Some(environment) => environment.warn_of_replaced(config),
+        None => {}
     }
-    unmatched(&config.filters).into_iter().for_each(|text| tally.warn(text));
+    if let Some((name, value)) = process::rejected_rank() {
+        let rank = process::launched_rank().unwrap_or(0);
+        tally.warn(format!(
+            "`{name}={}` is no rank, so this process counts as rank {rank}; set {name} to a whole number from 0",
+            printable(&value)
+        ));
+    }
+    misnamed(config).chain(unmatched(&config.filters)).for_each(|text| tally.warn(text));
 }
 
 /// Prints each sink that failed, and what it lost.

@@ -36,8 +36,15 @@ impl Format {
     /// Returns how to open the file.
     fn remedy(self, path: &Path) -> String {
         match self {
-            Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
-            Format::Chrome => "open it at https://ui.perfetto.dev or chrome://tracing".to_owned(),
+            Format::Perfetto => {
+                format!("open it with `warpline open {}` or at https://ui.perfetto.dev", path.display())
+            }
+            Format::Chrome => {
+                format!(
+                    "open it with `warpline open {}` or at https://ui.perfetto.dev or chrome://tracing",
+                    path.display()
+                )
+            }
             Format::Flight => format!("`warpline recover {}` makes a trace of it", path.display()),
             Format::Report if path.extension().is_some_and(|ending| ending == "html") => {
                 "open it in a browser".to_owned()

@@ -1,10 +1,12 @@
-//! Where live metrics go: the URL of an OpenTelemetry collector, and the address at which Prometheus scrapes.
+//! Where live metrics go: the URL of an OpenTelemetry collector, the address at which Prometheus scrapes, and the names by which it may do so.
 //!
 //! The table and the builder parse them in every build. No name is resolved and no socket is opened here. Each error says what to write instead.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+use warpline_core::process::launched_rank;
 
 /// The path at which an OTLP receiver takes metrics over HTTP.
 const METRICS_PATH: &str = "/v1/metrics";
@@ -82,11 +84,17 @@ impl fmt::Display for ServeAt {
     }
 }
 
-/// Parses `PORT`, `IP:PORT` or `localhost:PORT`, where `PORT` may be a range. Without an address, it is that of the loopback.
+/// Parses `PORT`, `IP:PORT` or `localhost:PORT`, where `PORT` may be a range, and `{rank}` stands for the rank of this process. Without an
+/// address, it is that of the loopback.
 pub(super) fn parse_serve_at(text: &str) -> Result<ServeAt, String> {
+    serve_at(text, launched_rank().unwrap_or(0))
+}
+
+fn serve_at(text: &str, rank: u32) -> Result<ServeAt, String> {
     const EXAMPLE: &str =
         "as in `prometheus=9464`, `prometheus=127.0.0.1:9464-9471` or, for every interface, `prometheus=0.0.0.0:9464`";
-    let (host, ports) = text.rsplit_once(':').unwrap_or(("localhost", text));
+    let expanded = text.replace("{rank}", &rank.to_string());
+    let (host, ports) = expanded.rsplit_once(':').unwrap_or(("localhost", &expanded));
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let ip = match host {
         // An empty address means every interface to some programs and the loopback to others.
@@ -100,8 +108,23 @@ pub(super) fn parse_serve_at(text: &str) -> Result<ServeAt, String> {
     let ports = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
     match ports {
         Some((first_port, last_port)) if first_port <= last_port => Ok(ServeAt { ip, first_port, last_port }),
+        _ if expanded != text => Err(format!(
+            "is `{expanded}` on rank {rank}, which names no port, or no range of ports: a port is at most 65535; write a range, {EXAMPLE}"
+        )),
         _ => Err(format!("names no port, or no range of ports, {EXAMPLE}")),
     }
+}
+
+/// Parses the name or the address of a host, without a port. An IPv6 address may have its brackets.
+pub(super) fn parse_host(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if !name.is_empty() && (name.chars().all(is_name) || name.parse::<IpAddr>().is_ok()) {
+        return Ok(name.to_owned());
+    }
+    Err("is no name of a host: write the one in the address that clients use, without a port, as in \
+         `prometheus_hosts=node7.cluster`"
+        .to_owned())
 }
 
 #[cfg(test)]
@@ -135,6 +158,31 @@ mod tests {
         ] {
             let problem = parse_otlp(url).expect_err(url);
             assert!(problem.contains(says) && problem.contains("`otlp=http://localhost:4318`"), "{url}: {problem}");
+        }
+    }
+
+    #[test]
+    fn the_rank_can_be_a_part_of_the_port() {
+        for (text, rank, address) in
+            [("946{rank}", 3, "127.0.0.1:9463"), ("[::1]:946{rank}-947{rank}", 0, "[::1]:9460-9470")]
+        {
+            assert_eq!(serve_at(text, rank).map(|at| at.to_string()).as_deref(), Ok(address));
+        }
+        let problem = serve_at("946{rank}", 128).expect_err("no port");
+        assert!(problem.starts_with("is `946128` on rank 128, which names no port"), "{problem}");
+        // Another placeholder is none here.
+        assert!(serve_at("946{pid}", 3).expect_err("no port").starts_with("names no port"));
+    }
+
+    #[test]
+    fn a_host_has_no_port_and_no_scheme() {
+        for (text, host) in
+            [("node7.cluster", "node7.cluster"), ("10.0.0.7", "10.0.0.7"), ("[::1]", "::1"), ("fe80::1", "fe80::1")]
+        {
+            assert_eq!(parse_host(text).as_deref(), Ok(host));
+        }
+        for text in ["", "node7:9464", "http://node7", "a b", "*", "[node7", "n\u{f6}de"] {
+            assert!(parse_host(text).expect_err(text).contains("`prometheus_hosts=node7.cluster`"), "{text}");
         }
     }
 

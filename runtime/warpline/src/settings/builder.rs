@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::addresses::{check_interval, parse_otlp, parse_serve_at};
+use super::addresses::{check_interval, parse_host, parse_otlp, parse_serve_at};
 use super::environment::Environment;
 use super::filter::Filter;
 use super::line::{VARIABLE, help};

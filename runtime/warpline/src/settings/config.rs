@@ -55,7 +55,7 @@ impl Config {
 
     /// Returns whether the report is printed or written.
     pub(crate) fn has_summary(&self) -> bool {
-        self.summary || !self.summary_files.is_empty()
+        self.summary.is_some() || !self.summary_files.is_empty()
     }
 
     /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for` is whether the
@@ -88,7 +88,7 @@ impl Config {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }
 
-    fn outputs(&self) -> impl Iterator<Item = &'static Setting> {
+    pub(super) fn outputs(&self) -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| (setting.is_output)(self))
     }
 

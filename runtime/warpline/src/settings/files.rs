@@ -1,4 +1,4 @@
-//! Checks that no two sinks write to one file, because each would destroy the other's data.
+//! Checks that no two sinks write to one file, because each would destroy the other's data, and finds files whose names are of another format.
 //!
 //! It runs before any file is created. Directories and existing files are compared by their identity in the file system, so links
 //! and other spellings of a path are detected. Devices such as `/dev/null` may be named twice.
@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::table::Config;
 use crate::error::ConfigError;
 
 #[derive(PartialEq, Eq)]
@@ -34,6 +35,22 @@ pub(super) fn apart(named: Vec<(&'static str, PathBuf)>) -> Result<(), ConfigErr
         targets.push(target);
     }
     Ok(())
+}
+
+/// Returns a message for each trace whose name says that it has the other format. It is written as it was asked for.
+pub(crate) fn misnamed(config: &Config) -> impl Iterator<Item = String> {
+    let is_named = |path: &Path, ending: &str| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.to_ascii_lowercase().ends_with(ending))
+    };
+    let text = |path: &Path, [key, format, other]: [&str; 3]| {
+        let path = path.display();
+        format!("`{key}={path}` writes a {format} trace; write `{other}={path}` if the name says what you want")
+    };
+    let perfetto = config.perfetto.iter().filter(move |path| is_named(path, ".json"));
+    let chrome = config.chrome.iter().filter(move |path| is_named(path, ".pftrace"));
+    perfetto
+        .map(move |path| text(path, ["perfetto", "Perfetto", "chrome"]))
+        .chain(chrome.map(move |path| text(path, ["chrome", "Chrome JSON", "perfetto"])))
 }
 
 /// Returns none for a character device, which may be named twice, and for a file that cannot be created, which is reported later.

@@ -15,11 +15,23 @@ pub(super) const VARIABLE: &str = "WARPLINE";
 /// Returns the text that `help` prints.
 pub(super) fn help() -> String {
     let mut text = format!("{VARIABLE} takes these settings, joined by commas:");
-    for Setting { form, help, .. } in SETTINGS {
+    for Setting { form, help, unavailable, .. } in SETTINGS {
         text.push_str(&format!("\n  {form:<19}  {help}"));
+        if let Some(why) = unavailable {
+            text.push_str(&lack(why));
+        }
     }
     text.push_str("\nFILE may have `{pid}`, `{rank}` and `{host}` in it. Nothing is recorded in this run.");
     text
+}
+
+/// Returns what the help says of a setting that this program does not support.
+fn lack(why: &str) -> String {
+    let feature = why.split_once("feature `").and_then(|(_, rest)| rest.split_once('`'));
+    match feature {
+        Some((feature, _)) => format!(" [no feature `{feature}`]"),
+        None => " [not on this system]".to_owned(),
+    }
 }
 
 impl Config {
@@ -101,7 +113,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::super::values::{FlightSettings, NO_CUPTI, NO_TRACING};
+    use super::super::values::{Console, FlightSettings, NO_CUPTI, NO_TRACING};
     use super::*;
     use warpline_core::catalog::Level;
     use warpline_core::timing::{EndMode, GraphTiming, Timing};
@@ -121,7 +133,7 @@ mod tests {
         let config = parse(line).expect("a good line");
         assert_eq!(config.perfetto, [PathBuf::from("a.pftrace")]);
         assert_eq!(config.chrome, [PathBuf::from("a.json")]);
-        assert!(config.summary && config.level == Level::Coarse && config.ring == 64);
+        assert!(config.summary == Some(Console::Error) && config.level == Level::Coarse && config.ring == 64);
         assert_eq!((config.events, config.ends, config.budget), (128, EndMode::Lazy, Some(0.005)));
         assert_eq!((config.filters.len(), config.sample), (2, 0.1));
         assert_eq!(config.finish_timeout, Duration::from_millis(250));
@@ -158,8 +170,11 @@ mod tests {
     fn says_what_to_write_instead() {
         assert_eq!(
             problem("summary,perfeto=a"),
-            "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`? \
-             (there are perfetto, chrome, ranks, ranks_window, otlp, otlp_interval, prometheus, tracy, summary, log, level, filter, ring, events, event_pool_capacity, ends, timing, budget, sample, active, wait, warmup, repeat, calibrate, kernels, synchronizations, graph_timing, nvtx, roctx, timeout, rotate, keep, flight, stall, dump_on, off, control, quiet, help)"
+            "`perfeto=a`: there is no setting `perfeto`; did you mean `perfetto`?"
+        );
+        assert_eq!(
+            problem("verbose=2"),
+            "`verbose=2`: there is no setting `verbose`; run the program with `WARPLINE=help`, which lists them"
         );
         assert_eq!(problem("perfetto="), "`perfetto=`: needs a value, as in `perfetto=trace.pftrace`");
         assert_eq!(problem("level=medium"), "`level=medium`: a level is `coarse` or `fine`");
@@ -259,8 +274,14 @@ mod tests {
     fn help_lists_every_setting_that_is_read() {
         assert!(parse("help").is_ok_and(|config| config.help && !config.has_output()));
         let help = help();
-        for Setting { key, form, .. } in SETTINGS {
-            assert!(help.contains(&format!("\n  {form} ")), "{key}");
+        for Setting { key, form, unavailable, .. } in SETTINGS {
+            let line =
+                help.lines().find(|line| line.starts_with(&format!("  {form} "))).unwrap_or_else(|| panic!("{key}"));
+            assert_eq!(line.ends_with(']'), unavailable.is_some(), "{line}");
+            assert!(
+                unavailable.is_none_or(|why| !why.contains("feature `") || line.contains(" [no feature `")),
+                "{line}"
+            );
             let example = form
                 .replace("FILE", "t")
                 .replace("URL", "http://h")
@@ -270,7 +291,16 @@ mod tests {
             let is_known = parse(&example).map_or_else(|error| error.to_string().contains("built without"), |_| true);
             assert!(is_known || cfg!(not(target_os = "linux")), "{example}");
         }
-        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        let without_lack = |line: &str| line.split(" [").next().map_or(0, |line| line.chars().count());
+        assert!(help.lines().all(|line| without_lack(line) <= 100), "{help}");
+    }
+
+    #[test]
+    fn no_text_of_a_setting_acts_on_a_terminal() {
+        for text in ["\u{1b}[31m=1", "\u{202e}perfetto", "a\u{1b}[2J.pftrace", "a\u{1b}.*", "x=\u{2028} summary"] {
+            let error = Config::default().add(text).expect_err(text).to_string();
+            assert!(!error.contains(warpline_core::text::deceives), "{error:?}");
+        }
     }
 
     #[test]

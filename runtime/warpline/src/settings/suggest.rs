@@ -16,10 +16,9 @@ pub(super) fn unknown(setting: &str, key: &str) -> String {
     if is_pattern {
         return format!("is a pattern; each takes its own `filter=`: write `filter={lower}`");
     }
-    let known = keys().collect::<Vec<_>>().join(", ");
     match nearest(key, keys()) {
-        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`? (there are {known})"),
-        None => format!("there is no setting `{key}`; there are {known}"),
+        Some(near) => format!("there is no setting `{key}`; did you mean `{near}`?"),
+        None => format!("there is no setting `{key}`; run the program with `WARPLINE=help`, which lists them"),
     }
 }
 

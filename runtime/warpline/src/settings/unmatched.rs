@@ -16,12 +16,18 @@ const MOST: usize = 16;
 /// Returns a message for each filter that matches no range of the catalog and none that was named at run time so far, with a suggestion.
 pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
     let fits = |filter: &&Filter| dynamic::all_ranges().any(|range| filter.matches(range.name()));
+    let library = catalog().library();
     let text = |filter: &Filter| {
         let remedy = match nearest(filter.pattern()) {
             Some(near) => format!("did you mean `{}{near}`?", if filter.leaves_out() { "!" } else { "" }),
             None => "`warpline catalog PROGRAM` lists its ranges".to_owned(),
         };
-        format!("no range matches `{filter}`; {remedy}")
+        match &library {
+            Some(library) => format!(
+                "no range of the catalog matches `{filter}`; the catalog is that of `{library}`, and ranges outside of it match from their first zone on"
+            ),
+            None => format!("no range matches `{filter}`; {remedy}"),
+        }
     };
     filters.iter().filter(|filter| !fits(filter)).take(MOST).map(text).collect()
 }
@@ -34,6 +40,10 @@ fn nearest(pattern: &str) -> Option<String> {
             let begins = names.flat_map(|name| name.match_indices('.').map(move |(at, _)| &name[..at]));
             let begins: HashSet<&str> = begins.collect();
             suggest::nearest(begin, sorted(begins)).map(|near| format!("{near}.*"))
+        }
+        // The name of a namespace, or of a part of it, is meant for what is in it.
+        None if names.clone().any(|name| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'))) => {
+            Some(format!("{pattern}.*"))
         }
         None => suggest::nearest(pattern, names).map(str::to_owned),
     }

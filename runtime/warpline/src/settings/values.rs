@@ -195,11 +195,26 @@ pub(super) fn check_graph_timing(timing: GraphTiming) -> Result<GraphTiming, Str
     }
 }
 
+/// Where the report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Console {
+    Output,
+    Error,
+}
+
 pub(super) fn parse_mirror(key: &str, value: Option<&str>) -> Result<bool, String> {
     match value {
         None => Ok(true),
         Some("off") => Ok(false),
         Some(_) => Err(format!("the mirror is `{key}`, or `{key}=off`")),
+    }
+}
+
+pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("write `{key}=on` or `{key}=off`")),
     }
 }
 

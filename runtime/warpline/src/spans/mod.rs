@@ -25,7 +25,7 @@ pub use stream::{OnStream, on_stream};
 /// use tracing_subscriber::prelude::*;
 ///
 /// tracing_subscriber::registry().with(warpline::tracing_layer().with_filter(LevelFilter::INFO)).init();
-/// let session = warpline::Session::from_env_or("perfetto=trace.pftrace")?;
+/// let session = warpline::Session::from_env_or("perfetto=trace.pftrace");
 /// // … the program, its spans and its zones …
 /// session.finish();
 /// # Ok::<(), warpline::Error>(())

@@ -22,6 +22,7 @@ use tracy_client::{Client, sys};
 
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::ranges::RangeTable;
+use warpline_core::signals::with_signals_blocked;
 
 /// The number of ranges that get a source location: half of Tracy's limit. The other half is for the application.
 const MOST_LOCATIONS: usize = 16_384;
@@ -35,7 +36,8 @@ pub(crate) struct Location(u64);
 
 /// Starts the client if it has not been started, and creates the source locations of all ranges.
 pub(crate) fn start() {
-    Client::start();
+    // Tracy's threads take no signal of the program, as ours do not.
+    with_signals_blocked(Client::start);
     places();
 }
 

@@ -61,6 +61,11 @@ pub(super) fn message(text: &mut String, message: &Message) {
     }
 }
 
+/// Adds to a name that the length is only a bound: Tracy shows it up to its latest end.
+pub(super) fn end_not_timed(name: &str) -> String {
+    format!("{name} (end not timed)")
+}
+
 /// Returns the size of a kernel, a copy or a memory set.
 pub(super) fn work(kernel: &KernelRecord) -> String {
     match &kernel.work {

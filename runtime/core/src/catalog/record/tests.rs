@@ -1,10 +1,14 @@
 //! Tests of the record's bytes: written facts are read back, and no input makes the reader panic.
 
+use std::any::Any;
+use std::sync::Mutex;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::RangeSpec;
 use crate::catalog::spec::{NamespaceSpec, RangeMeta};
+use crate::lock::lock;
 
 /// The offset of the facts.
 const HEADER: usize = 12 + OWNER.len();
@@ -59,8 +63,16 @@ fn swap_header(note: &mut [u8]) {
     note[..12].chunks_mut(4).for_each(<[u8]>::reverse);
 }
 
+/// Keeps a value as long as the process, where LeakSanitizer finds it.
+fn keep<T: Send + Sync>(value: T) -> &'static T {
+    static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+    let value: &'static T = Box::leak(Box::new(value));
+    lock(&KEPT).push(Box::new(value));
+    value
+}
+
 fn leak(text: String) -> &'static str {
-    text.leak()
+    keep(text)
 }
 
 fn text() -> impl Strategy<Value = &'static str> {
@@ -85,8 +97,8 @@ prop_compose! {
             namespace, label, description, module, version, file, line, lane, color,
             kind: if gpu { Kind::Gpu } else { Kind::Host },
             level: if coarse { Level::Coarse } else { Level::Fine },
-            fields: fields.leak(),
-            undescribed: undescribed.leak(),
+            fields: keep(fields),
+            undescribed: keep(undescribed),
         }
     }
 }

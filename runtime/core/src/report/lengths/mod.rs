@@ -9,6 +9,7 @@ mod clusters;
 mod sums;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
@@ -78,7 +79,8 @@ pub struct Lengths {
     /// The sums of zones that were not the first on their device.
     later: Sums,
     launch_ns: f64,
-    firsts: Vec<First>,
+    /// The first zone on each device and, without one, on the host.
+    firsts: HashMap<Option<(DeviceKind, u32)>, First>,
     /// None if the histogram could not be created; then there are no percentiles.
     lengths: Option<Histogram<u64>>,
 }
@@ -104,7 +106,6 @@ pub struct Bar {
 
 /// The first zone of a range on a device or, without one, on the host.
 struct First {
-    device: Option<(DeviceKind, u32)>,
     begin_ns: i64,
     /// None if the length is only a bound.
     ns: Option<i64>,
@@ -125,7 +126,7 @@ impl Default for Lengths {
             clusters: Clusters::default(),
             later: Sums::default(),
             launch_ns: 0.0,
-            firsts: Vec::new(),
+            firsts: HashMap::new(),
             lengths: Histogram::new(DIGITS).ok(),
         }
     }
@@ -150,7 +151,7 @@ impl Lengths {
         if window > 0 {
             self.clusters.add(window, weight * ns as f64);
         }
-        let has_first = self.firsts.iter().any(|first| first.device == zone.device);
+        let has_first = self.firsts.contains_key(&zone.device);
         let may_be_first = weight <= 1.0 && (has_first || !(self.all.sampled > 0 || may_lack_first()));
         let timed_ns = (!zone.is_bounded()).then_some(ns);
         let later = if may_be_first { self.keep_first(zone, timed_ns) } else { timed_ns };
@@ -192,10 +193,10 @@ impl Lengths {
     /// Keeps the zone if it is the first on its device so far, and returns the one that is not. Streams are read one after another, and the
     /// first zone of a later one may have been launched before that of an earlier one.
     fn keep_first(&mut self, zone: &Length, timed_ns: Option<i64>) -> Option<i64> {
-        let first = First { device: zone.device, begin_ns: zone.begin_ns, ns: timed_ns };
-        match self.firsts.iter_mut().find(|first| first.device == zone.device) {
+        let first = First { begin_ns: zone.begin_ns, ns: timed_ns };
+        match self.firsts.get_mut(&zone.device) {
             None => {
-                self.firsts.push(first);
+                self.firsts.insert(zone.device, first);
                 None
             }
             Some(known) if first.begin_ns < known.begin_ns => std::mem::replace(known, first).ns,
@@ -209,7 +210,7 @@ impl Lengths {
         let later = self.lengths.as_ref().filter(|lengths| !lengths.is_empty());
         let limit_ns = later.map_or(i64::MAX, |later| FIRST_BY.saturating_mul(later.value_at_quantile(0.50) as i64));
         let (apart, usual): (Vec<i64>, Vec<i64>) =
-            self.firsts.iter().filter_map(|first| first.ns).partition(|&ns| ns > limit_ns);
+            self.firsts.values().filter_map(|first| first.ns).partition(|&ns| ns > limit_ns);
         (apart.into_iter().max(), usual)
     }
 

@@ -4,6 +4,7 @@ const LANE = 19;
 const ROW_GAP = 7;
 const AXIS = 22;
 const MOST_LANES = 320;
+const PALE = 0.35;
 const FONT = '12px system-ui, "DejaVu Sans", sans-serif';
 const COLORS = ['page', 'plot', 'hatch', 'ink', 'soft', 'line', 'bad', 'select'];
 
@@ -28,7 +29,7 @@ function hueOf(name) {
 
 /**
  * Draws a model: `rows` with a `label` and a number of `lanes`, `rects` with `x`, `w`, `lane` (counted over all rows), `name` and perhaps
- * `isWait`, the `length` of the axis, `describe(rect)` in lines, perhaps `marks` (lines below a lane), `links` (between lanes) and `edges`
+ * `isWait`, `isUncertain` (pale) or `uncertain` (so much of its end is), the `length` of the axis, `describe(rect)` in lines, perhaps `marks` (lines below a lane), `links` (between lanes) and `edges`
  * (lines from top to bottom with a text).
  */
 class Chart {
@@ -180,9 +181,17 @@ class Chart {
     if (to < this.left || from > this.width) return;
     const [x, y] = [Math.max(from, this.left - 1), this.tops[rect.lane]];
     const wide = Math.max(0.75, Math.min(to, this.width + 1) - x);
-    context.globalAlpha = this.test(rect.name) ? 1 : 0.2;
+    const alpha = this.test(rect.name) ? 1 : 0.2;
+    const drawn = wide > 3 ? wide - 0.75 : wide;
+    const certain = rect.isUncertain ? 0 : Math.min(drawn, Math.max(0, this.at(rect.x + rect.w - (rect.uncertain ?? 0)) - x));
     context.fillStyle = this.fill(rect);
-    context.fillRect(x, y, wide > 3 ? wide - 0.75 : wide, LANE - 1.5);
+    context.globalAlpha = alpha;
+    context.fillRect(x, y, rect.uncertain > 0 || rect.isUncertain ? certain : drawn, LANE - 1.5);
+    if (certain < drawn && (rect.uncertain > 0 || rect.isUncertain)) {
+      context.globalAlpha = alpha * PALE;
+      context.fillRect(x + certain, y, drawn - certain, LANE - 1.5);
+      context.globalAlpha = alpha;
+    }
     if (wide > 26) {
       context.fillStyle = colors.ink;
       context.fillText(this.cut(rect.name, wide - 7), x + 3, y + LANE / 2);

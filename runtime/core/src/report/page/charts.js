@@ -3,6 +3,7 @@
 const KINDS = ['zone on a stream', 'collective', 'zone on a thread', 'kernel', 'copy', 'wait of a stream', 'wait of a thread for the device', 'step'];
 const NAMELESS = { 7: 'step' };
 const WAITS = 5;
+const END_NOT_TIMED = '(end not timed)';
 const STEP = 7;
 
 const nameOf = (at) => DATA.details.names[at] ?? '';
@@ -24,8 +25,9 @@ function nested(slices) {
 
 function timelineModel(timeline) {
   const rows = timeline.rows.map((label) => ({ label, slices: [], lanes: 1 }));
-  for (const [row, name, kind, x, w, all] of timeline.slices) {
-    rows[row].slices.push({ name: nameOf(name) || NAMELESS[kind] || '', kind, x, w, all: all ?? w, isWait: kind >= WAITS && kind !== STEP, row });
+  // The last two are there if the length is only a bound: the shortest length, and what of `w` is uncertain.
+  for (const [row, name, kind, x, w, all = w, least = all, uncertain = 0] of timeline.slices) {
+    rows[row].slices.push({ name: nameOf(name) || NAMELESS[kind] || '', kind, x, w, all, least, uncertain, isWait: kind >= WAITS && kind !== STEP, row });
   }
   const rects = [];
   const below = [];
@@ -49,7 +51,7 @@ function timelineModel(timeline) {
     length: timeline.length_ns,
     edges: (timeline.edges ?? []).map((x) => ({ x })),
     marks: (timeline.path ?? []).map(([row, x, w]) => ({ lane: below[row], x, w })).filter((mark) => mark.lane < drawn),
-    describe: (rect) => [shortened(rect.name), `${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`],
+    describe: (rect) => [shortened(rect.name), `${rect.least < rect.all ? `${timeOrZero(rect.least)} to ` : ''}${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`],
   };
 }
 
@@ -74,6 +76,7 @@ function makeTimeline(section) {
     const left = timeline.left_out + (timeline.slices.length - model.rects.length);
     const parts = [`${plural(model.rects.length, 'slice')}${left > 0 ? `; ${count(left)} more, the shortest, are left out` : ''}.`];
     if (timeline.edges) parts.push('Dashed: the begin and the end of the step; what it launched may run later.');
+    if (model.rects.some((rect) => rect.uncertain > 0)) parts.push('Pale: the zone or the wait may have ended there, because no event times its end.');
     if (model.marks.length > 0) parts.push('Red below a row: the critical path.');
     if (timelines.length > 1 || DATA.details.traces.length > 1) parts.push(`Of ${timeline.trace}.`);
     rest.textContent = parts.join(' ');
@@ -93,7 +96,7 @@ function icicleModel(calls) {
     ends[depth] = x + total;
     ends[depth + 1] = x;
     deepest = Math.max(deepest, depth);
-    rects.push({ name: nameOf(name), lane: depth, x, w: total, calls: calledCount, self });
+    rects.push({ name: nameOf(name), lane: depth, x, w: total, calls: calledCount, self, isUncertain: nameOf(name) === END_NOT_TIMED });
   }
   const length = Math.max(1, ends[0] ?? 0);
   return {
@@ -102,7 +105,7 @@ function icicleModel(calls) {
     length,
     describe: (rect) => [
       shortened(rect.name),
-      `${time(rect.w)} in ${plural(rect.calls, 'zone')}: ${percent(rect.w / length)} of all`,
+      `${rect.name.endsWith(END_NOT_TIMED) ? '≤' : ''}${time(rect.w)} in ${plural(rect.calls, 'zone')}: ${percent(rect.w / length)} of all`,
       `${time(rect.self)} of its own: ${percent(rect.self / length)}`,
     ],
   };
@@ -142,7 +145,7 @@ function makePath(section) {
   }
   const about = path.left_out > 0
     ? `The last ${time(path.length_ns)} of a path of ${time(path.all_ns)}; ${plural(path.left_out, 'earlier stretch', 'earlier stretches')} are not drawn.`
-    : `The ${time(path.all_ns)} that must become shorter for the run to become shorter.`;
+    : `The ${DATA.report.critical_path_is_bound ? '≤' : ''}${time(path.all_ns)} that must become shorter for the run to become shorter.`;
   const controls = element('div', { class: 'controls' });
   section.append(element('p', { class: 'note' }, `${about} Red: from the stream or thread that waited to the one that it waited for.`), controls);
   const chart = new Chart(section, 'Critical path');

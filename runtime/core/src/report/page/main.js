@@ -40,7 +40,10 @@ const CHARTS = makePage();
 
 // For tests of the page, and for whoever looks closer: what is drawn, in numbers. Points are of the window.
 window.warplineReport = {
-  rects: (chart) => CHARTS[chart].model.rects.map(({ name, lane, x, w, self, calls, isWait }) => ({ name, lane, x, w, self, calls, isWait })),
+  rects: (chart) => {
+    const shown = ({ name, lane, x, w, self, calls, isWait, all, least, uncertain, isUncertain }) => ({ name, lane, x, w, self, calls, isWait, all, least, uncertain, isUncertain });
+    return CHARTS[chart].model.rects.map(shown);
+  },
   rows: (chart) => CHARTS[chart].model.rows.map((row) => row.label),
   marks: (chart) => CHARTS[chart].model.marks,
   /** The roofline of the device that is shown at first, and the pixels of its points in the units of the drawing. */

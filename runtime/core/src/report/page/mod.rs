@@ -186,6 +186,7 @@ mod tests {
         let verdict = verdict::verdict(&report);
         assert_eq!(verdict[0]["parts"][1], "a.inner", "{verdict}");
         assert!(verdict[0]["parts"][2].as_str().unwrap().contains("75.0 %"), "{verdict}");
-        assert_eq!(verdict::verdict(&Report::default())[0]["parts"][0], "no zone was recorded");
+        let nothing = &verdict::verdict(&Report::default())[0];
+        assert_eq!((&nothing["parts"][0], &nothing["is_bad"]), (&"no zone was recorded".into(), &true.into()));
     }
 }

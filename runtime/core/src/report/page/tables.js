@@ -114,7 +114,7 @@ function withBar(share) {
 
 /** The sign before a figure that is only a bound. */
 function signOf(row, key) {
-  const is = { total_ns: row.total_is_bound, share: row.total_is_bound, self_ns: row.self_is_bound, busy_ns: row.busy_is_bound };
+  const is = { total_ns: row.total_is_bound, share: row.total_is_bound, self_ns: row.self_is_bound, busy_ns: row.busy_is_bound, waiting_ns: row.waiting_is_bound };
   if (is[key]) return '≤';
   return row.rest_is_bound && (key === 'idle_ns' || key === 'not_recorded_ns') ? '≥' : '';
 }

@@ -28,7 +28,7 @@ pub(super) fn verdict(report: &Report) -> Value {
     all.extend(first_call(report).map(says));
     all.extend(gaps(report).into_iter().map(|text| json!({"parts": [text], "is_bad": true})));
     if all.is_empty() {
-        all.push(says(vec!["no zone was recorded".to_owned()]));
+        all.push(json!({"parts": ["no zone was recorded"], "is_bad": true}));
     }
     all.into()
 }
@@ -101,7 +101,8 @@ fn idle(report: &Report) -> Option<Vec<String>> {
     let [busy, waiting, idle] = [busy_ns, waiting_ns, idle_ns].map(|ns| percent(*ns as f64 / all_ns));
     let most = if busiest.busy_is_bound() { "at most " } else { "" };
     let least = if busiest.rest_is_bound() { "at least " } else { "" };
-    let waits = if *waiting_ns > 0 { format!(", waits for {waiting}") } else { String::new() };
+    let most_waiting = if busiest.waiting_is_bound() { "at most " } else { "" };
+    let waits = if *waiting_ns > 0 { format!(", waits for {most_waiting}{waiting}") } else { String::new() };
     Some(vec![
         "the busiest stream, ".to_owned(),
         name.clone(),

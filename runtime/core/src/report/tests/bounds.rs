@@ -16,6 +16,10 @@ fn with_bounded(name: &str, count: u64, bounded: u64) -> RangeStats {
     stats
 }
 
+fn semaphore(name: &str, waited_early_ns: i64) -> SemaphoreStats {
+    SemaphoreStats { name: name.to_owned(), waits: 9, waited_ns: 1_000_000_000, waited_early_ns }
+}
+
 fn report() -> Report {
     let mut inside = with_bounded("demo.around", 10, 0);
     (inside.self_ns, inside.self_early_ns) = (400_000, 300_000);
@@ -23,6 +27,8 @@ fn report() -> Report {
     (busy.busy_ns, busy.uncertain_ns, busy.idle_ns) = (900_000_000, 500_000_000, Some(100_000_000));
     let mut known = stream("copy", &[]);
     (known.busy_ns, known.uncertain_ns, known.idle_ns) = (900_000_000, 4_000_000, Some(90_000_000));
+    let mut held = stream("side", &[("compute", 900_000_000), ("copy", 100_000_000)]);
+    (held.waiting_early_ns, held.waited_for[0].early_ns, held.idle_ns) = (800_000_000, 800_000_000, Some(100_000_000));
     let mut some = collective(CollectiveKind::AllReduce, "tp0 [0,1]", Some(183e9));
     (some.bounded, some.total_early_ns) = (36, 8_000_000);
     let mut none = collective(CollectiveKind::AllGather, "tp0 [0,1]", None);
@@ -52,7 +58,8 @@ fn report() -> Report {
         recorded: 1_052,
         ends: EndCounts { on_streams: 1_052, found: 36, latest_ns: 56_200_000, bounded: 15 },
         waits: WaitCounts { begun: 1, recorded: 1, ..WaitCounts::default() },
-        streams: vec![busy, known],
+        streams: vec![busy, known, held],
+        semaphores: vec![semaphore("loaded", 900_000_000), semaphore("saved", 10_000_000)],
         critical_path: Some(CriticalPath {
             from_ns: 0,
             to_ns: 1_000_000_000,
@@ -98,15 +105,39 @@ fn programs_read_which_figures_are_bounds_and_no_bound_as_a_length() {
     assert_eq!((&none["total_ns"], &none["total_is_bound"]), (&7_440_000.into(), &true.into()));
     assert_eq!((&some["total_is_bound"], &few["total_is_bound"]), (&true.into(), &false.into()));
     assert_eq!((&around["self_is_bound"], &some["self_is_bound"]), (&true.into(), &false.into()));
-    let [busy, known] = &json["streams"].as_array().expect("streams")[..] else { panic!("{json}") };
+    let [busy, known, held] = &json["streams"].as_array().expect("streams")[..] else { panic!("{json}") };
     assert_eq!((&busy["busy_is_bound"], &busy["rest_is_bound"]), (&true.into(), &true.into()));
     assert_eq!((&known["busy_is_bound"], &known["rest_is_bound"]), (&false.into(), &false.into()));
+    assert_eq!((&known["waiting_is_bound"], &known["waiting_early_ns"]), (&false.into(), &0.into()));
+    assert_eq!((&held["waiting_is_bound"], &held["waiting_early_ns"]), (&true.into(), &800_000_000.into()));
+    // The stream may have been idle where it may have waited.
+    assert_eq!((&held["busy_is_bound"], &held["rest_is_bound"]), (&false.into(), &true.into()));
+    let are_bounds =
+        |table: &str| json[table].as_array().map(|rows| rows.iter().map(|row| row["total_is_bound"].clone()).collect());
+    assert_eq!(are_bounds("stream_waits"), Some(vec![true.into(), false.into()]));
+    assert_eq!(are_bounds("semaphores"), Some(vec![true.into(), false.into()]));
     assert_eq!(json["collectives"][1]["hidden_share"], serde_json::Value::Null);
     assert_eq!(json["range_steps"][1]["mean_ns"], serde_json::Value::Null);
     assert_eq!((&json["ends"]["bounded"], &json["critical_path_is_bound"]), (&15.into(), &true.into()));
     let markdown = report().to_markdown();
     let row = markdown.lines().find(|line| line.starts_with("| demo.none | stream")).expect("a row");
     assert!(row.contains("| ≤7.44 ms |") && row.contains("| ≤3.72 ms |"), "{row}");
+    // No cell of a table shows a bound without its sign.
+    for (start, cells) in [
+        ("| side |", &["| ≤1.00 s |", "| ≥100 ms |"][..]),
+        ("| compute |", &["| ≤900 ms |", "| ≥100 ms |"]),
+        ("| side | compute |", &["| ≤900 ms |"]),
+        ("| loaded |", &["| ≤1.00 s |"]),
+        ("| demo.around | stream |", &["| ≤400 µs |"]),
+        ("| demo.some | stream |", &["| 12 | ≤44.6 ms | ≥12.0 µs | ≤3.72 ms |"]),
+    ] {
+        let row = markdown.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start} {markdown}"));
+        assert!(cells.iter().all(|cell| row.contains(cell)), "{cells:?} {row}");
+    }
+    for start in ["| side | copy |", "| saved |", "| copy |"] {
+        let row = markdown.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start} {markdown}"));
+        assert!(!row.contains(['≤', '≥']), "{row}");
+    }
     let csv = report().to_csv();
     let row = csv.lines().find(|line| line.starts_with("ranges,demo.none")).expect("a row");
     assert!(row.contains(",7440000,") && row.contains(",true,") && !row.contains('≤'), "{row}");

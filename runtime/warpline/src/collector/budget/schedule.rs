@@ -17,10 +17,11 @@ const LONGEST_NS: i64 = LONGEST_ROOT.as_nanos() as i64;
 /// The minimum length of the first counting phase: it discovers threads and learns which ranges nest.
 const FIRST_COUNTING_NS: i64 = 10_000_000;
 
-/// The number of roots for which the first counting phase waits, up to [`LONGEST_NS`]: on a busy host, no thread may have run before.
+/// The number of roots of the program for which the first window waits, up to [`LONGEST_NS`] of counting: on a busy host, no thread may
+/// have run before.
 const FIRST_ROOTS: u64 = 16;
 
-/// The time between two checks whether enough roots were counted.
+/// The time between two checks whether enough roots were counted, and the shortest rest of a counting phase that a stop has interrupted.
 const COUNTING_NS: i64 = 1_000_000;
 
 /// The time between two checks whether the last root of a window has ended.
@@ -70,8 +71,10 @@ pub(super) struct Schedule {
     /// The counts at the begin of the phase.
     roots: Roots,
     begun: u64,
-    /// The number of roots in the counting phase of this cycle, and the length of that phase in ns.
+    /// The number of roots in the counting phase of this cycle, and the length of that phase in ns. A stop divides it into parts.
     counted: (u64, i64),
+    /// The time in ns in which the program's roots were counted, also by earlier sessions: which ranges nest is known of the process.
+    learned_ns: i64,
     /// The time of windows and counting phases, and its roots, weighted to the newest.
     pace: (f64, f64),
     /// The time of windows, and the zones in it.
@@ -141,7 +144,8 @@ impl Schedule {
             cycle: Cycle::default(),
             roots,
             begun: 0,
-            counted: (0, 1),
+            counted: (0, 0),
+            learned_ns: 0,
             pace: (0.0, 0.0),
             zones: (0.0, 0.0),
             zone_ns: UNKNOWN_ZONE_NS,
@@ -156,11 +160,35 @@ impl Schedule {
         schedule
     }
 
-    /// Discards the current cycle and begins a gap, after the session has stopped.
-    pub(super) fn restart(&mut self, now_ns: i64) {
-        self.phase = Phase::Closed;
-        self.since_ns = now_ns;
-        self.begin_gap(now_ns);
+    /// Ends the phase, because the session stops. Its time stands still until it starts again: then the gap goes on, or the counting
+    /// phase. A window is over, and a gap follows it.
+    pub(super) fn interrupt(&mut self, now_ns: i64, roots: Roots) {
+        // The stop may have come long before.
+        let ran_ns = now_ns.min(self.due_ns) - self.since_ns;
+        match self.phase {
+            Phase::Closed => {}
+            Phase::Counting => {
+                self.add_counted(roots, ran_ns);
+                self.due_ns = now_ns;
+            }
+            Phase::Open => {
+                self.total.open_ns += ran_ns;
+                self.begin_gap(now_ns);
+            }
+            Phase::Closing => self.begin_gap(now_ns),
+        }
+        self.total.all_ns += now_ns - self.since_ns;
+        (self.phase, self.since_ns) = (Phase::Closed, now_ns);
+    }
+
+    /// Returns the time in which the program's roots were counted, for the next session.
+    pub(super) fn learned_ns(&self) -> i64 {
+        self.learned_ns
+    }
+
+    /// Sets the time in which earlier sessions counted the program's roots.
+    pub(super) fn set_learned_ns(&mut self, learned_ns: i64) {
+        self.learned_ns = learned_ns;
     }
 
     /// Returns the time at which [`step`](Self::step) is due.
@@ -178,20 +206,22 @@ impl Schedule {
         let next = match self.phase {
             Phase::Closed => {
                 let first_ns = if self.total.windows == 0 { FIRST_COUNTING_NS } else { 0 };
-                self.due_ns = now_ns + self.count_ns.max(first_ns);
+                let left_ns = self.count_ns.max(first_ns) - self.counted.1;
+                self.due_ns = now_ns + left_ns.max(COUNTING_NS);
                 Phase::Counting
             }
-            Phase::Counting if self.is_learning(seen.roots) && elapsed_ns < LONGEST_NS => {
+            Phase::Counting if self.is_learning(seen.roots, elapsed_ns) => {
                 self.due_ns = now_ns + COUNTING_NS;
                 return None;
             }
             Phase::Counting => {
-                self.counted = (self.counted_in_phase(seen.roots), elapsed_ns);
-                self.see_pace(self.counted.0, elapsed_ns);
+                self.add_counted(seen.roots, elapsed_ns);
+                self.see_pace(self.counted.0, self.counted.1);
                 self.closing_ns.expect((now_ns - self.due_ns) as f64);
                 self.cycle.before_ns = now_ns - self.cycle.begin_ns;
                 self.shorten_window();
                 self.due_ns = now_ns + self.open_ns;
+                self.total.windows += 1;
                 Phase::Open
             }
             Phase::Open => {
@@ -244,26 +274,27 @@ impl Schedule {
     }
 
     /// Returns whether the first window has to wait: too little is known about which ranges nest.
-    fn is_learning(&self, roots: Roots) -> bool {
-        self.total.windows == 0 && self.counted_in_phase(roots) < FIRST_ROOTS
+    fn is_learning(&self, roots: Roots, counting_ns: i64) -> bool {
+        self.total.windows == 0 && roots.counted < FIRST_ROOTS && self.learned_ns + counting_ns < LONGEST_NS
     }
 
-    /// Returns the number of roots that were counted since the phase began.
-    fn counted_in_phase(&self, roots: Roots) -> u64 {
-        roots.counted - self.roots.counted.min(roots.counted)
+    /// Adds a part of the counting phase, which began with the phase.
+    fn add_counted(&mut self, roots: Roots, counting_ns: i64) {
+        let counted = roots.counted.saturating_sub(self.roots.counted);
+        self.counted = (self.counted.0 + counted, self.counted.1 + counting_ns);
+        self.learned_ns += counting_ns;
     }
 
     fn end_window(&mut self, seen: Seen) {
-        let recorded = seen.roots.recorded - self.roots.recorded.min(seen.roots.recorded);
+        let recorded = seen.roots.recorded.saturating_sub(self.roots.recorded);
         self.see_pace(recorded, self.open_ns);
         let zones = seen.begun.saturating_sub(self.begun);
         self.zones = (self.zones.0 * KEEP + self.open_ns as f64, self.zones.1 * KEEP + zones as f64);
         let (counted, in_ns) = self.counted;
-        let counted = counted as f64 * self.open_ns as f64 / in_ns as f64;
+        let counted = counted as f64 * self.open_ns as f64 / in_ns.max(1) as f64;
         self.recent.add(counted, recorded as f64, KEEP);
         self.all.add(counted, recorded as f64, 1.0);
         self.shown_ns += if recorded > 0 { self.open_ns } else { 0 };
-        self.total.windows += 1;
         self.total.open_ns += self.open_ns;
     }
 
@@ -290,13 +321,14 @@ impl Schedule {
         let gap_ns = (rest_ns as i64 - self.count_ns).max(self.count_ns);
         self.due_ns = now_ns + (gap_ns as f64 * (0.5 + self.random.share())) as i64;
         self.cycle = Cycle { begin_ns: now_ns, ..Cycle::default() };
+        self.counted = (0, 0);
     }
 
     /// Shortens the window that is about to open, if roots come faster now than in the windows for which it was planned.
     fn shorten_window(&mut self) {
         let (roots, in_ns) = self.counted;
         let zones = roots as f64 * (self.zones.1 / self.recent.recorded().max(1.0)).max(1.0);
-        let cost = overhead(MARGIN * zones * self.zone_ns as f64 / in_ns as f64);
+        let cost = overhead(MARGIN * zones * self.zone_ns as f64 / in_ns.max(1) as f64);
         if cost > self.zones_cost() {
             let open = self.open_share(cost);
             let open_ns = self.cycle.before_ns as f64 * open / (1.0 - open);

@@ -29,6 +29,7 @@ use super::session_stats::SessionStats;
 use super::subscriptions::Inbox;
 #[cfg(unix)]
 use crate::flight::Flight;
+use crate::nvtx;
 use crate::settings::Config;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::dynamic;
@@ -101,10 +102,15 @@ impl Engine {
         self.tally.warn(text);
     }
 
+    /// Returns whether this thread is its collector's, which cannot wait for itself.
+    pub(crate) fn is_on_collector(&self) -> bool {
+        std::thread::current().id() == self.collector.id()
+    }
+
     /// Stops recording: no zone begins from now on.
     pub(crate) fn stop(&self) {
         // Serialises concurrent stops and starts, including their effects.
-        let _turn = lock(&self.config);
+        let turn = lock(&self.config);
         let was_on = !steps::is_stopped(self.epoch());
         steps::turn_off(self.epoch());
         #[cfg(feature = "cuda")]
@@ -116,6 +122,10 @@ impl Engine {
                 lock(&self.tally.left_out).set_stopped(true);
             }
             self.note(Change::Stopped);
+            if turn.budget.is_some() {
+                // The time of the budget stands still from now on.
+                self.collector.unpark();
+            }
         }
     }
 
@@ -124,7 +134,7 @@ impl Engine {
         let turn = lock(&self.config);
         let was_on = !steps::is_stopped(self.epoch());
         if turn.budget.is_some() && !was_on {
-            budget::suspend();
+            budget::suspend(self.epoch());
         }
         steps::turn_on(self.epoch());
         #[cfg(feature = "cuda")]
@@ -196,6 +206,8 @@ impl Engine {
             let notes = warpline_cuda::graph::note(needs_ids).chain(warpline_cuda::calibrate::finish());
             lock(&self.tally.notes).extend(notes);
         }
+        lock(&self.tally.notes).extend(nvtx::refusals());
+        lock(&self.tally.notes).extend(dynamic::note());
         lock(&self.tally.notes).extend(inside::note());
         let report = self.tally.report(&self.recorder, duration);
         warpline_core::stream::current::remove(self.epoch());

@@ -37,7 +37,7 @@ impl Engine {
         let done = self.inbox.remove_sink(number);
         self.collector.unpark();
         // A sink that calls this is on the collector's thread, which removes the sink later.
-        if std::thread::current().id() == self.collector.id() {
+        if self.is_on_collector() {
             return None;
         }
         let finish_timeout = lock(&self.config).finish_timeout.min(super::LONGEST);

@@ -17,10 +17,11 @@ use crate::collector::KernelStage;
 use crate::collector::ReplayStage;
 #[cfg(unix)]
 use crate::collector::StallMonitor;
-use crate::collector::budget::{self, Budget};
+use crate::collector::budget::Budget;
 use crate::collector::session_stats::SessionStats;
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
+use crate::exit;
 #[cfg(unix)]
 use crate::flight::Flight;
 use crate::nvtx;
@@ -36,6 +37,7 @@ use warpline_core::sink::held::HeldSinks;
 use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::threads;
 use warpline_core::timing::GraphTiming;
 use warpline_core::windows;
 #[cfg(feature = "cuda")]
@@ -83,6 +85,7 @@ impl EngineBuilder {
             recorder = reserve();
         }
         let recorder = recorder.ok_or(Error::AlreadyRecording)?;
+        let _ = recorder.on_device.set(exit::watch_device);
         inside::reset();
         Ok(EngineBuilder {
             tally: Arc::default(),
@@ -106,6 +109,7 @@ impl EngineBuilder {
         let EngineBuilder { recorder, tally, inbox, reservation, is_held, .. } = self;
         // The engine releases it at its end.
         std::mem::forget(reservation);
+        windows::begin_session(recorder.epoch(), config.budget.is_some());
         for range in catalog() {
             range.chance().reset(config.wants(range));
         }
@@ -113,6 +117,7 @@ impl EngineBuilder {
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
         lock(&tally.notes).extend(nvtx::problem());
+        nvtx::begin_session();
         lock(&tally.notes).extend(roctx_problem(&config));
         #[cfg(feature = "timeline")]
         if let Some(events) = config.event_pool_capacity {
@@ -133,8 +138,9 @@ impl EngineBuilder {
             if config.kernels || config.graph_timing != GraphTiming::Off {
                 windows::take_captures();
             }
-            budget::suspend();
-            collector.add(Budget::new(share));
+            let budget = Budget::new(recorder.epoch(), share);
+            *lock(&tally.windows) = Some(budget.figures());
+            collector.add(budget);
         }
         #[cfg(feature = "cupti")]
         stage.into_iter().for_each(|stage| collector.add(stage));
@@ -188,7 +194,7 @@ impl CollectorThread {
     pub(crate) fn spawn(name: &str) -> io::Result<(CollectorThread, Receiver<()>)> {
         let (give, given) = mpsc::channel::<Collector>();
         let (say_done, done) = mpsc::channel();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let thread = threads::spawn(name, move || {
             let Ok(collector) = given.recv() else { return };
             collector.run();
             // The receiver is gone if `finish` gave up.

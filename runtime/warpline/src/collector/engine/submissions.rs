@@ -15,6 +15,7 @@ use warpline_core::profile::error::ProfileError;
 use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use warpline_core::stderr;
 use warpline_core::stream::thread;
+use warpline_core::threads;
 use warpline_cuda::cupti::{self, Kernels, Names, Wanted};
 
 /// The idle time before the end, so that successive requests find CUPTI running.
@@ -38,7 +39,7 @@ pub(crate) fn next_submission(stream: &StreamRef<'_>) -> PendingSubmission {
 fn start() -> Result<(), ProfileError> {
     let wanted = Wanted { records: false, times: false, syncs: false, submissions: true };
     let kernels = Kernels::start(wanted).map_err(ProfileError::NoKernels)?;
-    let thread = std::thread::Builder::new().name("warpline-cupti".to_owned()).spawn(move || read(kernels));
+    let thread = threads::spawn("warpline-cupti", move || read(kernels));
     thread.map(drop).map_err(|error| ProfileError::NoThread(error.to_string()))
 }
 

@@ -97,23 +97,49 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::collector::engine::end_held;
     use warpline_core::sink::MemorySink;
     use warpline_core::switch;
 
+    /// There is one engine.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn subscribe_to_all() -> Subscriber {
+        let (sink, handle) = (Box::new(MemorySink::new(1)), SubscriptionHandle::new(|| {}));
+        let new = NewSubscription { sink, filters: Vec::new(), info: SessionInfo::now(), handle };
+        subscribe(new, &Config::default()).expect("nothing else records")
+    }
+
+    #[test]
+    fn a_recording_that_ends_before_a_window_opens_says_so() {
+        let _alone = lock(&ALONE);
+        let subscriber = subscribe_to_all();
+        subscriber.cancel();
+        let outcome = loop {
+            match subscriber.outcome() {
+                Some(outcome) => break outcome,
+                None => std::thread::yield_now(),
+            }
+        };
+        end_held();
+        let notes = &outcome.report.notes;
+        assert!(
+            notes.iter().any(|note| note.starts_with("no window of the budget opened before the end")),
+            "{notes:?}"
+        );
+    }
+
     #[test]
     fn a_subscription_that_is_cancelled_after_the_engines_end_turns_nothing_on() {
-        let subscribe = || {
-            let (sink, handle) = (Box::new(MemorySink::new(1)), SubscriptionHandle::new(|| {}));
-            let new = NewSubscription { sink, filters: Vec::new(), info: SessionInfo::now(), handle };
-            subscribe(new, &Config::default()).expect("nothing else records")
-        };
-        let [one, two] = [subscribe(), subscribe()];
+        let _alone = lock(&ALONE);
+        let [one, two] = [subscribe_to_all(), subscribe_to_all()];
         assert!(one.engine.is_on() && Arc::ptr_eq(&one.engine, &two.engine));
         one.cancel();
         assert!(two.engine.is_on(), "there is another one");
-        let three = subscribe();
+        let three = subscribe_to_all();
         end_held();
         assert!(switch::epoch().is_none() && three.outcome().is_some_and(|outcome| outcome.with_session));
         two.cancel();

@@ -131,7 +131,7 @@ impl Stage for ReplayStage {
     }
 
     fn finish(&mut self, cx: &mut Context) {
-        windows::leave_captures();
+        windows::leave_captures(cx.recorder.epoch());
         self.read(cx, true);
     }
 }

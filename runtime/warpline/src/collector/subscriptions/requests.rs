@@ -161,6 +161,8 @@ pub(in crate::collector) struct Request {
     pub(in crate::collector) spans_before: SpanCounts,
     pub(in crate::collector) kernels_before: KernelCounts,
     pub(in crate::collector) not_sampled_before: u64,
+    /// The number of windows of the session's budget that had ended.
+    pub(in crate::collector) windows_before: u64,
     pub(in crate::collector) leaving: Option<Leaving>,
 }
 

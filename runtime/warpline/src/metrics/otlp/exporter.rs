@@ -17,6 +17,7 @@ use crate::metrics::figures::Figures;
 use crate::metrics::job::Job;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
+use warpline_core::threads;
 
 /// The first pause after a failure, and the longest one. Each is about twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -86,7 +87,7 @@ impl Exporter {
             worker.run(interval, &ends);
             drop(is_done);
         };
-        thread::Builder::new().name("warpline-otlp".to_owned()).spawn(run)?;
+        threads::spawn("warpline-otlp", run)?;
         Ok(Exporter { shared, end, done })
     }
 

@@ -68,12 +68,12 @@ impl Points<'_> {
         let Progress { recorded, captured, dropped, .. } = self.figures.zones;
         let outcomes = [("recorded", recorded), ("captured", captured), ("dropped", dropped)];
         let points = outcomes.map(|(outcome, count)| self.since_begin(count, vec![text("warpline.outcome", outcome)]));
-        counter("warpline.zones", "Zones that ended, by what became of them.", points.into())
+        counter("warpline.zones", "Zones that ended, by what became of them.", "{zone}", points.into())
     }
 
     fn bounded(&self, bounded: u64) -> Metric {
-        let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
-        counter("warpline.zones.bounded", about, vec![self.since_begin(bounded, Vec::new())])
+        let about = "Zones and waits whose length is only a bound, because the end is not timed: in no other series.";
+        counter("warpline.bounded", about, "{record}", vec![self.since_begin(bounded, Vec::new())])
     }
 
     /// Returns a count since the session began.
@@ -169,10 +169,10 @@ fn metric(name: &str, description: &str, unit: &str, data: metric::Data) -> Metr
     Metric { name, description, unit, metadata: Vec::new(), data: Some(data) }
 }
 
-fn counter(name: &str, description: &str, data_points: Vec<NumberDataPoint>) -> Metric {
+fn counter(name: &str, description: &str, unit: &str, data_points: Vec<NumberDataPoint>) -> Metric {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let sum = Sum { data_points, aggregation_temporality, is_monotonic: true };
-    metric(name, description, "{zone}", metric::Data::Sum(sum))
+    metric(name, description, unit, metric::Data::Sum(sum))
 }
 
 fn gauge(name: &str, description: &str, unit: &str, data_points: Vec<NumberDataPoint>) -> Metric {

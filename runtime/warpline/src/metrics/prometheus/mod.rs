@@ -1,25 +1,27 @@
 //! Metrics for Prometheus (`prometheus=ADDR`): an HTTP server with one page, `/metrics`.
 //!
-//! [`PrometheusSink`] adds records to the figures on the collector's thread. The server's threads (`server`, `request`) write them as text (`text`)
-//! for each request. What a client does, or fails to do, costs no other thread more than the lock of the figures while a page is written.
+//! [`PrometheusSink`] adds records to the figures on the collector's thread. The threads of the [server](warpline_trace::http) write them as text
+//! (`text`) for each request, in the format that the client prefers (`format`). What a client does, or fails to do, costs no other thread more than
+//! the lock of the figures while a page is written. `listen` opens the address.
 
-mod request;
-mod server;
+mod format;
+mod listen;
 mod text;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use request::Format;
-use server::Server;
+use format::Format;
+use warpline_trace::http::{Answer, Hosts, Pages, Request, Server};
 
 use super::figures::{Figures, Series};
 use super::job::Job;
 use crate::collector::SessionStats;
-use crate::settings::ServeAt;
+use crate::settings::{Config, ServeAt};
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
+use warpline_core::process;
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::stderr;
@@ -27,9 +29,14 @@ use warpline_core::stderr;
 /// A series is a line: lengths are a sum and a count; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
 pub(super) const SERIES: Series = Series { range: 2, collective: 3, steps: 2, waits: 2, rest: 4 };
 
+/// What a client is to do whose `Host` is none of the server's.
+const REMEDY: &str = "ask with the address at which it listens, or start the program with `prometheus_hosts=NAME`";
+
 /// Serves metrics.
 pub(crate) struct PrometheusSink {
     at: ServeAt,
+    /// Further names by which clients know the server.
+    hosts: Vec<String>,
     is_sampled: bool,
     is_quiet: bool,
     tally: Arc<SessionStats>,
@@ -48,6 +55,34 @@ struct Page {
     /// The session's begin on the clock of records.
     begin_ns: i64,
     scrapes: AtomicU64,
+    /// The setting, for messages.
+    name: String,
+    tally: Arc<SessionStats>,
+}
+
+/// The server's pages: `/metrics`, and `/`, which leads to it.
+struct Shown(Arc<Page>);
+
+impl Pages for Shown {
+    fn answer(&self, request: &Request) -> Answer {
+        if !matches!(request.method.as_str(), "GET" | "HEAD") {
+            return Answer::refusal("405 Method Not Allowed").with("Allow", "GET, HEAD");
+        }
+        match request.path.split(['?', '#']).next() {
+            Some("/metrics") => {
+                let format = format::of(request.accepts.iter().map(String::as_str));
+                let mut answer = Answer::text("200 OK", self.0.text(format));
+                answer.headers = vec![("Content-Type", format.content_type().to_owned())];
+                answer
+            }
+            Some("/") => Answer::text("200 OK", "The metrics are at /metrics.\n".to_owned()),
+            _ => Answer::refusal("404 Not Found"),
+        }
+    }
+
+    fn cannot_accept(&self, error: &io::Error) {
+        self.0.tally.warn(format!("{}: no connection is accepted: {error}; raise `ulimit -n`", self.0.name));
+    }
 }
 
 impl Page {
@@ -62,8 +97,25 @@ impl Page {
 }
 
 impl PrometheusSink {
-    pub(crate) fn new(at: ServeAt, is_sampled: bool, is_quiet: bool, tally: Arc<SessionStats>) -> PrometheusSink {
-        PrometheusSink { at, is_sampled, is_quiet, tally, begun: None }
+    pub(crate) fn new(config: &Config, at: ServeAt, is_sampled: bool, tally: Arc<SessionStats>) -> PrometheusSink {
+        PrometheusSink {
+            at,
+            hosts: config.prometheus_hosts.clone(),
+            is_sampled,
+            is_quiet: config.quiet,
+            tally,
+            begun: None,
+        }
+    }
+
+    /// Starts the server.
+    fn serve(&self, page: &Arc<Page>) -> io::Result<Server> {
+        let mut hosts = self.hosts.clone();
+        if !self.at.ip.is_loopback() {
+            hosts.push(process::host());
+        }
+        let hosts = Hosts::new(hosts, REMEDY);
+        Server::start(listen::bind(self.at)?, hosts, Shown(Arc::clone(page)))
     }
 }
 
@@ -78,10 +130,11 @@ impl Sink for PrometheusSink {
             job: Job::new(session),
             begin_ns: session.begin_ns,
             scrapes: AtomicU64::new(0),
+            name: self.name(),
+            tally: Arc::clone(&self.tally),
         });
-        let shown = Arc::clone(&page);
         // The end of a long program is too late to hear of it.
-        let server = Server::start(self.at, move |format| shown.text(format)).inspect_err(|error| {
+        let server = self.serve(&page).inspect_err(|error| {
             self.tally.warn(format!("{}: {error}; the session goes on without it", self.name()));
         })?;
         if !self.is_quiet {

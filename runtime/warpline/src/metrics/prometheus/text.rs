@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use super::request::Format;
+use super::format::Format;
 use crate::metrics::figures::Figures;
 use crate::metrics::histogram::Histogram;
 use crate::metrics::inspector;
@@ -42,9 +42,9 @@ fn zones(page: &mut Page, figures: &Figures) {
         page.sample("warpline_zones_total", &[("outcome", outcome)], count);
     }
     if let Some(bounded) = figures.ranges.bounded() {
-        let about = "Zones whose length is only a bound, because the end is not timed: in no other series of lengths.";
-        page.family("warpline_zones_bounded", "counter", None, about);
-        page.sample("warpline_zones_bounded_total", &[], bounded);
+        let about = "Zones and waits whose length is only a bound, because the end is not timed: in no other series.";
+        page.family("warpline_bounded", "counter", None, about);
+        page.sample("warpline_bounded_total", &[], bounded);
     }
     let about = "Ranges, and kinds of collectives, without series of their own.";
     page.family("warpline_series_left_out", "gauge", None, about);

@@ -167,7 +167,8 @@ macro_rules! outputs {
     own { prometheus: Option<ServeAt> = None }
     methods {
         /// Serves metrics of the running session to Prometheus, at the path `/metrics` of this address: a port of the loopback (`9464`), a range
-        /// of ports of which the first free one is taken (`9464-9471`), or both with an IP address. Another address than the loopback
+        /// of ports of which the first free one is taken (`9464-9471`), or both with an IP address. `{rank}` stands for the process's number in its
+        /// job (`946{rank}`). Another address than the loopback
         /// shows the names of ranges and groups, and how long they take, to everyone who can reach it (`0.0.0.0:9464`).
         /// `WARPLINE=prometheus=9464`. Needs the feature `prometheus`; without it, [`start`](Self::start) fails. If the address is taken, the
         /// session starts without it and says so.
@@ -176,6 +177,45 @@ macro_rules! outputs {
                 return self.line("prometheus=9464");
             }
             self.config.prometheus = self.checked(format_args!("prometheus={address}"), parse_serve_at(address));
+            self
+        }
+    }
+
+    Setting::value(
+        "prometheus_hosts",
+        "prometheus_hosts=NAME",
+        "with `prometheus`: a further name by which clients know the server",
+        "node7.cluster",
+        |config, text| parse_host(text).map(|host| config.prometheus_hosts.push(host)),
+    )
+    .repeats()
+    .only_if(cfg!(feature = "prometheus"), NO_PROMETHEUS)
+    .check(|config| {
+        let goes = config.prometheus_hosts.is_empty() || config.prometheus.is_some();
+        needs(goes, "a server", "prometheus=0.0.0.0:9464,prometheus_hosts=node7.cluster")
+    })
+    .row(
+        "`.prometheus_hosts(name)`",
+        "none",
+        "with `prometheus`: a further name by which clients [may know the server](metrics.md#prometheus), without a port; may appear several times; \
+         needs feature `prometheus`",
+    );
+    own {
+        /// Further names by which clients may know the server of metrics.
+        prometheus_hosts: Vec<String> = Vec::new(),
+    }
+    methods {
+        /// With [`prometheus`](Self::prometheus): a further name by which clients may know the server, such as `node7.cluster` or the address of a
+        /// proxy, without a port. The server refuses a request that names another host, because a page in a browser could read the metrics
+        /// otherwise. The names of the loopback, the address that the client connects to and, with another address than the loopback, the name of
+        /// this machine need no such setting. May be called several times. `WARPLINE=prometheus_hosts=node7.cluster`.
+        pub fn prometheus_hosts(mut self, name: &str) -> Self {
+            let host = self.checked(format_args!("prometheus_hosts={name}"), parse_host(name));
+            match host {
+                Some(host) if cfg!(feature = "prometheus") => self.config.prometheus_hosts.push(host),
+                Some(_) => return self.line("prometheus_hosts=node7.cluster"),
+                None => {}
+            }
             self
         }
     }
@@ -194,9 +234,13 @@ macro_rules! outputs {
     }
 
     Setting::optional("summary", "print the report at the end; `summary=FILE`: write it to a file", |config, text| match text {
+        Some("-") => {
+            config.summary = Some(Console::Output);
+            Ok(())
+        }
         Some(text) => parse_summary(text).map(|path| config.summary_files.push(path)),
         None => {
-            config.summary = true;
+            config.summary = config.summary.or(Some(Console::Error));
             Ok(())
         }
     })
@@ -206,16 +250,16 @@ macro_rules! outputs {
     .row(
         "`.summary()`, `.summary_file(path)`",
         "off",
-        "`finish` prints the report on standard output; `summary=FILE`: it writes the report [to a file](#the-report-in-a-file), as its ending says: \
+        "`finish` prints the report on standard error, or with `summary=-` on standard output; `summary=FILE`: it writes the report [to a file](#the-report-in-a-file), as its ending says: \
          `.html`, `.json` or `.md`; may appear several times",
     );
     own {
-        summary: bool = false,
+        summary: Option<Console> = None,
         /// The files to which the report is written.
         summary_files: Vec<PathBuf> = Vec::new(),
     }
     methods {
-        /// Prints the report at the end. `WARPLINE=summary`.
+        /// Prints the report on standard error at the end. `WARPLINE=summary`; `summary=-` prints it on standard output.
         pub fn summary(self) -> Self {
             self.line("summary")
         }

@@ -38,6 +38,28 @@ macro_rules! session {
         }
     }
 
+    Setting::value(
+        "finish_on_signal",
+        "finish_on_signal=off",
+        "let SIGINT and SIGTERM end the program without finishing the session",
+        "off",
+        |config, text| parse_switch("finish_on_signal", text).map(|is_on| config.finish_on_signal = is_on),
+    )
+    .row(
+        "`.finish_on_signal(false)`",
+        "on",
+        "whether SIGINT and SIGTERM [finish the session](#how-a-session-ends) before they end a program that does not handle them; Unix",
+    );
+    own { finish_on_signal: bool = true }
+    methods {
+        /// Sets whether SIGINT and SIGTERM finish the session before they end the program. It is the default, and applies only to signals that the
+        /// program does not handle. `WARPLINE=finish_on_signal=off`.
+        pub fn finish_on_signal(mut self, finishes: bool) -> Self {
+            self.config.finish_on_signal = finishes;
+            self
+        }
+    }
+
     Setting::flag("help", "print this list and record nothing", |config| &mut config.help)
     .row("", "", "print the settings on standard error and record nothing");
     shared { help: bool = false }

@@ -6,7 +6,8 @@
 //!
 //! A GPU context of Tracy is a stack: an end closes the zone that began last. Zones are therefore sent only when their nesting is known,
 //! and a begin, its time, the zones inside, the end and its time follow one another directly. Zones that overlap go to a further context of
-//! the same stream. Times are not changed, so Tracy's lengths are those of the records.
+//! the same stream. Times are not changed, so Tracy's lengths are those of the records. A zone whose length is only a bound has a location of
+//! its own, whose name says so, and is therefore not in Tracy's statistics of its range.
 
 mod contexts;
 mod order;
@@ -22,6 +23,8 @@ use std::time::Instant;
 
 use crate::tracy::gpu::{Calls, Live, Plot};
 use crate::tracy::launch;
+use crate::tracy::names::Name;
+use crate::tracy::{Location, text};
 use warpline_core::record::{DeviceKind, StreamInfo, ZoneRecord};
 use warpline_core::report::Report;
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
@@ -190,7 +193,7 @@ impl Show {
         stream.used = self.batches;
         // The entries of a batch have no time of their own; the batch is shown, and its entries among the collectives.
         for record in batch.iter().filter(|record| record.entry.is_none()) {
-            let (Some(location), Some(span)) = (calls.location(record.range), record.gpu) else {
+            let (Some(location), Some(span)) = (location(calls, record), record.gpu) else {
                 // The zone still has its place in the sequence.
                 stream.order.leave_out(record.sequence, now, &mut self.ready);
                 self.lost.no_location += 1;
@@ -251,6 +254,18 @@ impl Lost {
         }
         Err(io::Error::other(format!("zones that Tracy does not show: {}", reasons.join(", "))))
     }
+}
+
+/// Returns the location of a zone: that of its range, or one that says that its end is not timed, if Tracy has room for it.
+fn location(calls: &mut dyn Calls, record: &ZoneRecord) -> Option<Location> {
+    if record.is_bounded() {
+        let name = text::end_not_timed(record.range.name());
+        let name = Name { name: &name, text: "", range: Some(record.range) };
+        if let Some(location) = calls.named(&name) {
+            return Some(location);
+        }
+    }
+    calls.location(record.range)
 }
 
 /// Returns the name of a stream, with its device.

@@ -101,7 +101,7 @@ impl Rows {
                 let zone = &captured.zone;
                 let Some(gpu) = zone.gpu else { continue };
                 let location =
-                    if zone.message.is_some() { self.collective(calls, zone) } else { calls.location(zone.range) };
+                    if zone.message.is_some() { self.collective(calls, zone) } else { super::location(calls, zone) };
                 self.add(row, location, shares.span(zone, gpu), false, now);
             }
         }
@@ -117,7 +117,10 @@ impl Rows {
             if wait.outcome != WaitOutcome::Reached {
                 text = wait.outcome.as_str().to_owned();
             }
-            let name = format!("wait {}", wait.semaphore);
+            let mut name = format!("wait {}", wait.semaphore);
+            if wait.is_bounded() {
+                name = text::end_not_timed(&name);
+            }
             let location = calls.named(&Name { name: &name, text: &text, range: None });
             lost.no_location += u64::from(location.is_none());
             self.add((stream, RowKind::Waits), location, gpu, true, now);
@@ -129,7 +132,11 @@ impl Rows {
         let message = record.message.as_ref()?;
         self.text.clear();
         text::message(&mut self.text, message);
-        calls.named(&Name { name: &text::collective(message), text: &self.text, range: Some(record.range) })
+        let mut name = text::collective(message);
+        if record.is_bounded() {
+            name = text::end_not_timed(&name);
+        }
+        calls.named(&Name { name: &name, text: &self.text, range: Some(record.range) })
     }
 
     fn add(

@@ -32,22 +32,45 @@ impl Program {
         (self.done.floor() as u64 - before, ns)
     }
 
+    /// Works in a phase until then. Returns the time that the program lost.
+    fn work_in_phase(&mut self, phase: Phase, until_ns: i64) -> f64 {
+        let steps = self.work(until_ns, if phase == Phase::Open { 1.0 + self.slowdown } else { 1.0 });
+        match phase {
+            Phase::Open => {
+                self.roots.recorded += steps.0;
+                self.begun += steps.0 * self.zones;
+                return steps.1 * overhead(self.slowdown);
+            }
+            Phase::Counting => self.roots.counted += steps.0,
+            Phase::Closed | Phase::Closing => {}
+        }
+        0.0
+    }
+
+    /// Runs the session for `for_ns`, with a stop every `stop_ns`. Returns the time that the program lost, as a share of the time that it
+    /// needs.
+    fn run_with_stops(&mut self, schedule: &mut Schedule, for_ns: i64, stop_ns: i64) -> f64 {
+        let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
+        while self.now_ns - begin_ns < for_ns {
+            let stop_at_ns = self.now_ns + stop_ns;
+            while schedule.due_ns() < stop_at_ns {
+                let due_ns = schedule.due_ns().max(self.now_ns + 1);
+                lost_ns += self.work_in_phase(schedule.phase, due_ns);
+                schedule.step(due_ns, Seen { roots: self.roots, begun: self.begun, zone_ns: Some(3_000) });
+            }
+            lost_ns += self.work_in_phase(schedule.phase, stop_at_ns);
+            schedule.interrupt(stop_at_ns, self.roots);
+        }
+        let elapsed_ns = (self.now_ns - begin_ns) as f64;
+        lost_ns / (elapsed_ns - lost_ns)
+    }
+
     /// Runs the session's cycles for `for_ns`. Returns the time that the program lost, as a share of the time that it needs.
     fn run(&mut self, schedule: &mut Schedule, for_ns: i64) -> f64 {
         let (begin_ns, mut lost_ns) = (self.now_ns, 0.0);
         while self.now_ns - begin_ns < for_ns {
             let due_ns = schedule.due_ns().max(self.now_ns + 1);
-            let is_open = schedule.phase == Phase::Open;
-            let steps = self.work(due_ns, if is_open { 1.0 + self.slowdown } else { 1.0 });
-            match schedule.phase {
-                Phase::Open => {
-                    self.roots.recorded += steps.0;
-                    self.begun += steps.0 * self.zones;
-                    lost_ns += steps.1 * overhead(self.slowdown);
-                }
-                Phase::Counting => self.roots.counted += steps.0,
-                Phase::Closed | Phase::Closing => {}
-            }
+            lost_ns += self.work_in_phase(schedule.phase, due_ns);
             let late = self.work(due_ns + self.late_ns, 1.0);
             self.roots.counted += if schedule.phase == Phase::Counting { late.0 } else { 0 };
             schedule.step(self.now_ns, Seen { roots: self.roots, begun: self.begun, zone_ns: Some(3_000) });
@@ -120,7 +143,7 @@ fn the_first_windows_stand_for_their_cycles_also_where_the_collector_is_late() {
         program.late_ns = late_ns;
         let mut schedule = Schedule::new(0.02, 0);
         let mut estimate = 0.0;
-        while schedule.total.windows < 12 {
+        while schedule.total.windows < 12 || schedule.phase == Phase::Open {
             let before = program.roots.recorded;
             let share = schedule.share();
             program.run(&mut schedule, 1);
@@ -230,12 +253,75 @@ fn the_first_window_waits_for_threads_that_have_not_run_and_no_other_does() {
     assert_eq!(idle.phase, Phase::Open);
 }
 
+/// The time between stops in the tests of sessions that stop.
+const STOP_NS: i64 = 20_000_000;
+
 #[test]
-fn a_stop_begins_a_new_gap() {
+fn a_session_that_stops_every_20_ms_records_within_its_budget() {
+    for (slowdown, budget) in [(0.31, 0.01), (2.0, 0.01), (0.05, 0.05)] {
+        let mut program = Program::new(150_000.0, slowdown);
+        let mut schedule = Schedule::new(budget, 0);
+        program.run_with_stops(&mut schedule, 30_000_000_000, STOP_NS);
+        let cost = program.run_with_stops(&mut schedule, 120_000_000_000, STOP_NS);
+        assert!(cost <= budget * 1.05, "{cost} of {budget} for {slowdown}");
+        assert!(cost >= budget * 0.5, "{cost} of {budget} is not spent for {slowdown}");
+    }
+}
+
+#[test]
+fn the_first_window_opens_soon_also_if_each_part_of_the_session_counts_few_roots() {
+    // From four roots in the time between stops to none.
+    for step_ms in [5, 30, 500] {
+        let mut program = Program::new(f64::from(step_ms) * 1e6, 0.1);
+        let mut schedule = Schedule::new(0.01, 0);
+        while schedule.total.windows == 0 {
+            program.run_with_stops(&mut schedule, STOP_NS, STOP_NS);
+            // A gap of at most 150 ms, counting of at most 250 ms, and a part of the time between two stops.
+            assert!(program.now_ns <= 420_000_000, "no window for steps of {step_ms} ms");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_begins_with_what_others_counted_does_not_count_it_again() {
+    let seen = |counted| Seen { roots: Roots { counted, ..Roots::default() }, begun: 0, zone_ns: None };
+    let first_window_ns = |learned_ns, counted| {
+        let mut schedule = Schedule::new(0.01, 0);
+        schedule.set_learned_ns(learned_ns);
+        schedule.step(schedule.due_ns(), seen(counted));
+        let begin_ns = schedule.since_ns;
+        while schedule.phase == Phase::Counting {
+            schedule.step(schedule.due_ns(), seen(counted));
+        }
+        assert_eq!(schedule.learned_ns(), learned_ns + schedule.since_ns - begin_ns);
+        schedule.since_ns - begin_ns
+    };
+    assert_eq!(first_window_ns(0, FIRST_ROOTS), FIRST_COUNTING_NS);
+    assert_eq!(first_window_ns(LONGEST_NS, 0), FIRST_COUNTING_NS);
+    let rest_ns = first_window_ns(LONGEST_NS - 50_000_000, FIRST_ROOTS - 1);
+    assert!((50_000_000..=51_000_000).contains(&rest_ns), "{rest_ns}");
+}
+
+#[test]
+fn a_stop_leaves_a_gap_and_its_counting_as_they_were_and_ends_a_window() {
     let mut schedule = Schedule::new(0.01, 0);
-    let seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
-    while schedule.step(schedule.due_ns(), seen) != Some(Phase::Open) {}
-    schedule.restart(1_000_000_000_000);
-    assert_eq!((schedule.phase, schedule.figures().windows), (Phase::Closed, 0));
-    assert!(schedule.due_ns() > 1_000_000_000_000);
+    let mut seen = Seen { roots: Roots::default(), begun: 0, zone_ns: None };
+    let gap_ns = schedule.due_ns();
+    schedule.interrupt(gap_ns / 2, seen.roots);
+    assert_eq!((schedule.phase, schedule.due_ns()), (Phase::Closed, gap_ns), "the gap goes on");
+    assert_eq!(schedule.step(gap_ns, seen), Some(Phase::Counting));
+    seen.roots.counted = 7;
+    schedule.interrupt(gap_ns + 6_000_000, seen.roots);
+    assert_eq!((schedule.phase, schedule.counted), (Phase::Closed, (7, 6_000_000)));
+    assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Counting), "it goes on at once");
+    assert_eq!(schedule.due_ns(), gap_ns + FIRST_COUNTING_NS);
+    seen.roots.counted = FIRST_ROOTS;
+    assert_eq!(schedule.step(schedule.due_ns(), seen), Some(Phase::Open));
+    let opened_ns = schedule.since_ns;
+    schedule.interrupt(opened_ns + 500_000, seen.roots);
+    let figures = schedule.figures();
+    assert_eq!((schedule.phase, figures.windows, schedule.total.open_ns), (Phase::Closed, 1, 500_000));
+    assert!((figures.recorded - 500_000.0 / (opened_ns + 500_000) as f64).abs() < 1e-9, "{figures:?}");
+    assert!(schedule.due_ns() > opened_ns + 40_000_000, "a gap follows a window");
+    assert_eq!(schedule.counted, (0, 0));
 }

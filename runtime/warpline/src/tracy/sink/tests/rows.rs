@@ -179,6 +179,55 @@ fn a_streams_wait_says_who_signalled_and_a_threads_wait_is_left_to_its_thread() 
 }
 
 #[test]
+fn what_no_event_ends_says_so_in_its_name() {
+    let (compute, side) = (stream(1, "compute"), stream(2, "side"));
+    let late = |sequence, gpu, early_by_ns| {
+        let zone = record(&STEP, &compute, sequence, gpu);
+        ZoneRecord { end: EndSource::Boundary, end_early_by_ns: early_by_ns, ..zone }
+    };
+    let (known, bound) = (late(0, span(0, 100), 5), late(1, span(100, 200), 60));
+    let mut sum = late(2, span(200, 300), 60);
+    sum.message = Some(Box::new(message(8)));
+    let wait = fixture::waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
+    let wait = |gpu, end_early_by_ns| WaitRecord {
+        semaphore: "weights".into(),
+        stream: Some(side.clone()),
+        gpu: Some(gpu),
+        end_early_by_ns,
+        signal: None,
+        ..wait.clone()
+    };
+    let waits = [wait(span(0, 100), 5), wait(span(100, 200), 60)];
+    let (rows, lost) = shown(&[Batch::Waits(&waits)]);
+    let names = |rows: &[Row]| -> Vec<String> { rows.iter().map(|row| row.2.clone()).collect() };
+    assert_eq!(names(&rows), ["wait weights ()", "wait weights (end not timed) ()"]);
+    assert_eq!(lost, Lost::default());
+
+    let (mut show, mut tracy, now) = (show(), Double::new(), Instant::now());
+    show.write(&mut tracy, Batch::Zones(&[known.clone(), bound.clone(), sum]), now);
+    show.finish(&mut tracy);
+    let line = STEP.line();
+    let (step, numbers) = (STEP.name(), "all_reduce, 8 f32, 32 bytes, tp0: rank 1 of 2");
+    let of_zones: Vec<_> = self::rows(&mut tracy).into_iter().map(|row| row.2).collect();
+    let expected = [
+        format!("line {line}"),
+        format!("{step} (end not timed) () line {line}"),
+        format!("{step} (end not timed) () line {line}"),
+        format!("all_reduce tp0 (end not timed) ({numbers}) line {line}"),
+    ];
+    assert_eq!(of_zones, expected);
+    assert_eq!(show.lost, Lost::default());
+
+    // Without room for one more name, a zone has that of its range.
+    let (mut show, mut tracy) = (super::show(), Double::new());
+    tracy.most_names = 0;
+    show.write(&mut tracy, Batch::Zones(&[known, bound]), now);
+    show.finish(&mut tracy);
+    let of_zones: Vec<_> = self::rows(&mut tracy).into_iter().map(|row| row.2).collect();
+    assert_eq!((of_zones, show.lost), (vec![format!("line {line}"); 2], Lost::default()));
+}
+
+#[test]
 fn what_came_is_held_until_earlier_work_had_its_time() {
     let (mut show, mut tracy, now) = (show(), Double::new(), Instant::now());
     let compute = stream(1, "compute");

@@ -2,8 +2,11 @@
 //!
 //! A UI sorts the begins and ends of a track by time, keeps equal times in the order of the file, and lets every end close the
 //! innermost open slice. A `Lane` keeps the same sequence, and accepts a span only if this reading restores the written spans. A
-//! span that fits on no lane gets a new one: no time is ever changed, and no zone is ever omitted.
+//! span that fits on no lane gets a new one: no time is ever changed, and no zone is ever omitted. `edges` keeps the sequence.
 
+mod edges;
+
+use edges::{Edge, EdgeKind, Edges};
 use warpline_core::record::{Span, ZoneRecord};
 
 /// The number of edges at which a lane forgets details of the older half. A zone around more than 65,536 others may then get a
@@ -12,9 +15,6 @@ const EDGES: usize = if cfg!(test) { 48 } else { 1 << 17 };
 
 /// The maximum number of lanes of a track. To open another, the track closes one.
 const LANES: usize = if cfg!(test) { 5 } else { 64 };
-
-/// The number of edges at the end that are searched first.
-const NEAR: usize = 32;
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Lanes {
     /// `ns`, so no span that begins earlier is put there.
     pub(super) fn with_first_from(ns: i64) -> Lanes {
         let known = [Edge { ns: i64::MIN, kind: EdgeKind::BeginSolid }, Edge::end(ns)];
-        Lanes { lanes: vec![Lane { edges: known.to_vec() }], next: 0 }
+        Lanes { lanes: vec![Lane { edges: Edges::new(known) }], next: 0 }
     }
 
     /// Returns the end of the last slice on the first lane.
@@ -81,24 +81,10 @@ impl Lanes {
     }
 }
 
-/// The edges of the spans on one lane, as a reader sees them: by time, with equal times in the order of writing.
+/// One lane.
 #[derive(Debug, Default)]
 struct Lane {
-    edges: Vec<Edge>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    ns: i64,
-    kind: EdgeKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EdgeKind {
-    Begin,
-    /// The begin of a solid stretch, whose inside is forgotten: no other span can begin or end in it.
-    BeginSolid,
-    End,
+    edges: Edges,
 }
 
 impl Lane {
@@ -107,12 +93,16 @@ impl Lane {
     fn insert(&mut self, span: Span) -> bool {
         let Span { begin_ns, end_ns } = span;
         if self.edges.last().is_none_or(|last| last.ns <= begin_ns) {
-            self.edges.extend([Edge::begin(begin_ns), Edge::end(end_ns)]);
+            self.edges.push(Edge::begin(begin_ns));
+            self.edges.push(Edge::end(end_ns));
         } else {
-            let from = self.position(begin_ns);
-            let Some(to) = self.nests(from, end_ns) else { return false };
-            self.edges.insert(to, Edge::end(end_ns));
+            let from = self.edges.behind(begin_ns);
+            let enters_solid = self.edges.previous(from).is_some_and(|before| before.kind == EdgeKind::BeginSolid);
+            if enters_solid || !self.edges.nests(from, end_ns) {
+                return false;
+            }
             self.edges.insert(from, Edge::begin(begin_ns));
+            self.edges.insert(self.edges.behind(end_ns), Edge::end(end_ns));
         }
         if self.edges.len() > EDGES {
             self.forget_details();
@@ -122,63 +112,20 @@ impl Lane {
 
     /// Accepts a span at the end of a zone if the zone is the innermost one there, and nothing begins or ends within the span.
     fn insert_at_end(&mut self, zone: Span, tail: Span) -> bool {
-        let from = self.position(tail.begin_ns);
-        let is_free = self.edges.get(from).is_some_and(|next| next.kind == EdgeKind::End && next.ns == tail.end_ns);
-        is_free && self.innermost(from).is_some_and(|begin| begin.ns == zone.begin_ns) && self.insert(tail)
-    }
-
-    /// Returns the begin of the innermost span that is open after so many edges.
-    fn innermost(&self, edges: usize) -> Option<Edge> {
-        let mut closed = 0_usize;
-        self.edges[..edges].iter().rev().copied().find(|edge| {
-            let is_open = closed == 0 && edge.kind != EdgeKind::End;
-            closed = if edge.kind == EdgeKind::End { closed + 1 } else { closed.saturating_sub(1) };
-            is_open
-        })
-    }
-
-    /// Returns the number of edges before a span that begins at `begin_ns`. Nearly always, this is close to the end.
-    fn position(&self, begin_ns: i64) -> usize {
-        let before = |edge: &Edge| edge.ns <= begin_ns;
-        let near = self.edges.len().saturating_sub(NEAR);
-        if self.edges[..near].last().is_none_or(before) {
-            near + self.edges[near..].partition_point(before)
-        } else {
-            self.edges.partition_point(before)
-        }
-    }
-
-    /// Returns the edge after which a span that begins before the edge `from` can end at `end_ns`, if it can.
-    fn nests(&self, from: usize, end_ns: i64) -> Option<usize> {
-        if from > 0 && self.edges[from - 1].kind == EdgeKind::BeginSolid {
-            return None;
-        }
-        let mut open = 0_usize;
-        let mut to = from;
-        while let Some(edge) = self.edges.get(to)
-            && edge.ns <= end_ns
-        {
-            match edge.kind {
-                EdgeKind::Begin | EdgeKind::BeginSolid => open += 1,
-                EdgeKind::End if open > 0 => open -= 1,
-                // This is the end of an enclosing span. Both end now, and the reader does not depend on which of two simultaneous
-                // ends belongs to which span.
-                EdgeKind::End if edge.ns == end_ns => {}
-                EdgeKind::End => return None,
-            }
-            to += 1;
-        }
-        (open == 0).then_some(to)
+        let from = self.edges.behind(tail.begin_ns);
+        let is_free = self.edges.next(from).is_some_and(|next| next.kind == EdgeKind::End && next.ns == tail.end_ns);
+        is_free && self.edges.innermost(from).is_some_and(|begin| begin.ns == zone.begin_ns) && self.insert(tail)
     }
 
     /// Reduces the older half of the edges: every other pair of neighbours becomes one solid stretch, and so does a span that
     /// contains a single stretch. Later spans may enclose a solid stretch, but not enter it.
     #[cold]
     fn forget_details(&mut self) {
-        let newer = self.edges.split_off(self.edges.len() / 2);
+        let mut older = self.edges.take();
+        let newer = older.split_off(older.len() / 2);
         let mut kept: Vec<Edge> = Vec::with_capacity(EDGES + 2);
         let mut merge = false;
-        for edge in self.edges.drain(..) {
+        for edge in older {
             kept.push(edge);
             if edge.kind != EdgeKind::End {
                 continue;
@@ -195,7 +142,7 @@ impl Lane {
             let outline = kept.first().map(|first| Edge { kind: EdgeKind::BeginSolid, ..*first });
             kept = outline.into_iter().chain(kept.last().copied()).collect();
         }
-        self.edges = kept;
+        self.edges = Edges::new(kept);
     }
 }
 
@@ -209,16 +156,6 @@ fn solid_tail(edges: &[Edge], merge: &mut bool) -> Option<usize> {
             merge.then_some(4)
         }
         _ => None,
-    }
-}
-
-impl Edge {
-    fn begin(ns: i64) -> Edge {
-        Edge { ns, kind: EdgeKind::Begin }
-    }
-
-    fn end(ns: i64) -> Edge {
-        Edge { ns, kind: EdgeKind::End }
     }
 }
 

@@ -1,0 +1,128 @@
+//! Paths through zones and arrows whose times are known.
+
+use super::log::{Arrow, Passed};
+use super::*;
+
+const A: Track = Track::Stream(1);
+const B: Track = Track::Stream(2);
+const MAIN: Track = Track::Thread(7);
+
+fn span(begin_ns: i64, end_ns: i64) -> Span {
+    Span { begin_ns, end_ns }
+}
+
+/// Returns the path through zones (stream, name, begin, end, launch time) and arrows (waiter, end of the wait, signaller,
+/// signal time).
+fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
+    let mut log: PathLog = PathLog::new(usize::MAX);
+    for &(on, name, begin, end, launched) in zones {
+        let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
+        log.zones.push_back(Passed { on, name, span: span(begin, end), early_by_ns: 0, launch });
+    }
+    for &(on, end_ns, from, at_ns) in arrows {
+        log.arrows.push_back(Arrow { on, end_ns, early_by_ns: 0, from, at_ns });
+    }
+    log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
+    log.path(None).expect("there are zones")
+}
+
+fn parts(path: &CriticalPath) -> Vec<(&str, &str, i64)> {
+    let mut parts: Vec<_> = path.parts.iter().map(|part| (part.name.as_str(), part.on.as_str(), part.ns)).collect();
+    parts.sort_unstable();
+    parts
+}
+
+#[test]
+fn it_counts_the_innermost_zone_and_each_time_once() {
+    let zones = [(A, "outer", 10, 100, 0), (A, "inner", 20, 40, 1), (A, "empty", 30, 30, 2), (B, "after", 110, 150, 3)];
+    let path = path(&zones, &[(B, 110, A, 100)]);
+    let expected = [
+        ("(on the way)", "a", 10),
+        ("(on the way)", "b", 10),
+        ("after", "b", 40),
+        ("inner", "a", 20),
+        ("outer", "a", 70),
+    ];
+    assert_eq!((parts(&path), path.from_ns, path.to_ns, path.arrows), (expected.to_vec(), 0, 150, 2));
+    assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 150);
+}
+
+#[test]
+fn it_ends_at_the_last_zone_also_where_that_is_on_a_thread() {
+    let zones = [(A, "work", 10, 100, 0), (MAIN, "save", 110, 250, 0)];
+    let path = path(&zones, &[(MAIN, 105, A, 100)]);
+    assert_eq!((path.to_ns, path.arrows), (250, 2));
+    assert!(parts(&path).contains(&("save", "main", 140)) && parts(&path).contains(&("work", "a", 90)), "{path:#?}");
+    assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 250);
+}
+
+#[test]
+fn a_zone_of_a_thread_around_the_work_that_it_launched_is_taken_to_wait_for_it() {
+    let zones = [(A, "load", 5, 40, 1), (B, "work", 40, 100, 2), (MAIN, "step", 0, 120, 0)];
+    let waited = path(&zones, &[(B, 40, A, 40)]);
+    assert_eq!((waited.to_ns, waited.stretches.len()), (120, 4), "{waited:#?}");
+    assert!(parts(&waited).contains(&("work", "b", 60)) && parts(&waited).contains(&("load", "a", 35)), "{waited:#?}");
+    assert_eq!(waited.parts.iter().map(|part| part.ns).sum::<i64>(), 120);
+    // Here, the reason of the wait is known.
+    let known = path(&zones, &[(MAIN, 110, A, 105)]);
+    assert!(parts(&known).iter().all(|(name, ..)| *name != "work"), "{known:#?}");
+}
+
+#[test]
+fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
+    let mut log: PathLog = PathLog::new(usize::MAX);
+    let mut add = |on, name, zone: Span, early_by_ns| {
+        log.passed((on, "a"), name, (zone, early_by_ns), Some((MAIN, "main", span(0, 1))));
+    };
+    // Known within 5 %, a bound within a zone that is timed, and a bound at the end.
+    add(A, "known", span(10, 110), 5);
+    add(A, "around", span(110, 300), 0);
+    add(A, "inner", span(120, 220), 60);
+    add(A, "last", span(300, 400), 30);
+    let path = log.path(None).expect("there are zones");
+    let expected = [
+        ("(end not timed)", "a", 90),
+        ("(on the way)", "a", 10),
+        ("around", "a", 90),
+        ("inner", "a", 40),
+        ("known", "a", 100),
+        ("last", "a", 70),
+    ];
+    assert_eq!((parts(&path), path.to_ns, path.early_by_ns), (expected.to_vec(), 400, 30));
+    assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 400);
+}
+
+#[test]
+fn time_in_which_a_wait_may_have_ended_is_not_on_the_way() {
+    let path = |early_by_ns| {
+        let mut log: PathLog = PathLog::new(usize::MAX);
+        let launch = Some((MAIN, "main", span(0, 1)));
+        log.passed((A, "a"), "copy", (span(1, 100), 0), launch);
+        log.waited((B, "b"), (span(50, 150), early_by_ns), (A, "a"), 100);
+        log.passed((B, "b"), "use", (span(150, 200), 0), launch);
+        log.path(None).expect("there are zones")
+    };
+    let expected = |on_the_way, uncertain| {
+        let all = [
+            ("(end not timed)", "b", uncertain),
+            ("(on the way)", "a", 1),
+            ("(on the way)", "b", on_the_way),
+            ("copy", "a", 99),
+            ("use", "b", 50),
+        ];
+        all.into_iter().filter(|(.., ns)| *ns > 0).collect::<Vec<_>>()
+    };
+    // Known within 5 %, a bound, and a bound from before the signal.
+    for (early_by_ns, on_the_way, uncertain) in [(5, 50, 0), (30, 20, 30), (90, 0, 50)] {
+        assert_eq!(parts(&path(early_by_ns)), expected(on_the_way, uncertain), "{early_by_ns}");
+    }
+}
+
+#[test]
+fn it_ends_whatever_the_arrows_say() {
+    let zones = [(A, "one", 0, 50, 0), (B, "two", 0, 60, 0)];
+    // Two streams that signal each other at the same time, and arrows without a target.
+    let arrows = [(A, 50, B, 50), (B, 50, A, 50), (B, 60, A, 60), (A, 60, B, 60), (B, 55, MAIN, 54)];
+    let path = path(&zones, &arrows);
+    assert_eq!(path.parts.iter().map(|part| part.ns).sum::<i64>(), 60, "{path:#?}");
+}

@@ -1,0 +1,7 @@
+warpline::namespace!("demo", " ");
+
+/// Adds.
+#[warpline::host_zone("demo.add\0")]
+fn add() {}
+
+fn main() {}
