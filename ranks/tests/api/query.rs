@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -51,8 +52,10 @@ fn sum(stream: &HostStream, group: &ProcessGroup) {
 
 const STEPS: u64 = 12;
 
-/// Records a session, and returns its report.
+/// Records a session, and returns its report. A process has one session: tests take turns.
 fn record(folder: &Path) -> Value {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let session = Session::builder().perfetto(folder.join("real.pftrace")).chrome(folder.join("real.json")).quiet();
     let session = session.start().unwrap();
     let (compute, comm) = (HostStream::new("compute"), HostStream::new("comm"));
