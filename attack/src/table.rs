@@ -4,15 +4,25 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use warpline_attack::{ATTACKS, Attack, Run, is_command, run_as_worker};
+use warpline_attack::{ATTACKS, Attack, ON_RANKS, Run, is_command, run_as_worker};
 
-const USAGE: &str = "usage: warpline-attack [--seconds N] [--only NAME] [--seed N] [--keep FOLDER]";
+const USAGE: &str = "usage: warpline-attack [--seconds N] [--only NAME] [--seed N] [--keep FOLDER] [--ranks PROGRAM]";
 
 struct Options {
     time: Duration,
     only: Option<String>,
     seed: u64,
     keep: PathBuf,
+    ranks: Option<PathBuf>,
+}
+
+impl Options {
+    /// The attacks that are asked for, and can run.
+    fn attacks(&self) -> Vec<&'static Attack> {
+        let on_ranks = if self.ranks.is_some() { ON_RANKS } else { &[] };
+        let is_asked = |attack: &&Attack| self.only.as_ref().is_none_or(|only| attack.name == only);
+        ATTACKS.iter().chain(on_ranks).filter(is_asked).collect()
+    }
 }
 
 /// The process as its arguments say.
@@ -38,7 +48,7 @@ pub fn main() -> ExitCode {
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (time, keep) = (Duration::from_secs(60), PathBuf::from("target/attack"));
-    let mut options = Options { time, only: None, seed: since.as_nanos() as u64, keep };
+    let mut options = Options { time, only: None, seed: since.as_nanos() as u64, keep, ranks: None };
     while let Some(option) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("`{option}` has no value\n{USAGE}"))?;
         let number = || value.parse::<u64>().map_err(|error| format!("`{option} {value}`: {error}; write a number"));
@@ -46,21 +56,26 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--seconds" => options.time = Duration::from_secs(number()?),
             "--seed" => options.seed = number()?,
             "--keep" => options.keep = value.into(),
-            "--only" if ATTACKS.iter().any(|attack| attack.name == value) => options.only = Some(value),
-            "--only" => {
-                let names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
-                return Err(format!("there is no attack `{value}`; there are {}", names.join(", ")));
-            }
+            "--ranks" => options.ranks = Some(value.into()),
+            "--only" => options.only = Some(value),
             _ => return Err(format!("there is no option `{option}`\n{USAGE}")),
         }
     }
-    Ok(options)
+    match &options.only {
+        Some(only) if options.attacks().is_empty() && ON_RANKS.iter().any(|attack| attack.name == only) => {
+            Err(format!("`--only {only}` attacks `warpline-ranks`; name that program with `--ranks PROGRAM`"))
+        }
+        Some(only) if options.attacks().is_empty() => {
+            let names: Vec<_> = ATTACKS.iter().chain(ON_RANKS).map(|attack| attack.name).collect();
+            Err(format!("there is no attack `{only}`; there are {}", names.join(", ")))
+        }
+        _ => Ok(options),
+    }
 }
 
 /// Runs one attack after the other, each for its share of the time.
 fn run(options: &Options) -> ExitCode {
-    let is_asked = |attack: &&Attack| options.only.as_ref().is_none_or(|only| attack.name == only);
-    let attacks: Vec<_> = ATTACKS.iter().filter(is_asked).collect();
+    let attacks = options.attacks();
     let share = options.time / u32::try_from(attacks.len()).unwrap_or(1).max(1);
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -72,7 +87,9 @@ fn run(options: &Options) -> ExitCode {
     let mut is_clean = true;
     println!("| attack | what it does | tries | failures | seed |\n|---|---|---:|---:|---|");
     for attack in attacks {
-        let outcome = Run::new(attack.name, options.seed, share, &program, &options.keep).finish(attack);
+        let run = Run::new(attack.name, options.seed, share, &program, &options.keep);
+        let run = options.ranks.iter().fold(run, |run, ranks| run.on_ranks(ranks));
+        let outcome = run.finish(attack);
         is_clean &= outcome.failures.is_empty();
         let (tries, failures) = (outcome.tries, outcome.failures.len());
         println!("| {} | {} | {tries} | {failures} | {} |", attack.name, attack.about, options.seed);

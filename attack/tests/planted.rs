@@ -44,6 +44,10 @@ planted! {
     a_program_that_stands_still_is_noticed: "client", 3 s, "nobody is answered within";
     a_command_that_prints_escapes_is_noticed: "program-escape", 60 s, "it prints '\\u{1b}'";
     a_command_that_hangs_is_noticed: "program-hang", 2 s, "does not end within";
+    a_reader_of_tables_that_panics_is_noticed: "ranks-panic", 60 s, "panicked at";
+    a_reader_of_tables_that_hides_a_file_is_noticed: "ranks-silence", 60 s, "it is named: false";
+    a_reader_of_tables_that_no_damage_reaches_is_noticed: "ranks-untouched", 60 s, "the damage reaches no reader";
+    a_compact_that_loses_rows_is_noticed: "ranks-loss", 60 s, "lines before `compact`, and";
     a_reader_that_panics_is_noticed: "reader-panic", 60 s, "it panics: a planted fault";
     a_reader_that_hangs_is_noticed: "reader-hang", 3 s, "a try does not end within";
     a_reader_that_takes_all_memory_is_noticed: "reader-memory", 60 s, "bytes of memory, more than";

@@ -2,7 +2,7 @@
 -- The columns are qualified, because ClickHouse takes a bare name in another expression for the sum of that name.
 SELECT w.run, COUNT(*) AS windows, COUNT(DISTINCT w.rank) AS ranks, COUNT(DISTINCT w.host) AS hosts,
        COUNT(DISTINCT w.boot_id) AS boots, COUNT(DISTINCT w.win) AS times, MIN(w.rank) AS least_rank,
-       MAX(w.rank) AS most_rank, SUM(w.steps) AS steps, SUM(w.zones_begun) AS zones_begun,
+       MAX(w.rank) AS most_rank, SUM(w.steps) AS steps, SUM(w.steps_dropped) AS steps_dropped, SUM(w.zones_begun) AS zones_begun,
        SUM(w.zones_dropped) AS zones_dropped, SUM(w.collectives_begun) AS collectives_begun,
        SUM(w.collectives_kept) AS collectives_kept, SUM(w.collectives_left_out) AS collectives_left_out,
        SUM(CASE WHEN w.coarsened <> '' THEN 1 ELSE 0 END) AS coarsened,

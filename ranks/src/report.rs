@@ -296,6 +296,11 @@ impl Report {
             "collectives were left out by sampling",
         );
         say(
+            one("steps_dropped")?,
+            "step has no row: the rank's steps were too short for its queue",
+            "steps have no row: the ranks' steps were too short for their queues",
+        );
+        say(
             one("zones_dropped")?,
             "zone was dropped by the rank that recorded it",
             "zones were dropped by the ranks that recorded them",

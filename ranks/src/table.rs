@@ -1,5 +1,5 @@
 //! The tables that ranks write, and their columns, as docs/ranks.md states them. The generator writes by this list, the engine
-//! reads by it, and a Parquet file that lacks one of these columns is left out as foreign; unless that is one of bounds, which ranks did not always
+//! reads by it, and a Parquet file that lacks one of these columns is left out as foreign; unless that is a count which ranks did not always
 //! write.
 
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub enum Table {
     Comms,
 }
 
-use Kind::{Bound, I32, I64, MaybeI64, MaybeText, Text};
+use Kind::{Added, I32, I64, MaybeI64, MaybeText, Text};
 
 #[derive(Clone, Copy)]
 enum Kind {
     I32,
     I64,
-    /// A number of ends that are not timed: 0 in a file that lacks the column.
-    Bound,
+    /// A number that ranks did not always write: 0 in a file that lacks the column.
+    Added,
     MaybeI64,
     Text,
     MaybeText,
@@ -69,6 +69,7 @@ impl Table {
                 ("realtime_offset_ns", I64),
                 ("clock_err_ns", I64),
                 ("steps", I64),
+                ("steps_dropped", Added),
                 ("zones_begun", I64),
                 ("zones_recorded", I64),
                 ("zones_captured", I64),
@@ -90,7 +91,7 @@ impl Table {
                 ("comm_hidden_ns", I64),
                 ("wait_ns", I64),
                 ("idle_ns", I64),
-                ("uncertain_ns", Bound),
+                ("uncertain_ns", Added),
                 ("launch_ns", I64),
                 ("zones", I64),
                 ("dropped", I64),
@@ -103,7 +104,7 @@ impl Table {
                 ("idx", I32),
                 ("name", Text),
                 ("dur_ns", I64),
-                ("end_early_ns", Bound),
+                ("end_early_ns", Added),
             ],
             Self::Ranges => &[
                 ("rank", I32),
@@ -115,9 +116,9 @@ impl Table {
                 ("min_ns", I64),
                 ("max_ns", I64),
                 ("launch_ns", I64),
-                ("bounded", Bound),
-                ("bounded_sum_ns", Bound),
-                ("bounded_least_ns", Bound),
+                ("bounded", Added),
+                ("bounded_sum_ns", Added),
+                ("bounded_least_ns", Added),
             ],
             Self::Sketches => &[("rank", I32), ("host", Text), ("name", Text), ("bucket", I32), ("n", I64)],
             Self::Collectives => &[
@@ -131,7 +132,7 @@ impl Table {
                 ("dur_ns", I64),
                 ("wait_ns", I64),
                 ("err_ns", I64),
-                ("end_early_ns", Bound),
+                ("end_early_ns", Added),
                 ("range", Text),
                 ("why", Text),
             ],
@@ -165,14 +166,14 @@ impl Table {
 
     /// Whether a file may lack the column, whose rows are 0 then.
     pub fn may_lack(self, column: &str) -> bool {
-        self.columns().iter().any(|(name, kind)| *name == column && matches!(kind, Bound))
+        self.columns().iter().any(|(name, kind)| *name == column && matches!(kind, Added))
     }
 
     fn schema(self, text: &DataType, may_lack: bool) -> SchemaRef {
         let field = |(name, kind): &(&'static str, Kind)| match kind {
             I32 => Field::new(*name, DataType::Int32, false),
             I64 => Field::new(*name, DataType::Int64, false),
-            Bound => Field::new(*name, DataType::Int64, may_lack),
+            Added => Field::new(*name, DataType::Int64, may_lack),
             MaybeI64 => Field::new(*name, DataType::Int64, true),
             Text => Field::new(*name, text.clone(), false),
             MaybeText => Field::new(*name, text.clone(), true),
@@ -184,14 +185,14 @@ impl Table {
     pub fn misses(self, found: &Schema) -> Option<String> {
         for (name, kind) in self.columns() {
             let Ok(field) = found.field_with_name(name) else {
-                if matches!(kind, Bound) {
+                if matches!(kind, Added) {
                     continue;
                 }
                 return Some(format!("has no column `{name}`"));
             };
             let fits = match kind {
                 I32 => *field.data_type() == DataType::Int32,
-                I64 | Bound | MaybeI64 => *field.data_type() == DataType::Int64,
+                I64 | Added | MaybeI64 => *field.data_type() == DataType::Int64,
                 Text | MaybeText => is_text(field.data_type()),
             };
             if !fits {
@@ -220,7 +221,7 @@ mod tests {
         let (_, rest) = script.split_once("LATER = {\n").expect("the columns");
         let (known, _) = rest.split_once("}\n").expect("their end");
         let later = |table: Table| -> Vec<String> {
-            let columns = table.columns().iter().filter(|(_, kind)| matches!(kind, Bound));
+            let columns = table.columns().iter().filter(|(_, kind)| matches!(kind, Added));
             columns.map(|(name, _)| format!("\"{name}\"")).collect()
         };
         let tables = Table::ALL.into_iter().filter(|table| !later(*table).is_empty());

@@ -82,6 +82,7 @@ fn the_tables_say_what_the_records_say() {
         "realtime_offset_ns",
         "clock_err_ns",
         "steps",
+        "steps_dropped",
         "zones_begun",
         "zones_recorded",
         "zones_captured",

@@ -198,3 +198,18 @@ fn a_killed_rank_leaves_whole_files() {
     assert_eq!(steps, (0..steps.len() as i64).collect::<Vec<_>>(), "no step is missing before the kill");
     std::fs::remove_dir_all(root).expect("a folder");
 }
+
+#[test]
+fn steps_that_are_too_many_for_the_queue_are_counted() {
+    const STEPS: u64 = 300_000;
+    let _turn = alone();
+    let root = empty_folder("ranks_many_steps");
+    let session = Session::builder().ranks(&root).start().expect("no other session");
+    (0..STEPS).for_each(|step| warpline::step(step));
+    let report = session.finish();
+    let (rows, windows) = (rows(&root, "steps").len() as u64, rows(&root, "windows"));
+    let sum = |column: &str| windows.iter().map(|window| window.int(column) as u64).sum::<u64>();
+    assert_eq!((sum("steps"), sum("steps_dropped")), (rows, STEPS - 1 - rows), "the last step is cut by the end");
+    assert!(sum("steps_dropped") > 0);
+    assert_eq!(report.steps.dropped, sum("steps_dropped"));
+}

@@ -1,7 +1,9 @@
 //! `cargo xtask attack`: builds the attacks once and runs them, one after the other, for some minutes.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::needs;
 use crate::shell::{Stop, line, target};
 
 /// How long all of them run by default.
@@ -20,7 +22,8 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
     // Not optimised: overflows and the assertions of debug builds are failures, too.
     let attacked = line("cargo build --package warpline-attack").run().and_then(|()| {
         let (program, keep) = (target.join("debug/warpline-attack"), target.join("attack"));
-        line(&format!("{} --seconds {} --keep {}{rest}", program.display(), minutes * 60, keep.display())).run()
+        let ranks = ranks_of(&rest)?.map_or_else(String::new, |path| format!(" --ranks {}", path.display()));
+        line(&format!("{} --seconds {} --keep {}{ranks}{rest}", program.display(), minutes * 60, keep.display())).run()
     });
     Ok(match attacked {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,6 +32,12 @@ pub fn run(options: &[&str]) -> Result<ExitCode, String> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// The program `warpline-ranks`, which is built unless another attack alone is asked for.
+fn ranks_of(options: &str) -> Result<Option<PathBuf>, Stop> {
+    let is_needed = !options.contains("--only ") || options.contains("--only parquet");
+    if is_needed { needs::reader().map(Some) } else { Ok(None) }
 }
 
 /// The minutes, and the options for `warpline-attack`, which knows the names of the attacks.

@@ -52,6 +52,8 @@ pub struct Run {
     deadline: Instant,
     /// The program whose processes are attacked: `warpline-attack`.
     pub(crate) program: PathBuf,
+    /// The program `warpline-ranks`, for [`ON_RANKS`](super::ON_RANKS).
+    pub(crate) ranks: Option<PathBuf>,
     /// What hangs for so long hangs for ever.
     pub(crate) patience: Duration,
     /// Where inputs that failed are kept.
@@ -68,11 +70,17 @@ impl Run {
             seed,
             deadline: Instant::now() + time,
             program: program.to_owned(),
+            ranks: None,
             patience: Duration::from_secs(60),
             kept: kept.to_owned(),
             most_failures: MOST_FAILURES,
             outcome: Outcome::default(),
         }
+    }
+
+    /// On the program `warpline-ranks` at this path.
+    pub fn on_ranks(self, program: &Path) -> Run {
+        Run { ranks: Some(program.to_owned()), ..self }
     }
 
     /// For a planted fault: with the patience that it takes to know that something hangs.

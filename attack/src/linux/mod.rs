@@ -11,6 +11,7 @@ mod mutate;
 mod program;
 mod server;
 mod sinks;
+mod tables;
 mod worker;
 
 #[path = "../../../tests/support/trace.rs"]
@@ -53,6 +54,13 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "request", about: "mutated requests to the control socket's decoder", run: inputs::request },
 ];
 
+/// The attacks on `warpline-ranks`, a program of another workspace, which [`Run::on_ranks`] names.
+pub const ON_RANKS: &[Attack] = &[Attack {
+    name: "parquet",
+    about: "damaged Parquet files behind each command of `warpline-ranks`",
+    run: tables::attack,
+}];
+
 /// Attacks on deliberately broken variants, which must fail: they show that the attacks can.
 pub const PLANTED: &[Attack] = &[
     Attack {
@@ -71,6 +79,10 @@ pub const PLANTED: &[Attack] = &[
     Attack { name: "client", about: "a program that is stopped after some connections", run: server::planted },
     Attack { name: "program-escape", about: "a command that prints what it reads", run: program::planted_escape },
     Attack { name: "program-hang", about: "a command that waits for ever", run: program::planted_hang },
+    Attack { name: "ranks-panic", about: "a reader of tables that panics", run: tables::planted_panic },
+    Attack { name: "ranks-silence", about: "one that leaves out a file without a word", run: tables::planted_silence },
+    Attack { name: "ranks-untouched", about: "one that damage does not reach", run: tables::planted_untouched },
+    Attack { name: "ranks-loss", about: "a `compact` that loses rows", run: tables::planted_loss },
     Attack { name: "reader-panic", about: "a reader that panics", run: inputs::planted_panic },
     Attack { name: "reader-hang", about: "a reader that does not end", run: inputs::planted_hang },
     Attack { name: "reader-memory", about: "a reader that takes what a length says", run: inputs::planted_memory },
@@ -80,7 +92,7 @@ pub const PLANTED: &[Attack] = &[
 /// Whether this process is there as the command `warpline`, or as a broken variant of it.
 pub fn is_command() -> Option<ExitCode> {
     let variant = std::env::var(AS_COMMAND).ok()?;
-    Some(program::command_of(&variant))
+    Some(if variant.starts_with("ranks-") { tables::ranks_of(&variant) } else { program::command_of(&variant) })
 }
 
 /// Runs a worker with these arguments, which follow `worker`.

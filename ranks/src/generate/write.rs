@@ -227,7 +227,7 @@ fn one_rank(
     let count = window.steps.len() as i64;
     windows.int(rank).text(&host).text(&clock.boot_id.as_str().into()).int(4000 + rank);
     windows.int(clock.reads(of(first).begin)).int(clock.reads(of(last).end));
-    windows.int(super::BEGIN_NS - clock.boot_ns).int(CLOCK_ERR_NS).int(count);
+    windows.int(super::BEGIN_NS - clock.boot_ns).int(CLOCK_ERR_NS).int(count).int(0);
     windows.int(40 * count).int(40 * count).int(0).int(0).int(begun).int(kept).int(begun - kept);
     windows.text(&"".into()).text(&env!("CARGO_PKG_VERSION").into());
     for (name, all) in names.iter().zip(&sums) {

@@ -21,6 +21,7 @@ pub fn before_clocks(engine: &Engine) {
             "end_ns",
             "realtime_offset_ns",
             "steps",
+            "steps_dropped",
             "zones_begun",
             "zones_dropped",
             "collectives_begun",

@@ -132,6 +132,7 @@ impl Layout<'_> {
             .with("realtime_offset_ns", one(self.window.realtime_offset_ns))
             .with("clock_err_ns", one(self.window.clock_err_ns))
             .with("steps", one(self.window.closed.steps.len() as i64))
+            .with("steps_dropped", count(counts.steps_dropped))
             .with("zones_begun", count(counts.begun))
             .with("zones_recorded", count(counts.recorded))
             .with("zones_captured", count(counts.captured))

@@ -241,7 +241,8 @@ impl Sink for RanksSink {
     fn finish(&mut self, report: &Report) -> io::Result<()> {
         let Some(mut begun) = self.begun.take() else { return Err(not_started()) };
         let Report { begun: zones, recorded, captured, .. } = *report;
-        begun.now = Counts { begun: zones, recorded, captured, dropped: report.dropped.total() };
+        let (dropped, steps_dropped) = (report.dropped.total(), report.steps.dropped);
+        begun.now = Counts { begun: zones, recorded, captured, dropped, steps_dropped };
         begun.steps.close(i64::MAX, &mut begun.windows);
         begun.end_window(Moment::now(), self.window_ns, &self.tally);
         let deadline = Instant::now() + self.patience;

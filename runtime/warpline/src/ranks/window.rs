@@ -11,6 +11,7 @@ use super::steps::{ByEnd, Closed, launch_ns};
 use warpline_core::collective::ProcessGroup;
 use warpline_core::record::ZoneRecord;
 use warpline_core::sink::Progress;
+use warpline_core::steps;
 
 /// A row of `collectives`.
 #[derive(Clone, Debug)]
@@ -41,19 +42,21 @@ pub(super) struct Comm {
     pub(super) is_new: bool,
 }
 
-/// The counts of zones, and how they were when the window began.
+/// The counts of zones, and of steps without a record.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) begun: u64,
     pub(super) recorded: u64,
     pub(super) captured: u64,
     pub(super) dropped: u64,
+    /// Steps for which the queue had no room.
+    pub(super) steps_dropped: u64,
 }
 
 impl Counts {
     pub(super) fn of(progress: &Progress) -> Counts {
         let Progress { begun, recorded, captured, dropped, .. } = *progress;
-        Counts { begun, recorded, captured, dropped }
+        Counts { begun, recorded, captured, dropped, steps_dropped: steps::not_recorded().dropped }
     }
 
     pub(super) fn since(self, before: Counts) -> Counts {
@@ -62,6 +65,7 @@ impl Counts {
             recorded: self.recorded.saturating_sub(before.recorded),
             captured: self.captured.saturating_sub(before.captured),
             dropped: self.dropped.saturating_sub(before.dropped),
+            steps_dropped: self.steps_dropped.saturating_sub(before.steps_dropped),
         }
     }
 }
