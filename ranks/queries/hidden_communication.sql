@@ -1,18 +1,28 @@
--- How much of the time of collectives other zones of the device computed, and how much was exposed.
+-- How much of the time of collectives the device computed, and how much was exposed: in kernels that are none of a collective, or, on a device
+-- without kernels, in other zones.
 -- Collectives whose length is only a bound are counted, and their time is left out.
-WITH edges AS (
+WITH with_kernels AS (
+    SELECT DISTINCT device FROM kernels WHERE kind = 'kernel'
+),
+computed AS (
+    SELECT device, begin_ns, begin_ns + dur_ns AS end_ns FROM kernels WHERE kind = 'kernel' AND NOT is_collective
+    UNION ALL
+    -- The end of a zone may have been found late.
+    SELECT z.device, z.begin_ns, GREATEST(z.begin_ns, z.begin_ns + z.dur_ns - z.end_early_by_ns) AS end_ns
+    FROM zones z
+    LEFT JOIN with_kernels w ON z.device = w.device
+    WHERE w.device IS NULL AND z.place <> 'thread' AND NOT z.is_collective
+),
+edges AS (
     SELECT device, begin_ns AS at_ns, 1 AS comm, 0 AS compute FROM zones
     WHERE place <> 'thread' AND is_collective AND NOT dur_is_bound
     UNION ALL
     SELECT device, begin_ns + dur_ns AS at_ns, -1 AS comm, 0 AS compute FROM zones
     WHERE place <> 'thread' AND is_collective AND NOT dur_is_bound
     UNION ALL
-    SELECT device, begin_ns AS at_ns, 0 AS comm, 1 AS compute FROM zones
-    WHERE place <> 'thread' AND NOT is_collective
+    SELECT device, begin_ns AS at_ns, 0 AS comm, 1 AS compute FROM computed
     UNION ALL
-    -- The end of a zone may have been found late.
-    SELECT device, GREATEST(begin_ns, begin_ns + dur_ns - end_early_by_ns) AS at_ns, 0 AS comm, -1 AS compute FROM zones
-    WHERE place <> 'thread' AND NOT is_collective
+    SELECT device, end_ns AS at_ns, 0 AS comm, -1 AS compute FROM computed
 ),
 counted AS (
     SELECT

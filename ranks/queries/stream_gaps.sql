@@ -7,21 +7,20 @@ WITH busiest AS (
 ),
 gaps AS (
     SELECT
-        z.device,
-        z.stream,
-        z.range AS next_range,
-        LAG(z.range) OVER (ORDER BY z.begin_ns, z.zone) AS last_range,
-        MAX(z.begin_ns + z.dur_ns) OVER (
-            ORDER BY z.begin_ns, z.zone ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        w.device,
+        w.stream,
+        w.name AS next_work,
+        LAG(w.name) OVER (ORDER BY w.begin_ns, w.dur_ns, w.name) AS last_work,
+        MAX(w.begin_ns + w.dur_ns) OVER (
+            ORDER BY w.begin_ns, w.dur_ns, w.name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS gap_begin_ns,
-        MAX(GREATEST(z.begin_ns, z.begin_ns + z.dur_ns - CASE WHEN z.dur_is_bound THEN z.end_early_by_ns ELSE 0 END)) OVER (
-            ORDER BY z.begin_ns, z.zone ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        MAX(GREATEST(w.begin_ns, w.begin_ns + w.dur_ns - CASE WHEN w.dur_is_bound THEN w.end_early_by_ns ELSE 0 END)) OVER (
+            ORDER BY w.begin_ns, w.dur_ns, w.name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS certain_ns,
-        z.begin_ns,
-        z.step
-    FROM zones z
-    JOIN busiest b ON z.device = b.device AND z.stream = b.stream
-    WHERE z.place = 'stream'
+        w.begin_ns,
+        w.step
+    FROM work w
+    JOIN busiest b ON w.device = b.device AND w.stream = b.stream
 )
 SELECT
     device,
@@ -29,8 +28,8 @@ SELECT
     gap_begin_ns AS begin_ns,
     GREATEST(begin_ns - gap_begin_ns, 0) AS gap_ns,
     begin_ns - certain_ns AS gap_at_most_ns,
-    last_range,
-    next_range,
+    last_work,
+    next_work,
     step
 FROM gaps
 WHERE begin_ns > certain_ns

@@ -1,14 +1,12 @@
--- How long so many streams of a device had a zone at the same time: certainly, and at most, where a zone may have ended already.
+-- How long so many streams of a device worked at the same time: certainly, and at most, where a zone may have ended already.
 WITH certain AS (
     SELECT device, stream, begin_ns,
         GREATEST(begin_ns, begin_ns + dur_ns - CASE WHEN dur_is_bound THEN end_early_by_ns ELSE 0 END) AS end_ns,
         1 AS surely
-    FROM zones
-    WHERE place = 'stream'
+    FROM work
     UNION ALL
     SELECT device, stream, begin_ns, begin_ns + dur_ns AS end_ns, 0 AS surely
-    FROM zones
-    WHERE place = 'stream'
+    FROM work
 ),
 placed AS (
     SELECT
@@ -18,7 +16,7 @@ placed AS (
         ) AS before_ns
     FROM certain
 ),
--- The part of each zone that is in no earlier one of its stream: parts of one stream do not overlap.
+-- The part of each work that is in no earlier one of its stream: parts of one stream do not overlap.
 parts AS (
     SELECT device, surely, GREATEST(begin_ns, COALESCE(before_ns, begin_ns)) AS begin_ns, end_ns
     FROM placed

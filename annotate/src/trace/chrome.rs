@@ -12,7 +12,7 @@ use warpline_core::record::Span;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
-use super::{Fact, Fault, Skipped, Slice, Visitor};
+use super::{Fact, Fault, Message, Skipped, Slice, Visitor};
 use crate::inputs;
 
 /// How PyTorch's profiler labels a device.
@@ -32,6 +32,7 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         rows: Rows::default(),
         places: HashMap::new(),
         streams: HashMap::new(),
+        devices: HashMap::new(),
         threads: HashMap::new(),
         processes: HashMap::new(),
         session: None,
@@ -80,8 +81,10 @@ struct Reader<'a, V> {
     rows: Rows,
     /// The rows by process and thread; none where there are too many.
     places: HashMap<(Arc<str>, Arc<str>), Option<usize>>,
-    /// The streams by name, device and its number.
-    streams: HashMap<(Arc<str>, Arc<str>, u32), usize>,
+    /// The streams by process and name.
+    streams: HashMap<(Arc<str>, Arc<str>), usize>,
+    /// The numbers of devices whose process is no number, by that.
+    devices: HashMap<Arc<str>, u32>,
     threads: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
     processes: HashMap<Arc<str>, Arc<str>>,
     /// The process of the session, in a trace of warpline: all others are devices.
@@ -177,7 +180,19 @@ impl<V: Visitor> Reader<'_, V> {
         }
         let step = event.name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok());
         kind = match kind {
-            Kind::Kernel if args.collective.is_some() => Kind::Collective,
+            Kind::Kernel if args.collective.is_some() => match Message::kind_of(&args, names) {
+                Ok(_) => {
+                    args.is_kernel = true;
+                    Kind::Collective
+                }
+                Err(unknown) => {
+                    let note = format!(
+                        "the collective `{unknown}` is not known, so its kernels are in no figure of collectives"
+                    );
+                    self.visitor.fact(Fact::Note(note));
+                    Kind::Kernel
+                }
+            },
             // The two ends of an arrow.
             Kind::Wait if !event.name.starts_with("wait ") => return Ok(()),
             Kind::Zone if is_replay => Kind::Replay,
@@ -196,9 +211,10 @@ impl<V: Visitor> Reader<'_, V> {
             self.skipped.malformed += 1;
             return Ok(());
         };
-        let is_on_stream =
-            matches!(kind, Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::Replay | Kind::Kernel | Kind::Copy)
-                || (kind == Kind::Wait && !self.is_thread(event));
+        let is_on_stream = matches!(kind, Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::Replay | Kind::Kernel | Kind::Copy)
+                || (kind == Kind::Wait && !self.is_thread(event))
+                // PyTorch's profiler has synchronisations on the rows of devices, and a session on those of threads.
+                || (kind == Kind::Sync && self.session.is_none());
         let Some(row) = self.row(event, is_on_stream, names)? else {
             self.skipped.unplaced += 1;
             return Ok(());
@@ -238,17 +254,27 @@ impl<V: Visitor> Reader<'_, V> {
             if is_on_stream { format!("stream {}", event.tid).into() } else { format!("thread {}", event.tid).into() }
         });
         let place = if is_on_stream {
-            let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| format!("GPU {}", event.pid).into());
-            // Only a session's devices have their number in the name.
-            let (device, named) = device_of(&device);
-            let ordinal = named.or_else(|| event.pid.parse().ok()).unwrap_or(0);
+            let device = self.processes.get(&key.0).cloned();
+            let (device, ordinal) = match (event.pid.parse(), device) {
+                (Ok(ordinal), None) => (format!("GPU {ordinal}").into(), ordinal),
+                (number, Some(name)) if number.is_ok() || self.session.is_some() => {
+                    // Only a session's devices have their number in the name.
+                    let (device, named) = device_of(&name);
+                    (device, named.or(number.ok()).unwrap_or(0))
+                }
+                // A merged trace: the same device of several ranks.
+                (_, name) => {
+                    let next = self.devices.len() as u32;
+                    let ordinal = *self.devices.entry(key.0.clone()).or_insert(next);
+                    (name.map_or_else(|| key.0.clone(), |name| format!("{name} of {}", key.0).into()), ordinal)
+                }
+            };
             // Lanes below a stream are called `compute: copies`.
             let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);
             let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();
-            let key = (stream.clone(), device.clone(), ordinal);
             let rows = &mut self.rows;
-            let at =
-                self.streams.entry(key).or_insert_with(|| rows.add_stream(Stream { name: stream, device, ordinal }));
+            let at = (self.streams.entry((key.0.clone(), stream.clone())))
+                .or_insert_with(|| rows.add_stream(Stream { name: stream, device, ordinal }));
             Place::Stream(*at)
         } else {
             Place::Thread(event.tid.parse().unwrap_or(0))

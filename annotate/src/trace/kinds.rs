@@ -72,6 +72,8 @@ pub struct Args {
     pub sampled_ppm: u64,
     /// Zones in replays, kernels and replays have it.
     pub has_correlation: bool,
+    /// A collective is its kernel, as PyTorch's profiler has it.
+    pub is_kernel: bool,
     /// The name that PyTorch's profiler gives the collective.
     pub collective: Option<Name>,
     /// Its process group.
@@ -115,6 +117,7 @@ impl Args {
         corrected_ns: None,
         sampled_ppm: 0,
         has_correlation: false,
+        is_kernel: false,
         collective: None,
         group: None,
         ranks: None,

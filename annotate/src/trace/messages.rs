@@ -1,5 +1,7 @@
 //! What a collective moved, from the arguments of its slice.
 
+use std::sync::Arc;
+
 use warpline_core::collective::{CollectiveKind, DataType, ProcessGroup};
 
 use super::{Args, Name, Names, Slice};
@@ -25,12 +27,14 @@ impl Message {
     /// Reads a collective; none if it does not say of which kind it is. `share` is its share of the slice's time.
     pub fn read(slice: &Slice<'_>, share: f64, names: &Names) -> Option<Message> {
         let args = slice.args;
-        let kind = kind(args, names)?;
+        let kind = Self::kind_of(args, names).ok()?;
         let text = |name: Option<Name>| name.map_or("", |name| names.text(name));
         let ranks: Vec<u32> =
             text(args.ranks).trim_matches(['[', ']']).split(", ").map_while(|rank| rank.parse().ok()).collect();
         let size = if args.group_size > 0 { args.group_size as usize } else { ranks.len() };
         let group = match args.group {
+            // PyTorch's profiler lists the first 30 ranks.
+            Some(_) if ranks.len() < size => format!("{} [{size} ranks]", text(args.group)),
             Some(_) => {
                 ProcessGroup::new(text(args.group).to_owned(), ranks, 0).lane().trim_start_matches("comm: ").to_owned()
             }
@@ -46,18 +50,34 @@ impl Message {
 
     /// Reads the size alone.
     pub fn bytes_of(args: &Args, names: &Names) -> Option<u64> {
-        kind(args, names).and_then(|kind| bytes(kind, args, names))
+        Self::kind_of(args, names).ok().and_then(|kind| bytes(kind, args, names))
+    }
+
+    /// Returns the kind of a collective, or its name if that is not known.
+    pub(super) fn kind_of(args: &Args, names: &Names) -> Result<CollectiveKind, Arc<str>> {
+        let name = args.collective.map_or_else(Default::default, |name| names.text(name).clone());
+        kind(&name).ok_or(name)
     }
 }
 
-/// The kind of a collective. PyTorch's profiler has further names for some.
-fn kind(args: &Args, names: &Names) -> Option<CollectiveKind> {
-    let name = names.text(args.collective?);
-    let plain = name.trim_start_matches('_').trim_end_matches("_base").replace("allgather_into_tensor", "allgather");
-    CollectiveKind::ALL
-        .into_iter()
-        .find(|kind| **name == *kind.torch_name())
-        .or_else(|| CollectiveKind::ALL.into_iter().find(|kind| plain == kind.torch_name()))
+/// The kind of a collective by its name in PyTorch's profiler: that of ProcessGroupNCCL, which has several for one operation of NCCL, as in
+/// `_allgather_base`, `allgather_into_tensor_coalesced` and `all_gather`.
+fn kind(name: &str) -> Option<CollectiveKind> {
+    // The words of marks, which warpline's own traces have, come first: `all_gather_v` is no `all_gather`.
+    if let Some(kind) = CollectiveKind::ALL.into_iter().find(|kind| [kind.torch_name(), kind.as_str()].contains(&name))
+    {
+        return Some(kind);
+    }
+    let mut plain = name.trim_start_matches('_');
+    for suffix in ["_coalesced", "_oop", "_base", "_sparse", "_tensor", "_into"] {
+        plain = plain.strip_suffix(suffix).unwrap_or(plain);
+    }
+    match plain {
+        "all_to_allv" | "alltoall" | "alltoallv" => Some(CollectiveKind::AllToAll),
+        // NCCL has none: it is an all-reduce of one element.
+        "barrier" => Some(CollectiveKind::AllReduce),
+        plain => CollectiveKind::ALL.into_iter().find(|kind| [kind.torch_name(), kind.as_str()].contains(&plain)),
+    }
 }
 
 fn bytes(kind: CollectiveKind, args: &Args, names: &Names) -> Option<u64> {

@@ -12,7 +12,7 @@ pub struct Stream {
     pub name: Arc<str>,
     /// The device's name.
     pub device: Arc<str>,
-    /// The number in the device's name.
+    /// The number of the device: that in its name, or one that no other device of the trace has.
     pub ordinal: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use warpline_core::report::{ClockFigures, Report, WindowFigures};
+use warpline_core::report::{ClockFigures, Report, Source, WindowFigures};
 
 use crate::trace::Fact;
 
@@ -16,9 +16,11 @@ pub(super) struct Account {
     duration_ns: i64,
     /// Whether the current trace has an account.
     is_ended: bool,
-    /// Traces with an account, and without one.
+    /// Traces of sessions with an account, and without one.
     ended: u64,
     without: u64,
+    /// Traces of other tools, which have none.
+    others: u64,
     /// Traces without an account whose session began: the program ended before it finished the session.
     unfinished: u64,
     changes: Vec<String>,
@@ -48,20 +50,20 @@ impl Account {
         }
     }
 
-    /// Ends a trace. Returns whether time without a zone in it is idle time.
-    pub(super) fn end_trace(&mut self, is_whole: bool) -> bool {
+    /// Ends a trace. Returns whether time without a zone is idle time, where only zones are known, and whether time without a kernel is.
+    pub(super) fn end_trace(&mut self, is_whole: bool, is_ours: bool) -> (bool, bool) {
         let is_ended = std::mem::take(&mut self.is_ended);
         match (self.begun_ns.take(), self.ended_ns.take()) {
             (Some(begun), Some(ended)) => self.duration_ns = self.duration_ns.max(ended.saturating_sub(begun)),
             (Some(_), None) => self.unfinished += 1,
             _ => {}
         }
-        if is_ended {
-            self.ended += 1
-        } else {
-            self.without += 1
+        match (is_ended, is_ours) {
+            (true, _) => self.ended += 1,
+            (false, true) => self.without += 1,
+            (false, false) => self.others += 1,
         }
-        is_whole && is_ended && self.report.is_complete()
+        (is_whole && is_ended && self.report.is_complete(), is_whole && self.report.kernels.lost() == 0)
     }
 
     /// Adds the accounts to a report of so many zones.
@@ -69,7 +71,11 @@ impl Account {
         *report = self.report.clone();
         report.clocks.clone_from(&self.clocks);
         report.duration = Duration::from_nanos(self.duration_ns.max(0) as u64);
-        report.of_traces = Some(self.without == 0);
+        report.source = match (self.ended + self.without, self.without + self.others) {
+            (0, _) => Source::OtherTraces,
+            (_, 0) => Source::Traces,
+            _ => Source::TracesWithoutAccount,
+        };
         report.notes.clone_from(&self.notes);
         if self.ended == 0 {
             (report.begun, report.recorded) = (zones, zones);
@@ -81,8 +87,9 @@ impl Account {
             report.notes.push(format!("the {change} while the session ran, so figures do not cover all of the time"));
         }
         report.notes.extend(self.unfinished_note());
-        if self.without > self.unfinished && self.ended > 0 {
-            let traces = crate::output::counted_as(self.without - self.unfinished, "trace has", "traces have");
+        let without = self.without + self.others;
+        if without > self.unfinished && self.ended > 0 {
+            let traces = crate::output::counted_as(without - self.unfinished, "trace has", "traces have");
             report
                 .notes
                 .push(format!("{traces} no account of the session, so zones that were dropped there are not counted"));
@@ -91,7 +98,7 @@ impl Account {
 
     /// Returns what is missing because programs ended without finishing their sessions.
     pub(super) fn unfinished_note(&self) -> Option<String> {
-        let which = match (self.unfinished, self.ended + self.without) {
+        let which = match (self.unfinished, self.ended + self.without + self.others) {
             (0, _) => return None,
             (1, 1) => "the program".to_owned(),
             (count, _) => format!("the program of {}", crate::output::counted_as(count, "trace", "traces")),
@@ -232,7 +239,7 @@ mod tests {
         account.fact(Fact::Number("recorded".into(), -5));
         account.fact(Fact::Number("captured".into(), 7));
         account.fact(Fact::Ended(1));
-        account.end_trace(true);
+        account.end_trace(true, true);
         let mut report = Report::default();
         account.add_to(&mut report, 0);
         assert_eq!((report.begun, report.dropped.total()), (MOST, 2 * MOST));

@@ -7,19 +7,18 @@
 mod totals;
 mod visitor;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use warpline_core::intervals::Covered;
 use warpline_core::path::{CriticalPath, PathLog, Track};
 use warpline_core::record::{DeviceKind, Span, is_bound};
 use warpline_core::report::EndCounts;
-use warpline_core::report::figures::StreamStats;
+use warpline_core::report::figures::{StreamStats, tell_devices_apart};
 use warpline_core::report::lengths::{Length, Lengths};
 use warpline_core::report::nesting::{self, Nesting};
 use warpline_core::report::per_step::{PerStep, StepSums};
 use warpline_core::report::stream_time::StreamTime;
-use warpline_core::report::traffic::{Lane, Moved, Traffic};
+use warpline_core::report::traffic::{Lane, Moved, Traffic, is_of_collective};
 use warpline_core::work::WorkSum;
 
 use super::account::Account;
@@ -96,7 +95,6 @@ struct Usage {
     device: Arc<str>,
     ordinal: u32,
     time: StreamTime,
-    kernels: Covered,
     waited_for: HashMap<Name, Sum>,
 }
 
@@ -201,8 +199,8 @@ impl Figures {
         self.account.unfinished_note()
     }
 
-    /// Ends a trace. `is_whole`: nothing of it is missing as far as the reader knows.
-    pub(crate) fn end_trace(&mut self, is_whole: bool, names: &Names) {
+    /// Ends a trace. `is_whole`: nothing of it is missing as far as the reader knows. `is_ours`: a session wrote it.
+    pub(crate) fn end_trace(&mut self, is_whole: bool, is_ours: bool, names: &Names) {
         let batch = self.current.messages.take_batch();
         self.add_entries(batch, names);
         let mut current = std::mem::take(&mut self.current);
@@ -221,12 +219,19 @@ impl Figures {
         }
         self.late += current.per_step.late();
         self.memory.end_trace();
-        let is_complete = self.account.end_trace(is_whole);
+        let (zones, kernels) = self.account.end_trace(is_whole, is_ours);
         let all_ns = current.used.map_or(0, |used| used.duration_ns());
-        let mut streams: Vec<_> =
-            current.usages.iter().filter_map(|usage| usage.stats(all_ns, is_complete, names)).collect();
-        streams.sort_by(|a, b| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
-        self.streams.extend(streams.into_iter().map(|stream| (self.traces, stream)));
+        let with_kernels: HashSet<u32> =
+            current.usages.iter().filter(|usage| usage.time.has_work()).map(|usage| usage.ordinal).collect();
+        let stats = |usage: &Usage| {
+            let has_kernels = with_kernels.contains(&usage.ordinal);
+            let stats = usage.stats(all_ns, has_kernels, if has_kernels { kernels } else { zones }, names)?;
+            Some((usage.ordinal, stats))
+        };
+        let mut streams: Vec<_> = current.usages.iter().filter_map(stats).collect();
+        tell_devices_apart(&mut streams);
+        streams.sort_by(|(_, a), (_, b)| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
+        self.streams.extend(streams.into_iter().map(|(_, stream)| (self.traces, stream)));
         let path = current.path.path(None);
         let length = |path: &CriticalPath| path.to_ns - path.from_ns;
         if path.as_ref().map_or(0, length) > self.path.as_ref().map_or(0, length) {
@@ -357,7 +362,8 @@ impl Figures {
         }
         let span = slice.span;
         match slice.kind {
-            Kind::Kernel | Kind::Copy => usage.kernels.add(span),
+            Kind::Kernel | Kind::Copy => usage.time.add_work(span),
+            Kind::Collective if slice.args.is_kernel => usage.time.add_work(span),
             Kind::Wait => {
                 usage.time.add_wait(span, slice.early_by_ns());
                 let by = slice.args.signalled_by.unwrap_or_default();
@@ -368,10 +374,20 @@ impl Figures {
         let all = used.get_or_insert(span);
         all.begin_ns = all.begin_ns.min(span.begin_ns);
         all.end_ns = all.end_ns.max(span.end_ns);
-        if !matches!(slice.kind, Kind::Zone | Kind::Collective) {
-            return;
+        let (ordinal, lane) = (stream.ordinal, Lane::from_stream(at as u32));
+        match slice.kind {
+            Kind::Kernel => {
+                let computes = !is_of_collective(names.text(slice.name));
+                self.traffic.kernel((DeviceKind::Cuda, self.traces << 12 | ordinal), lane, span, computes);
+            }
+            Kind::Zone | Kind::Collective => {
+                if slice.args.is_kernel {
+                    self.traffic.kernel((DeviceKind::Cuda, self.traces << 12 | ordinal), lane, span, false);
+                }
+                self.traffic(slice, ordinal, lane, names);
+            }
+            _ => {}
         }
-        self.traffic(slice, stream.ordinal, Lane::from_stream(at as u32), names);
     }
 
     /// Adds a zone of a replay. Each stream that was captured has a row, and counts as a stream.

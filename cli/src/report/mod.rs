@@ -63,7 +63,7 @@ fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Fi
         let skipped = trace::read(path, names, &mut figures)?;
         complain_of(path, &skipped);
         let is_whole = !skipped.is_cut && skipped.damaged_at.is_none() && skipped.malformed + skipped.unplaced == 0;
-        figures.end_trace(is_whole, names);
+        figures.end_trace(is_whole, skipped.is_ours, names);
     }
     if figures.is_empty() {
         return Err(match figures.unfinished_note() {

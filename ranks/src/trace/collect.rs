@@ -9,6 +9,7 @@ use std::sync::Arc;
 use warpline_annotate::trace::{Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
 use warpline_core::record::{Span, is_bound};
 use warpline_core::report::nesting::{self, Nesting};
+use warpline_core::report::traffic::is_of_collective;
 
 use super::tables::TraceTable;
 
@@ -88,6 +89,7 @@ struct Work {
     stream: Option<Name>,
     zone: Option<Name>,
     is_kernel: bool,
+    is_collective: bool,
     span: Span,
 }
 
@@ -280,10 +282,10 @@ impl Visitor for Collected {
         use TraceTable::{Collectives, Kernels, Launches, Ranges, Replays, Streams, Waits, Zones};
         let is_wanted = match slice.kind {
             Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::HostZone => {
-                self.wants(&[Zones, Launches, Collectives, Streams, Ranges])
+                self.wants(&[Zones, Launches, Collectives, Streams, Ranges]) || slice.args.is_kernel
             }
             Kind::Launch => self.wants(&[Launches]),
-            Kind::Kernel | Kind::Copy => self.wants(&[Kernels]),
+            Kind::Kernel | Kind::Copy => self.wants(&[Kernels, Streams]),
             Kind::Wait => self.wants(&[Waits, Streams]),
             Kind::Sync => self.wants(&[Waits]),
             Kind::Replay => self.wants(&[Replays]),
@@ -306,8 +308,9 @@ impl Visitor for Collected {
                 self.launches.push(Launch { name, row, span, zone: None });
             }
             Kind::Kernel | Kind::Copy => {
-                let work =
-                    Work { name, row, stream: args.stream, zone: args.zone, is_kernel: kind == Kind::Kernel, span };
+                let is_kernel = kind == Kind::Kernel;
+                let is_collective = is_kernel && is_of_collective(names.text(name));
+                let work = Work { name, row, stream: args.stream, zone: args.zone, is_kernel, is_collective, span };
                 if row == NO_ROW { self.stages.push(work) } else { self.kernels.push(work) }
             }
             Kind::Wait | Kind::Sync => self.waits.push(Wait {
@@ -321,7 +324,14 @@ impl Visitor for Collected {
             }),
             Kind::Step => self.steps.push((args.step, span)),
             Kind::Replay => self.replays.push((name, row, span)),
-            _ => self.zone(slice, names),
+            _ => {
+                // A collective of PyTorch's profiler is its kernel.
+                if args.is_kernel {
+                    let (zone, stream) = (args.zone, args.stream);
+                    self.kernels.push(Work { name, row, stream, zone, is_kernel: true, is_collective: true, span });
+                }
+                self.zone(slice, names);
+            }
         }
     }
 

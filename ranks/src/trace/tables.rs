@@ -31,6 +31,8 @@ pub enum TraceTable {
     Replays,
     /// A row per stream.
     Streams,
+    /// A row per kernel, copy and fill on a stream, and per zone where a device has none.
+    Work,
     /// A row per range and place.
     Ranges,
     /// A row per figure of the session's account.
@@ -54,7 +56,7 @@ use Kind::{Bool, Int, MaybeFloat, MaybeInt, MaybeText, Text};
 
 impl TraceTable {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Zones,
         Self::Launches,
         Self::Kernels,
@@ -63,6 +65,7 @@ impl TraceTable {
         Self::Steps,
         Self::Replays,
         Self::Streams,
+        Self::Work,
         Self::Ranges,
         Self::Account,
     ];
@@ -78,6 +81,7 @@ impl TraceTable {
             Self::Steps => "steps",
             Self::Replays => "replays",
             Self::Streams => "streams",
+            Self::Work => "work",
             Self::Ranges => "ranges",
             Self::Account => "account",
         }
@@ -91,6 +95,7 @@ impl TraceTable {
     /// The query over other tables that makes it, if it is not read from the trace.
     pub const fn view(self) -> Option<&'static str> {
         match self {
+            Self::Work => Some(include_str!("../../queries/tables/work.sql")),
             Self::Ranges => Some(include_str!("../../queries/tables/ranges.sql")),
             _ => None,
         }
@@ -136,8 +141,10 @@ impl TraceTable {
                 ("device", MaybeInt),
                 ("stream", MaybeText),
                 ("range", MaybeText),
+                ("is_collective", Bool),
                 ("begin_ns", Int),
                 ("dur_ns", Int),
+                ("step", MaybeInt),
             ],
             Self::Collectives => &[
                 ("zone", Int),
@@ -188,7 +195,7 @@ impl TraceTable {
                 ("busy_ns", Int),
                 ("waiting_early_ns", Int),
             ],
-            Self::Ranges => &[],
+            Self::Work | Self::Ranges => &[],
             Self::Account => &[("name", Text), ("value", Int)],
         }
     }

@@ -149,11 +149,17 @@ impl Figures {
 }
 
 impl Usage {
-    pub(super) fn stats(&self, all_ns: i64, is_complete: bool, names: &Names) -> Option<StreamStats> {
-        let sums = self.time.sums();
-        let kernels_ns = if sums.used_ns > 0 { 0 } else { self.kernels.length_ns() };
-        let used_ns = sums.used_ns + kernels_ns;
-        let rest_ns = (all_ns - used_ns).max(0);
+    /// Returns the figures of the stream; none if nothing is on it. `is_complete`: all kernels are in the trace, or, on a device without kernels, all
+    /// zones.
+    pub(super) fn stats(
+        &self,
+        all_ns: i64,
+        has_kernels: bool,
+        is_complete: bool,
+        names: &Names,
+    ) -> Option<StreamStats> {
+        let sums = self.time.sums(has_kernels);
+        let rest_ns = (all_ns - sums.used_ns).max(0);
         let whom = |(by, sum): (&Name, &Sum)| WaitedFor {
             by: names.text(*by).to_string(),
             count: sum.count,
@@ -162,11 +168,11 @@ impl Usage {
         };
         let mut waited_for: Vec<_> = self.waited_for.iter().map(whom).collect();
         waited_for.sort_by(|a, b| (b.ns, &a.by).cmp(&(a.ns, &b.by)));
-        (used_ns > 0).then(|| StreamStats {
+        (self.time.until_ns() > i64::MIN).then(|| StreamStats {
             name: self.name.to_string(),
             device: self.device.to_string(),
             streams: 1,
-            busy_ns: sums.busy_ns + kernels_ns,
+            busy_ns: sums.busy_ns,
             uncertain_ns: sums.busy_early_ns,
             waiting_ns: sums.waiting_ns,
             waiting_early_ns: sums.waiting_early_ns,

@@ -25,6 +25,10 @@ impl Visitor for Figures {
                 self.zone(slice, Spot::Streams, rows, 1.0);
                 self.on_stream(slice, rows, names);
                 self.follow(slice, rows, names);
+                if slice.args.is_kernel {
+                    let table = &mut self.kernel_slices;
+                    Self::count_in(table, (slice.name, slice.args.zone), || (Name::MORE, None), slice);
+                }
             }
             Kind::HostZone => {
                 self.zone(slice, Spot::Threads, rows, 1.0);

@@ -1,6 +1,6 @@
 //! Turns what was collected into the rows of tables. Rows are in the order of their begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -55,13 +55,13 @@ impl Collected {
                         ])?;
                     }
                 }
-                TraceTable::Streams => self.stream_rows(&order, &mut rows)?,
+                TraceTable::Streams => self.stream_rows(&order, names, &mut rows)?,
                 TraceTable::Account => {
                     for (name, value) in &self.facts {
                         rows.push(&[name.as_str().into(), (*value).into()])?;
                     }
                 }
-                TraceTable::Ranges => {}
+                TraceTable::Work | TraceTable::Ranges => {}
             }
             Ok((table, rows.finish()?))
         };
@@ -166,11 +166,13 @@ impl Collected {
         let kernels = if self.stages.is_empty() { &self.kernels } else { &self.stages };
         let mut order: Vec<&Work> = kernels.iter().collect();
         order.sort_by_key(|work| work.span.begin_ns);
+        // Kernels of a library may have any name.
+        let collectives: HashSet<Name> =
+            self.zones.iter().filter(|zone| zone.is_collective).map(|zone| zone.name).collect();
         for work in order {
-            let mut on = self.on(work.row);
-            if let Some((stream, device)) = work.stream.and_then(|stream| queue(names.text(stream))) {
-                (on.stream, on.device) = (Some(stream.into()), Some(device));
-            }
+            let on = self.on_of_work(work, names);
+            let is_collective = work.is_kernel
+                && (work.is_collective || work.zone.is_some_and(|zone| collectives.contains(&zone)));
             let name: &str = names.text(work.name);
             let range: Option<&str> = work.zone.map(|zone| &**names.text(zone));
             rows.push(&[
@@ -179,11 +181,22 @@ impl Collected {
                 on.device.into(),
                 on.stream.as_deref().into(),
                 range.into(),
+                is_collective.into(),
                 work.span.begin_ns.into(),
                 work.span.duration_ns().into(),
+                self.step_number(self.step_at(work.span.begin_ns)),
             ])?;
         }
         Ok(())
+    }
+
+    /// The stream of a kernel or a copy, also where its row does not tell.
+    fn on_of_work(&self, work: &Work, names: &Names) -> Where {
+        let mut on = self.on(work.row);
+        if let Some((stream, device)) = work.stream.and_then(|stream| queue(names.text(stream))) {
+            (on.stream, on.device) = (Some(stream.into()), Some(device));
+        }
+        on
     }
 
     fn wait_rows(&self, names: &Names, rows: &mut Filling) -> Result<(), ArrowError> {
@@ -217,32 +230,44 @@ impl Collected {
         Ok(())
     }
 
-    /// What of its time each stream had a zone or a wait on it, how much of that it was busy and waited, and how much of both is uncertain.
-    fn stream_rows(&self, order: &[usize], rows: &mut Filling) -> Result<(), ArrowError> {
+    /// What of its time each stream worked or waited, how much of that it was busy and waited, and how much of both is uncertain.
+    fn stream_rows(&self, order: &[usize], names: &Names, rows: &mut Filling) -> Result<(), ArrowError> {
         let mut uses: BTreeMap<(i64, Arc<str>), Vec<Used>> = BTreeMap::new();
-        let mut add = |row: usize, used: Used| {
-            let Where { device: Some(device), stream: Some(stream), .. } = self.on(row) else { return };
+        let mut add = |on: Where, used: Used| {
+            let Where { device: Some(device), stream: Some(stream), .. } = on else { return };
             uses.entry((device, stream)).or_default().push(used);
         };
         let on_streams = order.iter().map(|at| &self.zones[*at]).filter(|zone| !zone.is_replayed && !zone.is_entry);
         on_streams.for_each(|zone| {
-            add(zone.row, Used { span: zone.span, early_by_ns: zone.end_early_by_ns, is_wait: false });
+            add(self.on(zone.row), Used { span: zone.span, early_by_ns: zone.end_early_by_ns, kind: Use::Zone });
         });
         let of_streams = self.waits.iter().filter(|wait| !wait.is_call);
         of_streams.for_each(|wait| {
-            add(wait.row, Used { span: wait.span, early_by_ns: wait.end_early_by_ns, is_wait: true });
+            add(self.on(wait.row), Used { span: wait.span, early_by_ns: wait.end_early_by_ns, kind: Use::Wait });
         });
+        let work = if self.kernels.is_empty() { &self.stages } else { &self.kernels };
+        work.iter().for_each(|work| {
+            add(self.on_of_work(work, names), Used { span: work.span, early_by_ns: 0, kind: Use::Work });
+        });
+        let is_work = |used: &Used| used.kind == Use::Work;
+        let with_kernels: BTreeSet<i64> =
+            uses.iter().filter(|(_, uses)| uses.iter().any(is_work)).map(|((device, _), _)| *device).collect();
         for ((device, stream), mut uses) in uses {
             // The sums are exact in this order.
             uses.sort_by_key(|used| used.span.begin_ns);
             let mut time = StreamTime::default();
-            for Used { span, early_by_ns, is_wait } in &uses {
-                if *is_wait { time.add_wait(*span, *early_by_ns) } else { time.add_zone(*span, *early_by_ns) }
+            for Used { span, early_by_ns, kind } in &uses {
+                match kind {
+                    Use::Zone => time.add_zone(*span, *early_by_ns),
+                    Use::Work => time.add_work(*span),
+                    Use::Wait => time.add_wait(*span, *early_by_ns),
+                }
             }
             let begin_ns = uses.first().map_or(0, |used| used.span.begin_ns);
             let end_ns = uses.iter().map(|used| used.span.end_ns).max().unwrap_or(0);
             let name = self.devices.get(&device).map_or("", |name| name);
-            let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } = time.sums();
+            let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } =
+                time.sums(with_kernels.contains(&device));
             rows.push(&[
                 device.into(),
                 name.into(),
@@ -261,11 +286,18 @@ impl Collected {
     }
 }
 
-/// A zone or a wait on a stream.
+/// A zone, work or a wait on a stream.
 struct Used {
     span: Span,
     early_by_ns: i64,
-    is_wait: bool,
+    kind: Use,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Zone,
+    Work,
+    Wait,
 }
 
 /// The stream and the number of the device, from `compute (NVIDIA H100, device 0)`.

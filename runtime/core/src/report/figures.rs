@@ -3,6 +3,7 @@
 //! The collector's summary, traffic and timelines fill them in; they are plain data, in ns and bytes.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use crate::collective::CollectiveKind;
 use crate::record::is_bound;
@@ -245,9 +246,12 @@ pub struct CollectiveStats {
     pub bus_p50: Option<f64>,
     /// The 99th percentile of the bus bandwidths, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time, 0 to 1, during which a compute zone certainly ran on another stream of the same device. A lower
-    /// bound if not all compute zones were recorded ([`Report::is_complete`](crate::report::Report::is_complete)).
+    /// The share of the time, 0 to 1, during which the same device computed on another stream: ran a kernel that is none of a collective, or, where no
+    /// kernels are recorded, certainly a compute zone. A lower bound if kernels were dropped, or not all compute zones were recorded
+    /// ([`Report::is_complete`](crate::report::Report::is_complete)).
     pub hidden: f64,
+    /// Whether `hidden` is by kernels; otherwise, it is by zones.
+    pub hidden_by_kernels: bool,
 }
 
 impl CollectiveStats {
@@ -288,12 +292,13 @@ pub struct ClockFigures {
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
-    /// Its device's name; empty for several streams.
+    /// Its device's name, with the number if several devices have that name; empty for several streams.
     pub device: String,
     /// The number of streams that the entry represents: 1, except for `…`. A stream that is used again after it was moved there
     /// also has an entry of its own for the time since then.
     pub streams: u64,
-    /// The time in at least one recorded zone and in no wait, in ns; an upper bound if [`busy_is_bound`](Self::busy_is_bound).
+    /// The time in kernels, copies and memory sets, in ns, where those of its device are recorded; on other devices, the time in at least one
+    /// recorded zone and in no wait, an upper bound if [`busy_is_bound`](Self::busy_is_bound).
     pub busy_ns: i64,
     /// The part of `busy_ns` in which it is not known whether a zone still ran, or whether the stream waited inside it, in ns, because the
     /// lengths of zones and waits are only bounds ([`is_bound`]). The stream may have been idle then.
@@ -303,13 +308,26 @@ pub struct StreamStats {
     /// The part of `waiting_ns` in which it is not known whether the stream still waited, in ns, because the lengths of waits are only
     /// bounds. The stream may have been idle then.
     pub waiting_early_ns: i64,
-    /// The time in neither, in ns; unmarked work counts as idle. None for several streams, and if not all zones were recorded
-    /// ([`Report::is_complete`](crate::report::Report::is_complete)), because others may have run then.
+    /// The time in neither, in ns; without kernels, unmarked work counts as idle. None for several streams, and if not all kernels were recorded, or
+    /// not all zones of a device without kernels ([`Report::is_complete`](crate::report::Report::is_complete)), because others may have run then.
     pub idle_ns: Option<i64>,
-    /// The time in no recorded zone and in no wait, in ns, if not all zones were recorded; otherwise, and for several streams, 0.
+    /// The same time, in ns, where it is not known whether it is idle; otherwise, and for several streams, 0.
     pub not_recorded_ns: i64,
     /// The streams or threads for which it waited, the longest wait first.
     pub waited_for: Vec<WaitedFor>,
+}
+
+/// Adds the number of the device, which comes with each stream, to names that several devices share.
+pub fn tell_devices_apart(streams: &mut [(u32, StreamStats)]) {
+    let mut numbers: HashMap<String, HashSet<u32>> = HashMap::new();
+    for (number, stream) in streams.iter() {
+        numbers.entry(stream.device.clone()).or_default().insert(*number);
+    }
+    for (number, stream) in streams {
+        if numbers.get(&stream.device).is_some_and(|numbers| numbers.len() > 1) {
+            stream.device = format!("{} (device {number})", stream.device);
+        }
+    }
 }
 
 impl StreamStats {

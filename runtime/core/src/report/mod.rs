@@ -115,9 +115,23 @@ pub struct Report {
     /// Whether the setting `summary` has already printed the report.
     #[doc(hidden)]
     pub is_printed: bool,
-    /// In a report that was made from traces: whether these are whole, so that time without a zone is idle.
     #[doc(hidden)]
-    pub of_traces: Option<bool>,
+    pub source: Source,
+}
+
+/// What a report is made from.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// A session.
+    #[default]
+    Session,
+    /// Traces of sessions, each with the session's account.
+    Traces,
+    /// Traces, of which some lack the account of a session.
+    TracesWithoutAccount,
+    /// Traces of other tools.
+    OtherTraces,
 }
 
 impl Report {
@@ -125,7 +139,7 @@ impl Report {
     /// captured into a graph. Otherwise, time without a recorded zone is not called idle.
     pub fn is_complete(&self) -> bool {
         let Report { left_out, not_sampled, windows, captured, dropped, steps, .. } = self;
-        self.of_traces != Some(false)
+        matches!(self.source, Source::Session | Source::Traces)
             && windows.is_none()
             && steps.left_out == 0
             && left_out.is_nothing()

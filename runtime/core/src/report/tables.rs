@@ -165,6 +165,7 @@ const COLLECTIVES: &[&str] = &[
     "busbw_p50_bytes_per_s",
     "busbw_p99_bytes_per_s",
     "hidden_share",
+    "hidden_by_kernels",
     "bounded",
     "total_is_bound",
 ];
@@ -329,6 +330,7 @@ impl Report {
                 Cell::or_none(stats.bus_p50, Cell::BytesPerSecond),
                 Cell::or_none(stats.bus_p99, Cell::BytesPerSecond),
                 if stats.bounded < stats.count { Cell::Share(stats.hidden) } else { Cell::None },
+                Cell::Flag(stats.hidden_by_kernels),
                 Cell::Count(stats.bounded),
                 Cell::Flag(stats.total_is_bound()),
             ]

@@ -51,6 +51,7 @@ fn collective(kind: CollectiveKind, group: &str, bus: Option<f64>) -> Collective
         bus_p50: bus,
         bus_p99: bus.map(|bus| bus * 1.1),
         hidden: 0.874,
+        hidden_by_kernels: false,
     }
 }
 

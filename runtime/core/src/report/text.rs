@@ -12,7 +12,7 @@ mod work;
 use std::fmt;
 
 use super::table::{BAR, NONE, Row, bounded, percent, short_percent, shortened, size, table, time};
-use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
+use super::{CollectiveStats, LeftOut, RangeStats, Report, Source, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
 use crate::record::is_bound;
 use crate::suggest::{counted, counted_as};
@@ -57,7 +57,8 @@ impl fmt::Display for Report {
             writeln!(f)?;
         }
         if !self.collectives.is_empty() {
-            collectives(f, &self.collectives, is_complete)?;
+            let (zones, kernels) = (is_complete, self.kernels.lost() == 0);
+            collectives(f, &self.collectives, |c| if c.hidden_by_kernels { kernels } else { zones })?;
             writeln!(f)?;
         }
         if !self.top_kernels.is_empty() {
@@ -72,9 +73,9 @@ impl fmt::Display for Report {
             memory(f, &self.memory)?;
             writeln!(f)?;
         }
-        if self.waits.recorded > 0 || self.of_traces.is_some() {
+        if self.waits.recorded > 0 || self.source != Source::Session {
             if !self.streams.is_empty() {
-                streams(f, &self.streams, is_complete)?;
+                streams(f, &self.streams)?;
                 writeln!(f)?;
             }
             if let Some(path) = &self.critical_path {
@@ -311,10 +312,14 @@ fn named(range: &RangeStats, row: Row) -> Row {
     Row { note: (!notes.is_empty()).then(|| notes.join("; ")), ..row }
 }
 
-fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_complete: bool) -> fmt::Result {
+fn collectives(
+    f: &mut fmt::Formatter<'_>,
+    collectives: &[CollectiveStats],
+    is_whole: impl Fn(&CollectiveStats) -> bool,
+) -> fmt::Result {
     let none = || NONE.to_owned();
     let speed = |bus: Option<f64>| bus.map_or_else(none, |bus| format!("{}/s", size(bus as u64)));
-    let least = if is_complete { "" } else { "≥" };
+    let hidden = |c: &CollectiveStats| format!("{}{}", if is_whole(c) { "" } else { "≥" }, percent(c.hidden));
     let rows: Vec<_> = collectives
         .iter()
         .take(COLLECTIVES)
@@ -326,7 +331,7 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
                 bounded(c.total_is_bound(), time(c.total_ns)),
                 speed(c.bus_p50),
                 speed(c.bus_p99),
-                if c.bounded < c.count { format!("{least}{}", percent(c.hidden)) } else { none() },
+                if c.bounded < c.count { hidden(c) } else { none() },
             ];
             let note = (c.bounded > 0 && c.bounded < c.count).then(|| {
                 format!("{} of {}: the end is only bounded, counted in bytes and total only", c.bounded, c.count)
@@ -339,18 +344,34 @@ fn collectives(f: &mut fmt::Formatter<'_>, collectives: &[CollectiveStats], is_c
     more(f, collectives.len(), COLLECTIVES, "more collective")
 }
 
-fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats], is_complete: bool) -> fmt::Result {
-    let rest = if is_complete { "idle" } else { "not recorded" };
+fn streams(f: &mut fmt::Formatter<'_>, streams: &[StreamStats]) -> fmt::Result {
+    let known = streams.iter().filter(|stream| stream.streams == 1).map(|stream| stream.idle_ns.is_some());
+    // The kernels of some devices may be recorded, and only a part of the zones of others.
+    let (all, any) = known.fold((true, false), |(all, any), known| (all && known, any || known));
+    let rest = if all {
+        "idle"
+    } else if any {
+        "rest"
+    } else {
+        "not recorded"
+    };
     let head = Row::new("stream", ["busy", "waiting", rest].map(str::to_owned));
     let head = Row { text: Some("waited for".to_owned()), ..head };
     let (folded, single): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| stream.streams != 1);
+    let on_several = single.windows(2).any(|pair| pair[0].device != pair[1].device);
     let row =
         |name: String, stream: &StreamStats, figures| Row { text: Some(waited_for(stream)), ..Row::new(name, figures) };
     let single_row = |stream: &&StreamStats| {
         let rest_ns = stream.idle_ns.unwrap_or(stream.not_recorded_ns);
         let rest = if stream.rest_is_bound() { format!("≥{}", time(rest_ns)) } else { time(rest_ns) };
+        let rest = match stream.idle_ns {
+            _ if all || !any => rest,
+            Some(_) => format!("{rest} idle"),
+            None => format!("{rest} not recorded"),
+        };
         let busy = bounded(stream.busy_is_bound(), time(stream.busy_ns));
-        row(stream.name.clone(), stream, [busy, waiting(stream), rest])
+        let name = if on_several { format!("{} on {}", stream.name, stream.device) } else { stream.name.clone() };
+        row(name, stream, [busy, waiting(stream), rest])
     };
     let folded_row = |stream: &&StreamStats| {
         let name = format!("({}, folded)", counted(stream.streams, "more stream"));

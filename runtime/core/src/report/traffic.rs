@@ -1,7 +1,8 @@
 //! Figures per group and kind of collective: the bytes moved, the bandwidths, and the share of the time that compute hides.
 //!
-//! A session's collector and the command `warpline report`, which reads traces, add collectives and compute zones. The collector reads one stream after another, so a collective is compared with the
-//! compute zones of its device later, when those are known. The memory is bounded.
+//! A session's collector and the command `warpline report`, which reads traces, add collectives and compute. The collector reads one stream after
+//! another, so a collective is compared with the compute of its device later, when that is known. Compute is kernels where the device's kernels are
+//! recorded, and compute zones where they are not: a zone is also around time in which nothing ran. The memory is bounded.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,6 +12,7 @@ use super::figures::CollectiveStats;
 use crate::catalog::Kind;
 use crate::collective::CollectiveKind;
 use crate::intervals::Intervals;
+use crate::kernel::{KernelRecord, KernelWork};
 use crate::record::{DeviceKind, Span, ZoneRecord, is_bound};
 use crate::replay::ReplayRecord;
 
@@ -74,7 +76,14 @@ pub struct Traffic {
     /// The index in `groups`, by the group's lane and the kind.
     places: HashMap<(String, CollectiveKind), usize>,
     devices: HashMap<(DeviceKind, u32), Device>,
-    before: VecDeque<((DeviceKind, u32), Lane, Span)>,
+    before: VecDeque<((DeviceKind, u32), Base, Lane, Span)>,
+}
+
+/// What the time of compute is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    Zones,
+    Kernels,
 }
 
 struct Figures {
@@ -90,6 +99,8 @@ struct Figures {
     /// The time of the others, and the part of it that compute hides.
     timed_ns: i64,
     hidden_ns: i64,
+    /// Whether that is by kernels.
+    is_by_kernels: bool,
     bus: Option<Histogram<u64>>,
 }
 
@@ -122,10 +133,16 @@ struct Waiting {
 /// The compute of a device, and the collectives that have not been compared with it yet.
 #[derive(Default)]
 struct Device {
-    /// By stream, because compute on the collective's own stream cannot hide it.
-    compute: HashMap<Lane, Intervals>,
+    zones: Compute,
+    kernels: Compute,
+    /// Kernels of the device are recorded.
+    has_kernels: bool,
     waiting: VecDeque<Waiting>,
 }
+
+/// Compute by stream, because compute on the collective's own stream cannot hide it.
+#[derive(Default)]
+struct Compute(HashMap<Lane, Intervals>);
 
 impl Traffic {
     pub fn add(&mut self, batch: &[ZoneRecord]) {
@@ -143,6 +160,16 @@ impl Traffic {
                 let lane = Lane { stream: replay.stream.id, graph: replay.graph, captured_on: replayed.captured_on };
                 self.add_one(&replayed.zone, lane);
             }
+        }
+    }
+
+    /// Adds kernels. Those of collectives are no compute.
+    pub fn add_kernels(&mut self, batch: &[KernelRecord]) {
+        for record in batch.iter().filter(|record| matches!(record.work, KernelWork::Kernel { .. })) {
+            let is_collective = record.zone.as_ref().is_some_and(|zone| zone.range.kind() == Kind::Collective);
+            let device = (record.stream.device.kind, record.stream.device.ordinal);
+            let computes = !is_collective && !is_of_collective(&record.name);
+            self.kernel(device, Lane::from_stream(record.stream.id), record.gpu, computes);
         }
     }
 
@@ -168,8 +195,8 @@ impl Traffic {
 
     /// Adds a collective on a stream of a device.
     pub fn collective(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span, moved: &Moved<'_>) {
-        for (device, lane, span) in std::mem::take(&mut self.before) {
-            self.devices.entry(device).or_default().add(lane, span, STRETCHES);
+        for (device, base, lane, span) in std::mem::take(&mut self.before) {
+            self.devices.entry(device).or_default().add(base, lane, span, STRETCHES);
         }
         let place = self.count(span, moved);
         // It is not known how much of it there was to hide.
@@ -185,19 +212,34 @@ impl Traffic {
 
     /// Adds the time in which a compute zone certainly ran.
     pub fn compute(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span) {
-        if self.groups.is_empty() {
-            self.keep(device, lane, span);
+        self.add_compute(device, Base::Zones, lane, span);
+    }
+
+    /// Adds a kernel. One of a collective does not compute.
+    pub fn kernel(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span, computes: bool) {
+        if computes {
+            self.add_compute(device, Base::Kernels, lane, span);
         } else {
-            self.devices.entry(device).or_default().add(lane, span, STRETCHES);
+            self.devices.entry(device).or_default().has_kernels = true;
+        }
+    }
+
+    fn add_compute(&mut self, device: (DeviceKind, u32), base: Base, lane: Lane, span: Span) {
+        if self.groups.is_empty() {
+            self.keep(device, base, lane, span);
+        } else {
+            self.devices.entry(device).or_default().add(base, lane, span, STRETCHES);
         }
     }
 
     /// Keeps the last spans of compute of all streams before the first collective, which they may hide.
-    fn keep(&mut self, device: (DeviceKind, u32), lane: Lane, span: Span) {
+    fn keep(&mut self, device: (DeviceKind, u32), base: Base, lane: Lane, span: Span) {
         match self.before.back_mut() {
             // The zones nest, or follow one another without a gap.
-            Some((on, of, known))
-                if (*on, *of) == (device, lane) && known.begin_ns <= span.end_ns && span.begin_ns <= known.end_ns =>
+            Some((on, by, of, known))
+                if (*on, *by, *of) == (device, base, lane)
+                    && known.begin_ns <= span.end_ns
+                    && span.begin_ns <= known.end_ns =>
             {
                 *known = Span { begin_ns: known.begin_ns.min(span.begin_ns), end_ns: known.end_ns.max(span.end_ns) };
             }
@@ -205,7 +247,7 @@ impl Traffic {
                 if self.before.len() == BEFORE {
                     self.before.pop_front();
                 }
-                self.before.push_back((device, lane, span));
+                self.before.push_back((device, base, lane, span));
             }
         }
     }
@@ -251,6 +293,7 @@ impl Traffic {
             for waiting in &device.waiting {
                 if let (Some(stats), Some(figures)) = (stats.get_mut(waiting.place), self.groups.get(waiting.place)) {
                     stats.hidden += device.hidden_ns(waiting) as f64 / figures.timed_ns.max(1) as f64;
+                    stats.hidden_by_kernels |= device.has_kernels;
                 }
             }
         }
@@ -262,8 +305,21 @@ impl Traffic {
 impl Figures {
     fn new(group: String, kind: CollectiveKind, bus: Option<Histogram<u64>>) -> Figures {
         let (count, sized, bytes, timed_ns, hidden_ns) = (0, 0, 0, 0, 0);
-        let (bounded, bounded_ns, bounded_least_ns) = (0, 0, 0);
-        Figures { group, kind, count, sized, bytes, bounded, bounded_ns, bounded_least_ns, timed_ns, hidden_ns, bus }
+        let (bounded, bounded_ns, bounded_least_ns, is_by_kernels) = (0, 0, 0, false);
+        Figures {
+            group,
+            kind,
+            count,
+            sized,
+            bytes,
+            bounded,
+            bounded_ns,
+            bounded_least_ns,
+            timed_ns,
+            hidden_ns,
+            is_by_kernels,
+            bus,
+        }
     }
 
     fn stats(&self) -> CollectiveStats {
@@ -281,50 +337,73 @@ impl Figures {
             bus_p50: percentile(0.50),
             bus_p99: percentile(0.99),
             hidden: self.hidden_ns as f64 / self.timed_ns.max(1) as f64,
+            hidden_by_kernels: self.is_by_kernels,
         }
     }
 }
 
-impl Device {
-    /// Adds a span of compute on a stream.
-    fn add(&mut self, lane: Lane, span: Span, most: usize) {
-        let compute = self.compute.entry(lane).or_default();
+impl Compute {
+    /// Adds a span of compute on a stream, and merges the streams that have been idle longest if there are too many.
+    fn add(&mut self, lane: Lane, span: Span, most: usize, waiting: &VecDeque<Waiting>) {
+        let compute = self.0.entry(lane).or_default();
         compute.add(span);
         if compute.len() > most {
             compute.pop_first();
         }
-        if self.compute.len() > STREAMS + self.waiting.len() {
-            self.fold(most);
+        if self.0.len() > STREAMS + waiting.len() {
+            self.fold(most, waiting);
         }
     }
 
-    /// Merges the compute of the streams that have been idle longest.
-    fn fold(&mut self, most: usize) {
-        let waiting: HashSet<Lane> = self.waiting.iter().map(|waiting| waiting.lane).collect();
-        let mut idle: Vec<(i64, Lane)> = (self.compute.iter())
+    fn fold(&mut self, most: usize, waiting: &VecDeque<Waiting>) {
+        let waiting: HashSet<Lane> = waiting.iter().map(|waiting| waiting.lane).collect();
+        let mut idle: Vec<(i64, Lane)> = (self.0.iter())
             .filter(|(lane, _)| **lane != FOLDED && !waiting.contains(lane))
             .map(|(lane, compute)| (compute.until_ns(), *lane))
             .collect();
         idle.sort_unstable();
-        let mut folded = self.compute.remove(&FOLDED).unwrap_or_default();
-        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, lane)| self.compute.remove(&lane));
+        let mut folded = self.0.remove(&FOLDED).unwrap_or_default();
+        let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, lane)| self.0.remove(&lane));
         folded.add_all(idle.collect::<Vec<_>>().iter().flat_map(Intervals::iter));
         while folded.len() > most {
             folded.pop_first();
         }
-        self.compute.insert(FOLDED, folded);
+        self.0.insert(FOLDED, folded);
     }
 
-    /// Returns the part of a span on `stream` that compute of other streams covers, in ns.
+    /// Returns the part of a span on `lane` that compute of other streams covers, in ns.
     fn covered_ns(&self, span: Span, lane: Lane) -> i64 {
-        let others = self.compute.iter().filter(|(other, _)| !other.is_in_order_with(lane));
+        let others = self.0.iter().filter(|(other, _)| !other.is_in_order_with(lane));
         let mut covered = Intervals::default();
         covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
         covered.length_ns()
     }
 
+    /// Drops what ended before this time.
+    fn forget_before(&mut self, oldest: i64) {
+        self.0.retain(|_, compute| {
+            while compute.first().is_some_and(|first| first.end_ns < oldest) {
+                compute.pop_first();
+            }
+            !compute.is_empty()
+        });
+    }
+}
+
+impl Device {
+    fn add(&mut self, base: Base, lane: Lane, span: Span, most: usize) {
+        match base {
+            Base::Zones => self.zones.add(lane, span, most, &self.waiting),
+            Base::Kernels => {
+                self.has_kernels = true;
+                self.kernels.add(lane, span, most, &self.waiting);
+            }
+        }
+    }
+
     fn hidden_ns(&self, waiting: &Waiting) -> i64 {
-        (self.covered_ns(waiting.span, waiting.lane) as f64 * waiting.share) as i64
+        let compute = if self.has_kernels { &self.kernels } else { &self.zones };
+        (compute.covered_ns(waiting.span, waiting.lane) as f64 * waiting.share) as i64
     }
 
     /// Compares the oldest collectives until `left` remain, and drops the compute that no waiting collective needs.
@@ -335,16 +414,18 @@ impl Device {
             let hidden_ns = self.hidden_ns(&waiting);
             if let Some(figures) = groups.get_mut(waiting.place) {
                 figures.hidden_ns += hidden_ns;
+                figures.is_by_kernels |= self.has_kernels;
             }
         }
         let oldest = self.waiting.iter().map(|waiting| waiting.span.begin_ns).min().unwrap_or(i64::MAX);
-        self.compute.retain(|_, compute| {
-            while compute.first().is_some_and(|first| first.end_ns < oldest) {
-                compute.pop_first();
-            }
-            !compute.is_empty()
-        });
+        self.zones.forget_before(oldest);
+        self.kernels.forget_before(oldest);
     }
+}
+
+/// Returns whether a kernel is one of NCCL or RCCL, by its name.
+pub fn is_of_collective(kernel: &str) -> bool {
+    ["ncclDevKernel", "ncclKernel", "rcclDevKernel", "rcclKernel"].iter().any(|begin| kernel.starts_with(begin))
 }
 
 #[cfg(all(test, feature = "fixture"))]
@@ -353,7 +434,7 @@ mod tests {
 
     use super::*;
     use crate::collective::{DataType, Message, ProcessGroup};
-    use crate::fixture::{COPY, STEP, span, stream, thread, zone};
+    use crate::fixture::{self, COPY, STEP, span, stream, thread, zone};
     use crate::record::EndSource;
 
     proptest! {
@@ -366,14 +447,14 @@ mod tests {
             let mut busy = [false; 400];
             for (begin_ns, length, stream) in compute {
                 let span = Span { begin_ns, end_ns: begin_ns + length };
-                device.compute.entry(Lane::from_stream(stream)).or_default().add(span);
+                device.zones.0.entry(Lane::from_stream(stream)).or_default().add(span);
                 if stream != 0 {
                     busy[begin_ns as usize..(begin_ns + length) as usize].fill(true);
                 }
             }
             let (begin_ns, end_ns) = (span.0, span.0 + span.1);
             let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
-            prop_assert_eq!(device.covered_ns(Span { begin_ns, end_ns }, Lane::from_stream(0)), covered as i64);
+            prop_assert_eq!(device.zones.covered_ns(Span { begin_ns, end_ns }, Lane::from_stream(0)), covered as i64);
         }
     }
 
@@ -432,7 +513,7 @@ mod tests {
                 traffic.add(&[sum]);
             }
             let known = traffic.devices.values().next().expect("a device");
-            assert!(known.compute.len() <= STREAMS + known.waiting.len(), "{} streams", known.compute.len());
+            assert!(known.zones.0.len() <= STREAMS + known.waiting.len(), "{} streams", known.zones.0.len());
         }
         assert!((traffic.stats()[0].hidden - 0.5).abs() < 1e-9, "{:?}", traffic.stats());
     }
@@ -462,6 +543,33 @@ mod tests {
     }
 
     #[test]
+    fn kernels_hide_and_zones_around_them_and_kernels_of_collectives_do_not() {
+        let (compute, comm, main) = (stream(1, "compute"), stream(2, "comm"), thread(1, None));
+        let kernel = |name: &str, on: &_, begin, end| fixture::kernel(name, on, span(begin, end));
+        let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(100, 200)));
+        sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
+        let around = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 1_000)));
+        let figures = |batches: &[&[KernelRecord]]| {
+            let mut traffic = Traffic::default();
+            traffic.add(&[around.clone()]);
+            batches.iter().for_each(|batch| traffic.add_kernels(batch));
+            traffic.add(&[sum.clone()]);
+            let stats = &traffic.stats()[0];
+            (stats.hidden, stats.hidden_by_kernels)
+        };
+        let gemm = kernel("gemm", &compute, 90, 130);
+        let copy = KernelRecord {
+            work: KernelWork::Memcpy { bytes: 1, kind: "HtoD", from: "Pinned", to: "Device" },
+            ..kernel("Memcpy HtoD", &compute, 130, 200)
+        };
+        let nccl =
+            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", &compute, 150, 200);
+        assert_eq!(figures(&[]), (1.0, false));
+        assert_eq!(figures(&[&[gemm, copy]]), (0.3, true));
+        assert_eq!(figures(&[&[nccl]]), (0.0, true), "the device's kernels are known, and none computes");
+    }
+
+    #[test]
     fn collectives_of_ever_new_groups_are_counted_together() {
         let (mut traffic, main, comm) = (Traffic::default(), thread(1, None), stream(1, "comm"));
         for n in 0..2 * GROUPS as u32 {
@@ -483,7 +591,7 @@ mod tests {
         let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
         for n in 0..10 * WAITING as i64 {
             // Half of each collective is covered; every one ends before the next begins.
-            let compute = device.compute.entry(Lane::from_stream(1)).or_default();
+            let compute = device.zones.0.entry(Lane::from_stream(1)).or_default();
             compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
             let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
             device.waiting.push_back(Waiting { span, lane: Lane::from_stream(2), share: 1.0, place: 0 });
@@ -491,7 +599,7 @@ mod tests {
                 device.settle(WAITING / 2, &mut traffic.groups);
             }
             assert!(
-                device.waiting.len() <= WAITING && device.compute.values().all(|compute| compute.len() <= WAITING + 1)
+                device.waiting.len() <= WAITING && device.zones.0.values().all(|compute| compute.len() <= WAITING + 1)
             );
         }
         device.settle(0, &mut traffic.groups);

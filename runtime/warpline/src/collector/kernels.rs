@@ -165,6 +165,10 @@ impl KernelStage {
             for kernel in &records {
                 table.add(kernel, captured_range(kernel).or_else(|| Some(kernel.zone?.range)));
             }
+            drop(table);
+            lock(&cx.tally.traffic).add_kernels(&records);
+            #[cfg(feature = "timeline")]
+            lock(&cx.tally.timelines).add_kernels(&records);
         }
         for batch in records.chunks(BATCH) {
             cx.hand_out(Batch::Kernels(batch));

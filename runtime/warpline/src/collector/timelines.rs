@@ -3,13 +3,14 @@
 //! The collector adds its records, and the report reads the figures. The memory is bounded.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use warpline_core::kernel::KernelRecord;
 use warpline_core::path::PathLog;
-use warpline_core::record::{Span, StreamInfo, ZoneRecord};
+use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ZoneRecord};
 use warpline_core::report::Report;
-use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor};
+use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor, tell_devices_apart};
 use warpline_core::report::stream_time::{StreamSums, StreamTime};
 use warpline_core::wait::WaitRecord;
 
@@ -28,12 +29,14 @@ pub(crate) struct Timelines {
     semaphores: HashMap<Arc<str>, WaitSum>,
     path: PathLog,
     window: Option<Span>,
+    /// The devices whose kernels are recorded.
+    with_kernels: BTreeSet<(DeviceKind, u32)>,
 }
 
 /// The use of one stream's time.
 struct Usage {
     name: String,
-    device: String,
+    device: DeviceInfo,
     time: StreamTime,
     waited_for: HashMap<String, WaitSum>,
 }
@@ -64,6 +67,7 @@ impl Default for Timelines {
             semaphores: HashMap::new(),
             path: PathLog::new(ZONES),
             window: None,
+            with_kernels: BTreeSet::new(),
         }
     }
 }
@@ -82,6 +86,14 @@ impl Timelines {
                 let usage = self.stream(stream, all);
                 spans().for_each(|(span, early_by_ns)| usage.time.add_zone(span, early_by_ns));
             }
+        }
+    }
+
+    /// Adds kernels, copies and memory sets: the work of their streams.
+    pub(super) fn add_kernels(&mut self, batch: &[KernelRecord]) {
+        for record in batch {
+            self.stream(&record.stream, record.gpu).time.add_work(record.gpu);
+            self.with_kernels.insert((record.stream.device.kind, record.stream.device.ordinal));
         }
     }
 
@@ -110,7 +122,7 @@ impl Timelines {
         }
         self.streams.entry(stream.id).or_insert_with(|| Usage {
             name: stream.name.clone(),
-            device: stream.device.name.clone(),
+            device: stream.device.clone(),
             time: StreamTime::default(),
             waited_for: HashMap::new(),
         })
@@ -122,16 +134,23 @@ impl Timelines {
         ids.sort_unstable();
         for (_, id) in ids.into_iter().take(STREAMS / 2) {
             let Some(usage) = self.streams.remove(&id) else { continue };
-            self.folded.add(id, usage);
+            let has_kernels = self.with_kernels.contains(&(usage.device.kind, usage.device.ordinal));
+            self.folded.add(id, usage, has_kernels);
         }
     }
 
     /// Adds the timelines to the report.
     pub(super) fn add_to(&self, report: &mut Report) {
         let all_ns = self.window.map_or(0, |window| window.duration_ns());
-        let is_complete = report.is_complete();
+        let (zones, kernels) = (report.is_complete(), report.kernels.lost() == 0);
+        let stats = |usage: &Usage| {
+            let has_kernels = self.with_kernels.contains(&(usage.device.kind, usage.device.ordinal));
+            usage.stats(all_ns, has_kernels, if has_kernels { kernels } else { zones })
+        };
         let folded = (self.folded.streams > 0).then(|| self.folded.stats());
-        report.streams = self.streams.values().map(|usage| usage.stats(all_ns, is_complete)).chain(folded).collect();
+        let mut streams: Vec<_> = self.streams.values().map(|usage| (usage.device.ordinal, stats(usage))).collect();
+        tell_devices_apart(&mut streams);
+        report.streams = streams.into_iter().map(|(_, stats)| stats).chain(folded).collect();
         report.semaphores = self
             .semaphores
             .iter()
@@ -183,14 +202,14 @@ fn longest_first(waited_for: &HashMap<String, WaitSum>) -> Vec<WaitedFor> {
 }
 
 impl Folded {
-    fn add(&mut self, id: u32, usage: Usage) {
+    fn add(&mut self, id: u32, usage: Usage, has_kernels: bool) {
         let (word, bit) = (id as usize / 64, 1 << (id % 64));
         if self.ids.len() <= word {
             self.ids.resize(word + 1, 0);
         }
         self.streams += u64::from(self.ids[word] & bit == 0);
         self.ids[word] |= bit;
-        let (all, more) = (&mut self.sums, usage.time.sums());
+        let (all, more) = (&mut self.sums, usage.time.sums(has_kernels));
         all.busy_ns += more.busy_ns;
         all.busy_early_ns += more.busy_early_ns;
         all.waiting_ns += more.waiting_ns;
@@ -218,12 +237,13 @@ impl Folded {
 }
 
 impl Usage {
-    fn stats(&self, all_ns: i64, is_complete: bool) -> StreamStats {
-        let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } = self.time.sums();
+    /// Returns the figures. `is_complete`: all kernels were recorded, or, on a device without kernels, all zones.
+    fn stats(&self, all_ns: i64, has_kernels: bool, is_complete: bool) -> StreamStats {
+        let StreamSums { used_ns, busy_ns, busy_early_ns, waiting_ns, waiting_early_ns } = self.time.sums(has_kernels);
         let rest_ns = (all_ns - used_ns).max(0);
         StreamStats {
             name: self.name.clone(),
-            device: self.device.clone(),
+            device: self.device.name.clone(),
             streams: 1,
             busy_ns,
             uncertain_ns: busy_early_ns,

@@ -47,7 +47,7 @@ const REPORT_COLUMNS = (() => {
     flops_per_byte: number('operations a byte', 'the arithmetic intensity', digits),
     held_share: share('share', 'of the device’s memory that the session knew of'),
     at: text('when', 'at the peak, or at the end'),
-    hidden_share: share('hidden', 'the share of the time in which a compute zone ran beside it'),
+    hidden_share: share('hidden', 'the share of the time in which the device computed on another stream: ran kernels, or compute zones where no kernels are recorded'),
     streams: number('streams'),
     busy_ns: ns('busy'),
     waiting_ns: ns('waiting'),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::table::{bounded, percent, time};
-use super::super::{RangeStats, Report, StreamStats};
+use super::super::{RangeStats, Report, Source, StreamStats};
 use crate::path::PathPart;
 use crate::record::is_bound;
 use crate::suggest::{counted, counted_as};
@@ -158,10 +158,12 @@ fn gaps(report: &Report) -> Vec<String> {
     if report.not_sampled > 0 || report.windows.is_some() {
         gaps.push("only a sample was recorded: totals are estimates".to_owned());
     }
-    if report.of_traces == Some(false) {
-        gaps.push(
+    match report.source {
+        Source::Session | Source::Traces => {}
+        Source::TracesWithoutAccount => gaps.push(
             "not every trace ends with the account of its session: zones that were dropped are not known".to_owned(),
-        );
+        ),
+        Source::OtherTraces => gaps.push("another tool wrote the trace: nothing says what it lacks".to_owned()),
     }
     gaps
 }

@@ -12,7 +12,7 @@ use crate::fields::{MAX_FIELDS, MORE_LANES, MOST_LANES};
 use crate::report::table::time;
 use crate::report::{
     ClockFigures, Dropped, EndCounts, EventPoolCounts, FieldCounts, GraphTimingCounts, Report, Retention, SinkReport,
-    SpanCounts, WaitCounts,
+    Source, SpanCounts, WaitCounts,
 };
 use crate::suggest::{counted, counted_are, counted_as};
 use crate::text::printable;
@@ -63,7 +63,11 @@ impl Account<'_> {
 }
 
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
-    if report.of_traces == Some(false) {
+    if report.source == Source::OtherTraces {
+        let zones = counted(report.recorded, "zone");
+        return write!(f, "{zones}, from another tool: nothing says what the trace lacks");
+    }
+    if report.source == Source::TracesWithoutAccount {
         if report.recorded == 0 && report.dropped.total() == 0 {
             return write!(f, "no zones, and no trace ends with the account of its session");
         }

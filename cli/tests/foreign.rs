@@ -1,0 +1,130 @@
+//! Traces of other tools: `warpline report` says of them what `tests/foreign/truth.py` computes, which shares no code with warpline.
+//! `tests/foreign/make.py` makes the traces.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a script of `tests/foreign` prints.
+fn python(script: &str, argument: &Path) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/foreign").join(script);
+    let output = Command::new("python3").arg("-B").arg(script).arg(argument).output().expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The traces in a folder.
+fn made() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    python("make.py", folder.path());
+    folder
+}
+
+fn report(trace: &Path) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_warpline")).args(["report", "--format", "json"]).arg(trace).output();
+    let output = output.expect("the command starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or_else(|| panic!("no `{key}` in {row}"))
+}
+
+fn int(row: &Value, key: &str) -> i64 {
+    row[key].as_i64().unwrap_or_else(|| panic!("no `{key}` in {row}"))
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Asserts that the report of a trace has the true streams, collectives, kernels and steps, and no others.
+fn check(folder: &Path, name: &str) -> Value {
+    let trace = folder.join(format!("{name}.json"));
+    let truth: Value = serde_json::from_str(&python("truth.py", &trace)).expect("JSON");
+    let report = report(&trace);
+
+    let device = |pid: &str| if pid.parse::<u32>().is_ok() { format!("GPU {pid}") } else { format!("GPU 0 of {pid}") };
+    let busy: BTreeMap<_, _> = rows(&truth["streams"])
+        .map(|row| ((device(text(row, "pid")), format!("stream {}", text(row, "tid"))), int(row, "busy_ns")))
+        .collect();
+    let said = rows(&report["streams"]).filter(|row| int(row, "busy_ns") > 0);
+    let said: BTreeMap<_, _> =
+        said.map(|row| ((text(row, "device").to_owned(), text(row, "name").to_owned()), int(row, "busy_ns"))).collect();
+    assert_eq!(said, busy, "{name}: the busy time of streams");
+
+    let group = |name: &str| name.split(' ').next().unwrap_or_default().to_owned();
+    let collectives: BTreeMap<_, _> = rows(&truth["collectives"])
+        .map(|row| {
+            let hidden = int(row, "hidden_ns") as f64 / int(row, "total_ns") as f64;
+            let key = (text(row, "kind").to_owned(), text(row, "group").to_owned());
+            (key, (int(row, "count"), int(row, "total_ns"), (hidden * 1e6).round() as i64))
+        })
+        .collect();
+    let said: BTreeMap<_, _> = rows(&report["collectives"])
+        .map(|row| {
+            let hidden = row["hidden_share"].as_f64().expect("a share");
+            assert_eq!(row["hidden_by_kernels"], true, "{name}");
+            let key = (text(row, "name").to_owned(), group(text(row, "group")));
+            (key, (int(row, "count"), int(row, "total_ns"), (hidden * 1e6).round() as i64))
+        })
+        .collect();
+    assert_eq!(said, collectives, "{name}: count, time and hidden millionths of collectives");
+
+    let of = |rows: &Value| -> BTreeMap<String, (i64, i64)> {
+        self::rows(rows).map(|row| (text(row, "name").to_owned(), (int(row, "count"), int(row, "total_ns")))).collect()
+    };
+    assert_eq!(of(&report["kernels"]), of(&truth["kernels"]), "{name}: kernels");
+
+    let steps = rows(&report["steps"]).next().map_or((0, 0), |row| {
+        let count = int(row, "count");
+        (count, int(row, "mean_ns") * count)
+    });
+    assert_eq!(steps, (int(&truth["steps"], "count"), int(&truth["steps"], "total_ns")), "{name}: steps");
+    report
+}
+
+#[test]
+fn annotations_are_no_work_of_a_stream() {
+    let folder = made();
+    let report = check(folder.path(), "annotated");
+    let idle =
+        rows(&report["streams"]).find(|row| text(row, "name") == "stream 9").expect("the stream of an annotation");
+    assert_eq!((int(idle, "busy_ns"), int(idle, "idle_ns")), (0, 2_000_000));
+}
+
+#[test]
+fn a_collective_is_hidden_by_kernels_and_by_nothing_that_encloses_it() {
+    check(made().path(), "hidden");
+}
+
+#[test]
+fn all_names_of_collectives_are_known_and_an_unknown_one_is_said() {
+    let report = check(made().path(), "names");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("the collective `teleport` is not known"), "{notes}");
+    let world = rows(&report["collectives"]).find(|row| text(row, "group").starts_with("world")).expect("the group");
+    assert_eq!(text(world, "group"), "world [64 ranks]");
+    // 4,000 bytes in 100 us among 64 ranks, within the digits of the histogram.
+    let bus = world["busbw_p50_bytes_per_s"].as_f64().expect("a bandwidth");
+    assert!((bus / (4e7 * 2.0 * 63.0 / 64.0) - 1.0).abs() < 0.02, "{bus}");
+}
+
+#[test]
+fn a_synchronisation_before_the_kernels_takes_no_stream_away_and_is_no_wait_of_a_thread() {
+    let report = check(made().path(), "synchronized");
+    assert_eq!(rows(&report["host_waits"]).count(), 0, "{report}");
+}
+
+#[test]
+fn the_devices_of_two_ranks_in_one_trace_stay_apart() {
+    check(made().path(), "merged");
+}
+
+#[test]
+fn steps_are_those_of_the_thread() {
+    check(made().path(), "steps");
+}

@@ -1,0 +1,125 @@
+"""Writes traces in the formats of other tools into a folder: small, and each with a case that is easily read wrong.
+
+    python3 make.py FOLDER
+"""
+
+import json
+import os
+import sys
+
+
+def metadata(pid, label, threads=()):
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": {"name": "python"}}
+    if label:
+        yield {"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": 0, "args": {"labels": label}}
+    for tid, name in threads:
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "ts": 0, "args": {"name": name}}
+
+
+def slice_(category, name, pid, tid, begin_us, length_us, **args):
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": begin_us, "dur": length_us, "args": args}
+
+
+def kernel(name, tid, begin_us, length_us, pid=0, **args):
+    return slice_("kernel", name, pid, tid, begin_us, length_us, device=0, stream=tid, correlation=int(begin_us), **args)
+
+
+def collective(name, tid, begin_us, length_us, pid=0, group="dp", ranks=4, **args):
+    listed = list(range(ranks)) if ranks <= 30 else [*range(30), "..."]
+    said = {
+        "Collective name": name,
+        "In msg nelems": 1000,
+        "Out msg nelems": 1000,
+        "Group size": ranks,
+        "dtype": "Float",
+        "Process Group Name": group,
+        "Process Group Ranks": "[" + ", ".join(map(str, listed)) + "]",
+    }
+    return kernel("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", tid, begin_us, length_us, pid, **said, **args)
+
+
+def kineto(events):
+    """As PyTorch's profiler writes its traces: metadata first, events in the order in which their kinds are flushed."""
+    return {"schemaVersion": 1, "deviceProperties": [], "traceEvents": list(events), "traceName": "trace.json"}
+
+
+def annotated():
+    """A short annotation on the stream of much longer kernels, and one on another stream around nothing."""
+    yield from metadata(0, "GPU 0")
+    yield kernel("gemm", 7, 100, 500)
+    yield kernel("softmax", 7, 700, 400)
+    yield slice_("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 0, 7, 1200, 50, bytes=4096)
+    yield slice_("gpu_user_annotation", "block", 0, 7, 300, 5)
+    yield slice_("gpu_user_annotation", "idle", 0, 9, 0, 2000)
+
+
+def hidden():
+    """Annotations that enclose everything, a collective that compute hides in part, and one that it does not hide."""
+    yield from metadata(0, "GPU 0")
+    yield slice_("gpu_user_annotation", "step", 0, 7, 0, 10000)
+    yield kernel("gemm", 7, 1000, 500)
+    yield kernel("gemm", 7, 1600, 56)
+    yield kernel("gemm", 7, 8000, 300)
+    # 156 of 1,000 us.
+    yield collective("allreduce", 20, 1400, 1000)
+    yield collective("broadcast", 20, 4000, 700)
+    # A copy computes nothing, and a kernel of the collective's own stream hides nothing.
+    yield slice_("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 0, 7, 4000, 700, bytes=4096)
+    yield kernel("cast", 20, 4700, 10)
+
+
+def names():
+    """All names that ProcessGroupNCCL gives its collectives, one that nobody knows, and a group whose list of ranks is cut."""
+    yield from metadata(0, "GPU 0")
+    known = [
+        "allreduce", "allreduce_coalesced", "allreduce_sparse", "broadcast", "_broadcast_oop", "reduce", "_reduce_oop",
+        "all_gather", "allgather", "_allgather_base", "allgather_into_tensor_coalesced", "reduce_scatter",
+        "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "barrier", "all_to_all", "all_to_allv", "gather",
+        "scatter", "send", "recv",
+    ]  # fmt: skip
+    for at, name in enumerate(known):
+        yield collective(name, 20, 100 * at, 40 + at)
+    yield collective("teleport", 20, 5000, 33)
+    yield collective("allreduce", 20, 6000, 100, group="world", ranks=64)
+
+
+def synchronized():
+    """A synchronisation is the first event on the row of the stream, and one is on none."""
+    yield from metadata(0, "GPU 0")
+    yield slice_("cuda_sync", "Stream Sync", 0, 7, 10, 5, stream=7)
+    yield slice_("cuda_sync", "Context Sync", 0, -1, 20, 5, stream=-1)
+    yield kernel("gemm", 7, 100, 300)
+    yield collective("allreduce", 7, 500, 200)
+
+
+def merged():
+    """Two ranks of a job in one file: the processes are texts, and both have the same device and stream."""
+    for rank, length in [("[TP00] 0", 300), ("[TP01] 0", 800)]:
+        yield from metadata(rank, "GPU 0")
+        yield kernel("gemm", 7, 100, length, pid=rank)
+        yield collective("allreduce", 20, 200, 400, pid=rank)
+
+
+def steps():
+    """Steps on a thread, repeated on the stream, and operators."""
+    yield from metadata(4000, "CPU", [(4000, "thread 4000 (python)")])
+    yield from metadata(0, "GPU 0")
+    for step in range(3):
+        at = 1000 * step
+        yield slice_("user_annotation", f"ProfilerStep#{step}", 4000, 4000, at, 900 + step)
+        yield slice_("cpu_op", "aten::mm", 4000, 4000, at + 10, 20)
+        yield slice_("gpu_user_annotation", f"ProfilerStep#{step}", 0, 7, at + 100, 700)
+        yield kernel("gemm", 7, at + 100, 600)
+
+
+TRACES = [annotated, hidden, names, synchronized, merged, steps]
+
+
+def main(folder):
+    for trace in TRACES:
+        with open(os.path.join(folder, f"{trace.__name__}.json"), "w", encoding="utf-8") as file:
+            json.dump(kineto(trace()), file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
