@@ -205,7 +205,8 @@ pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_te
     }
     let without = match &without[..] {
         [] => String::new(),
-        heads => format!("; hidden for lack of space: {}", heads.join(", ")),
+        [head] => format!("; the terminal is too narrow for the column `{head}`"),
+        heads => format!("; the terminal is too narrow for the columns `{}`", heads.join("`, `")),
     };
     (table.trim_fmt(), without)
 }

@@ -176,6 +176,52 @@ fn a_zone_whose_end_is_not_timed_is_no_sample() {
 }
 
 #[test]
+fn a_limit_with_nothing_judged_has_status_two_and_the_wall_time_is_always_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, us: u32| {
+        let event = |at: u32| {
+            format!(
+                r#"{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{},"dur":{us},"args":{{}}}}"#,
+                at * 1_000
+            )
+        };
+        let events: Vec<_> = (0..3).map(event).collect();
+        fs::write(path(name), format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).unwrap();
+    };
+    write("base.json", 100);
+    write("new.json", 900);
+    let (base, new) = (path("base.json"), path("new.json"));
+    let (status, text, errors) = compare(&[&base, &new, "--fail-above", "5%"]);
+    assert_eq!((status, text.as_str()), (Some(2), ""), "{errors}");
+    assert!(errors.contains("a side needs 8 blocks of a figure, and none has more than 1"), "{errors}");
+    let (status, text, errors) = compare(&[&base, &new]);
+    assert_eq!(status, Some(0), "{errors}");
+    // From 0 to 2.1 ms, and to 2.9 ms.
+    let wall = text.lines().find(|line| line.contains("wall time")).expect("it is in every comparison");
+    assert!(wall.contains("2.10 ms") && wall.contains("2.90 ms") && wall.contains("too few"), "{text}");
+    // Three runs a side that agree tell that they differ.
+    let sides = |name: &str, us: u32| -> Vec<String> {
+        (0..3)
+            .map(|at| {
+                write(&format!("{name}{at}.json"), us + at);
+                path(&format!("{name}{at}.json"))
+            })
+            .collect()
+    };
+    let (bases, news) = (sides("b", 100), sides("n", 900));
+    let args: Vec<&str> = ["--base"]
+        .into_iter()
+        .chain(bases.iter().map(String::as_str))
+        .chain(["--new"])
+        .chain(news.iter().map(String::as_str))
+        .collect();
+    let (status, text, errors) = compare(&[&args[..], &["--fail-above", "5%"]].concat());
+    let wall = text.lines().find(|line| line.contains("wall time")).expect("it is in every comparison");
+    assert!(status == Some(1) && wall.contains("regressed"), "{errors}{text}");
+}
+
+#[test]
 fn wrong_input_has_status_two() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong");

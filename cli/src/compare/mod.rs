@@ -17,10 +17,13 @@ use crate::inputs::{self, TRACES};
 use crate::output;
 use crate::trace::ReadError;
 use samples::{Lengths, Run, Subject, What};
-use statistics::Difference;
+use statistics::{Blocks, Difference};
 
 /// The probability with which equal runs are called different, of all comparisons together.
 const ALPHA: f64 = 0.01;
+
+/// Without a limit, equal runs are called the same if a difference of this size would have been seen.
+const TELLABLE: f64 = 0.05;
 
 /// The quantiles that are compared, with their names.
 const QUANTILES: [(&str, f64); 2] = [("median", 0.5), ("p99", 0.99)];
@@ -38,6 +41,10 @@ pub(crate) enum CompareError {
         "nothing can be compared: of what is in both sides, the ends of all zones of one side are not timed by events; record with `ends=eager`"
     )]
     NotTimed,
+    #[error(
+        "nothing is judged, so nothing can be slower than the limit: {0}; leave out `--fail-above` to see the figures all the same"
+    )]
+    NotJudged(String),
 }
 
 /// What to compare, and how.
@@ -59,7 +66,10 @@ pub(crate) enum Verdict {
     Slower,
     /// Surely faster.
     Faster,
+    /// No difference is sure, and one of the limit, or of [`TELLABLE`] without a limit, would have been.
     Same,
+    /// No difference is sure, and one that is smaller than this share could not have been.
+    CannotTell,
     /// There are too few blocks or lengths.
     TooFew,
 }
@@ -116,16 +126,20 @@ pub(crate) fn compare(comparing: &Comparing) -> Result<Comparison, CompareError>
     };
     let sides = [read(&comparing.base)?, read(&comparing.new)?];
     for (side, name) in sides.iter().zip(["base", "new"]) {
-        if side.iter().all(|run| run.subjects.is_empty()) {
+        if side.iter().all(|run| run.subjects.keys().all(|subject| subject.what == What::Wall)) {
             return Err(CompareError::Empty(name));
         }
     }
     let comparison = Comparison::new(&sides[0], &sides[1], comparing.limit, comparing.seed);
-    if comparison.compared.is_empty() && !comparison.not_timed.is_empty() {
+    let has_only_wall = comparison.compared.iter().all(|one| one.subject.what == What::Wall);
+    if has_only_wall && !comparison.not_timed.is_empty() {
         return Err(CompareError::NotTimed);
     }
-    if comparison.compared.is_empty() {
+    if has_only_wall {
         return Err(CompareError::NothingInCommon);
+    }
+    if comparison.limit.is_some() && comparison.judges_nothing() {
+        return Err(CompareError::NotJudged(comparison.needs()));
     }
     if comparison.left_out > 0 {
         let slices = output::counted(comparison.left_out, "slice");
@@ -153,6 +167,16 @@ impl Comparison {
             let zones = [&base, &new].map(|runs| Zones::of(runs));
             if zones.iter().any(|zones| zones.is_not_timed()) {
                 not_timed.push((subject.clone(), zones));
+                continue;
+            }
+            if subject.what == What::Wall {
+                // Steps have more of them, and no begin and end of the program.
+                if !of_base.iter().any(|one| one.what == What::Step && of_new.contains(one))
+                    && let Some(difference) = statistics::difference_of_runs(&base, &new, seed)
+                {
+                    let (subject, quantile, verdict) = (subject.clone(), QUANTILES[0].0, Verdict::TooFew);
+                    compared.push(Compared { subject, quantile, difference, zones, verdict });
+                }
                 continue;
             }
             for (quantile, p) in QUANTILES {
@@ -183,6 +207,29 @@ impl Comparison {
         }
     }
 
+    /// Whether all runs are too short.
+    fn judges_nothing(&self) -> bool {
+        self.compared.iter().all(|one| one.verdict == Verdict::TooFew)
+    }
+
+    /// What the runs lack, if nothing is judged.
+    fn needs(&self) -> String {
+        let most = self.compared.iter().map(|one| one.difference.blocks.min()).max_by_key(|blocks| blocks.blocks);
+        let Blocks { blocks, lengths } = most.unwrap_or_default();
+        let least = statistics::LEAST_BLOCKS;
+        if blocks < least {
+            return format!(
+                "a side needs {least} blocks of a figure, and none has more than {blocks}: record at least {least} steps, or {} zones of a range, or {least} runs, on each \
+                 side",
+                least * samples::LEAST_IN_BLOCK
+            );
+        }
+        format!(
+            "a side needs {} lengths of a figure, and none has more than {lengths}: record longer or more runs",
+            2 * statistics::LEAST_ABOVE as usize
+        )
+    }
+
     /// Whether something is slower by more than the limit.
     pub(crate) fn has_regressed(&self) -> bool {
         self.compared.iter().any(|one| one.verdict == Verdict::Regressed)
@@ -195,6 +242,7 @@ fn verdict(difference: &Difference, alpha: f64, limit: Option<f64>) -> Verdict {
         Some((low, _)) if low > 0.0 && limit.is_some_and(|limit| difference.change() > limit) => Verdict::Regressed,
         Some((low, _)) if low > 0.0 => Verdict::Slower,
         Some((_, high)) if high < 0.0 => Verdict::Faster,
-        Some(_) => Verdict::Same,
+        Some(_) if difference.tellable(alpha).is_some_and(|least| least <= limit.unwrap_or(TELLABLE)) => Verdict::Same,
+        Some(_) => Verdict::CannotTell,
     }
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use warpline_core::record::Span;
+
 use crate::report::complain_of;
 use crate::trace::{self, Kind, Name, Names, ReadError, Rows, Slice, Visitor};
 
@@ -21,7 +23,7 @@ const SUBJECTS: usize = 2_048;
 const BLOCKS: usize = 32;
 
 /// The least number of lengths in a block that is not one of steps.
-const LEAST_IN_BLOCK: usize = 4;
+pub(super) const LEAST_IN_BLOCK: usize = 4;
 
 /// The most steps of which the begins are kept.
 const STEPS: usize = 1 << 20;
@@ -33,6 +35,8 @@ const FIRST_BY: u64 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum What {
     Step,
+    /// The time from the first begin in a trace to the last end.
+    Wall,
     Range,
     Replayed,
     HostRange,
@@ -44,6 +48,7 @@ impl What {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             What::Step => "step",
+            What::Wall => "wall time",
             What::Range => "range",
             What::Replayed => "range in replays",
             What::HostRange => "range on threads",
@@ -90,6 +95,7 @@ pub(super) fn read(path: &Path) -> Result<Run, ReadError> {
 struct Reader {
     subjects: BTreeMap<(What, Name, Option<Name>), Kept>,
     steps: Vec<i64>,
+    window: Option<Span>,
     left_out: u64,
     has_stages: bool,
 }
@@ -150,6 +156,8 @@ impl Visitor for Reader {
             _ => return,
         };
         let begin_ns = slice.launch.map_or(slice.span, |(_, host)| host).begin_ns;
+        let window = self.window.get_or_insert(slice.span);
+        (window.begin_ns, window.end_ns) = (window.begin_ns.min(begin_ns), window.end_ns.max(slice.span.end_ns));
         if what == What::Step && self.steps.len() < STEPS {
             self.steps.push(begin_ns);
         }
@@ -193,7 +201,13 @@ impl Reader {
             let lengths = lengths.iter().enumerate().map(in_block).collect();
             (subject, Lengths { lengths, count: kept.count + kept.bounded, bounded: kept.bounded })
         });
-        Run { subjects: subjects.collect(), left_out: self.left_out }
+        let mut subjects: BTreeMap<_, _> = subjects.collect();
+        if let Some(window) = self.window {
+            let subject = Subject { what: What::Wall, name: "wall time".into(), range: None };
+            let lengths = vec![(0, window.duration_ns().max(0) as u64)];
+            subjects.insert(subject, Lengths { lengths, count: 1, bounded: 0 });
+        }
+        Run { subjects, left_out: self.left_out }
     }
 
     /// The begins of the blocks, each with as many steps; none without steps.

@@ -24,6 +24,7 @@ impl Verdict {
             Verdict::Slower => "slower",
             Verdict::Faster => "faster",
             Verdict::Same => "same",
+            Verdict::CannotTell => "cannot tell",
             Verdict::TooFew => "too few",
         }
     }
@@ -33,7 +34,7 @@ impl Subject {
     fn label(&self) -> String {
         match (self.what, &self.range) {
             (What::Kernel, Some(range)) => format!("{} in {range}", self.name),
-            (What::Range | What::Step | What::Collective, _) => self.name.to_string(),
+            (What::Range | What::Step | What::Wall | What::Collective, _) => self.name.to_string(),
             (what, _) => format!("{} ({})", self.name, what.as_str()),
         }
     }
@@ -41,6 +42,14 @@ impl Subject {
 
 fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
+}
+
+/// The verdict, and what it could have seen.
+fn verdict(one: &Compared, alpha: f64) -> String {
+    match (one.verdict, one.difference.tellable(alpha)) {
+        (Verdict::CannotTell, Some(least)) => format!("cannot tell (could see ≥{:.0} %)", (least * 100.0).ceil()),
+        (verdict, _) => verdict.as_str().to_owned(),
+    }
 }
 
 fn interval(one: &Compared) -> String {
@@ -60,24 +69,20 @@ impl Comparison {
             format!("{what} slower by more than {:.4} %; ", limit * 100.0).replace(".0000 %", " %")
         });
         if self.judges_nothing() {
-            return "nothing is judged, because every figure has too few blocks; record longer runs".to_owned();
+            return format!("nothing is judged: {}", self.needs());
         }
         let not_timed = match self.not_timed.len() {
             0 => String::new(),
             some => format!(", {some} not timed"),
         };
         format!(
-            "{limit}{} slower, {} faster, {} the same, {} with too few blocks to judge{not_timed}",
+            "{limit}{} slower, {} faster, {} the same, {} that cannot be told, {} with too few blocks to judge{not_timed}",
             count(Verdict::Slower) + if self.limit.is_none() { count(Verdict::Regressed) } else { 0 },
             count(Verdict::Faster),
             count(Verdict::Same),
+            count(Verdict::CannotTell),
             count(Verdict::TooFew),
         )
-    }
-
-    /// Whether all runs are too short.
-    fn judges_nothing(&self) -> bool {
-        self.compared.iter().all(|one| one.verdict == Verdict::TooFew)
     }
 
     /// How the figures were found, in parts.
@@ -110,7 +115,7 @@ impl Comparison {
 
     /// The figures that are shown to people: all medians, and what else differs.
     fn shown(&self) -> impl Iterator<Item = &Compared> {
-        let differs = |one: &&Compared| !matches!(one.verdict, Verdict::Same | Verdict::TooFew);
+        let differs = |one: &&Compared| !matches!(one.verdict, Verdict::Same | Verdict::CannotTell | Verdict::TooFew);
         self.compared.iter().filter(move |one| one.quantile == "median" || differs(one))
     }
 
@@ -135,7 +140,7 @@ impl Comparison {
                 time(difference.new_ns),
                 percent(difference.change()),
                 interval(one),
-                one.verdict.as_str().to_owned(),
+                verdict(one, self.alpha),
             ]
         });
         let (table, without) = fitted(columns, rows.collect(), on_terminal);
@@ -171,7 +176,7 @@ impl Comparison {
                 time(difference.new_ns),
                 percent(difference.change()),
                 interval(one),
-                if one.verdict == Verdict::Regressed { "**regressed**" } else { one.verdict.as_str() }
+                if one.verdict == Verdict::Regressed { "**regressed**".to_owned() } else { verdict(one, self.alpha) }
             )
         };
         let mark = match self.has_regressed() {
@@ -183,7 +188,7 @@ impl Comparison {
         let differs: String = self
             .compared
             .iter()
-            .filter(|one| !matches!(one.verdict, Verdict::Same | Verdict::TooFew))
+            .filter(|one| !matches!(one.verdict, Verdict::Same | Verdict::CannotTell | Verdict::TooFew))
             .map(row)
             .collect();
         if !differs.is_empty() {
@@ -225,6 +230,7 @@ impl Comparison {
                 "change_high": high,
                 "standard_error": difference.error,
                 "verdict": one.verdict.as_str(),
+                "tellable": difference.tellable(self.alpha),
             })
         });
         let subject = |subject: &Subject| json!({"kind": subject.what.as_str(), "name": *subject.name, "range": subject.range.as_deref()});

@@ -20,10 +20,13 @@ const RUN_TO_RUN: f64 = 0.007;
 const EXPECTED_FREEDOM: f64 = 30.0;
 
 /// The least number of blocks of a side with which a difference is judged.
-const LEAST_BLOCKS: usize = 8;
+pub(super) const LEAST_BLOCKS: usize = 8;
+
+/// The least number of runs of a side with which a difference of runs is judged.
+const LEAST_RUNS: usize = 3;
 
 /// The least number of lengths that are above the quantile.
-const LEAST_ABOVE: f64 = 8.0;
+pub(super) const LEAST_ABOVE: f64 = 8.0;
 
 /// The difference of one quantile between two sides.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +38,37 @@ pub(super) struct Difference {
     pub(super) error: Option<f64>,
     /// Degrees of freedom.
     pub(super) freedom: f64,
+    pub(super) blocks: Sides,
+}
+
+/// How much there is of a subject on one side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blocks {
+    pub(super) blocks: usize,
+    pub(super) lengths: usize,
+}
+
+/// How much there is of a subject on both sides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sides(pub(super) [Blocks; 2]);
+
+impl Sides {
+    /// The side with less of it.
+    pub(super) fn min(self) -> Blocks {
+        let [base, new] = self.0;
+        Blocks { blocks: base.blocks.min(new.blocks), lengths: base.lengths.min(new.lengths) }
+    }
 }
 
 impl Difference {
     /// The ratio minus 1.
     pub(super) fn change(&self) -> f64 {
         self.log_ratio.exp() - 1.0
+    }
+
+    /// The least change that would be sure with this probability of an error.
+    pub(super) fn tellable(&self, alpha: f64) -> Option<f64> {
+        Some((student(1.0 - alpha / 2.0, self.freedom) * self.error?).exp() - 1.0)
     }
 
     /// The interval of the change in which it lies with this probability of an error.
@@ -176,7 +204,16 @@ pub(super) fn difference(base: &[&Lengths], new: &[&Lengths], quantile: f64, see
     });
     let (error, freedom) = variance.unzip();
     let freedom = freedom.unwrap_or(of_blocks);
-    Some(Difference { base_ns, new_ns, log_ratio, error, freedom })
+    let blocks = Sides([0, 1].map(|at| Blocks { blocks: sides[at].blocks(), lengths: sides[at].sorted.len() }));
+    Some(Difference { base_ns, new_ns, log_ratio, error, freedom, blocks })
+}
+
+/// Compares runs of which each has one length. The difference is judged if both sides have several.
+pub(super) fn difference_of_runs(base: &[&Lengths], new: &[&Lengths], seed: u64) -> Option<Difference> {
+    let difference = difference(base, new, 0.5, seed)?;
+    let (variance, freedom) = between([base, new], 0.5);
+    let error = (difference.blocks.min().blocks >= LEAST_RUNS).then(|| variance.sqrt());
+    Some(Difference { error, freedom, ..difference })
 }
 
 /// The variance of the logarithm of the ratio that comes from differences between runs, and its degrees of freedom.

@@ -113,6 +113,45 @@ fn several_runs_a_side_that_differ_by_themselves_need_more_to_be_called_slower()
 }
 
 #[test]
+fn wide_intervals_tell_nothing_and_narrow_ones_say_the_same() {
+    let mut random = Random::new(21);
+    let mut runs = |noise| [run(noise, &mut random, None), run(noise, &mut random, None)];
+    let [base, new] = runs(MODELS[0]);
+    let steady = Comparison::new(&[base], &[new], None, 1);
+    let medians = |of: &Comparison| -> Vec<Verdict> {
+        of.compared.iter().filter(|one| one.quantile == "median").map(|one| one.verdict).collect()
+    };
+    assert!(medians(&steady).iter().all(|verdict| *verdict == Verdict::Same), "{}", steady.to_text(false));
+    // Levels that move by 40 % from step to step.
+    let [base, new] = runs(Noise { memory: 0.9, level: 0.2, drift: 0.3, tail: 0.0 });
+    let wild = Comparison::new(&[base.clone()], &[new.clone()], None, 1);
+    assert!(medians(&wild).iter().all(|verdict| *verdict == Verdict::CannotTell), "{}", wild.to_text(false));
+    for one in &wild.compared {
+        let half = (one.difference.interval(wild.alpha).unwrap().1 + 1.0).ln() - one.difference.log_ratio;
+        assert!((one.difference.tellable(wild.alpha).unwrap() - (half.exp() - 1.0)).abs() < 1e-9);
+    }
+    assert!(wild.to_text(false).contains("cannot tell (could see ≥"), "{}", wild.to_text(false));
+    // A limit beyond what can be seen is kept.
+    let limited = Comparison::new(&[base], &[new], Some(10.0), 1);
+    assert!(medians(&limited).iter().all(|verdict| *verdict == Verdict::Same), "{}", limited.to_text(false));
+}
+
+#[test]
+fn too_few_blocks_say_how_many_it_takes() {
+    let mut random = Random::new(5);
+    let mut short = |blocks: u16| {
+        let mut run = run(MODELS[0], &mut random, None);
+        run.subjects.values_mut().for_each(|of| of.lengths.retain(|(block, _)| *block < blocks));
+        run
+    };
+    let few = Comparison::new(&[short(3)], &[short(5)], Some(0.05), 1);
+    assert!(few.judges_nothing());
+    let needs = few.needs();
+    assert!(needs.contains("needs 8 blocks") && needs.contains("none has more than 3"), "{needs}");
+    assert!(!Comparison::new(&[short(8)], &[short(8)], Some(0.05), 1).judges_nothing());
+}
+
+#[test]
 fn what_is_new_or_gone_is_listed_and_texts_say_what_was_found() {
     let mut random = Random::new(5);
     let (mut base, mut new) = (run(MODELS[0], &mut random, None), run(MODELS[0], &mut random, Some((2, 1.2))));
