@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use prost::Message;
 
 use super::proto::Packet;
-use crate::document::{MAX_VALUE, Refused};
+use crate::read::document::{MAX_VALUE, Refused};
 
 /// The tag of `Trace.packet`.
 pub(super) const PACKET: u8 = 0x0A;

@@ -1,7 +1,7 @@
 //! Pairs the begins and ends of slices, and the ends of arrows.
 
+use crate::perfetto::proto::event;
 use warpline_core::record::Span;
-use warpline_trace::perfetto::proto::event;
 
 use super::super::kinds::{Args, Kind};
 use super::super::names::{Name, Names};

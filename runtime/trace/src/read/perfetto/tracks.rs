@@ -1,6 +1,6 @@
 //! Finds the row of an event: its track is described by packets of their own, and the tracks around it say which stream or thread it is of.
 
-use warpline_trace::perfetto::proto::track;
+use crate::perfetto::proto::track;
 
 use super::super::names::{Name, Names};
 use super::super::rows::{Place, Row, Stream, device_of};

@@ -15,8 +15,8 @@ mod work;
 use std::collections::HashMap;
 use std::io::Read;
 
+use crate::perfetto::proto::{clock, packet as field};
 use warpline_core::record::Span;
-use warpline_trace::perfetto::proto::{clock, packet as field};
 
 use super::kinds::Args;
 use super::names::Names;

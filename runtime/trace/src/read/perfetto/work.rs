@@ -1,7 +1,7 @@
 //! Kernels and copies as stages of a device: the form in which other tools write them, and warpline once more.
 
+use crate::perfetto::proto::stage;
 use warpline_core::record::Span;
-use warpline_trace::perfetto::proto::stage;
 
 use super::super::kinds::{Args, Key, Kind};
 use super::super::names::{Name, Names};

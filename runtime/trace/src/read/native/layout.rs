@@ -9,8 +9,8 @@ use std::io::{self, BufRead};
 
 use super::packets::Packets;
 use super::proto::{SLICE_BEGIN, SLICE_END, TrackDescriptor};
-use crate::budget::MemoryBudget;
-use crate::document::Refused;
+use crate::read::budget::MemoryBudget;
+use crate::read::document::Refused;
 
 /// The memory limit for the names of tracks.
 const NAMES: usize = 64 << 20;
@@ -23,7 +23,7 @@ const NEVER: u64 = u64::MAX;
 
 /// What must be known of the whole trace before its first event is translated.
 #[derive(Debug, Default)]
-pub(crate) struct Layout {
+pub struct Layout {
     pub(super) tracks: HashMap<u64, TrackDescriptor>,
     /// The end of each begin, in the order of the file; [`NEVER`] for a slice that never ends.
     ends: Vec<u64>,
@@ -49,7 +49,7 @@ struct Run {
 
 impl Layout {
     /// Reads the whole trace. `most` is the largest number of slices.
-    pub(crate) fn read(input: impl BufRead, most: usize) -> io::Result<Layout> {
+    pub fn read(input: impl BufRead, most: usize) -> io::Result<Layout> {
         let (mut packets, mut layout) = (Packets::new(input), Layout::default());
         let (mut run, mut open, mut ends) = (Run::default(), HashMap::new(), 0);
         let names = MemoryBudget::new(NAMES);

@@ -1,7 +1,7 @@
 //! Reads a Perfetto trace that PyTorch's profiler wrote (`export_chrome_trace("trace.pftrace")`) as the Chrome JSON that the same profiler
-//! writes, so that everything else in this crate knows one format.
+//! writes, so that the readers of Chrome JSON read it, too.
 //!
-//! `reading` opens every trace here. The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
+//! The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
 //! translates packet by packet, in each reading. `packets` splits the file, and `names` keeps the interned names. Memory is 8 bytes for each slice, the names, and the
 //! largest packet.
 
@@ -19,12 +19,12 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use events::Events;
-pub(crate) use layout::Layout;
+pub use layout::Layout;
 use names::AllNames;
 use packets::{PACKET, Packets};
 
 /// Whether a file that begins with these bytes is a Perfetto trace. A packet's tag is also a line feed, with which JSON may begin.
-pub(crate) fn is_perfetto(begin: &[u8]) -> bool {
+pub fn is_perfetto(begin: &[u8]) -> bool {
     if begin.first() != Some(&PACKET) {
         return false;
     }
@@ -37,7 +37,7 @@ pub(crate) fn is_perfetto(begin: &[u8]) -> bool {
 }
 
 /// A Perfetto trace, read as Chrome JSON.
-pub(crate) struct Translated<R> {
+pub struct Translated<R> {
     packets: Packets<R>,
     events: Events,
     names: AllNames,
@@ -50,7 +50,7 @@ pub(crate) struct Translated<R> {
 
 impl<R: BufRead> Translated<R> {
     /// `input` is the file whose layout was read.
-    pub(crate) fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
+    pub fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
         let events = Events::new(layout);
         let mut text = b"{\"traceEvents\":[".to_vec();
         let mut is_first = true;

@@ -1,14 +1,25 @@
-//! Reads traces as slices on rows, for the commands that compute figures: `report`, `compare` and `query`.
+//! Reads traces: the only decoder of their formats, for the commands that compute figures (`report`, `compare`, `query`, `stragglers`), for those
+//! that show or mend a trace (`open`, `catalog`, `recover`), for the joiner of annotations, and for the merger of the ranks' traces.
 //!
 //! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed or not, and passes each slice to
 //! a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
-//! both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
+//! both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
+//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
+//!
+//! A trace can be gigabytes in size, truncated, or hostile: it is read from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
 
+pub mod annotations;
+pub mod budget;
 mod chrome;
+pub mod document;
+mod endings;
+pub mod event;
+pub mod inputs;
 mod kinds;
 mod messages;
 mod names;
+pub mod native;
 mod packets;
 mod perfetto;
 mod rows;
@@ -18,11 +29,10 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use warpline_core::record::{Span, is_bound};
-use warpline_trace::perfetto::proto::packet;
+use warpline_core::suggest::{counted, counted_as};
 
-use crate::inputs::{self, InputError, TRACES};
-
-use crate::runtime::{counted, counted_as};
+use crate::perfetto::proto::packet;
+use inputs::{InputError, TRACES};
 
 pub use kinds::{Args, Kind};
 pub use messages::Message;

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::sync::Arc;
 
-use crate::document::{Broken, Document, MAX_VALUE, Piece};
-use crate::event::{Event, scalar};
 use serde_json::Value;
 use warpline_core::record::Span;
 
+use super::document::{Broken, Document, MAX_VALUE, Piece};
+use super::event::{Event, scalar};
+use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Fact, Fault, Skipped, Slice, Visitor};
-use crate::inputs;
 
 /// How PyTorch's profiler labels a device.
 const GPU: &str = "GPU ";

@@ -5,8 +5,8 @@
 
 use std::io::{self, Read};
 
+use super::inputs;
 use super::wire::varint;
-use crate::inputs;
 
 /// Larger packets are skipped. The packets of warpline are a few hundred bytes long.
 pub const MAX_PACKET: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! The facts about a session: its begin, its account at the end, and what was changed meanwhile.
 
-use warpline_trace::perfetto::proto::{annotation, attribute, event};
+use crate::perfetto::proto::{annotation, attribute, event};
 
 use super::super::names::{Name, Names};
 use super::super::wire::Fields;

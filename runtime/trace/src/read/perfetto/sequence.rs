@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use warpline_trace::perfetto::proto::{annotation, clock, defaults, interned};
+use crate::perfetto::proto::{annotation, clock, defaults, interned};
 
 use super::super::kinds::{Args, Key, Kind, Said};
 use super::super::names::{Name, Names};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 
 use super::proto::{Interned, Name, Packet, STATE_CLEARED};
-use crate::budget::MemoryBudget;
-use crate::document::Refused;
+use crate::read::budget::MemoryBudget;
+use crate::read::document::Refused;
 
 /// The memory limit for interned names.
 const NAMES: usize = 256 << 20;
