@@ -2,7 +2,7 @@
 //! that show or mend a trace (`open`, `catalog`, `recover`), for the joiner of annotations, and for the merger of the ranks' traces.
 //!
 //! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed or not, and passes each slice to
-//! a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
+//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
 //! both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
 //! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
 //!
@@ -21,9 +21,10 @@ mod messages;
 mod names;
 pub mod native;
 mod packets;
+pub mod parts;
 mod perfetto;
 mod rows;
-mod wire;
+pub mod wire;
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ use inputs::{InputError, TRACES};
 pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use names::{Name, Names};
-pub use packets::{FIRST, MAX_PACKET, Packets};
+pub use packets::{FIRST, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
 
 /// Why a trace cannot be used.

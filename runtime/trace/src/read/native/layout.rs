@@ -5,12 +5,14 @@
 //! the n-th begin. The order of the times tells them apart, because in a group the times go back.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, BufRead};
+use std::io::{self, Read};
 
-use super::packets::Packets;
-use super::proto::{SLICE_BEGIN, SLICE_END, TrackDescriptor};
+use super::packets::{Stop, next};
+use crate::perfetto::proto::event::{SLICE_BEGIN, SLICE_END};
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
+use crate::read::packets::Packets;
+use crate::read::parts::{Packet, Process, Thread, Track, TrackEvent};
 
 /// The memory limit for the names of tracks.
 const NAMES: usize = 64 << 20;
@@ -24,7 +26,7 @@ const NEVER: u64 = u64::MAX;
 /// What must be known of the whole trace before its first event is translated.
 #[derive(Debug, Default)]
 pub struct Layout {
-    pub(super) tracks: HashMap<u64, TrackDescriptor>,
+    pub(super) tracks: HashMap<u64, Track<'static>>,
     /// The end of each begin, in the order of the file; [`NEVER`] for a slice that never ends.
     ends: Vec<u64>,
     /// The ends without a begin, by their number in the file.
@@ -47,51 +49,65 @@ struct Run {
     ends: Vec<Edge>,
 }
 
+/// What is known while the trace is read.
+struct Pairing {
+    /// The largest number of slices.
+    most: usize,
+    names: MemoryBudget,
+    run: Run,
+    /// The slices of earlier runs that are still open, by track.
+    open: HashMap<u64, Vec<usize>>,
+    /// The number of ends so far.
+    ends: usize,
+}
+
 impl Layout {
     /// Reads the whole trace. `most` is the largest number of slices.
-    pub fn read(input: impl BufRead, most: usize) -> io::Result<Layout> {
+    pub fn read(input: impl Read, most: usize) -> io::Result<Layout> {
         let (mut packets, mut layout) = (Packets::new(input), Layout::default());
-        let (mut run, mut open, mut ends) = (Run::default(), HashMap::new(), 0);
-        let names = MemoryBudget::new(NAMES);
-        while let Some(packet) = packets.next_packet()? {
-            if let Some(track) = packet.track {
-                let name = track.name.len().max(track.thread.as_ref().map_or(0, |thread| thread.name.len()));
-                if !names.spend(name + 256) {
-                    return Err(io::Error::other(Refused(format!(
-                        "more names of tracks than {} MiB; is this a trace of PyTorch's profiler?",
-                        NAMES >> 20
-                    ))));
-                }
-                layout.tracks.insert(track.uuid, track);
-            }
-            let Some(event) = packet.event else { continue };
-            let edge = |number| Edge { track: event.track, ns: packet.timestamp, number };
-            match event.kind {
-                SLICE_BEGIN => {
-                    if !run.ends.is_empty() {
-                        layout.pair(&mut run, &mut open);
-                    }
-                    if layout.ends.len() == most {
-                        return Err(io::Error::other(format!(
-                            "more than {most} slices; raise the limit with `--limit`"
-                        )));
-                    }
-                    run.begins.push(edge(layout.ends.len()));
-                    layout.ends.push(NEVER);
-                }
-                SLICE_END => {
-                    run.ends.push(edge(ends));
-                    ends += 1;
-                }
-                _ => {}
-            }
-        }
-        layout.pair(&mut run, &mut open);
+        let mut pairing =
+            Pairing { most, names: MemoryBudget::new(NAMES), run: Run::default(), open: HashMap::new(), ends: 0 };
+        while next(&mut packets, |packet| layout.packet(packet, &mut pairing))?.is_some() {}
+        layout.pair(&mut pairing);
         Ok(layout)
     }
 
-    /// Pairs the begins and ends of a run, and empties it. `open` has the slices of earlier runs that are still open, by track.
-    fn pair(&mut self, run: &mut Run, open: &mut HashMap<u64, Vec<usize>>) {
+    fn packet(&mut self, packet: &Packet<'_>, pairing: &mut Pairing) -> Result<(), Stop> {
+        if let Some(track) = packet.track()? {
+            let name = track.name.len().max(track.thread.as_ref().map_or(0, |thread| thread.name.len()));
+            if !pairing.names.spend(name + 256) {
+                let text =
+                    format!("more names of tracks than {} MiB; is this a trace of PyTorch's profiler?", NAMES >> 20);
+                return Err(Stop::Full(io::Error::other(Refused(text))));
+            }
+            self.tracks.insert(track.uuid, kept(track));
+        }
+        let Some(event) = packet.event else { return Ok(()) };
+        let event = TrackEvent::read(event)?;
+        let edge = |number| Edge { track: event.track, ns: packet.timestamp.unwrap_or(0), number };
+        match event.kind {
+            SLICE_BEGIN => {
+                if !pairing.run.ends.is_empty() {
+                    self.pair(pairing);
+                }
+                if self.ends.len() == pairing.most {
+                    let text = format!("more than {} slices; raise the limit with `--limit`", pairing.most);
+                    return Err(Stop::Full(io::Error::other(text)));
+                }
+                pairing.run.begins.push(edge(self.ends.len()));
+                self.ends.push(NEVER);
+            }
+            SLICE_END => {
+                pairing.run.ends.push(edge(pairing.ends));
+                pairing.ends += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Pairs the begins and ends of a run, and empties it.
+    fn pair(&mut self, Pairing { run, open, .. }: &mut Pairing) {
         if run.is_group() {
             for (begin, end) in run.begins.drain(..).zip(run.ends.drain(..)) {
                 self.ends[begin.number] = end.ns;
@@ -117,7 +133,7 @@ impl Layout {
     }
 
     /// The process of a track: its descriptor's, or that of the tracks around it.
-    pub(super) fn pid(&self, track: &TrackDescriptor) -> Option<i32> {
+    pub(super) fn pid(&self, track: &Track<'_>) -> Option<i32> {
         self.around(track).find_map(|track| {
             let (thread, process) = (track.thread.as_ref(), track.process.as_ref());
             thread.map(|thread| thread.pid).or(process.map(|process| process.pid))
@@ -125,16 +141,24 @@ impl Layout {
     }
 
     /// The device whose tracks are in this one's process, such as `GPU 0`.
-    pub(super) fn device(&self, track: &TrackDescriptor) -> Option<&str> {
+    pub(super) fn device(&self, track: &Track<'_>) -> Option<&str> {
         let uuid = self.around(track).find(|track| track.process.is_some())?.uuid;
-        let name = self.tracks.get(&uuid)?.process.as_ref()?.name.as_str();
+        let name = &*self.tracks.get(&uuid)?.process.as_ref()?.name;
         name.strip_prefix("GPU ").filter(|number| number.parse::<u32>().is_ok()).map(|_| name)
     }
 
     /// The track, and those around it.
-    fn around<'a>(&'a self, track: &'a TrackDescriptor) -> impl Iterator<Item = &'a TrackDescriptor> {
+    fn around<'a>(&'a self, track: &'a Track<'_>) -> impl Iterator<Item = &'a Track<'a>> {
         std::iter::successors(Some(track), |track| self.tracks.get(&track.parent)).take(DEPTH)
     }
+}
+
+/// A track that is kept longer than its packet.
+fn kept(track: Track<'_>) -> Track<'static> {
+    let Track { uuid, parent, name, process, thread } = track;
+    let process = process.map(|of| Process { pid: of.pid, name: of.name.into_owned().into() });
+    let thread = thread.map(|of| Thread { pid: of.pid, tid: of.tid, name: of.name.into_owned().into() });
+    Track { uuid, parent, name: name.into_owned().into(), process, thread }
 }
 
 impl Run {

@@ -2,14 +2,14 @@
 //! writes, so that the readers of Chrome JSON read it, too.
 //!
 //! The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
-//! translates packet by packet, in each reading. `packets` splits the file, and `names` keeps the interned names. Memory is 8 bytes for each slice, the names, and the
+//! translates packet by packet, in each reading. `packets` refuses what the profiler does not write, `messages` reads what only it writes, and `names` keeps the interned names. Memory is 8 bytes for each slice, the names, and the
 //! largest packet.
 
 mod events;
 mod layout;
+mod messages;
 mod names;
 mod packets;
-mod proto;
 #[cfg(test)]
 mod tests;
 
@@ -21,11 +21,14 @@ use serde_json::Value;
 use events::Events;
 pub use layout::Layout;
 use names::AllNames;
-use packets::{PACKET, Packets};
+use packets::next;
+
+use super::packets::{FIRST, Packets};
+use super::parts::{RenderStage, TrackEvent};
 
 /// Whether a file that begins with these bytes is a Perfetto trace. A packet's tag is also a line feed, with which JSON may begin.
 pub fn is_perfetto(begin: &[u8]) -> bool {
-    if begin.first() != Some(&PACKET) {
+    if begin.first() != Some(&FIRST) {
         return false;
     }
     let mut rest = begin.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
@@ -48,7 +51,7 @@ pub struct Translated<R> {
     is_done: bool,
 }
 
-impl<R: BufRead> Translated<R> {
+impl<R: Read> Translated<R> {
     /// `input` is the file whose layout was read.
     pub fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
         let events = Events::new(layout);
@@ -70,23 +73,25 @@ impl<R: BufRead> Translated<R> {
     fn translate(&mut self) -> io::Result<()> {
         self.at = 0;
         self.text.clear();
-        let Some(mut packet) = self.packets.next_packet()? else {
-            self.text.extend_from_slice(b"\n]}\n");
-            self.is_done = true;
-            return Ok(());
-        };
-        let names = self.names.take(&mut packet)?;
+        let (names, events) = (&mut self.names, &mut self.events);
         let (text, is_first) = (&mut self.text, &mut self.is_first);
         let mut add = |event: Value| put(text, is_first, &event);
-        let ns = packet.timestamp;
-        if let Some(event) = &packet.event {
-            self.events.track_event(event, ns, names, &mut add);
-        }
-        if let Some(stage) = &packet.stage {
-            self.events.render_stage(stage, ns, names, &mut add);
-        }
-        if let Some(event) = &packet.counters {
-            self.events.counters(event, ns, names, &mut add);
+        let read = next(&mut self.packets, |packet| {
+            let (names, ns) = (names.take(packet)?, packet.timestamp.unwrap_or(0));
+            if let Some(event) = packet.event {
+                events.track_event(&TrackEvent::read(event)?, ns, names, &mut add)?;
+            }
+            if let Some(stage) = packet.stage {
+                events.render_stage(&RenderStage::read(stage)?, ns, names, &mut add)?;
+            }
+            if let Some(counters) = packet.counters {
+                events.counters(counters, ns, names, &mut add)?;
+            }
+            Ok(())
+        })?;
+        if read.is_none() {
+            self.text.extend_from_slice(b"\n]}\n");
+            self.is_done = true;
         }
         Ok(())
     }
@@ -97,7 +102,7 @@ fn put(text: &mut Vec<u8>, is_first: &mut bool, event: &Value) {
     text.extend_from_slice(event.to_string().as_bytes());
 }
 
-impl<R: BufRead> BufRead for Translated<R> {
+impl<R: Read> BufRead for Translated<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.at == self.text.len() && !self.is_done {
             self.translate()?;
@@ -110,7 +115,7 @@ impl<R: BufRead> BufRead for Translated<R> {
     }
 }
 
-impl<R: BufRead> Read for Translated<R> {
+impl<R: Read> Read for Translated<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.fill_buf()?.read(bytes)?;
         self.consume(count);

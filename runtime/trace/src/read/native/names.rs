@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::proto::{Interned, Name, Packet, STATE_CLEARED};
+use super::messages::{self, COUNTERS, KERNELS};
+use super::packets::Stop;
+use crate::perfetto::proto::interned;
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
+use crate::read::parts::{Interned, Packet};
 
 /// The memory limit for interned names.
 const NAMES: usize = 256 << 20;
@@ -27,7 +30,7 @@ pub(super) struct Names {
 
 /// The names of all sequences.
 pub(super) struct AllNames {
-    sequences: HashMap<u32, Names>,
+    sequences: HashMap<u64, Names>,
     budget: MemoryBudget,
 }
 
@@ -39,52 +42,54 @@ impl AllNames {
     /// Takes what a packet interns, and returns the names of its sequence.
     ///
     /// # Errors
-    /// The names exceed the memory limit.
-    pub(super) fn take(&mut self, packet: &mut Packet) -> io::Result<&Names> {
+    /// The names exceed the memory limit, or a message is cut.
+    pub(super) fn take(&mut self, packet: &Packet<'_>) -> Result<&Names, Stop> {
         let names = self.sequences.entry(packet.sequence).or_default();
-        if packet.flags & STATE_CLEARED != 0 {
+        if packet.is_cleared {
             *names = Names::default();
         }
-        if let Some(interned) = packet.interned.take() {
-            names.add(interned, &self.budget).ok_or_else(|| {
-                io::Error::other(Refused(format!(
-                    "more interned names than {} MiB; is this a trace of PyTorch's profiler?",
-                    NAMES >> 20
-                )))
-            })?;
+        for entry in packet.interned() {
+            names.add(&entry?, &self.budget)?;
         }
         Ok(names)
     }
 }
 
 impl Names {
-    fn add(&mut self, interned: Interned, budget: &MemoryBudget) -> Option<()> {
-        add(&mut self.categories, interned.categories, budget)?;
-        add(&mut self.events, interned.event_names, budget)?;
-        add(&mut self.annotations, interned.annotation_names, budget)?;
-        add(&mut self.specifications, interned.specifications, budget)?;
-        add(&mut self.texts, interned.texts, budget)?;
-        let kernels = interned.kernels.into_iter().map(|kernel| {
-            let name = if kernel.demangled.is_empty() { kernel.name } else { kernel.demangled };
-            Name { iid: kernel.iid, name }
-        });
-        add(&mut self.kernels, kernels.collect(), budget)?;
-        for counters in interned.counters {
-            let specs = counters.descriptor.map_or_else(Vec::new, |descriptor| descriptor.specs);
-            let bytes: usize = specs.iter().map(|spec| spec.name.len() + ENTRY).sum();
-            budget.spend(bytes + ENTRY).then_some(())?;
-            let names = specs.into_iter().map(|spec| (spec.id, spec.name)).collect();
-            self.counters.insert(counters.iid, (counters.gpu, names));
-        }
-        Some(())
+    fn add(&mut self, entry: &Interned<'_>, budget: &MemoryBudget) -> Result<(), Stop> {
+        let Interned { number, iid, text, message } = *entry;
+        let (to, name) = match number {
+            interned::EVENT_CATEGORIES => (&mut self.categories, text.text()),
+            interned::EVENT_NAMES => (&mut self.events, text.text()),
+            interned::ANNOTATION_NAMES => (&mut self.annotations, text.text()),
+            interned::GPU_SPECIFICATIONS => (&mut self.specifications, text.text()),
+            interned::ANNOTATION_STRINGS => (&mut self.texts, text.text()),
+            KERNELS => (&mut self.kernels, messages::kernel(message)),
+            COUNTERS => {
+                let (gpu, specs) = messages::counters(message);
+                spend(budget, 0)?;
+                let mut names = HashMap::new();
+                for spec in specs {
+                    let (id, name) = spec?;
+                    spend(budget, name.len())?;
+                    names.insert(id, name.into_owned());
+                }
+                self.counters.insert(iid, (gpu, names));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        spend(budget, name.len())?;
+        to.insert(iid, name.into_owned());
+        Ok(())
     }
 }
 
-/// None if the budget is exceeded.
-fn add(to: &mut HashMap<u64, String>, names: Vec<Name>, budget: &MemoryBudget) -> Option<()> {
-    for name in names {
-        budget.spend(name.name.len() + ENTRY).then_some(())?;
-        to.insert(name.iid, name.name);
+/// Takes the memory of an entry with a name of so many bytes.
+fn spend(budget: &MemoryBudget, bytes: usize) -> Result<(), Stop> {
+    if budget.spend(bytes + ENTRY) {
+        return Ok(());
     }
-    Some(())
+    let text = format!("more interned names than {} MiB; is this a trace of PyTorch's profiler?", NAMES >> 20);
+    Err(Stop::Full(io::Error::other(Refused(text))))
 }

@@ -1,92 +1,61 @@
-//! Splits a Perfetto trace into its packets, one at a time: memory is bounded by the largest packet.
+//! The packets of a trace that is read whole: what is no packet of PyTorch's profiler ends the translation with the reason.
 
-use std::io::{self, BufRead};
+use std::io::{self, Read};
 
-use prost::Message;
+use crate::read::document::Refused;
+use crate::read::packets::{MAX_PACKET, Packets, Unsound};
+use crate::read::parts::Packet;
+use crate::read::wire::Malformed;
 
-use super::proto::Packet;
-use crate::read::document::{MAX_VALUE, Refused};
-
-/// The tag of `Trace.packet`.
-pub(super) const PACKET: u8 = 0x0A;
-
-/// The packets of a trace, in the order of the file.
-pub(super) struct Packets<R> {
-    input: R,
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-impl<R: BufRead> Packets<R> {
-    pub(super) fn new(input: R) -> Packets<R> {
-        Packets { input, at: 0, bytes: Vec::new() }
-    }
-
-    /// The next packet; none after the last one.
-    ///
-    /// # Errors
-    /// The file cannot be read, is truncated, or is no trace that this reader understands.
-    pub(super) fn next_packet(&mut self) -> io::Result<Option<Packet>> {
-        let begin = self.at;
-        let damaged = |why: String| {
-            io::Error::other(Refused(format!(
-                "damaged at byte {begin}: {why}; name a trace that PyTorch's profiler wrote"
-            )))
-        };
-        let Some(tag) = self.byte()? else { return Ok(None) };
-        if tag != PACKET {
-            return Err(damaged("no packet of a Perfetto trace".to_owned()));
+/// Reads the next packet with `read`; none after the last one.
+///
+/// # Errors
+/// The file cannot be read, is truncated, or is no trace that this reader understands.
+pub(super) fn next<T>(
+    packets: &mut Packets<impl Read>,
+    read: impl FnOnce(&Packet<'_>) -> Result<T, Stop>,
+) -> io::Result<Option<T>> {
+    let begin = packets.place();
+    let damaged = |why: String| {
+        let text = format!("damaged at byte {begin}: {why}; name a trace that PyTorch's profiler wrote");
+        io::Error::other(Refused(text))
+    };
+    let bytes = packets.next_sound().map_err(|unsound| match unsound {
+        Unsound::Io(error) => error,
+        Unsound::Cut => {
+            let why = format!("the trace is truncated in the packet at byte {begin}; export it or copy it again");
+            io::Error::other(Refused(why))
         }
-        let length = self.varint()?.ok_or_else(|| truncated(begin))?;
-        let length = usize::try_from(length).ok().filter(|length| *length <= MAX_VALUE);
-        let length = length.ok_or_else(|| damaged(format!("a packet of more than {} MiB", MAX_VALUE >> 20)))?;
-        self.bytes.resize(length, 0);
-        self.input.read_exact(&mut self.bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => truncated(begin),
-            _ => error,
-        })?;
-        self.at += length as u64;
-        let packet = Packet::decode(&self.bytes[..]).map_err(|error| damaged(error.to_string()))?;
-        if packet.compressed.is_some() {
-            return Err(damaged("compressed packets, which PyTorch's profiler does not write".to_owned()));
+        Unsound::NoPacket => damaged("no packet of a Perfetto trace".to_owned()),
+        Unsound::TooLarge => damaged(format!("a packet of more than {} MiB", MAX_PACKET >> 20)),
+    })?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let read = Packet::read(bytes).map_err(Stop::from).and_then(|packet| {
+        if packet.is_compressed {
+            return Err(Stop::Other("compressed packets, which PyTorch's profiler does not write"));
         }
         // From 64, clocks are of the sequence's own, which may count differences.
-        if packet.clock >= 64 {
-            return Err(damaged("times of a clock that PyTorch's profiler does not use".to_owned()));
+        if packet.clock.is_some_and(|clock| clock >= 64) {
+            return Err(Stop::Other("times of a clock that PyTorch's profiler does not use"));
         }
-        Ok(Some(packet))
-    }
-
-    fn byte(&mut self) -> io::Result<Option<u8>> {
-        let byte = loop {
-            match self.input.fill_buf() {
-                Ok(bytes) => break bytes.first().copied(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        };
-        if byte.is_some() {
-            self.input.consume(1);
-            self.at += 1;
-        }
-        Ok(byte)
-    }
-
-    /// None if the file ends in it, or if it is longer than a length can be.
-    fn varint(&mut self) -> io::Result<Option<u64>> {
-        let mut value = 0;
-        for shift in (0..35).step_by(7) {
-            let Some(byte) = self.byte()? else { return Ok(None) };
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(Some(value));
-            }
-        }
-        Ok(Some(u64::MAX))
-    }
+        read(&packet)
+    });
+    read.map(Some).map_err(|stop| match stop {
+        Stop::Other(why) => damaged(why.to_owned()),
+        Stop::Full(error) => error,
+    })
 }
 
-fn truncated(at: u64) -> io::Error {
-    let why = format!("the trace is truncated in the packet at byte {at}; export it or copy it again");
-    io::Error::other(Refused(why))
+/// Why a packet ends the translation.
+pub(super) enum Stop {
+    /// What is wrong with it.
+    Other(&'static str),
+    /// A limit on memory.
+    Full(io::Error),
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Stop {
+        Stop::Other("a message that is cut")
+    }
 }

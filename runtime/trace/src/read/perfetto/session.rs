@@ -1,21 +1,14 @@
 //! The facts about a session: its begin, its account at the end, and what was changed meanwhile.
 
-use crate::perfetto::proto::{annotation, attribute, event};
-
 use super::super::names::{Name, Names};
-use super::super::wire::Fields;
+use super::super::parts::{Annotation, Packet, Said, TrackEvent};
 use super::{Fact, Reader, Stop, Visitor};
 
 impl<V: Visitor> Reader<'_, V> {
     /// Whether warpline wrote the trace is in its attributes.
-    pub(super) fn attributes(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        for read in Fields(bytes) {
-            let (attribute::ATTRIBUTE, value) = read? else { continue };
-            for read in Fields(value.bytes()) {
-                if let (attribute::KEY, key) = read? {
-                    self.skipped.is_ours |= key.text() == "warpline.version";
-                }
-            }
+    pub(super) fn attributes(&mut self, packet: &Packet<'_>) -> Result<(), Stop> {
+        for attribute in packet.attributes() {
+            self.skipped.is_ours |= attribute?.0 == "warpline.version";
         }
         Ok(())
     }
@@ -26,21 +19,19 @@ impl<V: Visitor> Reader<'_, V> {
         match &*name {
             "session begins" => self.visitor.fact(Fact::Begun(ns)),
             "session ends" => {
-                for read in Fields(bytes) {
-                    let (event::ANNOTATIONS, value) = read? else { continue };
-                    let (mut key, mut number, mut text) = (String::new(), None, None);
-                    for read in Fields(value.bytes()) {
-                        match read? {
-                            (annotation::NAME, value) => key = value.text().into_owned(),
-                            (annotation::UINT, value) => number = i64::try_from(value.int()).ok(),
-                            (annotation::INT, value) => number = Some(value.int() as i64),
-                            (annotation::STRING, value) => text = Some(value.text().into_owned()),
-                            _ => {}
+                for annotation in TrackEvent::read(bytes)?.annotations() {
+                    let Annotation { name, value, .. } = annotation?;
+                    let key = name.unwrap_or_default();
+                    match value {
+                        Some(Said::Uint(number)) => {
+                            if let Ok(number) = i64::try_from(number) {
+                                self.visitor.fact(Fact::Number(key.into_owned(), number));
+                            }
                         }
-                    }
-                    match (number, text) {
-                        (Some(number), _) => self.visitor.fact(Fact::Number(key, number)),
-                        (None, Some(text)) if key.starts_with("note.") => self.visitor.fact(Fact::Note(text)),
+                        Some(Said::Int(number)) => self.visitor.fact(Fact::Number(key.into_owned(), number)),
+                        Some(Said::Text(text)) if key.starts_with("note.") => {
+                            self.visitor.fact(Fact::Note(text.into_owned()));
+                        }
                         _ => {}
                     }
                 }
