@@ -53,7 +53,8 @@ impl<'a> Reading<'a> {
         let (layout, bytes) = match self.layout.get() {
             Some(layout) => (Rc::clone(layout), bytes),
             None => {
-                let layout = Rc::new(Layout::read(bytes, self.most()).map_err(failed)?);
+                let layout =
+                    Rc::new(Layout::read(bytes, self.most(), "raise the limit with `--limit`").map_err(failed)?);
                 let layout = Rc::clone(self.layout.get_or_init(|| layout));
                 (layout, open_within(&self.options.trace, self.options.limit, |_| ())?)
             }

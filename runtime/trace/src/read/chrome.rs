@@ -224,7 +224,7 @@ impl<V: Visitor> Reader<'_, V> {
     fn is_thread(&self, event: &Event<'_>) -> bool {
         match &self.session {
             Some(session) => **session == *event.pid,
-            None => !self.processes.get(&*event.pid).is_some_and(|name| name.starts_with(GPU)),
+            None => !self.processes.get(&*event.pid).map_or(&*event.pid, |name| name).starts_with(GPU),
         }
     }
 
@@ -234,14 +234,22 @@ impl<V: Visitor> Reader<'_, V> {
             return Ok(*row);
         }
         names.spend(event.pid.len() + event.tid.len())?;
-        let name = self.threads.get(&key).cloned().unwrap_or_else(|| {
-            if is_on_stream { format!("stream {}", event.tid).into() } else { format!("thread {}", event.tid).into() }
-        });
+        // A number, or a text that is a name.
+        let numbered = |what: &str, text: &str| -> Arc<str> {
+            if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+                format!("{what} {text}").into()
+            } else {
+                text.into()
+            }
+        };
+        let what = if is_on_stream { "stream" } else { "thread" };
+        let name = self.threads.get(&key).cloned().unwrap_or_else(|| numbered(what, &event.tid));
         let place = if is_on_stream {
-            let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| format!("GPU {}", event.pid).into());
+            let device = self.processes.get(&key.0).cloned().unwrap_or_else(|| numbered("GPU", &event.pid));
             // Only a session's devices have their number in the name.
             let (device, named) = device_of(&device);
-            let ordinal = named.or_else(|| event.pid.parse().ok()).unwrap_or(0);
+            let number = |text: &str| text.strip_prefix(GPU).unwrap_or(text).parse().ok();
+            let ordinal = named.or_else(|| number(&event.pid)).unwrap_or(0);
             // Lanes below a stream are called `compute: copies`.
             let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);
             let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();

@@ -10,8 +10,8 @@ use super::document::MAX_VALUE;
 use super::inputs;
 use super::wire::varint;
 
-/// The maximum size of a packet, in bytes: that of an event in Chrome JSON. Those of warpline have a few hundred; PyTorch's profiler writes all names into
-/// one.
+/// The maximum size of a packet, in bytes: that of an event in Chrome JSON. Those of warpline have a few hundred; one of another tool may define many
+/// names.
 pub const MAX_PACKET: usize = MAX_VALUE;
 
 /// The tag of a packet.

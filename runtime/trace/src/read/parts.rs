@@ -308,7 +308,7 @@ pub struct TrackEvent<'a> {
     pub name: Option<Cow<'a, str>>,
     pub counter: Option<i64>,
     pub double_counter: Option<f64>,
-    correlation: &'a [u8],
+    correlation: Option<&'a [u8]>,
     message: &'a [u8],
 }
 
@@ -324,7 +324,7 @@ impl<'a> TrackEvent<'a> {
                 event::NAME => read.name = Some(value.text()),
                 event::COUNTER_VALUE => read.counter = Some(value.int() as i64),
                 event::DOUBLE_COUNTER_VALUE => read.double_counter = Some(value.double()),
-                GPU_CORRELATION => read.correlation = value.bytes(),
+                GPU_CORRELATION => read.correlation = Some(value.bytes()),
                 _ => {}
             }
         }
@@ -350,9 +350,14 @@ impl<'a> TrackEvent<'a> {
         Ok([numbers(self.message, event::FLOW_IDS)?, numbers(self.message, event::TERMINATING_FLOW_IDS)?])
     }
 
+    /// Whether it is a call that says which of the device's work it submitted.
+    pub fn submits(&self) -> bool {
+        self.correlation.is_some()
+    }
+
     /// The ids of the device's work that a call submitted.
     pub fn submitted(&self) -> Result<Vec<u64>, Malformed> {
-        numbers(self.correlation, SUBMITTED)
+        numbers(self.correlation.unwrap_or_default(), SUBMITTED)
     }
 }
 

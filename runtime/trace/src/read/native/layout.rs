@@ -50,9 +50,10 @@ struct Run {
 }
 
 /// What is known while the trace is read.
-struct Pairing {
-    /// The largest number of slices.
+struct Pairing<'a> {
+    /// The largest number of slices, and what to do about more.
     most: usize,
+    remedy: &'a str,
     names: MemoryBudget,
     run: Run,
     /// The slices of earlier runs that are still open, by track.
@@ -62,17 +63,26 @@ struct Pairing {
 }
 
 impl Layout {
-    /// Reads the whole trace. `most` is the largest number of slices.
-    pub fn read(input: impl Read, most: usize) -> io::Result<Layout> {
+    /// Reads the whole trace. `most` is the largest number of slices, and `remedy` what to do about more.
+    ///
+    /// # Errors
+    /// The file cannot be read, is truncated, or is no trace that this reader understands, as [`Refused`] says.
+    pub fn read(input: impl Read, most: usize, remedy: &str) -> io::Result<Layout> {
         let (mut packets, mut layout) = (Packets::new(input), Layout::default());
-        let mut pairing =
-            Pairing { most, names: MemoryBudget::new(NAMES), run: Run::default(), open: HashMap::new(), ends: 0 };
+        let mut pairing = Pairing {
+            most,
+            remedy,
+            names: MemoryBudget::new(NAMES),
+            run: Run::default(),
+            open: HashMap::new(),
+            ends: 0,
+        };
         while next(&mut packets, |packet| layout.packet(packet, &mut pairing))?.is_some() {}
         layout.pair(&mut pairing);
         Ok(layout)
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, pairing: &mut Pairing) -> Result<(), Stop> {
+    fn packet(&mut self, packet: &Packet<'_>, pairing: &mut Pairing<'_>) -> Result<(), Stop> {
         if let Some(track) = packet.track()? {
             let name = track.name.len().max(track.thread.as_ref().map_or(0, |thread| thread.name.len()));
             if !pairing.names.spend(name + 256) {
@@ -91,8 +101,8 @@ impl Layout {
                     self.pair(pairing);
                 }
                 if self.ends.len() == pairing.most {
-                    let text = format!("more than {} slices; raise the limit with `--limit`", pairing.most);
-                    return Err(Stop::Full(io::Error::other(text)));
+                    let text = format!("more than {} slices; {}", pairing.most, pairing.remedy);
+                    return Err(Stop::Full(io::Error::other(Refused(text))));
                 }
                 pairing.run.begins.push(edge(self.ends.len()));
                 self.ends.push(NEVER);
@@ -107,7 +117,7 @@ impl Layout {
     }
 
     /// Pairs the begins and ends of a run, and empties it.
-    fn pair(&mut self, Pairing { run, open, .. }: &mut Pairing) {
+    fn pair(&mut self, Pairing { run, open, .. }: &mut Pairing<'_>) {
         if run.is_group() {
             for (begin, end) in run.begins.drain(..).zip(run.ends.drain(..)) {
                 self.ends[begin.number] = end.ns;

@@ -24,7 +24,7 @@ use names::AllNames;
 use packets::next;
 
 use super::packets::{FIRST, Packets};
-use super::parts::{RenderStage, TrackEvent};
+use super::parts::{Packet, RenderStage, TrackEvent};
 
 /// Whether a file that begins with these bytes is a Perfetto trace. A packet's tag is also a line feed, with which JSON may begin.
 pub fn is_perfetto(begin: &[u8]) -> bool {
@@ -37,6 +37,36 @@ pub fn is_perfetto(begin: &[u8]) -> bool {
         Some(b'[') => !matches!(rest.next(), Some(b'{' | b']') | None),
         first => first.is_some(),
     }
+}
+
+/// How much of a trace is looked at to tell of which program it is, in bytes.
+const LOOKED_AT: u64 = 64 << 20;
+
+/// Whether a Perfetto trace is of PyTorch's profiler, and not of warpline: it has facts of kernels where only the profiler writes them. A trace
+/// without work on a device has none, and is read as that of any other tool.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_native(trace: impl Read) -> io::Result<bool> {
+    let mut packets = Packets::new(trace);
+    while packets.place() < LOOKED_AT
+        && let Some(bytes) = packets.next_packet()?
+    {
+        let Ok(packet) = Packet::read(bytes) else { continue };
+        if packet.attributes().flatten().any(|(key, _)| key == "warpline.version") {
+            return Ok(false);
+        }
+        let submits = |event| TrackEvent::read(event).is_ok_and(|event| event.submits());
+        let has_facts =
+            |stage| RenderStage::read(stage).is_ok_and(|stage| stage.kernel_iid != 0 || stage.extra().next().is_some());
+        if packet.event.is_some_and(submits)
+            || packet.stage.is_some_and(has_facts)
+            || packet.interned().flatten().any(|entry| entry.number == messages::KERNELS)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A Perfetto trace, read as Chrome JSON.
@@ -52,7 +82,7 @@ pub struct Translated<R> {
 }
 
 impl<R: Read> Translated<R> {
-    /// `input` is the file whose layout was read.
+    /// `input` is the file from which the layout was read.
     pub fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
         let events = Events::new(layout);
         let mut text = b"{\"traceEvents\":[".to_vec();

@@ -27,7 +27,7 @@ fn trace(packets: &[Packet]) -> Vec<u8> {
 
 fn translated(bytes: &[u8]) -> std::io::Result<Vec<Value>> {
     assert!(is_perfetto(bytes));
-    let layout = Rc::new(Layout::read(bytes, 100)?);
+    let layout = Rc::new(Layout::read(bytes, 100, "raise the limit with `--limit`")?);
     let mut text = String::new();
     Translated::new(bytes, layout).read_to_string(&mut text)?;
     let document: Value = serde_json::from_str(&text).expect("JSON");
