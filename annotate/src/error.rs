@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
-use crate::document::{MAX_VALUE, Position, Refused};
+use warpline_trace::read::document::{MAX_VALUE, Position, Refused};
+
 use crate::runtime::counted_as;
 
 /// Why there is no output.

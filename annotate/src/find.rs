@@ -4,20 +4,15 @@
 //! several files come into question, none is chosen.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use warpline_trace::files;
+use warpline_trace::read::annotations::{PYTORCH, is_ours};
+use warpline_trace::read::inputs::{stem, uncompressed};
 
-use crate::{AnnotateError, names};
+use crate::AnnotateError;
 
-/// The begin of the names that PyTorch's tools give to annotations.
-const PYTORCH: &str = "kernel_annotations_rank";
+/// The endings of the names that PyTorch's tools give to annotations.
 const ENDINGS: [&str; 2] = [".json", ".pkl"];
-
-/// The value of `format` in files of `warpline::graph::save`, and where it is in them.
-const OURS: &[u8] = b"\"warpline-graph/";
-const BEGIN: u64 = 4096;
 
 /// The most files of a folder that are looked at.
 const MOST: usize = 10_000;
@@ -35,8 +30,8 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let files = files_of(folder);
-    let plain = names::uncompressed(&name);
-    let stem = names::stem(plain, &["json", "pftrace"]).unwrap_or(plain);
+    let plain = uncompressed(&name);
+    let stem = stem(plain, &["json", "pftrace"]).unwrap_or(plain);
     let beside: Vec<PathBuf> =
         files.iter().filter(|file| name_of(file) == format!("{stem}.annotations.json")).cloned().collect();
     let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
@@ -69,12 +64,6 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     Err(AnnotateError::NoAnnotations { trace: trace.to_owned() })
 }
 
-/// Whether a file with this path is annotations, and so no trace, though its name ends like one.
-pub fn is_annotations(path: &Path) -> bool {
-    let name = name_of(path);
-    name.ends_with(".annotations.json") || name.starts_with(PYTORCH) || is_ours(path)
-}
-
 /// The files of a folder, sorted by name.
 fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST);
@@ -85,14 +74,4 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Whether `warpline::graph::save` wrote it.
-fn is_ours(path: &Path) -> bool {
-    if !name_of(path).ends_with(".json") {
-        return false;
-    }
-    let mut begin = Vec::new();
-    let read = files::regular(path).map(|file| file.map(|file| file.take(BEGIN).read_to_end(&mut begin)));
-    matches!(read, Ok(Some(Ok(_)))) && begin.windows(OURS.len()).any(|bytes| bytes == OURS)
 }

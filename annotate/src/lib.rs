@@ -6,43 +6,30 @@
 //!
 //! The trace is read twice: in the first reading, `index` collects what must be known of the whole trace, and `join` matches kernels with
 //! nodes; in the second, `write` writes the output, event by event. `annotations` reads the annotations that were saved at capture, `find` finds their
-//! file, `names` has the endings of file names, `inputs` decompresses and bounds, `native` reads a Perfetto trace as Chrome JSON, `document` splits a trace into events, and `event` parses an
-//! event. `trace`, which the commands `report`, `compare` and `query` read with, reads traces as slices.
+//! file, and `reading` opens the trace with the reader of all commands, [`warpline_trace::read`].
 //!
 //! Every lost event is counted, no time is changed, and every kernel stays on its stream. Memory is a few dozen bytes for each event,
 //! plus the largest event. The output appears under its name when it is complete. This crate prints nothing.
 #![forbid(unsafe_code)]
 
 mod annotations;
-mod budget;
-#[doc(hidden)]
-pub mod document;
 mod error;
-#[doc(hidden)]
-pub mod event;
 mod find;
 mod index;
-#[doc(hidden)]
-pub mod inputs;
 mod join;
-mod names;
-mod native;
+mod open;
 mod output;
 mod reading;
 mod runtime;
-#[doc(hidden)]
-pub mod trace;
 mod write;
 
 use std::path::{Path, PathBuf};
 
-pub use document::Position;
 pub use error::AnnotateError;
 pub use find::find_annotations;
 #[doc(hidden)]
-pub use find::is_annotations;
-#[doc(hidden)]
 pub use output::beside;
+pub use warpline_trace::read::document::Position;
 
 use annotations::Annotations;
 use index::{Index, Link, Lost};

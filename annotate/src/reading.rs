@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use serde_json::value::RawValue;
+use warpline_trace::read::document::{Broken, Document, Piece, Position, TooLong};
+use warpline_trace::read::event::{Event, scalar};
+use warpline_trace::read::native::{self, Layout, Translated};
 
 use crate::annotations::Annotations;
-use crate::document::{Broken, Document, Piece, Position, TooLong};
-use crate::event::{Event, scalar};
 use crate::index::{Index, Indexer, TooMany};
-use crate::inputs;
 use crate::join::{Join, Outcome};
-use crate::native::{self, Layout, Translated};
+use crate::open::open_within;
 use crate::output::Output;
 use crate::write::{FirstReading, Format, ReadEvent};
 use crate::{AnnotateError, Observer, Options, Phase};
@@ -46,16 +46,17 @@ impl<'a> Reading<'a> {
             observer.progress(phase, read);
         };
         let failed = |error| AnnotateError::Read { path: self.path(), error };
-        let mut bytes = inputs::open_within(&self.options.trace, self.options.limit, on_bytes)?;
+        let mut bytes = open_within(&self.options.trace, self.options.limit, on_bytes)?;
         if !native::is_perfetto(bytes.fill_buf().map_err(failed)?) {
             return Ok(Document::new(bytes));
         }
         let (layout, bytes) = match self.layout.get() {
             Some(layout) => (Rc::clone(layout), bytes),
             None => {
-                let layout = Rc::new(Layout::read(bytes, self.most()).map_err(failed)?);
+                let layout =
+                    Rc::new(Layout::read(bytes, self.most(), "raise the limit with `--limit`").map_err(failed)?);
                 let layout = Rc::clone(self.layout.get_or_init(|| layout));
-                (layout, inputs::open_within(&self.options.trace, self.options.limit, |_| ())?)
+                (layout, open_within(&self.options.trace, self.options.limit, |_| ())?)
             }
         };
         Ok(Document::new(Box::new(Translated::new(bytes, layout))))

@@ -3,8 +3,8 @@
 //! traces; inspects and records programs that run; and says what works on a host.
 //!
 //! The binaries `warpline` and `cargo-warpline`, the fuzz targets and the tests call it. It never runs the binary that it reads,
-//! never trusts the content of a file, and never takes more memory than the limits in [`binary`], [`stragglers`] and
-//! [`warpline_annotate`] allow.
+//! never trusts the content of a file, and never takes more memory than the limits in [`binary`], [`stragglers`],
+//! [`warpline_annotate`] and [`warpline_trace::read`] allow.
 #![forbid(unsafe_code)]
 
 mod annotate;
@@ -29,7 +29,7 @@ mod source;
 pub mod stragglers;
 mod trace_catalog;
 
-use warpline_annotate::{inputs, trace};
+use warpline_trace::read::{self as trace, inputs};
 
 pub use commands::{cargo_warpline, warpline};
 #[doc(hidden)]

@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// A trace.
     #[error(transparent)]
-    Trace(#[from] warpline_annotate::trace::ReadError),
+    Trace(#[from] warpline_trace::read::ReadError),
     /// A query on a cluster.
     #[error("the query `{name}` fails on the cluster of `{scheduler}`: {source}; its scheduler and executors must reach `{}` under this path, and their logs say more", path.display())]
     Cluster {

@@ -11,7 +11,6 @@ mod cut;
 mod find;
 mod place;
 mod tables;
-mod wire;
 mod wording;
 
 #[cfg(test)]
@@ -120,6 +119,8 @@ pub struct Merged {
     pub unused: Vec<(PathBuf, String)>,
     /// Packets that were left out because their clock is unknown.
     pub unplaced: u64,
+    /// Packets that were left out because they are damaged or too large.
+    pub damaged: u64,
     /// The archive's size.
     pub bytes: u64,
 }
@@ -169,6 +170,7 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
         apart: Vec::new(),
         unused,
         unplaced: 0,
+        damaged: 0,
         bytes: 0,
     };
     let (mut members, mut gpus) = (Vec::new(), Gpus::new());
@@ -218,11 +220,12 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
             merged.slices += cut.slices;
             merged.events += cut.events;
             merged.unplaced += cut.unplaced;
+            merged.damaged += cut.damaged;
             if cut.slices + cut.events > 0 {
                 members.push(Member {
                     name: format!("rank-{rank:05}{suffix}.pftrace"),
                     machine: host.to_string(),
-                    trace: cut.trace,
+                    trace: cut.trace.into_bytes(),
                 });
             }
         };
@@ -365,6 +368,9 @@ impl Merged {
         }
         if self.unplaced > 0 {
             text += &format!("{} left out: their clock is unknown\n", count(self.unplaced as usize, "packet"));
+        }
+        if self.damaged > 0 {
+            text += &format!("{} left out: damaged or too large\n", count(self.damaged as usize, "packet"));
         }
         for (file, why) in self.unused.iter().take(5) {
             text += &format!("not used: {}\n", printable(&format!("{} {why}", file.display())));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use datafusion::datasource::memory::MemTable;
 use datafusion::datasource::view::ViewTable;
 use datafusion::prelude::SessionContext;
-use warpline_annotate::trace::{self, Names};
+use warpline_trace::read::{self, Names};
 
 pub use self::named::{NAMED, Named};
 pub use self::tables::TraceTable;
@@ -95,7 +95,7 @@ fn views() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Reads the trace into the tables.
 fn fill(context: &SessionContext, path: &Path, wanted: BTreeSet<TraceTable>) -> Result<Vec<String>, Error> {
     let (mut names, mut collected) = (Names::default(), Collected::new(wanted));
-    let skipped = trace::read(path, &mut names, &mut collected)?;
+    let skipped = read::read(path, &mut names, &mut collected)?;
     if collected.is_full {
         return Err(Error::Asked(format!(
             "`{}` has more than {MOST_ROWS} slices of what the query reads; name fewer tables, ask `warpline report`, or record less of the time",

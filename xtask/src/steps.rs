@@ -219,6 +219,8 @@ fn clippy() -> Result<u64, Stop> {
     for features in LIBRARY_SETS {
         line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
     }
+    // The reader of traces, which no program turns on, beside nothing else.
+    line("cargo clippy -p warpline-trace --features read --lib -- -D warnings").run()?;
     Ok(0)
 }
 

@@ -13,7 +13,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{AnnotateError, inputs};
+use warpline_trace::read::event::Event;
+
+use super::AnnotateError;
+use super::open::open_within;
 
 /// The maximum size of a file of annotations when decompressed, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
@@ -65,6 +68,18 @@ pub(super) enum Work {
     Kernel,
     Memcpy,
     Memset,
+}
+
+impl Work {
+    /// The kind of device work of an event, by the categories of PyTorch's profiler.
+    pub(super) fn of(event: &Event<'_>) -> Option<Work> {
+        match &*event.category {
+            "kernel" | "Kernel" => Some(Work::Kernel),
+            "gpu_memcpy" | "Memcpy" => Some(Work::Memcpy),
+            "gpu_memset" | "Memset" => Some(Work::Memset),
+            _ => None,
+        }
+    }
 }
 
 impl Annotations {
@@ -125,7 +140,7 @@ pub(super) struct Unreadable(pub(super) String);
 pub(super) fn read(path: &Path) -> Result<Annotations, AnnotateError> {
     let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
     let mut bytes = Vec::new();
-    inputs::open_within(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
+    open_within(path, MAX_BYTES, |_| ())?.read_to_end(&mut bytes).map_err(failed)?;
     let not = |Unreadable(why)| AnnotateError::NotAnnotations { path: path.to_owned(), why };
     // A pickle of protocol 2 or later begins with the protocol number.
     let mut annotations = if bytes.first() == Some(&0x80) {

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 
+use warpline_trace::read::event::Event;
+
 use super::hash;
-use crate::event::Event;
 
 /// The category of these events.
 const CATEGORY: &str = "gpu_user_annotation";

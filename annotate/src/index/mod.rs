@@ -12,8 +12,9 @@ mod rows;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::budget::MemoryBudget;
-use super::event::Event;
+use warpline_trace::read::budget::MemoryBudget;
+use warpline_trace::read::event::Event;
+
 use super::join::Join;
 
 pub(super) use arrows::Link;

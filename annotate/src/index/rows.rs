@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::budget::MemoryBudget;
-use crate::event::{Event, scalar};
+use warpline_trace::read::budget::MemoryBudget;
+use warpline_trace::read::event::{Event, scalar};
 
 /// The approximate memory of a row without its names.
 const ENTRY: usize = 160;

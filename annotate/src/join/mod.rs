@@ -9,8 +9,9 @@ mod order;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use warpline_trace::read::event::{Event, whole};
+
 use super::annotations::{Annotations, Work};
-use super::event::{Event, whole};
 use super::{AnnotateError, By};
 
 use names::Names;
@@ -117,7 +118,7 @@ impl<'a> Join<'a> {
         (row, process): (u32, u32),
         (begin_ns, end_ns): (i64, i64),
     ) {
-        let work = event.work();
+        let work = Work::of(event);
         if work.is_some() {
             *self.on_rows.entry(row).or_default() += 1;
         }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use warpline_trace::read::budget::MemoryBudget;
+
 use crate::annotations::Work;
-use crate::budget::MemoryBudget;
 
 /// The name of copies and fills, independent of the trace.
 const COPY: &str = "copy";

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use warpline_trace::read::event::Members;
 
 use super::{FirstReading, Format, REPLAYS, ReadEvent};
-use crate::event::Members;
 use crate::index::Disposition;
 
 const ARROWS: &str = "graph_launch";

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde_json::{Map, Value};
+use warpline_trace::read::event::Event;
 
 use super::annotations::{Annotations, Zone};
-use super::event::Event;
 use super::index::{Disposition, Index, Link, Slice, place};
 use super::join::{Joined, Outcome, Replay};
 

@@ -12,10 +12,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use warpline_trace::read::budget::MemoryBudget;
+use warpline_trace::read::event::{Event, Members, scalar};
+
 use super::words::{Kind, Words, argument, arguments, raw_text};
 use super::{FirstReading, Format, REPLAYS, ReadEvent, Row};
-use crate::budget::MemoryBudget;
-use crate::event::{Event, Members, scalar};
 use crate::index::Disposition;
 use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 

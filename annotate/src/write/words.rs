@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use warpline_trace::read::budget::MemoryBudget;
+use warpline_trace::read::event::{Members, scalar};
 
-use crate::budget::MemoryBudget;
-use crate::event::{Members, scalar};
 use crate::runtime::proto::{Buffer, annotation, event as field, interned};
 
 /// The memory limit for interned names.

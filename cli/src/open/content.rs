@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warpline_trace::files;
+use warpline_trace::perfetto::proto::{Buffer, PACKET};
 
 use super::OpenError;
 use crate::inputs::{self, TRACES};
@@ -168,31 +169,29 @@ impl<R: Read, I: Iterator<Item = io::Result<Whole<R>>>> Read for Joined<I, R> {
 struct Whole<R> {
     packets: Packets<R>,
     /// Packets with their headers, and how much of them was read.
-    ready: Vec<u8>,
+    ready: Buffer,
     from: usize,
 }
 
 impl<R: Read> Whole<R> {
     fn new(trace: R) -> Whole<R> {
-        Whole { packets: Packets::new(trace), ready: Vec::new(), from: 0 }
+        Whole { packets: Packets::new(trace), ready: Buffer::default(), from: 0 }
     }
 }
 
 impl<R: Read> Read for Whole<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.from == self.ready.len() {
-            (self.from, self.ready) = (0, std::mem::take(&mut self.ready));
+            self.from = 0;
             self.ready.clear();
             while self.ready.len() < into.len()
                 && let Some(packet) = self.packets.next_packet()?
             {
-                self.ready.push(trace::FIRST);
-                prost::encoding::encode_varint(packet.len() as u64, &mut self.ready);
-                self.ready.extend_from_slice(packet);
+                self.ready.bytes(PACKET, packet);
             }
         }
         let count = into.len().min(self.ready.len() - self.from);
-        into[..count].copy_from_slice(&self.ready[self.from..self.from + count]);
+        into[..count].copy_from_slice(&self.ready.as_bytes()[self.from..self.from + count]);
         self.from += count;
         Ok(count)
     }
@@ -201,7 +200,7 @@ impl<R: Read> Read for Whole<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_trace::perfetto::proto::{Buffer, packet};
+    use warpline_trace::perfetto::proto::packet;
 
     /// A trace of packets with these times, each of which is longer than what is read at once.
     fn trace(times: &[i64]) -> Vec<u8> {

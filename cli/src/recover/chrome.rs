@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use warpline_trace::read::document::{Broken, Document, MAX_VALUE, Piece, Position};
 
 use super::{RecoverFileError, open_packed};
 use crate::inputs;
 use crate::output;
 use crate::place::{self, PlaceError, TracePlace};
 use crate::trace;
-use warpline_annotate::Position;
-use warpline_annotate::document::{Broken, Document, MAX_VALUE, Piece};
 
 /// The event with the facts of a session that are known at its start.
 const SESSION: &str = "warpline_session";

@@ -2,7 +2,7 @@
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
 //! them across ranks and determines which rank was late, `verdict` names the rank that stands out and follows waits to their cause, `show`
-//! formats the findings, `run` is the command, and `proto` defines the wire format.
+//! formats the findings, and `run` is the command.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
 //! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock, and
@@ -11,7 +11,6 @@
 mod clocks;
 mod findings;
 mod judge;
-mod proto;
 mod read;
 pub(crate) mod run;
 mod show;
@@ -175,14 +174,14 @@ impl Calls {
         Ok(id)
     }
 
-    fn range(&mut self, name: String) -> Result<u32, TraceError> {
-        if let Some(id) = self.range_ids.get(&name) {
+    fn range(&mut self, name: &str) -> Result<u32, TraceError> {
+        if let Some(id) = self.range_ids.get(name) {
             return Ok(*id);
         }
         spend(&mut self.names_left, 2 * (name.len() + ENTRY))?;
         let id = self.ranges.len() as u32;
-        self.ranges.push(name.clone());
-        self.range_ids.insert(name, id);
+        self.ranges.push(name.to_owned());
+        self.range_ids.insert(name.to_owned(), id);
         Ok(id)
     }
 

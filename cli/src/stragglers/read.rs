@@ -6,15 +6,17 @@
 //! warpline writes the end of a slice directly after its begin on the same packet sequence, so begins and ends are paired in file order.
 //! Each trace starts with its clocks, so concatenated traces are read as separate traces.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Read};
 
-use prost::Message;
 use warpline_core::collective::{CollectiveKind, DataType};
+use warpline_trace::perfetto::proto::clock::{BOOTTIME, SESSION};
+use warpline_trace::perfetto::proto::{event, interned};
+use warpline_trace::read::Packets;
+use warpline_trace::read::parts::{Annotation, Clocks, Packet, Said, TrackEvent};
+use warpline_trace::read::wire::Malformed;
 
-use crate::trace::Packets;
-
-use super::proto::{self, Annotation, Attribute, BOOTTIME, Event, Packet, REALTIME, SESSION, STATE_CLEARED};
 use super::{Call, Calls, Session};
 
 /// The most bytes of names that are kept while one trace is read, and the most that are kept for all traces together.
@@ -62,15 +64,33 @@ pub struct Skipped {
     pub damaged_at: Option<u64>,
 }
 
+/// Why a packet is not read.
+enum Stop {
+    Malformed,
+    Trace(TraceError),
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Stop {
+        Stop::Malformed
+    }
+}
+
+impl From<TraceError> for Stop {
+    fn from(error: TraceError) -> Stop {
+        Stop::Trace(error)
+    }
+}
+
 /// The state of one trace while it is read.
 pub(super) struct Reader<'a> {
     calls: &'a mut Calls,
     /// The index of the session, once its clocks are known.
     session: Option<u32>,
-    sequences: HashMap<u32, Sequence>,
+    sequences: HashMap<u64, Sequence>,
     /// The groups without a communicator id, by packet sequence and the ids of their interned name and ranks. It avoids parsing a long list
     /// of ranks for every collective.
-    groups: HashMap<(u32, u64, u64), u32>,
+    groups: HashMap<(u64, u64, u64), u32>,
     /// How many more bytes of names are accepted.
     texts_left: usize,
     skipped: Skipped,
@@ -79,7 +99,7 @@ pub(super) struct Reader<'a> {
 #[derive(Default)]
 struct Sequence {
     /// The clock of timestamps that do not name one.
-    clock: u32,
+    clock: u64,
     /// `BOOTTIME` when [`SESSION`] was zero.
     zero: Option<i64>,
     event_names: HashMap<u64, u32>,
@@ -99,13 +119,11 @@ impl<'a> Reader<'a> {
     pub(super) fn read(mut self, trace: impl Read) -> Result<Skipped, TraceError> {
         let (mut packets, mut understood) = (Packets::new(trace), false);
         while let Some(bytes) = packets.next_packet()? {
-            match Packet::decode(bytes) {
-                Ok(packet) => {
-                    // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
-                    understood |= packet.sequence != 0;
-                    self.packet(packet)?;
-                }
-                Err(_) => self.skipped.packets += 1,
+            match self.packet(bytes) {
+                // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
+                Ok(has_sequence) => understood |= has_sequence,
+                Err(Stop::Malformed) => self.skipped.packets += 1,
+                Err(Stop::Trace(error)) => return Err(error),
             }
         }
         self.skipped.packets += packets.too_large;
@@ -113,74 +131,73 @@ impl<'a> Reader<'a> {
         if understood { Ok(self.skipped) } else { Err(TraceError::NotATrace) }
     }
 
-    fn packet(&mut self, packet: Packet) -> Result<(), TraceError> {
-        let clock = |id| {
-            let clocks = packet.clocks.as_ref().map_or(&[][..], |snapshot| &snapshot.clocks);
-            clocks.iter().find(|clock| clock.id == id).map(|clock| clock.timestamp as i64)
-        };
-        if let (Some(boot), Some(real)) = (clock(BOOTTIME), clock(REALTIME)) {
+    /// Reads a packet. Returns whether it is of a sequence.
+    fn packet(&mut self, bytes: &[u8]) -> Result<bool, Stop> {
+        let packet = Packet::read(bytes)?;
+        let clocks = packet.clocks()?;
+        if let Clocks { boot_ns: Some(boot_ns), real_ns: Some(wall_ns), .. } = clocks {
             // This is the beginning of another trace.
             self.sequences.clear();
             self.groups.clear();
             self.texts_left = MAX_TEXTS;
-            let session = Session { boot_ns: boot, wall_ns: real, ..Session::default() };
-            self.session = Some(self.calls.session(session)?);
+            self.session = Some(self.calls.session(Session { boot_ns, wall_ns, ..Session::default() })?);
         }
         let session = self.session.and_then(|id| self.calls.sessions.get_mut(id as usize));
         if let Some(session) = session {
-            if let Some(process) = packet.track.and_then(|track| track.process) {
+            if let Some(process) = packet.track()?.and_then(|track| track.process) {
                 session.process = Some(process.pid);
             }
-            for Attribute { key, string } in packet.attributes.into_iter().flat_map(|all| all.attributes) {
-                match (&*key, string.filter(|text| text.len() < ENTRY)) {
-                    ("warpline.boot_id", Some(id)) => session.boot_id = Some(id),
-                    ("warpline.host", Some(host)) => session.host = host,
+            for attribute in packet.attributes() {
+                let (key, text) = attribute?;
+                match &*key {
+                    "warpline.boot_id" if (1..ENTRY).contains(&text.len()) => session.boot_id = Some(text.into_owned()),
+                    "warpline.host" if text.len() < ENTRY => session.host = text.into_owned(),
                     _ => {}
                 }
             }
         }
-        if packet.flags & STATE_CLEARED != 0 || !self.sequences.contains_key(&packet.sequence) {
+        if packet.is_cleared || !self.sequences.contains_key(&packet.sequence) {
             spend(&mut self.texts_left, 4 * ENTRY)?;
             self.groups.clear();
             self.sequences.insert(packet.sequence, Sequence { clock: BOOTTIME, ..Sequence::default() });
         }
-        let Some(sequence) = self.sequences.get_mut(&packet.sequence) else { return Ok(()) };
-        if let (Some(zero), Some(boot)) = (clock(SESSION), clock(BOOTTIME)) {
-            sequence.zero = Some(boot.wrapping_sub(zero));
+        let has_sequence = packet.sequence != 0;
+        let Some(sequence) = self.sequences.get_mut(&packet.sequence) else { return Ok(has_sequence) };
+        sequence.zero = clocks.zero_ns().or(sequence.zero);
+        sequence.clock = packet.defaults()?.0.unwrap_or(sequence.clock);
+        for entry in packet.interned() {
+            let entry = entry?;
+            let mut text = || {
+                let text = entry.text.text().into_owned();
+                spend(&mut self.texts_left, ENTRY + text.len()).map(|()| text)
+            };
+            match entry.number {
+                interned::EVENT_NAMES => {
+                    spend(&mut self.texts_left, ENTRY)?;
+                    sequence.event_names.insert(entry.iid, self.calls.range(&entry.text.text())?);
+                }
+                interned::ANNOTATION_NAMES => drop(sequence.annotation_names.insert(entry.iid, text()?)),
+                interned::ANNOTATION_STRINGS => {
+                    self.groups.clear();
+                    sequence.strings.insert(entry.iid, text()?);
+                }
+                _ => {}
+            }
         }
-        if let Some(clock) = packet.defaults.and_then(|defaults| defaults.clock) {
-            sequence.clock = clock;
-        }
-        if let Some(interned) = packet.interned {
-            if !interned.strings.is_empty() {
-                self.groups.clear();
-            }
-            for name in interned.event_names {
-                spend(&mut self.texts_left, ENTRY)?;
-                sequence.event_names.insert(name.iid, self.calls.range(name.text)?);
-            }
-            for name in interned.annotation_names {
-                spend(&mut self.texts_left, ENTRY + name.text.len())?;
-                sequence.annotation_names.insert(name.iid, name.text);
-            }
-            for string in interned.strings {
-                spend(&mut self.texts_left, ENTRY + string.text.len())?;
-                sequence.strings.insert(string.iid, string.text);
-            }
-        }
-        let Some(event) = packet.event else { return Ok(()) };
-        let time = packet.timestamp as i64;
+        let Some(event) = packet.event else { return Ok(has_sequence) };
+        let event = TrackEvent::read(event)?;
+        let time = packet.timestamp.unwrap_or(0) as i64;
         let time = match packet.clock.unwrap_or(sequence.clock) {
             BOOTTIME => Some(time),
             SESSION => sequence.zero.map(|zero| zero.wrapping_add(time)),
             _ => None,
         };
         match event.kind {
-            proto::SLICE_BEGIN => {
+            event::SLICE_BEGIN => {
                 sequence.open = None;
-                let said = SliceArgs::read(&event, sequence);
+                let said = SliceArgs::read(&event, sequence)?;
                 if !said.is_collective {
-                    return Ok(());
+                    return Ok(has_sequence);
                 }
                 let session = self.session.ok_or(TraceError::NoClocks)?;
                 let range = sequence.event_names.get(&event.name_iid).copied().unwrap_or_default();
@@ -202,33 +219,35 @@ impl<'a> Reader<'a> {
                     }
                     (Some(_), None) if said.group.is_none() => {
                         self.skipped.ungrouped += 1;
-                        return Ok(());
+                        return Ok(has_sequence);
                     }
                     _ => None,
                 };
                 self.skipped.calls += u64::from(call.is_none());
                 sequence.open = call;
             }
-            proto::SLICE_END => {
-                let Some(call) = sequence.open.take() else { return Ok(()) };
+            event::SLICE_END => {
+                let Some(call) = sequence.open.take() else { return Ok(has_sequence) };
                 match time.and_then(|end| end.checked_sub(call.begin_ns)) {
                     Some(length_ns @ 0..) => self.calls.add(Call { length_ns, ..call })?,
                     _ => self.skipped.calls += 1,
                 }
             }
-            proto::INSTANT => {
-                let count = |wanted: &str| {
-                    let said = |annotation: &&Annotation| name_of(annotation, &sequence.annotation_names) == wanted;
-                    event.annotations.iter().find(said)?.uint
-                };
+            event::INSTANT => {
+                let (mut counts, mut uncertain_ns) = ([None; 3], 0);
+                for annotation in event.annotations() {
+                    let annotation = annotation?;
+                    let name = name_of(&annotation, &sequence.annotation_names);
+                    if let Some(at) = ["begun", "recorded", "dropped"].iter().position(|count| *count == name) {
+                        counts[at] = counts[at].or(annotation.uint());
+                    } else if name.ends_with(".clock_uncertainty_ns") {
+                        // A session on in-process streams has no device clock: its times are those of the host clock.
+                        uncertain_ns = annotation.int().unwrap_or(0).max(uncertain_ns);
+                    }
+                }
                 // A session writes its counts at its end.
-                if let (Some(_), Some(_), Some(dropped)) = (count("begun"), count("recorded"), count("dropped")) {
+                if let [Some(_), Some(_), Some(dropped)] = counts {
                     self.skipped.dropped = self.skipped.dropped.saturating_add(dropped);
-                    let clocks = event.annotations.iter().filter(|annotation| {
-                        name_of(annotation, &sequence.annotation_names).ends_with(".clock_uncertainty_ns")
-                    });
-                    // A session on in-process streams has no device clock: its times are those of the host clock.
-                    let uncertain_ns = clocks.filter_map(|clock| clock.int).fold(0, i64::max);
                     let session = self.session.and_then(|id| self.calls.sessions.get_mut(id as usize));
                     if let Some(session) = session {
                         session.uncertain_ns = Some(uncertain_ns);
@@ -237,17 +256,13 @@ impl<'a> Reader<'a> {
             }
             _ => {}
         }
-        Ok(())
+        Ok(has_sequence)
     }
 }
 
 /// Returns the name of an annotation; empty if its id is not defined.
-fn name_of<'a>(annotation: &'a Annotation, names: &'a HashMap<u64, String>) -> &'a str {
-    if annotation.name.is_empty() {
-        names.get(&annotation.name_iid).map_or("", String::as_str)
-    } else {
-        &annotation.name
-    }
+fn name_of<'a>(annotation: &'a Annotation<'_>, names: &'a HashMap<u64, String>) -> &'a str {
+    annotation.name.as_deref().unwrap_or_else(|| names.get(&annotation.name_iid).map_or("", String::as_str))
 }
 
 /// Subtracts `bytes` from the remaining budget.
@@ -269,8 +284,8 @@ pub(super) struct GroupKey<'a> {
 struct SliceArgs<'a> {
     is_collective: bool,
     kind: Option<CollectiveKind>,
-    group: Option<&'a str>,
-    ranks: Option<&'a str>,
+    group: Option<Cow<'a, str>>,
+    ranks: Option<Cow<'a, str>>,
     /// The ids of `group` and `ranks` if these are interned.
     iids: [Option<u64>; 2],
     comm_id: Option<u64>,
@@ -287,45 +302,45 @@ struct SliceArgs<'a> {
 }
 
 impl<'a> SliceArgs<'a> {
-    fn read(event: &'a Event, sequence: &'a Sequence) -> SliceArgs<'a> {
+    fn read(event: &TrackEvent<'a>, sequence: &'a Sequence) -> Result<SliceArgs<'a>, Malformed> {
         let mut said = SliceArgs::default();
-        for annotation in &event.annotations {
-            said.add(annotation, sequence);
-        }
-        said
+        event.annotations().try_for_each(|annotation| annotation.map(|annotation| said.add(&annotation, sequence)))?;
+        Ok(said)
     }
 
-    fn add(&mut self, annotation: &'a Annotation, sequence: &'a Sequence) {
-        let iid = annotation.string_iid.filter(|_| annotation.string.is_none());
-        let interned = || sequence.strings.get(&iid?).map(String::as_str);
-        let text = annotation.string.as_deref().or_else(interned);
+    fn add(&mut self, annotation: &Annotation<'a>, sequence: &'a Sequence) {
+        let (text, iid) = match &annotation.value {
+            Some(Said::Text(text)) => (Some(text.clone()), None),
+            Some(Said::TextIid(iid)) => (sequence.strings.get(iid).map(|text| text.as_str().into()), Some(*iid)),
+            _ => (None, None),
+        };
         match name_of(annotation, &sequence.annotation_names) {
             "Collective name" => {
                 self.is_collective = true;
-                self.kind = CollectiveKind::ALL.into_iter().find(|kind| text == Some(kind.torch_name()));
+                self.kind = CollectiveKind::ALL.into_iter().find(|kind| text.as_deref() == Some(kind.torch_name()));
             }
             "Process Group Name" => (self.group, self.iids[0]) = (text, iid),
             "Process Group Ranks" => (self.ranks, self.iids[1]) = (text, iid),
-            "Comms Id" => self.comm_id = annotation.uint,
-            "Rank" => self.rank = annotation.uint,
-            "Seq" => self.seq = annotation.uint,
+            "Comms Id" => self.comm_id = annotation.uint(),
+            "Rank" => self.rank = annotation.uint(),
+            "Seq" => self.seq = annotation.uint(),
             "dtype" => {
                 let mut types = (0..).map_while(DataType::from_nccl);
-                let named = types.find(|dtype| text == Some(dtype.torch_name()));
+                let named = types.find(|dtype| text.as_deref() == Some(dtype.torch_name()));
                 self.element_bytes = named.map_or(0, DataType::bytes);
             }
-            "In msg nelems" => self.elements[0] = annotation.uint.unwrap_or(0),
-            "Out msg nelems" => self.elements[1] = annotation.uint.unwrap_or(0),
-            "end_early_by_ns" => self.uncertain_ns = annotation.int.unwrap_or(0).max(0),
+            "In msg nelems" => self.elements[0] = annotation.uint().unwrap_or(0),
+            "Out msg nelems" => self.elements[1] = annotation.uint().unwrap_or(0),
+            "end_early_by_ns" => self.uncertain_ns = annotation.int().unwrap_or(0).max(0),
             "status" => self.failed = text.is_some(),
-            "kernels" => self.has_kernels = annotation.uint.is_some(),
-            "correlation" => self.has_correlation = annotation.uint.is_some(),
+            "kernels" => self.has_kernels = annotation.uint().is_some(),
+            "correlation" => self.has_correlation = annotation.uint().is_some(),
             _ => {}
         }
     }
 
-    fn group(&self) -> Option<GroupKey<'a>> {
-        Some(GroupKey { name: self.group?, ranks: self.ranks?, comm_id: self.comm_id })
+    fn group(&self) -> Option<GroupKey<'_>> {
+        Some(GroupKey { name: self.group.as_deref()?, ranks: self.ranks.as_deref()?, comm_id: self.comm_id })
     }
 
     /// Returns the ids of the interned name and ranks of a group that has no communicator id.

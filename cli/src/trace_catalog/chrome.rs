@@ -4,8 +4,8 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use warpline_annotate::document::{Broken, Document, Piece};
 use warpline_core::catalog::record::MAX_RANGES;
+use warpline_trace::read::document::{Broken, Document, Piece};
 
 use super::facts::{AtMost, Facts};
 use super::{CatalogError, Found};

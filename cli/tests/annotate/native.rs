@@ -140,3 +140,93 @@ fn a_perfetto_trace_that_is_truncated_or_of_another_program_is_refused() {
     room.write("other.pftrace", other.0);
     room.refused(&args("other.pftrace"), "times of a clock that PyTorch's profiler does not use");
 }
+
+/// A step of a profiler, in Perfetto's form and in Chrome's: an operation that launches, what the device did, and an annotation around it.
+fn profiled() -> (Vec<u8>, String) {
+    let named = |iid: u64, name: &str| Proto::default().int(1, iid).text(2, name);
+    let process = Proto::default().int(1, 4242).text(6, "python");
+    let thread = Proto::default().int(1, 4242).int(2, 4243).text(5, "main");
+    let names = Proto::default()
+        .message(2, named(1, "gemm"))
+        .message(24, named(1, "Kernel"))
+        .message(24, named(2, "Memcpy"))
+        .message(24, named(3, "Annotation"))
+        .message(24, named(100, "stream 0007"));
+    let mut trace = Proto::default()
+        .message(1, Proto::default().message(60, Proto::default().int(1, 1).message(3, process)))
+        .message(1, Proto::default().message(60, Proto::default().int(1, 2).int(5, 1).message(4, thread)))
+        .message(1, Proto::default().int(10, SEQUENCE).int(13, 1).message(12, names));
+    let packet = |us: u64| Proto::default().int(8, 1_000 * us).int(10, SEQUENCE).int(13, 2);
+    // Name, category, begin and end in us. Each encloses the next.
+    let host = [
+        ("ProfilerStep#3", "user_annotation", 1_000, 2_000),
+        ("aten::mm", "cpu_op", 1_010, 1_910),
+        ("cudaLaunchKernel", "cuda_runtime", 1_020, 1_025),
+    ];
+    for (name, category, begin, _) in host {
+        let mut event = Proto::default().int(9, 1).int(11, 2).text(22, category).text(23, name);
+        if category == "cuda_runtime" {
+            event = event
+                .message(3000, Proto::default().int(1, 17))
+                .message(4, Proto::default().text(10, "correlation").int(4, 17));
+        }
+        trace = trace.message(1, packet(begin).message(11, event));
+    }
+    // The ends are in the order of the begins, and not in that of the times.
+    for (.., end) in host {
+        trace = trace.message(1, packet(end).message(11, Proto::default().int(9, 2).int(11, 2)));
+    }
+    let work = [
+        ("gemm", "kernel", 1, 1_030, 5),
+        ("Memcpy DtoH", "gpu_memcpy", 2, 1_040, 3),
+        ("layer", "gpu_user_annotation", 3, 1_030, 13),
+    ];
+    let mut events = vec![
+        json!({"ph": "M", "name": "process_name", "pid": 4242, "tid": 0, "ts": 0, "args": {"name": "python"}}),
+        json!({"ph": "M", "name": "thread_name", "pid": 4242, "tid": 4243, "ts": 0, "args": {"name": "main"}}),
+        json!({"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "ts": 0, "args": {"labels": "GPU 0"}}),
+        json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": 7, "ts": 0, "args": {"name": "stream 7"}}),
+    ];
+    for (name, category, begin, end) in host {
+        events.push(json!({"ph": "X", "cat": category, "name": name, "pid": 4242, "tid": 4243, "ts": begin, "dur": end - begin}));
+    }
+    for (name, category, stage_of, begin, us) in work {
+        let extra = Proto::default().text(1, "correlation").text(2, "17");
+        let stage = Proto::default().int(1, 17).int(2, 1_000 * us).int(13, 100).int(14, stage_of).message(6, extra);
+        let stage = if name == "gemm" { stage.int(20, 1) } else { stage.text(17, name) };
+        trace = trace.message(1, packet(begin).message(53, stage));
+        events.push(json!({"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": begin, "dur": us, "args": {"correlation": 17}}));
+    }
+    (trace.0, json!({"schemaVersion": 1, "traceEvents": events}).to_string())
+}
+
+#[test]
+fn the_report_of_a_perfetto_trace_is_that_of_the_chrome_form() {
+    let room = Room::new(Ids::Mixed);
+    let (perfetto, chrome) = profiled();
+    room.write("step.json", chrome);
+    room.write("step.pftrace", &perfetto);
+    let report = |trace: &str, format: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpline"));
+        let output = command.args(["report", "--format", format, trace]).current_dir(room.path()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for format in ["table", "json"] {
+        let (status, text, complaints) = report("step.pftrace", format);
+        assert_eq!((status, complaints.as_str()), (Some(0), ""), "{text}");
+        assert_eq!(text.replace("step.pftrace", "step.json"), report("step.json", format).1);
+    }
+    let figures: serde_json::Value = serde_json::from_str(&report("step.pftrace", "json").1).unwrap();
+    let times = |table: &str| -> Vec<_> {
+        let rows = figures[table].as_array().unwrap().iter();
+        rows.map(|row| (row["name"].as_str().unwrap(), row["max_ns"].as_u64().unwrap())).collect()
+    };
+    assert_eq!(times("kernels"), [("gemm", 5_000), ("Memcpy DtoH", 3_000)]);
+    assert_eq!(times("steps"), [("step", 1_000_000)]);
+    assert!(times("range_steps").contains(&("aten::mm", 900_000)), "{figures:#}");
+    // A part of a trace gives no figures that look like those of all of it.
+    room.write("cut.pftrace", &perfetto[..perfetto.len() - 3]);
+    let (status, text, complaints) = report("cut.pftrace", "table");
+    assert_eq!((status, text.as_str()), (Some(2), ""), "{complaints}");
+    assert!(complaints.contains("cut.pftrace: the trace is truncated in the packet at byte "), "{complaints}");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use warpline_annotate::trace::files;
+use warpline_trace::read::files;
 
 use super::output::{complain, print};
 use super::rows::Format;

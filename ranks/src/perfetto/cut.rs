@@ -5,71 +5,12 @@
 //! need them. Memory holds what is kept.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, BufRead};
+use std::io::{self, Read};
 
-use super::wire::{Field, Value, Write, fields, first, next_packet, rewrite};
-
-/// The numbers of fields, by message.
-pub mod id {
-    pub const CLOCK_SNAPSHOT: u32 = 6;
-    pub const TIMESTAMP: u32 = 8;
-    pub const SEQUENCE: u32 = 10;
-    pub const TRACK_EVENT: u32 = 11;
-    pub const INTERNED: u32 = 12;
-    pub const FLAGS: u32 = 13;
-    pub const RENDER_STAGE: u32 = 53;
-    pub const TIMESTAMP_CLOCK: u32 = 58;
-    pub const DEFAULTS: u32 = 59;
-    pub const DESCRIPTOR: u32 = 60;
-    pub const ATTRIBUTES: u32 = 126;
-
-    pub const SNAPSHOT_CLOCKS: u32 = 1;
-    pub const SNAPSHOT_PRIMARY: u32 = 2;
-    pub const CLOCK_ID: u32 = 1;
-    pub const CLOCK_TIME: u32 = 2;
-
-    pub const ATTRIBUTE: u32 = 1;
-    pub const ATTRIBUTE_KEY: u32 = 1;
-    pub const ATTRIBUTE_INT: u32 = 2;
-    pub const ATTRIBUTE_TEXT: u32 = 3;
-
-    pub const UUID: u32 = 1;
-    pub const NAME: u32 = 2;
-    pub const PROCESS: u32 = 3;
-    pub const THREAD: u32 = 4;
-    pub const PARENT: u32 = 5;
-    pub const PID: u32 = 1;
-    pub const TID: u32 = 2;
-    pub const PROCESS_NAME: u32 = 6;
-    pub const PROCESS_LABEL: u32 = 8;
-
-    pub const ANNOTATION: u32 = 4;
-    pub const EVENT_TYPE: u32 = 9;
-    pub const TRACK: u32 = 11;
-    pub const CATEGORY: u32 = 22;
-    pub const EVENT_NAME: u32 = 23;
-    pub const FLOW: u32 = 47;
-    pub const FLOW_END: u32 = 48;
-
-    pub const ANNOTATION_INT: u32 = 4;
-    pub const ANNOTATION_TEXT: u32 = 6;
-    pub const ANNOTATION_NAME: u32 = 10;
-
-    pub const STAGE_DURATION: u32 = 2;
-    pub const STAGE_GPU: u32 = 11;
-    pub const CONTEXTS: u32 = 23;
-    pub const CONTEXT_PID: u32 = 2;
-
-    pub const SLICE_BEGIN: u64 = 1;
-    pub const SLICE_END: u64 = 2;
-    pub const COUNTER: u64 = 4;
-    pub const STATE_CLEARED: u64 = 1;
-}
-
-/// `BuiltinClock`, and the clock of a sequence: `BOOTTIME` minus the session's begin.
-pub const REALTIME: u64 = 1;
-pub const BOOTTIME: u64 = 6;
-const SESSION: u64 = 64;
+use warpline_trace::perfetto::proto::{Buffer, attribute, clock, event, interned, packet, stage, track};
+use warpline_trace::read::Packets;
+use warpline_trace::read::parts::{Clocks, Packet, RenderStage, TrackEvent};
+use warpline_trace::read::wire::{Malformed, Value, first, rewrite};
 
 /// What a trace says of itself at its begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,32 +23,18 @@ pub struct Head {
 const HEAD: usize = 64;
 
 /// Reads the begin of a trace; none if warpline did not write it.
-pub fn head(mut trace: impl BufRead) -> io::Result<Option<Head>> {
-    let (mut head, mut packet, mut is_ours) = (Head::default(), Vec::new(), false);
+pub fn head(trace: impl Read) -> io::Result<Option<Head>> {
+    let (mut packets, mut head, mut is_ours) = (Packets::new(trace), Head::default(), false);
     for _ in 0..HEAD {
-        if !next_packet(&mut trace, &mut packet)? {
-            break;
+        let Some(bytes) = packets.next_packet()? else { break };
+        let Ok(packet) = Packet::read(bytes) else { continue };
+        if let Ok(Some(process)) = packet.track().map(|track| track.and_then(|track| track.process)) {
+            head.pid = process.pid.into();
         }
-        for field in fields(&packet) {
-            let bytes = field.value.bytes().unwrap_or_default();
-            match field.id {
-                id::DESCRIPTOR => {
-                    let pid =
-                        first(bytes, id::PROCESS).and_then(Value::bytes).and_then(|process| first(process, id::PID));
-                    if let Some(pid) = pid.and_then(Value::uint) {
-                        head.pid = pid as i64;
-                    }
-                }
-                id::ATTRIBUTES => {
-                    for attribute in fields(bytes).filter_map(|field| field.value.bytes()) {
-                        let text = |number| first(attribute, number).and_then(Value::text).unwrap_or_default();
-                        match text(id::ATTRIBUTE_KEY) {
-                            "warpline.version" => is_ours = true,
-                            "warpline.boot_id" => head.boot_id = text(id::ATTRIBUTE_TEXT).to_owned(),
-                            _ => {}
-                        }
-                    }
-                }
+        for (key, text) in packet.attributes().map_while(Result::ok) {
+            match &*key {
+                "warpline.version" => is_ours = true,
+                "warpline.boot_id" => head.boot_id = text.into_owned(),
                 _ => {}
             }
         }
@@ -142,11 +69,13 @@ pub type Gpus = BTreeMap<(i64, u64), u64>;
 /// What a trace has in the window.
 #[derive(Debug, Default)]
 pub struct Cut {
-    pub trace: Vec<u8>,
+    pub trace: Buffer,
     pub slices: u64,
     pub events: u64,
     /// Packets whose clock is unknown.
     pub unplaced: u64,
+    /// Packets that are malformed or too large.
+    pub damaged: u64,
 }
 
 #[derive(Default)]
@@ -155,11 +84,11 @@ struct Sequence {
     /// `BOOTTIME` at the zero of the session's clock, on the rank's clock and on the time line.
     zero: Option<(i64, i64)>,
     /// Names that no kept event needs yet.
-    names: Vec<Vec<u8>>,
+    names: Vec<Buffer>,
     /// The begin of a slice, and its time.
-    open: Option<(Vec<u8>, i64)>,
+    open: Option<(Buffer, i64)>,
     /// By track: the last value before the window.
-    counters: HashMap<u64, Vec<u8>>,
+    counters: HashMap<u64, Buffer>,
 }
 
 struct Cutter<'a> {
@@ -167,7 +96,7 @@ struct Cutter<'a> {
     gpus: &'a mut Gpus,
     sequences: HashMap<u64, Sequence>,
     own_pid: u64,
-    kept: Vec<Vec<u8>>,
+    kept: Vec<Buffer>,
     cut: Cut,
 }
 
@@ -175,203 +104,199 @@ struct Cutter<'a> {
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn cut(mut trace: impl BufRead, rank: &Rank<'_>, gpus: &mut Gpus) -> io::Result<Cut> {
+pub fn cut(trace: impl Read, rank: &Rank<'_>, gpus: &mut Gpus) -> io::Result<Cut> {
     let (sequences, kept, cut) = (HashMap::new(), Vec::new(), Cut::default());
     let mut cutter = Cutter { rank, gpus, sequences, own_pid: 0, kept, cut };
-    let mut packet = Vec::new();
-    while next_packet(&mut trace, &mut packet)? {
-        cutter.packet(&packet);
+    let mut packets = Packets::new(trace);
+    while let Some(packet) = packets.next_packet()? {
+        if cutter.packet(packet).is_err() {
+            cutter.cut.damaged += 1;
+        }
     }
+    cutter.cut.damaged += packets.too_large;
     Ok(cutter.end())
 }
 
 impl Cutter<'_> {
-    fn packet(&mut self, packet: &[u8]) {
-        let find = |number| fields(packet).filter(move |field| field.id == number).last().map(|field| field.value);
-        let uint = |number| find(number).and_then(Value::uint);
-        let sequence = uint(id::SEQUENCE).unwrap_or(0);
-        let is_cleared = uint(id::FLAGS).unwrap_or(0) & id::STATE_CLEARED != 0;
-        let state =
-            self.sequences.entry(sequence).or_insert_with(|| Sequence { clock: BOOTTIME, ..Sequence::default() });
-        if is_cleared {
-            *state = Sequence { clock: BOOTTIME, ..Sequence::default() };
+    fn packet(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let packet = Packet::read(bytes)?;
+        let clocks = packet.clocks()?;
+        let default = packet.defaults()?.0;
+        let state = self
+            .sequences
+            .entry(packet.sequence)
+            .or_insert_with(|| Sequence { clock: clock::BOOTTIME, ..Sequence::default() });
+        if packet.is_cleared {
+            *state = Sequence { clock: clock::BOOTTIME, ..Sequence::default() };
         }
-        if let Some(snapshot) = find(id::CLOCK_SNAPSHOT).and_then(Value::bytes) {
-            let clock = |wanted| clocks(snapshot).find(|(clock, _)| *clock == wanted).map(|(_, time)| time);
-            if let (Some(boot), Some(session)) = (clock(BOOTTIME), clock(SESSION)) {
-                let zero = boot.wrapping_sub(session);
-                state.zero = Some((zero, (self.rank.place)(zero)));
-            }
+        if let Some(zero) = clocks.zero_ns() {
+            state.zero = Some((zero, (self.rank.place)(zero)));
         }
-        let default =
-            find(id::DEFAULTS).and_then(Value::bytes).and_then(|defaults| first(defaults, id::TIMESTAMP_CLOCK));
-        if let Some(clock) = default.and_then(Value::uint) {
-            state.clock = clock;
-        }
-        let own = uint(id::TIMESTAMP).map(|time| time as i64);
-        let placed =
-            own.and_then(|own| place(own, uint(id::TIMESTAMP_CLOCK).unwrap_or(state.clock), state, self.rank.place));
+        state.clock = default.unwrap_or(state.clock);
+        let own = packet.timestamp.map(|time| time as i64);
+        let placed = own.and_then(|own| place(own, packet.clock.unwrap_or(state.clock), state, self.rank.place));
         if own.is_some() && placed.is_none() {
             self.cut.unplaced += 1;
-            return;
+            return Ok(());
         }
         // On the time line, and as it is written.
         let (at, written) = placed.unwrap_or_default();
-        let copy = self.copy(packet, own.map(|_| written));
+        let copy = self.copy(bytes, &clocks, own.map(|_| written));
         let (from, to) = self.rank.window;
         let is_inside = |at: i64| (from..=to).contains(&at);
         // A neighbour that only touches the window is none of it.
         let overlaps = |begin: i64, end: i64| begin < to && end > from || begin == end && is_inside(begin);
-        let event = find(id::TRACK_EVENT).and_then(Value::bytes);
-        let stage = find(id::RENDER_STAGE).and_then(Value::bytes);
-        let Some(state) = self.sequences.get_mut(&sequence) else { return };
-        match (event, stage) {
-            (Some(event), _) => match first(event, id::EVENT_TYPE).and_then(Value::uint) {
-                Some(id::SLICE_BEGIN) => state.open = Some((copy, at)),
-                Some(id::SLICE_END) => {
-                    if let Some((begin, begun)) = state.open.take()
-                        && overlaps(begun, at)
-                    {
-                        self.kept.append(&mut state.names);
-                        self.kept.extend([begin, copy]);
-                        self.cut.slices += 1;
-                    }
-                }
-                Some(id::COUNTER) if at < from => {
-                    let track = first(event, id::TRACK).and_then(Value::uint).unwrap_or(0);
-                    // Its value at the begin of the window. The begin is on the clock that the packet names.
-                    let begin = written.saturating_add(from - at);
-                    let copy = rewrite(&copy, |field, out| {
-                        field.id == id::TIMESTAMP && {
-                            out.int(id::TIMESTAMP, begin);
-                            true
+        let Some(state) = self.sequences.get_mut(&packet.sequence) else { return Ok(()) };
+        match (packet.event, packet.stage) {
+            (Some(event), _) => {
+                let event = TrackEvent::read(event)?;
+                match event.kind {
+                    event::SLICE_BEGIN => state.open = Some((copy, at)),
+                    event::SLICE_END => {
+                        if let Some((begin, begun)) = state.open.take()
+                            && overlaps(begun, at)
+                        {
+                            self.kept.append(&mut state.names);
+                            self.kept.extend([begin, copy]);
+                            self.cut.slices += 1;
                         }
-                    });
-                    state.counters.insert(track, copy);
+                    }
+                    event::COUNTER if at < from => {
+                        // Its value at the begin of the window. The begin is on the clock that the packet names.
+                        let begin = written.saturating_add(from - at);
+                        let copy = rewrite(copy.as_bytes(), |number, _, out| {
+                            number == packet::TIMESTAMP && {
+                                out.int(packet::TIMESTAMP, begin);
+                                true
+                            }
+                        });
+                        state.counters.insert(event.track, copy);
+                    }
+                    _ if is_inside(at) => {
+                        self.kept.append(&mut state.names);
+                        self.kept.push(copy);
+                        self.cut.events += 1;
+                    }
+                    _ => {}
                 }
-                _ if is_inside(at) => {
-                    self.kept.append(&mut state.names);
-                    self.kept.push(copy);
-                    self.cut.events += 1;
-                }
-                _ => {}
-            },
+            }
             (None, Some(stage)) => {
-                let length = first(stage, id::STAGE_DURATION).and_then(Value::uint).unwrap_or(0) as i64;
+                let length = RenderStage::read(stage)?.duration_ns as i64;
                 if overlaps(at, at.saturating_add(length)) {
                     self.kept.append(&mut state.names);
                     self.kept.push(copy);
                     self.cut.slices += 1;
                 }
             }
-            (None, None) if find(id::INTERNED).is_some() && !is_cleared => state.names.push(copy),
+            (None, None) if packet.interned.is_some() && !packet.is_cleared => state.names.push(copy),
             (None, None) => self.kept.push(copy),
         }
+        Ok(())
     }
 
     /// The packet with its time, its clocks and its ids as they are in the archive.
-    fn copy(&mut self, packet: &[u8], time: Option<i64>) -> Vec<u8> {
-        rewrite(packet, |field, out| match (field.id, field.value) {
-            (id::TIMESTAMP, _) => {
-                out.int(id::TIMESTAMP, time.unwrap_or_default());
+    fn copy(&mut self, packet: &[u8], clocks: &Clocks, time: Option<i64>) -> Buffer {
+        rewrite(packet, |number, value, out| match (number, value) {
+            (packet::TIMESTAMP, _) => {
+                out.int(packet::TIMESTAMP, time.unwrap_or_default());
                 true
             }
-            (id::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => {
-                out.bytes(id::CLOCK_SNAPSHOT, &self.snapshot(snapshot));
+            (packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => {
+                out.bytes(packet::CLOCK_SNAPSHOT, self.snapshot(snapshot, clocks).as_bytes());
                 true
             }
-            (id::DESCRIPTOR, Value::Bytes(descriptor)) => {
-                out.bytes(id::DESCRIPTOR, &self.descriptor(descriptor));
+            (packet::TRACK_DESCRIPTOR, Value::Bytes(descriptor)) => {
+                out.bytes(packet::TRACK_DESCRIPTOR, self.descriptor(descriptor).as_bytes());
                 true
             }
-            (id::INTERNED, Value::Bytes(interned)) => {
+            (packet::INTERNED_DATA, Value::Bytes(interned)) => {
                 let pid = self.rank.pid as u64;
-                let context = |field: &Field<'_>, out: &mut Vec<u8>| {
-                    field.id == id::CONTEXT_PID && {
-                        out.uint(id::CONTEXT_PID, pid);
+                let context = |number: u32, _: Value<'_>, out: &mut Buffer| {
+                    number == stage::CONTEXT_PID && {
+                        out.uint(stage::CONTEXT_PID, pid);
                         true
                     }
                 };
-                let interned = rewrite(interned, |field, out| match (field.id, field.value) {
-                    (id::CONTEXTS, Value::Bytes(found)) => {
-                        out.bytes(id::CONTEXTS, &rewrite(found, context));
+                let interned = rewrite(interned, |number, value, out| match (number, value) {
+                    (interned::GRAPHICS_CONTEXTS, Value::Bytes(found)) => {
+                        out.bytes(interned::GRAPHICS_CONTEXTS, rewrite(found, context).as_bytes());
                         true
                     }
                     _ => false,
                 });
-                out.bytes(id::INTERNED, &interned);
+                out.bytes(packet::INTERNED_DATA, interned.as_bytes());
                 true
             }
-            (id::RENDER_STAGE, Value::Bytes(stage)) => {
-                let own = first(stage, id::STAGE_GPU).and_then(Value::uint).unwrap_or(0);
+            (packet::GPU_RENDER_STAGE, Value::Bytes(stage)) => {
+                let own = first(stage, stage::GPU_ID).map_or(0, Value::int);
                 let next = self.gpus.len() as u64;
                 let gpu = *self.gpus.entry((self.rank.pid, own)).or_insert(next);
-                let mut stage = rewrite(stage, |field, _| field.id == id::STAGE_GPU);
-                stage.uint(id::STAGE_GPU, gpu);
-                out.bytes(id::RENDER_STAGE, &stage);
+                let mut stage = rewrite(stage, |number, _, _| number == stage::GPU_ID);
+                stage.uint(stage::GPU_ID, gpu);
+                out.bytes(packet::GPU_RENDER_STAGE, stage.as_bytes());
                 true
             }
             _ => false,
         })
     }
 
-    fn snapshot(&self, snapshot: &[u8]) -> Vec<u8> {
-        let boot = clocks(snapshot).find(|(clock, _)| *clock == BOOTTIME).map(|(_, time)| (self.rank.place)(time));
-        rewrite(snapshot, |field, out| {
-            let (id::SNAPSHOT_CLOCKS, Value::Bytes(clock), Some(boot)) = (field.id, field.value, boot) else {
+    fn snapshot(&self, snapshot: &[u8], clocks: &Clocks) -> Buffer {
+        let boot = clocks.boot_ns.map(self.rank.place);
+        rewrite(snapshot, |number, value, out| {
+            let (clock::CLOCKS, Value::Bytes(clock), Some(boot)) = (number, value, boot) else {
                 return false;
             };
-            let time = match first(clock, id::CLOCK_ID).and_then(Value::uint) {
-                Some(BOOTTIME) => boot,
-                Some(REALTIME) => boot.saturating_add(self.rank.wall_ns),
+            let time = match first(clock, clock::ID).map(Value::int) {
+                Some(clock::BOOTTIME) => boot,
+                Some(clock::REALTIME) => boot.saturating_add(self.rank.wall_ns),
                 _ => return false,
             };
-            let clock = rewrite(clock, |field, out| {
-                field.id == id::CLOCK_TIME && {
-                    out.int(id::CLOCK_TIME, time);
+            let clock = rewrite(clock, |number, _, out| {
+                number == clock::TIMESTAMP && {
+                    out.int(clock::TIMESTAMP, time);
                     true
                 }
             });
-            out.bytes(id::SNAPSHOT_CLOCKS, &clock);
+            out.bytes(clock::CLOCKS, clock.as_bytes());
             true
         })
     }
 
-    fn descriptor(&mut self, descriptor: &[u8]) -> Vec<u8> {
+    fn descriptor(&mut self, descriptor: &[u8]) -> Buffer {
         let Rank { pid, name, labels, .. } = self.rank;
         let own_pid = &mut self.own_pid;
-        rewrite(descriptor, |field, out| match (field.id, field.value) {
-            (id::PROCESS, Value::Bytes(process)) => {
-                *own_pid = first(process, id::PID).and_then(Value::uint).unwrap_or(0);
-                let mut process = rewrite(process, |field, out| match (field.id, field.value.text()) {
-                    (id::PID, _) => {
-                        out.int(id::PID, *pid);
+        rewrite(descriptor, |number, value, out| match (number, value) {
+            (track::PROCESS, Value::Bytes(process)) => {
+                *own_pid = first(process, track::PROCESS_PID).map_or(0, Value::int);
+                let mut process = rewrite(process, |number, value, out| match number {
+                    track::PROCESS_PID => {
+                        out.int(track::PROCESS_PID, *pid);
                         true
                     }
-                    (id::PROCESS_NAME, Some(own)) if !own.starts_with(name) => {
-                        out.text(id::PROCESS_NAME, &format!("{name} · {own}"));
+                    track::PROCESS_NAME if !value.text().starts_with(name) => {
+                        out.text(track::PROCESS_NAME, &format!("{name} · {}", value.text()));
                         true
                     }
                     _ => false,
                 });
-                labels.iter().for_each(|label| process.text(id::PROCESS_LABEL, label));
-                out.bytes(id::PROCESS, &process);
+                labels.iter().for_each(|label| process.text(track::PROCESS_LABELS, label));
+                out.bytes(track::PROCESS, process.as_bytes());
                 true
             }
-            (id::THREAD, Value::Bytes(thread)) => {
-                let thread = rewrite(thread, |field, out| match (field.id, field.value.uint()) {
-                    (id::PID, _) => {
-                        out.int(id::PID, *pid);
+            (track::THREAD, Value::Bytes(thread)) => {
+                let thread = rewrite(thread, |number, value, out| match number {
+                    track::THREAD_PID => {
+                        out.int(track::THREAD_PID, *pid);
                         true
                     }
                     // The main thread stays the main thread.
-                    (id::TID, Some(tid)) if tid == *own_pid => {
-                        out.int(id::TID, *pid);
+                    track::THREAD_TID if value.int() == *own_pid => {
+                        out.int(track::THREAD_TID, *pid);
                         true
                     }
                     _ => false,
                 });
-                out.bytes(id::THREAD, &thread);
+                out.bytes(track::THREAD, thread.as_bytes());
                 true
             }
             _ => false,
@@ -383,31 +308,32 @@ impl Cutter<'_> {
             self.kept.append(&mut state.names);
             self.kept.extend(state.counters.drain().map(|(_, copy)| copy));
         }
-        let is_flow = |field: &Field<'_>| matches!(field.id, id::FLOW | id::FLOW_END);
-        let flows = |packet: &[u8], which| -> Vec<u64> {
-            let events =
-                fields(packet).filter(|field| field.id == id::TRACK_EVENT).filter_map(|field| field.value.bytes());
-            let ids = events.flat_map(fields).filter(move |field| field.id == which);
-            ids.filter_map(|field| if let Value::Fixed64(flow) = field.value { Some(flow) } else { None }).collect()
-        };
-        let begun: HashSet<u64> = self.kept.iter().flat_map(|packet| flows(packet, id::FLOW)).collect();
-        let ended: HashSet<u64> = self.kept.iter().flat_map(|packet| flows(packet, id::FLOW_END)).collect();
-        let is_whole = |value: Value<'_>| match value {
-            Value::Fixed64(flow) => begun.contains(&flow) && ended.contains(&flow),
-            _ => true,
+        // The ends of arrows in the window, by where they begin and where they end.
+        let mut ends: [HashSet<u64>; 2] = Default::default();
+        for packet in &self.kept {
+            let event = Packet::read(packet.as_bytes()).ok().and_then(|packet| packet.event);
+            let flows = event.and_then(|event| TrackEvent::read(event).and_then(|event| event.flows()).ok());
+            ends.iter_mut().zip(flows.unwrap_or_default()).for_each(|(ends, flows)| ends.extend(flows));
+        }
+        let is_half = |number, value: Value<'_>| match (number, value) {
+            (event::FLOW_IDS | event::TERMINATING_FLOW_IDS, Value::Fixed64(flow)) => {
+                !ends.iter().all(|ends| ends.contains(&flow))
+            }
+            _ => false,
         };
         let mut trace = std::mem::take(&mut self.cut.trace);
         attributes(self.rank.attributes, &mut trace);
         for packet in &self.kept {
             // The other end of an arrow may be outside of the window.
-            let packet = rewrite(packet, |field, out| match (field.id, field.value) {
-                (id::TRACK_EVENT, Value::Bytes(event)) => {
-                    out.bytes(id::TRACK_EVENT, &rewrite(event, |field, _| is_flow(field) && !is_whole(field.value)));
+            let packet = rewrite(packet.as_bytes(), |number, value, out| match (number, value) {
+                (packet::TRACK_EVENT, Value::Bytes(event)) => {
+                    let event = rewrite(event, |number, value, _| is_half(number, value));
+                    out.bytes(packet::TRACK_EVENT, event.as_bytes());
                     true
                 }
                 _ => false,
             });
-            trace.packet(|out| out.extend_from_slice(&packet));
+            trace.packet(|out| out.encoded(packet.as_bytes()));
         }
         self.cut.trace = trace;
         self.cut
@@ -417,8 +343,8 @@ impl Cutter<'_> {
 /// The time on the time line, and the same on the clock of the packet; none for a clock that is unknown.
 fn place(own: i64, clock: u64, state: &Sequence, place: &dyn Fn(i64) -> i64) -> Option<(i64, i64)> {
     match (clock, state.zero) {
-        (BOOTTIME, _) => Some((place(own), place(own))),
-        (SESSION, Some((zero, placed_zero))) => {
+        (clock::BOOTTIME, _) => Some((place(own), place(own))),
+        (clock::SESSION, Some((zero, placed_zero))) => {
             let at = place(zero.wrapping_add(own));
             Some((at, at.saturating_sub(placed_zero).max(0)))
         }
@@ -426,28 +352,19 @@ fn place(own: i64, clock: u64, state: &Sequence, place: &dyn Fn(i64) -> i64) -> 
     }
 }
 
-/// The clocks of a snapshot, with their times.
-fn clocks(snapshot: &[u8]) -> impl Iterator<Item = (u64, i64)> {
-    fields(snapshot).filter(|field| field.id == id::SNAPSHOT_CLOCKS).filter_map(|field| {
-        let clock = field.value.bytes()?;
-        let uint = |number| first(clock, number).and_then(Value::uint);
-        Some((uint(id::CLOCK_ID)?, uint(id::CLOCK_TIME)? as i64))
-    })
-}
-
 /// Writes facts as metadata of a trace.
-pub fn attributes(facts: &[(String, String)], trace: &mut Vec<u8>) {
+pub fn attributes(facts: &[(String, String)], trace: &mut Buffer) {
     if facts.is_empty() {
         return;
     }
     trace.packet(|packet| {
-        packet.message(id::ATTRIBUTES, |attributes| {
+        packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
             for (key, value) in facts {
-                attributes.message(id::ATTRIBUTE, |attribute| {
-                    attribute.text(id::ATTRIBUTE_KEY, key);
+                attributes.message(attribute::ATTRIBUTE, |attribute| {
+                    attribute.text(attribute::KEY, key);
                     match value.parse() {
-                        Ok(number) => attribute.int(id::ATTRIBUTE_INT, number),
-                        Err(_) => attribute.text(id::ATTRIBUTE_TEXT, value),
+                        Ok(number) => attribute.int(attribute::INT_VALUE, number),
+                        Err(_) => attribute.text(attribute::STRING_VALUE, value),
                     }
                 });
             }

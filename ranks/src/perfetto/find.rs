@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use warpline_annotate::inputs::{PERFETTO, stem, uncompressed, unpacked};
+use warpline_trace::read::inputs::{PERFETTO, stem, uncompressed, unpacked};
 
 use super::cut::head;
 use crate::engine::Engine;

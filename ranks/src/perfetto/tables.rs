@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use warpline_trace::perfetto::proto::clock::{BOOTTIME, REALTIME};
+use warpline_trace::perfetto::proto::{annotation, clock, event, packet, track};
+
 use super::Window;
-use super::cut::{BOOTTIME, Cut, REALTIME, Rank, attributes, id};
-use super::wire::Write;
+use super::cut::{Cut, Rank, attributes};
 use crate::engine::{Engine, Rows};
 use crate::error::Error;
 
@@ -153,28 +155,28 @@ impl Writer<'_> {
     fn begin(&mut self) {
         let (from, trace, rank) = (self.rank.window.0, &mut self.cut.trace, self.rank);
         trace.packet(|packet| {
-            packet.int(id::TIMESTAMP, from);
-            packet.uint(id::SEQUENCE, SEQUENCE);
-            packet.uint(id::FLAGS, id::STATE_CLEARED);
-            packet.message(id::CLOCK_SNAPSHOT, |snapshot| {
+            packet.int(packet::TIMESTAMP, from);
+            packet.uint(packet::SEQUENCE_ID, SEQUENCE);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
                 for (clock, time) in [(BOOTTIME, from), (REALTIME, from.saturating_add(rank.wall_ns))] {
-                    snapshot.message(id::SNAPSHOT_CLOCKS, |snapshot| {
-                        snapshot.uint(id::CLOCK_ID, clock);
-                        snapshot.int(id::CLOCK_TIME, time);
+                    snapshot.message(clock::CLOCKS, |snapshot| {
+                        snapshot.uint(clock::ID, clock);
+                        snapshot.int(clock::TIMESTAMP, time);
                     });
                 }
-                snapshot.uint(id::SNAPSHOT_PRIMARY, BOOTTIME);
+                snapshot.uint(clock::PRIMARY, BOOTTIME);
             });
         });
         attributes(rank.attributes, trace);
         trace.packet(|packet| {
-            packet.uint(id::SEQUENCE, SEQUENCE);
-            packet.message(id::DESCRIPTOR, |descriptor| {
-                descriptor.uint(id::UUID, PROCESS);
-                descriptor.message(id::PROCESS, |process| {
-                    process.int(id::PID, rank.pid);
-                    process.text(id::PROCESS_NAME, &format!("{} · {FROM_TABLES}", rank.name));
-                    rank.labels.iter().for_each(|label| process.text(id::PROCESS_LABEL, label));
+            packet.uint(packet::SEQUENCE_ID, SEQUENCE);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.uint(track::UUID, PROCESS);
+                descriptor.message(track::PROCESS, |process| {
+                    process.int(track::PROCESS_PID, rank.pid);
+                    process.text(track::PROCESS_NAME, &format!("{} · {FROM_TABLES}", rank.name));
+                    rank.labels.iter().for_each(|label| process.text(track::PROCESS_LABELS, label));
                 });
             });
         });
@@ -183,11 +185,11 @@ impl Writer<'_> {
 
     fn track(&mut self, uuid: u64, parent: u64, name: &str) {
         self.cut.trace.packet(|packet| {
-            packet.uint(id::SEQUENCE, SEQUENCE);
-            packet.message(id::DESCRIPTOR, |descriptor| {
-                descriptor.uint(id::UUID, uuid);
-                descriptor.uint(id::PARENT, parent);
-                descriptor.text(id::NAME, name);
+            packet.uint(packet::SEQUENCE_ID, SEQUENCE);
+            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.uint(track::UUID, uuid);
+                descriptor.uint(track::PARENT_UUID, parent);
+                descriptor.text(track::NAME, name);
             });
         });
     }
@@ -203,22 +205,22 @@ impl Writer<'_> {
 
     fn slice(&mut self, track: u64, slice: &Slice) {
         let end_ns = slice.begin_ns.saturating_add(slice.dur_ns);
-        for (kind, at) in [(id::SLICE_BEGIN, slice.begin_ns), (id::SLICE_END, end_ns)] {
+        for (kind, at) in [(event::SLICE_BEGIN, slice.begin_ns), (event::SLICE_END, end_ns)] {
             self.cut.trace.packet(|packet| {
-                packet.int(id::TIMESTAMP, (self.rank.place)(at));
-                packet.uint(id::SEQUENCE, SEQUENCE);
-                packet.message(id::TRACK_EVENT, |event| {
-                    event.uint(id::EVENT_TYPE, kind);
-                    event.uint(id::TRACK, track);
-                    if kind == id::SLICE_BEGIN {
-                        event.text(id::CATEGORY, FROM_TABLES);
-                        event.text(id::EVENT_NAME, &slice.name);
+                packet.int(packet::TIMESTAMP, (self.rank.place)(at));
+                packet.uint(packet::SEQUENCE_ID, SEQUENCE);
+                packet.message(packet::TRACK_EVENT, |event| {
+                    event.uint(event::TYPE, kind);
+                    event.uint(event::TRACK_UUID, track);
+                    if kind == event::SLICE_BEGIN {
+                        event.text(event::CATEGORIES, FROM_TABLES);
+                        event.text(event::NAME, &slice.name);
                         for (name, fact) in &slice.facts {
-                            event.message(id::ANNOTATION, |annotation| {
-                                annotation.text(id::ANNOTATION_NAME, name);
+                            event.message(event::ANNOTATIONS, |annotation| {
+                                annotation.text(annotation::NAME, name);
                                 match fact {
-                                    Fact::Number(number) => annotation.int(id::ANNOTATION_INT, *number),
-                                    Fact::Text(text) => annotation.text(id::ANNOTATION_TEXT, text),
+                                    Fact::Number(number) => annotation.int(annotation::INT, *number),
+                                    Fact::Text(text) => annotation.text(annotation::STRING, text),
                                 }
                             });
                         }

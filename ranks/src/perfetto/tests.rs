@@ -6,9 +6,11 @@ use std::io::Read;
 use std::path::Path;
 
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use warpline_trace::perfetto::proto::clock::{BOOTTIME, REALTIME};
+use warpline_trace::perfetto::proto::{Buffer, clock, defaults, event, packet, track};
+use warpline_trace::read::Packets;
+use warpline_trace::read::parts::{Packet, TrackEvent};
 
-use super::cut::{BOOTTIME, REALTIME, id};
-use super::wire::{Value, Write, fields, first, next_packet};
 use super::*;
 use crate::generate::{HostClock, Plan as Job, generate, write_table};
 use crate::table::Table;
@@ -52,61 +54,61 @@ fn calls(engine: &Engine, rank: i64) -> Vec<Call> {
 /// A trace as warpline writes it: facts first, then a sequence for each row, with times since the session's begin.
 fn trace(process: &Process, calls: &[Call], wall_ns: i64) -> Vec<u8> {
     let begin = calls[0].begin_ns - EARLY_NS;
-    let mut trace = Vec::new();
-    let snapshot = |packet: &mut Vec<u8>, clocks: [(u64, i64); 2], primary: bool| {
-        packet.message(id::CLOCK_SNAPSHOT, |snapshot| {
+    let mut trace = Buffer::default();
+    let snapshot = |packet: &mut Buffer, clocks: [(u64, i64); 2], primary: bool| {
+        packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
             for (clock, time) in clocks {
-                snapshot.message(id::SNAPSHOT_CLOCKS, |one| {
-                    one.uint(id::CLOCK_ID, clock);
-                    one.int(id::CLOCK_TIME, time);
+                snapshot.message(clock::CLOCKS, |one| {
+                    one.uint(clock::ID, clock);
+                    one.int(clock::TIMESTAMP, time);
                 });
             }
             if primary {
-                snapshot.uint(id::SNAPSHOT_PRIMARY, BOOTTIME);
+                snapshot.uint(clock::PRIMARY, BOOTTIME);
             }
         });
     };
     trace.packet(|packet| {
-        packet.int(id::TIMESTAMP, begin);
-        packet.uint(id::SEQUENCE, 5);
-        packet.uint(id::FLAGS, id::STATE_CLEARED);
+        packet.int(packet::TIMESTAMP, begin);
+        packet.uint(packet::SEQUENCE_ID, 5);
+        packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
         snapshot(packet, [(BOOTTIME, begin), (REALTIME, begin + wall_ns)], true);
     });
     let facts = [("warpline.version", "0.1.0"), ("warpline.boot_id", &*process.boot_id)];
     cut::attributes(&facts.map(|(key, value)| (key.to_owned(), value.to_owned())), &mut trace);
-    let describe = |trace: &mut Vec<u8>, fill: &dyn Fn(&mut Vec<u8>)| {
+    let describe = |trace: &mut Buffer, fill: &dyn Fn(&mut Buffer)| {
         trace.packet(|packet| {
-            packet.uint(id::SEQUENCE, 5);
-            packet.message(id::DESCRIPTOR, fill);
+            packet.uint(packet::SEQUENCE_ID, 5);
+            packet.message(packet::TRACK_DESCRIPTOR, fill);
         });
     };
     describe(&mut trace, &|descriptor| {
-        descriptor.uint(id::UUID, 11);
-        descriptor.message(id::PROCESS, |named| {
-            named.int(id::PID, process.pid);
-            named.text(id::PROCESS_NAME, "train");
+        descriptor.uint(track::UUID, 11);
+        descriptor.message(track::PROCESS, |named| {
+            named.int(track::PROCESS_PID, process.pid);
+            named.text(track::PROCESS_NAME, "train");
         });
     });
     describe(&mut trace, &|descriptor| {
-        descriptor.uint(id::UUID, 12);
-        descriptor.message(id::THREAD, |thread| {
-            thread.int(id::PID, process.pid);
-            thread.int(id::TID, process.pid);
+        descriptor.uint(track::UUID, 12);
+        descriptor.message(track::THREAD, |thread| {
+            thread.int(track::PROCESS_PID, process.pid);
+            thread.int(track::THREAD_TID, process.pid);
         });
     });
     describe(&mut trace, &|descriptor| {
-        descriptor.uint(id::UUID, 13);
-        descriptor.uint(id::PARENT, 11);
-        descriptor.text(id::NAME, "comm");
+        descriptor.uint(track::UUID, 13);
+        descriptor.uint(track::PARENT_UUID, 11);
+        descriptor.text(track::NAME, "comm");
     });
     for (sequence, track) in [(6, 12), (7, 13)] {
         trace.packet(|packet| {
-            packet.uint(id::SEQUENCE, sequence);
-            packet.uint(id::FLAGS, id::STATE_CLEARED);
+            packet.uint(packet::SEQUENCE_ID, sequence);
+            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
             snapshot(packet, [(64, 0), (BOOTTIME, begin)], false);
-            packet.message(id::DEFAULTS, |defaults| {
-                defaults.uint(id::TIMESTAMP_CLOCK, 64);
-                defaults.message(id::TRACK_EVENT, |event| event.uint(id::TRACK, track));
+            packet.message(packet::DEFAULTS, |defaults| {
+                defaults.uint(defaults::TIMESTAMP_CLOCK_ID, 64);
+                defaults.message(defaults::TRACK_EVENT, |event| event.uint(defaults::TRACK_UUID, track));
             });
         });
     }
@@ -114,29 +116,28 @@ fn trace(process: &Process, calls: &[Call], wall_ns: i64) -> Vec<u8> {
         // Launched on the thread before it runs: each arrow leads from one to the other.
         let launch = (call.begin_ns - 3_000, call.begin_ns - 1_000);
         let rows = [
-            (6, "launch".to_owned(), launch, id::FLOW),
-            (7, format!("{} {}", call.name, call.seq), (call.begin_ns, call.end_ns), id::FLOW_END),
+            (6, "launch".to_owned(), launch, event::FLOW_IDS),
+            (7, format!("{} {}", call.name, call.seq), (call.begin_ns, call.end_ns), event::TERMINATING_FLOW_IDS),
         ];
         for (sequence, name, (from, to), flow) in rows {
-            for (kind, at) in [(id::SLICE_BEGIN, from), (id::SLICE_END, to)] {
+            for (kind, at) in [(event::SLICE_BEGIN, from), (event::SLICE_END, to)] {
                 trace.packet(|packet| {
-                    packet.int(id::TIMESTAMP, at - begin);
-                    packet.uint(id::SEQUENCE, sequence);
-                    packet.uint(id::FLAGS, 2);
-                    packet.message(id::TRACK_EVENT, |event| {
-                        event.uint(id::EVENT_TYPE, kind);
-                        if kind == id::SLICE_BEGIN {
-                            event.text(id::CATEGORY, "zone");
-                            event.text(id::EVENT_NAME, &name);
-                            event.extend([(flow << 3 | 1) as u8 | 0x80, (flow >> 4) as u8]);
-                            event.extend((process.pid as u64 * 1_000 + number + 1).to_le_bytes());
+                    packet.int(packet::TIMESTAMP, at - begin);
+                    packet.uint(packet::SEQUENCE_ID, sequence);
+                    packet.uint(packet::SEQUENCE_FLAGS, 2);
+                    packet.message(packet::TRACK_EVENT, |event| {
+                        event.uint(event::TYPE, kind);
+                        if kind == event::SLICE_BEGIN {
+                            event.text(event::CATEGORIES, "zone");
+                            event.text(event::NAME, &name);
+                            event.fixed(flow, process.pid as u64 * 1_000 + number + 1);
                         }
                     });
                 });
             }
         }
     }
-    trace
+    trace.into_bytes()
 }
 
 /// The time that is true, from what the clock of a host reads.
@@ -146,30 +147,21 @@ fn truth(clock: &HostClock, own_ns: i64) -> f64 {
 
 /// The slices of a member, by name: their begins and ends on the time line.
 fn slices(trace: &[u8]) -> BTreeMap<String, (i64, i64)> {
-    let (mut reader, mut packet, mut zero, mut open) = (trace, Vec::new(), HashMap::new(), HashMap::new());
+    let (mut packets, mut zero, mut open) = (Packets::new(trace), HashMap::new(), HashMap::new());
     let mut found = BTreeMap::new();
-    while next_packet(&mut reader, &mut packet).unwrap() {
-        let get = |number| first(&packet, number);
-        let sequence = get(id::SEQUENCE).and_then(Value::uint).unwrap_or(0);
-        if let Some(snapshot) = get(id::CLOCK_SNAPSHOT).and_then(Value::bytes) {
-            let of = |wanted| {
-                let clocks = fields(snapshot).filter_map(|field| field.value.bytes());
-                let clocks = clocks.map(|clock| [id::CLOCK_ID, id::CLOCK_TIME].map(|part| first(clock, part)?.uint()));
-                clocks.filter(|[id, _]| *id == Some(wanted)).find_map(|[_, time]| time)
-            };
-            if let (Some(boot), Some(session)) = (of(BOOTTIME), of(64)) {
-                zero.insert(sequence, boot as i64 - session as i64);
-            }
+    while let Some(bytes) = packets.next_packet().unwrap() {
+        let packet = Packet::read(bytes).unwrap();
+        if let Some(begin) = packet.clocks().unwrap().zero_ns() {
+            zero.insert(packet.sequence, begin);
         }
-        let Some(event) = get(id::TRACK_EVENT).and_then(Value::bytes) else { continue };
-        let at = get(id::TIMESTAMP).and_then(Value::uint).unwrap() as i64 + zero.get(&sequence).copied().unwrap_or(0);
-        match first(event, id::EVENT_TYPE).and_then(Value::uint) {
-            Some(id::SLICE_BEGIN) => {
-                let name = first(event, id::EVENT_NAME).and_then(Value::text).unwrap().to_owned();
-                open.insert(sequence, (name, at));
+        let Some(event) = packet.event.map(|event| TrackEvent::read(event).unwrap()) else { continue };
+        let at = packet.timestamp.unwrap() as i64 + zero.get(&packet.sequence).copied().unwrap_or(0);
+        match event.kind {
+            event::SLICE_BEGIN => {
+                open.insert(packet.sequence, (event.name.unwrap().into_owned(), at));
             }
-            Some(id::SLICE_END) => {
-                let (name, begin) = open.remove(&sequence).unwrap();
+            event::SLICE_END => {
+                let (name, begin) = open.remove(&packet.sequence).unwrap();
                 found.insert(name, (begin, at));
             }
             _ => {}
@@ -200,7 +192,11 @@ fn collectives_of_hosts_with_other_clocks_lie_where_truth_says() {
     let processes = find::processes(&engine).unwrap();
     for process in &processes[..3] {
         let wall_ns = engine.query("wall", "SELECT MAX(realtime_offset_ns) AS ns FROM windows WHERE rank = 0").unwrap();
-        let trace = trace(process, &calls(&engine, process.rank), wall_ns.ints("ns").unwrap()[0]);
+        let mut trace = trace(process, &calls(&engine, process.rank), wall_ns.ints("ns").unwrap()[0]);
+        if process.rank == 1 {
+            // A packet that is malformed.
+            trace.extend(b"\x0A\x04\x55\0\0\0");
+        }
         std::fs::write(traces.join(format!("run.{}.pftrace", process.rank)), trace).unwrap();
     }
     // No trace of the run, and no trace.
@@ -219,8 +215,8 @@ fn collectives_of_hosts_with_other_clocks_lie_where_truth_says() {
     };
     let merged = merge(&plan).unwrap();
     assert_eq!(
-        (merged.from_traces, merged.from_tables, merged.unused.len(), merged.unplaced),
-        (3, 1, 2, 0),
+        (merged.from_traces, merged.from_tables, merged.unused.len(), merged.unplaced, merged.damaged),
+        (3, 1, 2, 0, 1),
         "{merged:?}"
     );
     assert!(merged.worst_err_ns > 0.0 && merged.worst_err_ns < 30_000.0 && merged.apart.is_empty(), "{merged:?}");

@@ -1,5 +1,6 @@
 //! Converts records to bytes and back: traces for Perfetto and Chrome, the flight recorder's file and its reader, the files that
 //! both are written to, the catalog's exports, the protocol between a running program and the command `warpline`, and the HTTP server of both.
+//! With the feature `read`, `read` decodes traces, also those of other tools; programs are built without it.
 //!
 //! The crate knows no session, no engine and no GPU. `warpline` writes with it; the command and the tool that joins traces read
 //! with it.
@@ -21,4 +22,6 @@ pub mod lanes;
 pub mod names;
 mod order;
 pub mod perfetto;
+#[cfg(feature = "read")]
+pub mod read;
 pub mod written;

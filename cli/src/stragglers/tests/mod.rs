@@ -2,12 +2,13 @@
 
 mod damage;
 mod judge;
+mod proto;
 mod report;
 mod verdict;
 
 use prost::Message;
 
-use super::proto::*;
+use self::proto::*;
 use super::{Calls, Findings, Skipped, TraceError};
 
 /// The begin of the sessions, in ns of `CLOCK_BOOTTIME`.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;
-use warpline_annotate::trace::{Message, Name, Names};
 use warpline_core::record::{Span, is_bound};
 use warpline_core::report::stream_time::{StreamSums, StreamTime};
+use warpline_trace::read::{Message, Name, Names};
 
 use super::super::tables::{Cell, Filling, TraceTable};
 use super::{Collected, Launch, Wait, Where, Work, Zone};

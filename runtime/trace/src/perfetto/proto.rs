@@ -59,6 +59,7 @@ pub mod clock {
 pub mod attribute {
     pub const ATTRIBUTE: u32 = 1;
     pub const KEY: u32 = 1;
+    pub const INT_VALUE: u32 = 2;
     pub const STRING_VALUE: u32 = 3;
 }
 
@@ -85,6 +86,7 @@ pub mod track {
 
     pub const PROCESS_PID: u32 = 1;
     pub const PROCESS_NAME: u32 = 6;
+    pub const PROCESS_LABELS: u32 = 8;
     pub const THREAD_PID: u32 = 1;
     pub const THREAD_TID: u32 = 2;
     pub const THREAD_NAME: u32 = 5;
@@ -260,7 +262,7 @@ impl Buffer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Writes a text; of one longer than [`MOST_TEXT`], the begin. Readers, warpline's too, leave out packets of more than 1 MiB.
+    /// Writes a text; of one longer than [`MOST_TEXT`], the begin. Readers leave out large packets.
     pub fn text(&mut self, field: u32, value: &str) {
         self.bytes(field, cut(value, MOST_TEXT).as_bytes());
     }
@@ -270,6 +272,16 @@ impl Buffer {
         self.key(field, BYTES);
         self.varint(value.len() as u64);
         self.bytes.extend_from_slice(value);
+    }
+
+    /// Appends fields that are encoded.
+    pub fn encoded(&mut self, fields: &[u8]) {
+        self.bytes.extend_from_slice(fields);
+    }
+
+    /// The bytes, without a copy.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {

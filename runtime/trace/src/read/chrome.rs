@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::sync::Arc;
 
-use crate::document::{Broken, Document, MAX_VALUE, Piece};
-use crate::event::{Event, scalar};
 use serde_json::Value;
 use warpline_core::record::Span;
 
+use super::document::{Broken, Document, MAX_VALUE, Piece};
+use super::event::{Event, scalar};
+use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Fact, Fault, Message, Skipped, Slice, Visitor};
-use crate::inputs;
 
 /// How PyTorch's profiler labels a device.
 const GPU: &str = "GPU ";
@@ -240,7 +240,7 @@ impl<V: Visitor> Reader<'_, V> {
     fn is_thread(&self, event: &Event<'_>) -> bool {
         match &self.session {
             Some(session) => **session == *event.pid,
-            None => !self.processes.get(&*event.pid).is_some_and(|name| name.starts_with(GPU)),
+            None => !self.processes.get(&*event.pid).map_or(&*event.pid, |name| name).starts_with(GPU),
         }
     }
 
@@ -250,12 +250,19 @@ impl<V: Visitor> Reader<'_, V> {
             return Ok(*row);
         }
         names.spend(event.pid.len() + event.tid.len())?;
-        let name = self.threads.get(&key).cloned().unwrap_or_else(|| {
-            if is_on_stream { format!("stream {}", event.tid).into() } else { format!("thread {}", event.tid).into() }
-        });
+        // A number, or a text that is a name.
+        let numbered = |what: &str, text: &str| -> Arc<str> {
+            if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+                format!("{what} {text}").into()
+            } else {
+                text.into()
+            }
+        };
+        let what = if is_on_stream { "stream" } else { "thread" };
+        let name = self.threads.get(&key).cloned().unwrap_or_else(|| numbered(what, &event.tid));
         let place = if is_on_stream {
             let device = self.processes.get(&key.0).cloned();
-            let (device, ordinal) = match (event.pid.parse(), device) {
+            let (device, ordinal) = match (event.pid.strip_prefix(GPU).unwrap_or(&event.pid).parse(), device) {
                 (Ok(ordinal), None) => (format!("GPU {ordinal}").into(), ordinal),
                 (number, Some(name)) if number.is_ok() || self.session.is_some() => {
                     // Only a session's devices have their number in the name.

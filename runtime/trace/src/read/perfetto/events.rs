@@ -1,13 +1,13 @@
 //! Pairs the begins and ends of slices, and the ends of arrows.
 
 use warpline_core::record::Span;
-use warpline_trace::perfetto::proto::event;
 
 use super::super::kinds::{Args, Kind};
 use super::super::names::{Name, Names};
 use super::super::wire::Fields;
 use super::sequence::{Flows, Open, annotate};
 use super::{Arrow, Reader, Slice, Stop, Visitor};
+use crate::perfetto::proto::event;
 
 /// The most slices that are open at once: on one sequence, and on all of them.
 const OPEN: usize = 4_096;

@@ -1,33 +1,48 @@
-//! Reads traces as slices on rows, for the commands that compute figures: `report`, `compare` and `query`.
+//! Reads traces: the only decoder of their formats, for the commands that compute figures (`report`, `compare`, `query`, `stragglers`), for those
+//! that show or mend a trace (`open`, `catalog`, `recover`), for the joiner of annotations, and for the merger of the ranks' traces.
 //!
-//! [`read`] opens a Perfetto trace of warpline, or Chrome JSON of warpline or of PyTorch's profiler, compressed or not, and passes each slice to
-//! a [`Visitor`]. `packets`, `wire` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
-//! both have in common. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, memory is bounded by the
+//! [`read`] opens a trace of warpline or of PyTorch's profiler, in Perfetto's format or Chrome JSON, compressed or not, and passes each slice to
+//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
+//! both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
+//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
+//!
+//! A trace can be gigabytes in size, truncated, or hostile: it is read from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
 
+pub mod annotations;
+pub mod budget;
 mod chrome;
+pub mod document;
+mod endings;
+pub mod event;
+pub mod inputs;
 mod kinds;
 mod messages;
 mod names;
+pub mod native;
 mod packets;
+pub mod parts;
 mod perfetto;
 mod rows;
-mod wire;
+pub mod wire;
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use indicatif::ProgressBar;
 use warpline_core::record::{Span, is_bound};
-use warpline_trace::perfetto::proto::packet;
+use warpline_core::suggest::{counted, counted_as};
 
-use crate::inputs::{self, InputError, TRACES};
-
-use crate::runtime::{counted, counted_as};
+use crate::perfetto::proto::packet;
+use document::Refused;
+use inputs::{InputError, TRACES};
+use native::{Layout, Translated};
 
 pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use names::{Name, Names};
-pub use packets::{FIRST, MAX_PACKET, Packets};
+pub use packets::{FIRST, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
 
 /// Why a trace cannot be used.
@@ -58,6 +73,14 @@ pub enum ReadError {
         path: PathBuf,
         /// What it is, and the remedy.
         what: &'static str,
+    },
+    /// It is a trace of PyTorch's profiler that is damaged.
+    #[error("{}: {why}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the remedy.
+        why: String,
     },
     /// The file is that of a flight recorder.
     #[error("{}: the file of a flight recorder; make a trace of it with `warpline recover {} -o trace.pftrace`", path.display(), path.display())]
@@ -191,9 +214,13 @@ impl Skipped {
     }
 }
 
+/// The most slices of a trace of PyTorch's profiler in Perfetto's format, which take 8 bytes each.
+const MAX_NATIVE: usize = 1 << 27;
+
 /// What can be wrong within a trace.
 enum Fault {
     Io(io::Error),
+    Refused(String),
     NotATrace(&'static str),
     TooManyNames,
 }
@@ -214,17 +241,19 @@ pub fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Resul
         return Err(ReadError::NotAFile { path: path.to_owned() });
     }
     let bar = inputs::bar_of(path);
-    let read = inputs::open(path, &bar).map_err(Fault::Io).and_then(|trace| read_unpacked(trace, names, visitor));
+    let read = read_file(path, &bar, names, visitor);
     bar.finish_and_clear();
     read.map_err(|fault| match fault {
         Fault::Io(error) => io(error),
         Fault::NotATrace("flight") => ReadError::Flight { path: path.to_owned() },
         Fault::NotATrace(what) => ReadError::NotATrace { path: path.to_owned(), what },
+        Fault::Refused(why) => ReadError::Refused { path: path.to_owned(), why },
         Fault::TooManyNames => ReadError::TooManyNames { path: path.to_owned() },
     })
 }
 
-fn read_unpacked(mut trace: impl BufRead, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, Fault> {
+fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, Fault> {
+    let mut trace = inputs::open(path, bar)?;
     let begin = trace.fill_buf()?;
     if begin.is_empty() {
         return Err(Fault::NotATrace("an empty file; name a trace"));
@@ -232,7 +261,18 @@ fn read_unpacked(mut trace: impl BufRead, names: &mut Names, visitor: &mut impl 
     if is_json(begin) {
         chrome::read(trace, names, visitor)
     } else if begin.first() == Some(&FIRST) {
-        perfetto::read(trace, names, visitor)
+        // The reader of the trace says what is wrong with a file that cannot be read.
+        let again = || inputs::open(path, &ProgressBar::hidden());
+        if !again().and_then(native::is_native).unwrap_or(false) {
+            return perfetto::read(trace, names, visitor);
+        }
+        let layout = Layout::read(again()?, MAX_NATIVE, "profile fewer steps").map_err(|error| {
+            match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+                Some(Refused(why)) => Fault::Refused(why.clone()),
+                None => Fault::Io(error),
+            }
+        })?;
+        chrome::read(Translated::new(trace, Rc::new(layout)), names, visitor)
     } else if begin.starts_with(b"warpline") || begin.starts_with(b"WARPLINE") {
         Err(Fault::NotATrace("flight"))
     } else {

@@ -1,10 +1,8 @@
 //! Finds the row of an event: its track is described by packets of their own, and the tracks around it say which stream or thread it is of.
 
-use warpline_trace::perfetto::proto::track;
-
 use super::super::names::{Name, Names};
+use super::super::parts::Track as Described;
 use super::super::rows::{Place, Row, Stream, device_of};
-use super::super::wire::Fields;
 use super::{Reader, Stop, Visitor};
 
 /// The most tracks between a row and its process.
@@ -22,27 +20,15 @@ pub(super) struct Track {
 
 impl<V: Visitor> Reader<'_, V> {
     pub(super) fn describe(&mut self, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
-        let (mut uuid, mut described) = (0, Track::default());
-        for read in Fields(bytes) {
-            let (number, value) = read?;
-            match number {
-                track::UUID => uuid = value.int(),
-                track::PARENT_UUID => described.parent = value.int(),
-                track::NAME => described.name = names.number(&value.text())?,
-                track::PROCESS => described.is_process = true,
-                track::THREAD => {
-                    described.thread = Some(0);
-                    for read in Fields(value.bytes()) {
-                        match read? {
-                            (track::THREAD_TID, value) => described.thread = Some(value.int()),
-                            (track::THREAD_NAME, value) => described.name = names.number(&value.text())?,
-                            _ => {}
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
+        let Described { uuid, parent, name, process, thread } = Described::read(bytes)?;
+        let name = thread.as_ref().map_or(name, |thread| thread.name.clone());
+        let described = Track {
+            parent,
+            name: names.number(&name)?,
+            is_process: process.is_some(),
+            thread: thread.map(|thread| thread.tid as u64),
+            row: None,
+        };
         match self.tracks.get_mut(&uuid) {
             // A further piece of the trace describes it again.
             Some(known) => *known = Track { row: known.row, ..described },

@@ -1,4 +1,6 @@
-//! A trace with the parts that PyTorch's profiler writes, and hostile ones.
+//! A trace with the parts that PyTorch's profiler writes, and hostile ones, encoded by a library that shares nothing with the reader.
+
+mod proto;
 
 use std::io::Read;
 use std::rc::Rc;
@@ -6,8 +8,11 @@ use std::rc::Rc;
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::proto::*;
-use super::*;
+use self::proto::*;
+use super::{Layout, Translated, is_perfetto};
+
+/// The tag of `Trace.packet`.
+const PACKET: u8 = 0x0A;
 
 fn trace(packets: &[Packet]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -20,9 +25,9 @@ fn trace(packets: &[Packet]) -> Vec<u8> {
     bytes
 }
 
-fn translated(bytes: &[u8]) -> io::Result<Vec<Value>> {
+fn translated(bytes: &[u8]) -> std::io::Result<Vec<Value>> {
     assert!(is_perfetto(bytes));
-    let layout = Rc::new(Layout::read(bytes, 100)?);
+    let layout = Rc::new(Layout::read(bytes, 100, "raise the limit with `--limit`")?);
     let mut text = String::new();
     Translated::new(bytes, layout).read_to_string(&mut text)?;
     let document: Value = serde_json::from_str(&text).expect("JSON");

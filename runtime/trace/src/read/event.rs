@@ -99,17 +99,6 @@ impl<'a> Event<'a> {
         Ok(event)
     }
 
-    /// The kind of device work, by the categories of PyTorch's profiler.
-    pub(super) fn work(&self) -> Option<super::annotations::Work> {
-        use super::annotations::Work;
-        match &*self.category {
-            "kernel" | "Kernel" => Some(Work::Kernel),
-            "gpu_memcpy" | "Memcpy" => Some(Work::Memcpy),
-            "gpu_memset" | "Memset" => Some(Work::Memset),
-            _ => None,
-        }
-    }
-
     /// Whether it is the launch of a graph: `cudaGraphLaunch`, `cuGraphLaunch_ptsz`, …
     pub fn is_graph_launch(&self) -> bool {
         self.name.contains("GraphLaunch") && self.phase == "X"

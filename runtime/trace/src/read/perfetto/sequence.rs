@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use warpline_trace::perfetto::proto::{annotation, clock, defaults, interned};
-
 use super::super::kinds::{Args, Key, Kind, Said};
 use super::super::names::{Name, Names};
-use super::super::wire::{Fields, Malformed, Value};
+use super::super::parts::{Interned, Packet};
+use super::super::wire::Fields;
 use super::Stop;
+use crate::perfetto::proto::{annotation, interned};
 
 #[derive(Default)]
 pub(super) struct Sequence {
@@ -42,76 +42,19 @@ pub(super) struct Flows {
 }
 
 impl Sequence {
-    pub(super) fn clocks(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        let (mut boot, mut zero) = (None, None);
-        for read in Fields(bytes) {
-            let (clock::CLOCKS, value) = read? else { continue };
-            let (mut id, mut time) = (0, 0);
-            for read in Fields(value.bytes()) {
-                match read? {
-                    (clock::ID, value) => id = value.int(),
-                    (clock::TIMESTAMP, value) => time = value.int() as i64,
-                    _ => {}
-                }
-            }
-            match id {
-                clock::BOOTTIME => boot = Some(time),
-                clock::SESSION => zero = Some(time),
-                _ => {}
-            }
-        }
-        if let (Some(boot), Some(zero)) = (boot, zero) {
-            self.zero = Some(boot.wrapping_sub(zero));
-        }
-        Ok(())
-    }
-
-    pub(super) fn defaults(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
-        for read in Fields(bytes) {
-            match read? {
-                (defaults::TIMESTAMP_CLOCK_ID, value) => self.clock = value.int(),
-                (defaults::TRACK_EVENT, value) => {
-                    for read in Fields(value.bytes()) {
-                        if let (defaults::TRACK_UUID, value) = read? {
-                            self.track = value.int();
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn define(&mut self, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
-        for read in Fields(bytes) {
-            let (number, value) = read?;
-            let (mut iid, mut text) = (0, Value::Bytes(&[]));
-            if !matches!(
-                number,
-                interned::EVENT_CATEGORIES
-                    | interned::EVENT_NAMES
-                    | interned::ANNOTATION_NAMES
-                    | interned::ANNOTATION_STRINGS
-                    | interned::GPU_SPECIFICATIONS
-            ) {
-                continue;
-            }
-            for read in Fields(value.bytes()) {
-                match read? {
-                    (interned::IID, value) => iid = value.int(),
-                    (interned::TEXT, value) => text = value,
-                    _ => {}
-                }
-            }
-            names.spend(0)?;
+    /// Takes the names that a packet defines.
+    pub(super) fn define(&mut self, packet: &Packet<'_>, names: &mut Names) -> Result<(), Stop> {
+        for entry in packet.interned() {
+            let Interned { number, iid, text, .. } = entry?;
             match number {
                 interned::EVENT_CATEGORIES => drop(self.categories.insert(iid, Kind::of_category(&text.text()))),
                 interned::ANNOTATION_NAMES => drop(self.arguments.insert(iid, Key::of(&text.text()))),
                 interned::EVENT_NAMES => drop(self.event_names.insert(iid, names.number(&text.text())?)),
                 interned::ANNOTATION_STRINGS => drop(self.strings.insert(iid, names.number(&text.text())?)),
-                _ => drop(self.specifications.insert(iid, names.number(&text.text())?)),
+                interned::GPU_SPECIFICATIONS => drop(self.specifications.insert(iid, names.number(&text.text())?)),
+                _ => continue,
             }
+            names.spend(0)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The files that a user named: folders stand for the files in them, and compressed files are read as what they contain.
 //!
-//! Every command that reads traces or the files of flight recorders calls it, and [`annotate()`](crate::annotate()) does. A file is recognised as
+//! Every command that reads traces or the files of flight recorders calls it. A file is recognised as
 //! compressed by its first bytes and not by its name, so a renamed file is read, too. What is decompressed has at most 64 GiB, or the bytes that
 //! the caller allows, and at most 1,100 times the bytes of the file. A pipe, a device and a folder are refused, and not waited for.
 
@@ -18,12 +18,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use warpline_core::text::printable;
-use warpline_trace::files;
 
-use crate::AnnotateError;
-use crate::document::{Refused, TooLong};
-use crate::find::is_annotations;
-pub use crate::names::{CHROME, FLIGHT, PERFETTO, TRACES, has_ending, stem, uncompressed};
+use super::annotations::is_annotations;
+use super::document::{Refused, TooLong};
+pub use super::endings::{CHROME, FLIGHT, PERFETTO, TRACES, has_ending, stem, uncompressed};
+use crate::files;
 
 /// The maximum size of a decompressed file, in bytes.
 const MAX_UNPACKED: u64 = 64 << 30;
@@ -137,17 +136,18 @@ pub fn unpacked(file: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead 
     Ok(Box::new(within(file, None)?))
 }
 
-/// Opens a file that is read twice, so no pipe. After `limit` decompressed bytes, reads fail with [`TooLong`]. `on_bytes` is called with the
-/// number of bytes that each read takes from the file.
-pub(crate) fn open_within<'a>(
+/// Opens a file that is read twice; none if it is a pipe, a device or a folder. After `limit` decompressed bytes, reads fail with [`TooLong`].
+/// `on_bytes` is called with the number of bytes that each read takes from the file.
+///
+/// # Errors
+/// Those of the system, and a header of a compressed file that is damaged.
+pub fn open_within<'a>(
     path: &Path,
     limit: u64,
     on_bytes: impl FnMut(u64) + 'a,
-) -> Result<Box<dyn BufRead + 'a>, AnnotateError> {
-    let failed = |error| AnnotateError::Read { path: path.to_owned(), error };
-    let file =
-        files::regular(path).map_err(failed)?.ok_or_else(|| AnnotateError::NotAFile { path: path.to_owned() })?;
-    Ok(Box::new(within(Observed { inner: file, on_bytes }, Some(limit)).map_err(failed)?))
+) -> io::Result<Option<Box<dyn BufRead + 'a>>> {
+    let Some(file) = files::regular(path)? else { return Ok(None) };
+    Ok(Some(Box::new(within(Observed { inner: file, on_bytes }, Some(limit))?)))
 }
 
 /// The one reader of all files. Without a limit, a compressed file has at most [`MAX_UNPACKED`] bytes, and another one as many as it has.
@@ -419,7 +419,7 @@ mod tests {
             fs::write(&path, &file).unwrap();
             let read = |limit| {
                 let mut bytes = Vec::new();
-                open_within(&path, limit, |_| ()).unwrap().read_to_end(&mut bytes).map(|_| bytes)
+                open_within(&path, limit, |_| ()).unwrap().unwrap().read_to_end(&mut bytes).map(|_| bytes)
             };
             assert!(read(3 << 20).unwrap() == text);
             let error = read(2 << 20).unwrap_err();

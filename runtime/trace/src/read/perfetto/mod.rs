@@ -16,14 +16,15 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use warpline_core::record::Span;
-use warpline_trace::perfetto::proto::{clock, packet as field};
 
 use super::kinds::Args;
 use super::names::Names;
 use super::packets::Packets;
+use super::parts::Packet;
 use super::rows::Rows;
-use super::wire::{Fields, Malformed};
+use super::wire::Malformed;
 use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
+use crate::perfetto::proto::clock;
 use sequence::Sequence;
 use tracks::Track;
 
@@ -103,27 +104,9 @@ impl<'a, V: Visitor> Reader<'a, V> {
 
     /// Reads a packet. Returns whether it is of a sequence.
     fn packet(&mut self, bytes: &[u8], names: &mut Names) -> Result<bool, Stop> {
-        let (mut time, mut on, mut flags, mut clock_id) = (None, 0, 0, None);
-        let (mut event, mut data, mut clocks, mut defaults, mut described, mut work, mut facts) =
-            (None, None, None, None, None, None, None);
-        for read in Fields(bytes) {
-            let (number, value) = read?;
-            match number {
-                field::TIMESTAMP => time = Some(value.int() as i64),
-                field::SEQUENCE_ID => on = value.int(),
-                field::SEQUENCE_FLAGS => flags = value.int(),
-                field::TIMESTAMP_CLOCK_ID => clock_id = Some(value.int()),
-                field::TRACK_EVENT => event = Some(value.bytes()),
-                field::INTERNED_DATA => data = Some(value.bytes()),
-                field::CLOCK_SNAPSHOT => clocks = Some(value.bytes()),
-                field::DEFAULTS => defaults = Some(value.bytes()),
-                field::TRACK_DESCRIPTOR => described = Some(value.bytes()),
-                field::GPU_RENDER_STAGE => work = Some(value.bytes()),
-                field::TRACE_ATTRIBUTES => facts = Some(value.bytes()),
-                _ => {}
-            }
-        }
-        if flags & field::STATE_CLEARED != 0 || !self.sequences.contains_key(&on) {
+        let packet = Packet::read(bytes)?;
+        let on = packet.sequence;
+        if packet.is_cleared || !self.sequences.contains_key(&on) {
             if !self.sequences.contains_key(&on) {
                 names.spend(1 << 10)?;
             }
@@ -133,34 +116,35 @@ impl<'a, V: Visitor> Reader<'a, V> {
             self.skipped.unpaired += unpaired as u64;
         }
         let Some(sequence) = self.sequences.get_mut(&on) else { return Ok(false) };
-        if let Some(clocks) = clocks {
-            sequence.clocks(clocks)?;
+        if packet.clocks.is_some() {
+            sequence.zero = packet.clocks()?.zero_ns().or(sequence.zero);
         }
-        if let Some(defaults) = defaults {
-            sequence.defaults(defaults)?;
+        if packet.defaults.is_some() {
+            let (clock, track) = packet.defaults()?;
+            (sequence.clock, sequence.track) = (clock.unwrap_or(sequence.clock), track.unwrap_or(sequence.track));
         }
-        if let Some(data) = data {
-            sequence.define(data, names)?;
+        if packet.interned.is_some() {
+            sequence.define(&packet, names)?;
         }
-        if let Some(described) = described {
+        if let Some(described) = packet.track {
             self.describe(described, names)?;
         }
-        if let Some(facts) = facts {
-            self.attributes(facts)?;
+        if packet.attributes.is_some() {
+            self.attributes(&packet)?;
         }
-        if event.is_none() && work.is_none() {
+        if packet.event.is_none() && packet.stage.is_none() {
             return Ok(on != 0);
         }
-        let sequence = self.sequences.get(&on);
-        let ns = time.zip(sequence).and_then(|(time, sequence)| match clock_id.unwrap_or(sequence.clock) {
+        let (time, sequence) = (packet.timestamp.map(|time| time as i64), self.sequences.get(&on));
+        let ns = time.zip(sequence).and_then(|(time, sequence)| match packet.clock.unwrap_or(sequence.clock) {
             clock::SESSION => sequence.zero.map(|zero| zero.wrapping_add(time)),
             65.. => None,
             _ => Some(time),
         });
-        if let Some(event) = event {
+        if let Some(event) = packet.event {
             self.event(on, ns, event, names)?;
         }
-        if let Some(work) = work {
+        if let Some(work) = packet.stage {
             match ns {
                 Some(ns) => self.work(on, ns, work, names)?,
                 None => self.skipped.unplaced += 1,
