@@ -7,8 +7,10 @@ use std::{fs, slice};
 
 use crate::inputs::{self, InputError};
 use crate::output;
+use crate::trace;
 
-/// Replaces each folder with the files in it, as [`inputs::expand`] does. Of several, the empty ones are named on standard error and left out.
+/// Replaces each folder with the files in it, as [`inputs::expand`] does. Of several, the empty ones and those that are no traces are named on standard
+/// error and left out.
 ///
 /// # Errors
 /// A folder cannot be read, or has no such file.
@@ -16,20 +18,29 @@ pub(crate) fn expand(paths: &[PathBuf], endings: &'static [&'static str]) -> Res
     let mut all = Vec::new();
     for path in paths {
         let mut found = inputs::expand(slice::from_ref(path), endings)?;
-        let is_empty = |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
-        if path.is_dir() && !found.iter().all(|file| is_empty(file)) {
-            found.retain(|file| {
-                let is_left_out = is_empty(file);
-                if is_left_out {
-                    output::complain(format_args!(
-                        "warning: {}: an empty file, as a killed program leaves it; left out",
-                        file.display()
-                    ));
-                }
-                !is_left_out
-            });
+        if path.is_dir() {
+            let why: Vec<_> = found.iter().map(|file| why_left_out(file)).collect();
+            // Of a folder without a trace, the reader says what is wrong.
+            if why.iter().any(Option::is_none) {
+                let mut why = why.into_iter();
+                found.retain(|file| {
+                    let why = why.next().flatten();
+                    if let Some(why) = why {
+                        output::complain(format_args!("warning: {}: {why}; left out", file.display()));
+                    }
+                    why.is_none()
+                });
+            }
         }
         all.append(&mut found);
     }
     Ok(all)
+}
+
+/// Why a file of a folder is no trace, as far as its begin shows it.
+fn why_left_out(file: &Path) -> Option<&'static str> {
+    if fs::metadata(file).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return Some("an empty file, as a killed program leaves it");
+    }
+    trace::is_other_json(file).then_some("JSON without `traceEvents`, such as settings or a report, and no trace")
 }

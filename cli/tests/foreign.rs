@@ -125,6 +125,44 @@ fn the_devices_of_two_ranks_in_one_trace_stay_apart() {
 }
 
 #[test]
+fn begins_and_ends_are_slices() {
+    let report = check(made().path(), "pairs");
+    let of = |name: &str| {
+        let range = rows(&report["ranges"]).find(|row| text(row, "name") == name).expect("the operator");
+        (int(range, "total_ns"), int(range, "self_ns"))
+    };
+    assert_eq!((of("aten::linear"), of("aten::addmm")), ((50_000, 30_000), (20_000, 20_000)));
+}
+
+#[test]
+fn work_of_categories_that_are_not_read_is_counted() {
+    let report = check(made().path(), "others");
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("4 slices of categories that are not read are in no figure: `mtia_ccp_events` (3), `cuda_profiler_range` (1)"),
+        "{notes}"
+    );
+}
+
+/// Traces of tracing-chrome, ONNX Runtime and viztracer have other categories, or none.
+#[test]
+fn a_trace_of_which_nothing_is_read_says_what_it_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.json");
+    let events = r#"[{"ph":"B","cat":"app","name":"load","pid":1,"tid":0,"ts":1.0},
+        {"ph":"E","cat":"app","name":"load","pid":1,"tid":0,"ts":9.0},
+        {"ph":"X","cat":"Node","name":"Conv_kernel_time","pid":1,"tid":0,"ts":20,"dur":5,"args":{"op_name":"Conv"}},
+        {"ph":"X","name":"main","pid":1,"tid":0,"ts":20,"dur":5}]"#;
+    std::fs::write(&trace, events).expect("the folder takes files");
+    let output = Command::new(env!("CARGO_BIN_EXE_warpline")).arg("report").arg(&trace).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in ["`(none)` (1), `Node` (1), `app` (1)", "the categories of PyTorch's profiler are read: `kernel`"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
 fn steps_are_those_of_the_thread() {
     check(made().path(), "steps");
 }

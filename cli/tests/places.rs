@@ -94,6 +94,31 @@ fn a_file_that_a_killed_program_left_empty_is_named_and_the_others_are_read() {
     assert!(complaint(&["report", run.to_str().unwrap()]).contains("an empty file; name a trace"));
 }
 
+#[test]
+fn what_is_no_trace_beside_the_traces_of_a_folder_is_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    fs::create_dir(&run).unwrap();
+    trace(&run.join("rank0.pftrace"));
+    let alone = peak::warpline(["report".as_ref(), run.as_os_str()]);
+    let of_session = peak::warpline(["report".as_ref(), run.as_os_str(), "--format".as_ref(), "json".as_ref()]);
+    fs::write(run.join("report.json"), of_session.stdout).unwrap();
+    fs::write(run.join("config.json"), r#"{"layers": 12, "nested": {"traceEvents": []}}"#).unwrap();
+    for command in ["report", "catalog", "check"] {
+        let ran = peak::warpline([command.as_ref(), run.as_os_str()]);
+        assert_ne!(ran.status, Some(2), "{command}: {}", ran.stderr);
+        for name in ["report.json", "config.json"] {
+            let says =
+                format!("{name}: JSON without `traceEvents`, such as settings or a report, and no trace; left out");
+            assert!(ran.stderr.contains(&says), "{command}: {}", ran.stderr);
+        }
+        assert!(command != "report" || ran.stdout == alone.stdout, "{}", ran.stdout);
+    }
+    // A file that the user names is asked for.
+    let named = run.join("config.json");
+    assert!(complaint(&["report", named.to_str().unwrap()]).contains("JSON without `traceEvents`"));
+}
+
 /// A frame of zstd that decompresses to `begin`, and then to 128 KiB of `filling` for each of so many blocks of 4 bytes.
 fn bomb(begin: u8, filling: u8, blocks: usize) -> Vec<u8> {
     let block = |kind: u32, size: u32| (size << 3 | kind << 1).to_le_bytes()[..3].to_vec();

@@ -112,7 +112,36 @@ def steps():
         yield kernel("gemm", 7, at + 100, 600)
 
 
-TRACES = [annotated, hidden, names, synchronized, merged, steps]
+def pairs():
+    """Begins and ends in place of whole slices, nested, and an end too many."""
+    yield from metadata(4000, "CPU")
+    yield from metadata(0, "GPU 0")
+
+    def half(phase, at, category=None, name=None, pid=4000, tid=4000, **args):
+        said = {"cat": category, "name": name} if category else {}
+        return {"ph": phase, "pid": pid, "tid": tid, "ts": at, "args": args, **said}
+
+    yield half("B", 0, "user_annotation", "ProfilerStep#0")
+    yield half("B", 10, "cpu_op", "aten::linear")
+    yield half("B", 20, "cpu_op", "aten::addmm")
+    yield half("B", 100, "kernel", "gemm", pid=0, tid=7)
+    yield half("E", 40)
+    yield half("E", 60)
+    yield half("E", 350, pid=0, tid=7)
+    yield half("E", 500)
+    yield half("E", 510)
+
+
+def others():
+    """Work of devices in categories that are not read, beside a kernel."""
+    yield from metadata(0, "GPU 0")
+    yield kernel("gemm", 7, 100, 300)
+    for at in range(3):
+        yield slice_("mtia_ccp_events", "dma", 0, 8, 1000 + at, 5)
+    yield slice_("cuda_profiler_range", "range", 0, 9, 2000, 5)
+
+
+TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others]
 
 
 def main(folder):

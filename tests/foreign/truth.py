@@ -52,8 +52,22 @@ def kind(event):
     return next((kind for kind, names in KINDS.items() if name in names), None)
 
 
+def whole(events):
+    """The slices, those of a begin and an end included."""
+    open_ = {}
+    for event in events:
+        thread = (event.get("pid"), event.get("tid"))
+        if event.get("ph") == "X":
+            yield event
+        elif event.get("ph") == "B":
+            open_.setdefault(thread, []).append(event)
+        elif event.get("ph") == "E" and open_.get(thread):
+            begin = open_[thread].pop()
+            yield {**begin, "ph": "X", "dur": event["ts"] - begin["ts"]}
+
+
 def figures(events):
-    slices = [event for event in events if event.get("ph") == "X"]
+    slices = list(whole(events))
     work = [event for event in slices if event["cat"] in WORK]
     kernels = [event for event in work if event["cat"] == "kernel"]
     computes = [event for event in kernels if not kind(event) and not event["name"].startswith("nccl")]

@@ -1,5 +1,6 @@
 //! The accounts that sessions write at their ends, read back into a report: what was dropped, left out and counted.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use warpline_core::report::{ClockFigures, Report, Source, WindowFigures};
@@ -14,6 +15,10 @@ pub(super) struct Account {
     begun_ns: Option<i64>,
     ended_ns: Option<i64>,
     duration_ns: i64,
+    /// What the account of the current trace says of it.
+    length_ns: Option<i64>,
+    /// How many zones of each range ran, where fewer were recorded.
+    seen: HashMap<String, u64>,
     /// Whether the current trace has an account.
     is_ended: bool,
     /// Traces of sessions with an account, and without one.
@@ -25,10 +30,18 @@ pub(super) struct Account {
     unfinished: u64,
     changes: Vec<String>,
     notes: Vec<String>,
+    /// The slices of other tools' categories that are not read.
+    other_categories: BTreeMap<String, u64>,
 }
 
 /// The most that a sum of counts reaches: a file may say anything, and no sum of these overflows.
 const MOST: u64 = 1 << 56;
+
+/// The most ranges of which the numbers of zones that ran are kept.
+const MOST_SEEN: usize = 1 << 14;
+
+/// The most categories that a note names.
+const LISTED: usize = 8;
 
 /// The most notes and changes that are kept.
 const NOTES: usize = 64;
@@ -46,15 +59,37 @@ impl Account {
                 self.changes.push(name)
             }
             Fact::Number(name, number) => self.number(&name, number),
-            Fact::Note(_) | Fact::Changed(_) => {}
+            Fact::Other(category, slices) if self.other_categories.len() < NOTES => {
+                *self.other_categories.entry(category).or_default() += slices;
+            }
+            Fact::Note(_) | Fact::Changed(_) | Fact::Other(..) => {}
         }
+    }
+
+    /// Returns which slices of other tools are in no figure.
+    pub(super) fn others_note(&self) -> Option<String> {
+        let mut all: Vec<_> = self.other_categories.iter().collect();
+        all.sort_by_key(|(category, slices)| (std::cmp::Reverse(**slices), *category));
+        let sum = all.iter().map(|(_, slices)| **slices).sum();
+        let shown = all.iter().take(LISTED).map(|(category, slices)| format!("`{category}` ({slices})"));
+        let (shown, more) = (shown.collect::<Vec<_>>().join(", "), all.len().saturating_sub(LISTED));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let slices = crate::output::counted_as(
+            sum,
+            "slice of a category that is not read is",
+            "slices of categories that are not read are",
+        );
+        (sum > 0).then(|| format!("{slices} in no figure: {shown}{more}"))
     }
 
     /// Ends a trace. Returns whether time without a zone is idle time, where only zones are known, and whether time without a kernel is.
     pub(super) fn end_trace(&mut self, is_whole: bool, is_ours: bool) -> (bool, bool) {
         let is_ended = std::mem::take(&mut self.is_ended);
         match (self.begun_ns.take(), self.ended_ns.take()) {
-            (Some(begun), Some(ended)) => self.duration_ns = self.duration_ns.max(ended.saturating_sub(begun)),
+            (Some(begun), Some(ended)) => {
+                let length_ns = self.length_ns.take().unwrap_or_else(|| ended.saturating_sub(begun));
+                self.duration_ns = self.duration_ns.max(length_ns);
+            }
             (Some(_), None) => self.unfinished += 1,
             _ => {}
         }
@@ -87,6 +122,7 @@ impl Account {
             report.notes.push(format!("the {change} while the session ran, so figures do not cover all of the time"));
         }
         report.notes.extend(self.unfinished_note());
+        report.notes.extend(self.others_note());
         let without = self.without + self.others;
         if without > self.unfinished && self.ended > 0 {
             let traces = crate::output::counted_as(without - self.unfinished, "trace has", "traces have");
@@ -94,6 +130,13 @@ impl Account {
                 .notes
                 .push(format!("{traces} no account of the session, so zones that were dropped there are not counted"));
         }
+    }
+
+    /// Returns how many zones of a range ran, if a session counted those that it did not record, and whether they scale the figures: whether nothing but
+    /// a sample left them out.
+    pub(super) fn seen(&self, range: &str) -> (Option<u64>, bool) {
+        let Report { captured, dropped, .. } = &self.report;
+        (self.seen.get(range).copied(), *captured == 0 && dropped.total() == 0)
     }
 
     /// Returns what is missing because programs ended without finishing their sessions.
@@ -133,9 +176,13 @@ impl Account {
             "windows_recorded_ppm" => windows(report, &|windows| windows.recorded = count as f64 / 1e6),
             "windows_cost_ppm" => windows(report, &|windows| windows.cost = Some(count as f64 / 1e6)),
             "windows_cut" => windows(report, &|windows| add(&mut windows.cut)),
+            "duration_ns" => self.length_ns = Some(number),
+            "ranges" => report.left_out.of_ranges = report.left_out.of_ranges.max(count),
             "ranges_left_out" => report.left_out.ranges = report.left_out.ranges.max(count),
             "was_stopped" => report.left_out.while_stopped |= count > 0,
             "steps_left_out" => add(&mut report.steps.left_out),
+            "steps_cut" => add(&mut report.steps.cut),
+            "steps_dropped" => add(&mut report.steps.dropped),
             "fields.cut" => add(&mut report.fields.cut),
             "fields.left_out" => add(&mut report.fields.left_out),
             "fields.lanes_left_out" => add(&mut report.fields.lanes_left_out),
@@ -181,6 +228,12 @@ impl Account {
             "event_pool.held" => add(&mut report.event_pool.held),
             "event_pool.created" => add(&mut report.event_pool.created),
             "event_pool.exhausted" => add(&mut report.event_pool.exhausted),
+            name if name.starts_with("seen.") => {
+                if self.seen.len() < MOST_SEEN || self.seen.contains_key(&name[5..]) {
+                    let sum = self.seen.entry(name[5..].to_owned()).or_default();
+                    *sum = (*sum + count).min(MOST);
+                }
+            }
             name => match name.split_once("dropped.") {
                 Some(("", reason)) => dropped(&mut report.dropped, reason),
                 Some(("waits.", reason)) => dropped(&mut report.waits.dropped, reason),

@@ -64,8 +64,8 @@ struct Piece {
 #[derive(Default)]
 pub(super) struct Calls {
     outermost: Vec<Call>,
-    /// The pieces of each row of the current trace.
-    rows: HashMap<usize, Vec<Piece>>,
+    /// The pieces of each group of rows of the current trace.
+    rows: HashMap<u64, Vec<Piece>>,
     known: usize,
     left_out: LeftOut,
 }
@@ -73,7 +73,7 @@ pub(super) struct Calls {
 impl Calls {
     /// Adds a zone, of which `inner_ns` are in zones within it. `tail_ns` is the time by which it may have ended earlier, if that makes its length a
     /// bound.
-    pub(super) fn add(&mut self, row: usize, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
+    pub(super) fn add(&mut self, row: u64, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
         let pieces = self.rows.entry(row).or_default();
         let total_ns = span.duration_ns().max(0);
         if pieces.last().is_some_and(|last| last.span.end_ns > span.end_ns) {

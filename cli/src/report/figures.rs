@@ -109,7 +109,8 @@ struct Nested {
 struct Waiting {
     span: Span,
     early_by_ns: i64,
-    order: u64,
+    /// Of two equal spans, that which was launched first is around the other one.
+    order: (i64, u64),
     number: u32,
 }
 
@@ -135,6 +136,8 @@ pub(crate) struct Figures {
     /// The trace that has the path.
     path_of: u32,
     window_ns: i64,
+    /// The first and the last window of a budget.
+    windows: Option<(u32, u32)>,
     memory: Memory,
     account: Account,
     ends: EndCounts,
@@ -157,7 +160,8 @@ pub(super) struct ForPage {
 /// The state of the trace that is being read.
 struct Current {
     window: Option<Span>,
-    rows: HashMap<usize, Nested>,
+    /// By the groups of rows.
+    rows: HashMap<u64, Nested>,
     waiting: usize,
     order: u64,
     per_step: PerStep,
@@ -192,6 +196,11 @@ impl Figures {
     /// Sets what the traces are called beside one another, in their order.
     pub(super) fn name_traces(&mut self, names: Vec<String>) {
         self.trace_names = names;
+    }
+
+    /// Returns which slices of other tools are in no figure.
+    pub(super) fn others_note(&self) -> Option<String> {
+        self.account.others_note()
     }
 
     /// Returns what is missing because programs ended without finishing their sessions.
@@ -295,18 +304,22 @@ impl Figures {
             }
             _ => None,
         };
+        if slice.args.window > 0 {
+            let (first, last) = self.windows.get_or_insert((slice.args.window, slice.args.window));
+            (*first, *last) = ((*first).min(slice.args.window), (*last).max(slice.args.window));
+        }
         let number = self.number(slice.name, spot);
         let launch_ns = match (spot, slice.launch) {
-            (Spot::Threads, _) => ns,
-            (_, launch) => launch.map_or(0, |(_, host)| host.duration_ns()),
+            (Spot::Threads, _) => Some(ns),
+            (_, launch) => launch.map(|(_, host)| host.duration_ns()),
         };
         let zone = Length {
             ns,
             early_by_ns: part(slice.early_by_ns()),
             launch_ns,
             begin_ns: host.begin_ns,
-            weight: if slice.args.sampled_ppm == 0 { 1.0 } else { 1e6 / slice.args.sampled_ppm as f64 },
-            window: 0,
+            weight: if slice.args.sampled_share > 0.0 { 1.0 / slice.args.sampled_share } else { 1.0 },
+            window: slice.args.window,
             device,
             has_failed: slice.args.has_failed,
         };
@@ -318,7 +331,7 @@ impl Figures {
             entry.work.add(work, slice.args.corrected_ns.unwrap_or(ns), on);
         }
         if share == 1.0 && slice.kind != Kind::BatchEntry {
-            self.nest(slice, number);
+            self.nest(slice, rows.group(slice.row), number);
             if spot != Spot::Replays {
                 self.current.per_step.zone(number, host.begin_ns, ns, slice.early_by_ns());
             }
@@ -333,15 +346,16 @@ impl Figures {
     }
 
     /// Puts the slice among those of its row.
-    fn nest(&mut self, slice: &Slice<'_>, number: u32) {
+    fn nest(&mut self, slice: &Slice<'_>, group: u64, number: u32) {
         let Current { rows, waiting, order, .. } = &mut self.current;
         *order += 1;
-        let row = rows.entry(slice.row).or_default();
+        let row = rows.entry(group).or_default();
+        let host = slice.launch.map_or(slice.span, |(_, host)| host);
         let (span, early_by_ns) = (slice.span, slice.early_by_ns());
-        row.waiting.push(Waiting { span, early_by_ns, order: *order, number });
+        row.waiting.push(Waiting { span, early_by_ns, order: (host.begin_ns, *order), number });
         *waiting += 1;
         if row.waiting.len() >= REORDERED {
-            *waiting -= settle(slice.row, row, REORDERED / 2, &mut self.entries, self.for_page.as_deref_mut());
+            *waiting -= settle(group, row, REORDERED / 2, &mut self.entries, self.for_page.as_deref_mut());
         } else if *waiting >= WAITING {
             for (at, row) in rows {
                 settle(*at, row, usize::MAX, &mut self.entries, self.for_page.as_deref_mut());
@@ -469,13 +483,7 @@ pub(super) fn track(row: usize, rows: &Rows) -> Option<(Track, Arc<str>)> {
 }
 
 /// Finds what is within what among the earliest slices of a row. Returns how many it took.
-fn settle(
-    at: usize,
-    row: &mut Nested,
-    count: usize,
-    entries: &mut [Entry],
-    mut for_page: Option<&mut ForPage>,
-) -> usize {
+fn settle(at: u64, row: &mut Nested, count: usize, entries: &mut [Entry], mut for_page: Option<&mut ForPage>) -> usize {
     row.waiting.sort_unstable_by_key(|waiting| nesting::key(waiting.span, waiting.order));
     let count = count.min(row.waiting.len());
     for Waiting { span, early_by_ns, number, .. } in row.waiting.drain(..count) {

@@ -34,6 +34,12 @@ pub(crate) enum ReportError {
     Empty(usize),
     #[error("no zone, kernel or step in {}: {}", traces(*.0), .1)]
     Unfinished(usize, String),
+    #[error(
+        "no zone, kernel or step in {}: {}. Of Chrome traces of other tools, the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
+         `gpu_user_annotation`, `user_annotation`, `cpu_op` and `cuda_sync`",
+        traces(*.0), .1
+    )]
+    OtherTool(usize, String),
 }
 
 fn traces(count: usize) -> String {
@@ -66,9 +72,10 @@ fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Fi
         figures.end_trace(is_whole, skipped.is_ours, names);
     }
     if figures.is_empty() {
-        return Err(match figures.unfinished_note() {
-            Some(note) => ReportError::Unfinished(files.len(), note),
-            None => ReportError::Empty(files.len()),
+        return Err(match (figures.unfinished_note(), figures.others_note()) {
+            (Some(note), _) => ReportError::Unfinished(files.len(), note),
+            (None, Some(note)) => ReportError::OtherTool(files.len(), note),
+            (None, None) => ReportError::Empty(files.len()),
         });
     }
     Ok(figures)

@@ -54,6 +54,8 @@ struct Where {
 struct Zone {
     name: Name,
     row: usize,
+    /// The group of its row.
+    group: u64,
     span: Span,
     /// The row and the time of its launch.
     launch: Option<(usize, Span)>,
@@ -62,7 +64,7 @@ struct Zone {
     /// A part of a batch of collectives.
     is_entry: bool,
     has_failed: bool,
-    sampled_ppm: u64,
+    sampled_share: f64,
     end_early_by_ns: i64,
     corrected_ns: Option<i64>,
     bytes: Option<u64>,
@@ -152,7 +154,7 @@ impl Collected {
         self.places[row] = Some(place);
     }
 
-    fn zone(&mut self, slice: &Slice<'_>, names: &Names) {
+    fn zone(&mut self, slice: &Slice<'_>, group: u64, names: &Names) {
         let args = slice.args;
         let number = self.zones.len();
         let is_collective = matches!(slice.kind, Kind::Collective | Kind::BatchEntry);
@@ -168,13 +170,14 @@ impl Collected {
         self.zones.push(Zone {
             name: slice.name,
             row: slice.row,
+            group,
             span: slice.span,
             launch: slice.launch,
             is_collective,
             is_replayed: args.has_correlation && slice.kind != Kind::HostZone,
             is_entry: slice.kind == Kind::BatchEntry,
             has_failed: args.has_failed,
-            sampled_ppm: args.sampled_ppm,
+            sampled_share: args.sampled_share,
             end_early_by_ns: slice.early_by_ns(),
             corrected_ns: args.corrected_ns,
             bytes: args.work().bytes,
@@ -219,12 +222,16 @@ impl Collected {
 
     /// Takes the time of the zones within a zone from its own time.
     fn subtract_inner(&mut self) {
-        let mut of_row: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut of_row: HashMap<u64, Vec<usize>> = HashMap::new();
         for (at, zone) in self.zones.iter().enumerate().filter(|(_, zone)| !zone.is_entry) {
-            of_row.entry(zone.row).or_default().push(at);
+            of_row.entry(zone.group).or_default().push(at);
         }
         for mut zones in of_row.into_values() {
-            zones.sort_unstable_by_key(|at| nesting::key(self.zones[*at].span, *at as u64));
+            // Of two equal spans, that which was launched first is around the other one.
+            zones.sort_unstable_by_key(|at| {
+                let zone = &self.zones[*at];
+                nesting::key(zone.span, (zone.host().begin_ns, *at))
+            });
             let mut nesting = Nesting::default();
             for at in zones {
                 let zone = &mut self.zones[at];
@@ -330,7 +337,7 @@ impl Visitor for Collected {
                     let (zone, stream) = (args.zone, args.stream);
                     self.kernels.push(Work { name, row, stream, zone, is_kernel: true, is_collective: true, span });
                 }
-                self.zone(slice, names);
+                self.zone(slice, rows.group(row), names);
             }
         }
     }

@@ -157,9 +157,15 @@ impl ZoneRecord {
     }
 
     /// Returns [`gpu_ns`](Self::gpu_ns) without the time that the begin and the end add. This is closer to the time of the work
-    /// between them, above all for zones of a few µs.
+    /// between them, above all for zones of a few µs. On an in-process stream, which executes no events, it is the same.
     pub fn gpu_ns_corrected(&self) -> Option<i64> {
-        self.gpu_ns().map(|ns| (ns - self.bracket_ns).max(0))
+        let bracket_ns = if self.is_on_device() { self.bracket_ns } else { 0 };
+        self.gpu_ns().map(|ns| (ns - bracket_ns).max(0))
+    }
+
+    /// Returns whether the zone is on a stream of a GPU.
+    fn is_on_device(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host)
     }
 }
 
@@ -207,15 +213,21 @@ impl ZoneRecord {
     #[doc(hidden)]
     #[inline]
     pub fn quality(&self) -> [Option<(&'static str, i64)>; 5] {
-        let is_gpu = self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host);
-        let sampled = self.sample_share < 1.0;
+        let is_gpu = self.is_on_device();
         [
             self.gpu_ns_corrected().filter(|_| is_gpu).map(|ns| ("gpu_ns_corrected", ns)),
             Some(("launch_wait_ns", self.launch_wait_ns())).filter(|(_, ns)| is_gpu && *ns > 0),
             (self.begin_late_by_ns > 0).then_some(("begin_late_by_ns", self.begin_late_by_ns)),
             self.end.is_bound().then_some(("end_early_by_ns", self.end_early_by_ns)),
-            sampled.then_some((SAMPLED, (f64::from(self.sample_share) * 1e6).round() as i64)),
+            (self.window > 0).then_some((WINDOW, i64::from(self.window))),
         ]
+    }
+
+    /// Returns the share of its range's zones of which this one was chosen, for traces; none if all were recorded.
+    #[doc(hidden)]
+    #[inline]
+    pub fn sampled(&self) -> Option<f64> {
+        (self.sample_share < 1.0).then_some(f64::from(self.sample_share))
     }
 }
 
@@ -227,9 +239,13 @@ pub const fn is_bound(length_ns: i64, early_by_ns: i64) -> bool {
     early_by_ns > 0 && early_by_ns > length_ns / 20
 }
 
-/// The name of the share of its range's zones that a recorded one stands for, in traces.
+/// The name of the share of its range's zones of which a recorded one was chosen, in traces.
 #[doc(hidden)]
-pub const SAMPLED: &str = "sampled_ppm";
+pub const SAMPLED: &str = "sampled_share";
+
+/// The name of the number of a budget's window, in traces.
+#[doc(hidden)]
+pub const WINDOW: &str = "window";
 
 /// The method by which the end of a zone on its stream was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! The names that traces give to fields, figures and changes. All formats use the same names.
 
-use warpline_core::record::ZoneRecord;
+use warpline_core::record::{SAMPLED, WINDOW, ZoneRecord};
 use warpline_core::sink::{Change, SessionChange};
 
 /// The bandwidth of a collective in GB (1e9 bytes) per second, as NCCL's tests define it.
@@ -12,6 +12,17 @@ pub(super) const BYTES: &str = "bytes";
 pub(super) const FLOPS: &str = "flops";
 pub(super) const GB_PER_S: &str = "gb_per_s";
 pub(super) const TFLOP_PER_S: &str = "tflop_per_s";
+
+/// What a zone on a stream is, in Chrome traces, whose categories are those of PyTorch's profiler: [`COLLECTIVE`] or [`BATCH_ENTRY`].
+pub(super) const ZONE_KIND: &str = "zone_kind";
+pub(super) const COLLECTIVE: &str = "collective";
+pub(super) const BATCH_ENTRY: &str = "batch_entry";
+
+/// The name of a kernel in a Chrome trace begins with this if it stands for a collective: readers recognize communication by it.
+pub(super) const NCCL_KERNEL: &str = "ncclDevKernel_";
+
+/// The end of the name of a row in a Chrome trace that has what overlaps on the row of the name before it.
+pub(super) const OVERLAPPING: &str = " (overlapping)";
 
 /// Returns the name under which a trace shows a field of this zone. A field with a name that a sink itself uses becomes `field.…`.
 pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str {
@@ -45,9 +56,11 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
         "launch_wait_ns" => "field.launch_wait_ns",
         "parent" => "field.parent",
         "parent_id" => "field.parent_id",
-        "sampled_ppm" => "field.sampled_ppm",
+        SAMPLED => "field.sampled_share",
         "span_id" => "field.span_id",
         "status" => "field.status",
+        WINDOW => "field.window",
+        ZONE_KIND => "field.zone_kind",
         "stream" => "field.stream",
         other => other,
     }

@@ -178,7 +178,7 @@ impl Figures {
         let zone = Length {
             ns: share(record.duration_ns()),
             early_by_ns: share(early_by_ns(record)),
-            launch_ns: share(record.host.duration_ns()),
+            launch_ns: record.entry.is_none().then(|| record.host.duration_ns()),
             begin_ns: record.host.begin_ns,
             weight: 1.0 / f64::from(record.sample_share).clamp(f64::MIN_POSITIVE, 1.0),
             window: record.window,

@@ -91,9 +91,13 @@ impl Figures {
     }
 
     fn ranges(&self, names: &Names) -> Vec<RangeStats> {
-        let coverage = Coverage { window_ns: self.window_ns.max(1), ..Coverage::default() };
+        let windows = self.windows.map_or(0, |(first, last)| last - first + 1);
+        let coverage = Coverage { window_ns: self.window_ns.max(1), windows, ..Coverage::default() };
         let stats = self.entries.iter().map(|entry| {
-            let name = Cow::Owned(names.text(entry.name).to_string());
+            let name = names.text(entry.name);
+            let (seen, scales) = if entry.spot == Spot::Replays { (None, false) } else { self.account.seen(name) };
+            let coverage = Coverage { seen, scales, ..coverage };
+            let name = Cow::Owned(name.to_string());
             let stats = RangeStats { work: entry.work.stats(), ..entry.lengths.stats(name, coverage) };
             match entry.spot {
                 Spot::Threads => stats,

@@ -63,7 +63,7 @@ impl Visitor for Figures {
                 let zone = Length {
                     ns,
                     early_by_ns: 0,
-                    launch_ns: 0,
+                    launch_ns: None,
                     begin_ns: slice.span.begin_ns,
                     weight: 1.0,
                     window: 0,

@@ -87,7 +87,7 @@ impl Collected {
         let on = self.on(zone.row);
         let thread = zone.launch.map_or_else(|| on.thread.clone(), |(row, _)| self.on(row).thread);
         let range: &str = names.text(zone.name);
-        let sampled = (zone.sampled_ppm > 0).then_some(zone.sampled_ppm as f64 / 1e6);
+        let sampled = (zone.sampled_share > 0.0).then_some(zone.sampled_share);
         rows.push(&[
             number.into(),
             range.into(),

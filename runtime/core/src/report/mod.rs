@@ -148,13 +148,16 @@ impl Report {
             && dropped.total() == 0
     }
 
-    /// Returns the zones that are not counted as begun, for traces: names with counts; empty if there are none.
+    /// Returns what was recorded of what there was, for traces: the length of the session, the ranges of the catalog, and the zones that are not
+    /// counted as begun. Names with values; what is 0 is left out.
     #[doc(hidden)]
-    pub fn said_left_out(&self) -> Vec<(&'static str, u64)> {
-        let LeftOut { ranges, while_stopped, .. } = self.left_out;
+    pub fn said_coverage(&self) -> Vec<(&'static str, u64)> {
+        let LeftOut { ranges, while_stopped, of_ranges } = self.left_out;
         let ppm = |share: f64| (share.max(0.0) * 1e6).round() as u64;
         let windows = self.windows.unwrap_or_default();
         let counts = [
+            ("duration_ns", u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX)),
+            ("ranges", of_ranges),
             ("not_sampled", self.not_sampled),
             ("windows", windows.windows),
             ("windows_recorded_ppm", ppm(windows.recorded)),
@@ -163,8 +166,21 @@ impl Report {
             ("ranges_left_out", ranges),
             ("was_stopped", u64::from(while_stopped)),
             ("steps_left_out", self.steps.left_out),
+            ("steps_cut", self.steps.cut),
+            ("steps_dropped", self.steps.dropped),
         ];
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Returns how many zones of each range ran, for traces, where fewer were recorded and each was counted: the names of ranges with numbers.
+    #[doc(hidden)]
+    pub fn said_seen(&self) -> impl Iterator<Item = (&str, u64)> {
+        let is_in_one_place = |range: &&RangeStats| {
+            let places = self.ranges.iter().filter(|other| !other.in_replays && other.name == range.name);
+            self.windows.is_none() && !range.in_replays && places.count() == 1
+        };
+        let lacks = |range: &&RangeStats| range.seen != range.count;
+        self.ranges.iter().filter(lacks).filter(is_in_one_place).map(|range| (&*range.name, range.seen))
     }
 
     /// Prints the report on standard output, unless the setting `summary` has printed it.

@@ -131,7 +131,7 @@ impl Sum for Inner {
 
 /// The order in which zones are added: inner zones come before the zones around them. Of two equal spans, the later one in the order of the
 /// records is the inner one, as for readers of traces.
-pub fn key(zone: Span, order: u64) -> (i64, Reverse<i64>, Reverse<u64>) {
+pub fn key<O: Ord>(zone: Span, order: O) -> (i64, Reverse<i64>, Reverse<O>) {
     (zone.end_ns, Reverse(zone.begin_ns), Reverse(order))
 }
 

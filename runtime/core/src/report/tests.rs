@@ -309,6 +309,14 @@ fn what_windows_cost_is_said_where_it_is_known() {
     assert!(!none.contains("recorded 3.1 %"), "{none}");
     let report = Report { windows: Some(measured), ..Report::default() };
     assert!(!report.is_complete());
-    let args = [("windows", 412), ("windows_recorded_ppm", 31_000), ("windows_cost_ppm", 10_000)];
-    assert_eq!(report.said_left_out(), args);
+    let report =
+        Report { duration: Duration::from_nanos(5), left_out: LeftOut { of_ranges: 9, ..report.left_out }, ..report };
+    let args = [
+        ("duration_ns", 5),
+        ("ranges", 9),
+        ("windows", 412),
+        ("windows_recorded_ppm", 31_000),
+        ("windows_cost_ppm", 10_000),
+    ];
+    assert_eq!(report.said_coverage(), args);
 }

@@ -7,8 +7,12 @@ use serde_json::Value;
 
 use super::document::Events;
 use crate::json::json_value;
-use crate::names::{ALGBW, BUSBW, BYTES, FLOPS, GB_PER_S, TFLOP_PER_S, arg_name, len_name, plain_arg_name};
-use warpline_core::record::{EndSource, SpanRecord, SpanRef, Status, ZoneRecord};
+use crate::names::{
+    ALGBW, BATCH_ENTRY, BUSBW, BYTES, COLLECTIVE, FLOPS, GB_PER_S, TFLOP_PER_S, ZONE_KIND, arg_name, len_name,
+    plain_arg_name,
+};
+use warpline_core::catalog::Kind;
+use warpline_core::record::{EndSource, SAMPLED, SpanRecord, SpanRef, Status, ZoneRecord};
 
 /// The arguments of an event.
 pub(super) struct Args<'a> {
@@ -29,6 +33,11 @@ impl<'a> Args<'a> {
 
     /// Adds the fields of the zone.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
+        match record {
+            _ if record.entry.is_some() => self.add(ZONE_KIND, BATCH_ENTRY)?,
+            _ if record.gpu.is_some() && record.range.kind() == Kind::Collective => self.add(ZONE_KIND, COLLECTIVE)?,
+            _ => {}
+        }
         for (name, value) in record.fields.iter() {
             let name = arg_name(record, name);
             self.add(name, json_value(value))?;
@@ -55,9 +64,10 @@ impl<'a> Args<'a> {
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;
         }
-        for (name, ns) in record.quality().into_iter().flatten() {
-            self.add(name, ns)?;
+        for (name, number) in record.quality().into_iter().flatten() {
+            self.add(name, number)?;
         }
+        record.sampled().map_or(Ok(()), |share| self.add(SAMPLED, share))?;
         if record.end != EndSource::Event {
             self.add("end", record.end.as_str())?;
         }

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::document::Events;
 use super::json::metadata;
 use crate::lanes::{Lanes, OwnLane};
+use crate::names::OVERLAPPING;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
 
 /// The number of the first device, as that of a process: far above the numbers that operating systems give to processes, and below those
@@ -146,7 +147,7 @@ impl Rows {
         let place = row.lanes.place(span);
         if place.is_new {
             let thread = further_row(&mut self.further_rows);
-            row.describe(thread, &format!("{} (overlapping)", row.name), out)?;
+            row.describe(thread, &format!("{}{OVERLAPPING}", row.name), out)?;
             match row.threads.get_mut(place.lane) {
                 Some(closed) => *closed = thread,
                 None => row.threads.push(thread),

@@ -14,7 +14,7 @@ use super::json::{Args, Micros, metadata};
 use super::rows::{Owner, Rows, TrackId, Whose};
 use crate::catalog::{Catalog, MOST};
 use crate::lanes::OwnLane;
-use crate::names::{change_args, change_name};
+use crate::names::{NCCL_KERNEL, change_args, change_name};
 use crate::order::Record;
 use warpline_core::catalog::Kind;
 use warpline_core::clock;
@@ -117,8 +117,13 @@ impl Trace {
             facts["captured"] = report.captured.into();
         }
         facts["dropped"] = dropped;
-        for (name, count) in report.said_left_out() {
+        for (name, count) in report.said_coverage() {
             facts[name] = count.into();
+        }
+        let seen: serde_json::Map<_, _> =
+            report.said_seen().map(|(range, seen)| (range.to_owned(), seen.into())).collect();
+        if !seen.is_empty() {
+            facts["seen"] = seen.into();
         }
         let accounts = [
             ("fields", object(report.fields.to_args())),
@@ -288,7 +293,7 @@ impl Trace {
         match operation {
             None => self.slice("gpu_user_annotation", record, gpu, place, out)?,
             Some(operation) => {
-                let name = format!("ncclDevKernel_{operation} {}", record.range.name());
+                let name = format!("{NCCL_KERNEL}{operation} {}", record.range.name());
                 self.named_slice("kernel", &name, gpu, place, out)?;
                 color(record, out)?;
             }

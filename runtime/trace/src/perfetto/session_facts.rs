@@ -138,7 +138,7 @@ impl SessionFacts {
             counts.push(("captured".to_owned(), report.captured));
         }
         counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
-        let left_out = report.said_left_out();
+        let left_out = report.said_coverage();
         let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
         let syncs = report.synchronizations.to_args();
         let (replays, kernel_timing) = (report.graph_timing.to_args(), report.kernel_timing.to_args());
@@ -160,6 +160,9 @@ impl SessionFacts {
             }
             for (name, count) in &left_out {
                 uint(event, name, *count);
+            }
+            for (range, seen) in report.said_seen() {
+                uint(event, &format!("seen.{range}"), seen);
             }
             for (name, count) in report.fields.to_args() {
                 uint(event, &format!("fields.{name}"), count);

@@ -12,7 +12,7 @@ use super::track::{Sequence, description_iid, range_iid, text_iid, write_range};
 use crate::names::{ALGBW, BUSBW, BYTES, FLOPS, GB_PER_S, TFLOP_PER_S, arg_name};
 use warpline_core::collective::arguments::ArgumentValue;
 use warpline_core::fields::{MAX_FIELDS, Value};
-use warpline_core::record::{EndSource, SAMPLED, Span, Status, ZoneRecord};
+use warpline_core::record::{EndSource, SAMPLED, Span, Status, WINDOW, ZoneRecord};
 
 impl Tables {
     pub(super) fn zone(&mut self, record: &ZoneRecord, buffer: &mut Buffer) {
@@ -129,7 +129,7 @@ pub(super) fn write_zone(
         define(words.end, END);
     }
     // A zone without a time on a stream has no quality of that time, but may be one of a sample.
-    let is_said = |name: &str| on_stream || name == SAMPLED;
+    let is_said = |name: &str| on_stream || name == WINDOW;
     let mut quality =
         record.quality().map(|said| said.filter(|(name, _)| is_said(name)).map(|(name, ns)| (name, ns, None)));
     for (name, _, id) in quality.iter_mut().flatten() {
@@ -137,6 +137,10 @@ pub(super) fn write_zone(
         if let Some(id) = *id {
             lane.define_name(id, name, buffer);
         }
+    }
+    let sampled = record.sampled().map(|share| (share, texts.text(SAMPLED)));
+    if let Some((_, Some(id))) = sampled {
+        lane.define_name(id, SAMPLED, buffer);
     }
     let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
     let message: Vec<_> = record
@@ -185,6 +189,9 @@ pub(super) fn write_zone(
         }
         for (name, ns, id) in quality.into_iter().flatten() {
             annotate(event, id, name, |annotation| annotation.int(annotation::INT, ns));
+        }
+        if let Some((share, id)) = sampled {
+            annotate(event, id, SAMPLED, |annotation| annotation.double(annotation::DOUBLE, share));
         }
         message.iter().for_each(|argument| argument.write(event));
         if let Some(bandwidth) = record.bandwidth() {

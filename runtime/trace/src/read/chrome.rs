@@ -1,6 +1,6 @@
 //! Reads the slices of a Chrome trace, event by event: of warpline, or of PyTorch's profiler as far as its events mean the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -13,10 +13,17 @@ use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
-use super::{Fact, Fault, Message, Skipped, Slice, Visitor};
+use super::{Arrow, Fact, Fault, Message, Skipped, Slice, Visitor};
+use crate::names::{BATCH_ENTRY, COLLECTIVE, NCCL_KERNEL, OVERLAPPING, ZONE_KIND};
 
 /// How PyTorch's profiler labels a device.
 const GPU: &str = "GPU ";
+
+/// The most begins that wait for their end.
+const OPEN: usize = 1 << 16;
+
+/// The most categories that are not read and told apart.
+const OTHERS: usize = 64;
 
 /// The most launches that wait for their zone.
 const LAUNCHES: usize = 1 << 16;
@@ -33,10 +40,16 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         places: HashMap::new(),
         streams: HashMap::new(),
         devices: HashMap::new(),
+        groups: HashMap::new(),
         threads: HashMap::new(),
         processes: HashMap::new(),
         session: None,
         launches: HashMap::new(),
+        open: HashMap::new(),
+        open_in_all: 0,
+        others: BTreeMap::new(),
+        signal: None,
+        wait: None,
         skipped: Skipped::default(),
     };
     let mut has_events = false;
@@ -45,7 +58,7 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
             Ok(Some(Piece::Event(bytes))) => {
                 has_events = true;
                 match Event::read(bytes) {
-                    Ok(event) => reader.event(&event, names)?,
+                    Ok(event) => reader.event(&event, bytes, names)?,
                     Err(_) => reader.skipped.malformed += 1,
                 }
             }
@@ -70,6 +83,10 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         return Err(NO_EVENTS);
     }
     reader.skipped.is_cut = document.cut().is_some();
+    reader.skipped.unpaired += reader.open_in_all as u64;
+    for (category, slices) in std::mem::take(&mut reader.others) {
+        reader.visitor.fact(Fact::Other(category.into(), slices));
+    }
     Ok(reader.skipped)
 }
 
@@ -83,6 +100,8 @@ struct Reader<'a, V> {
     places: HashMap<(Arc<str>, Arc<str>), Option<usize>>,
     /// The streams by process and name.
     streams: HashMap<(Arc<str>, Arc<str>), usize>,
+    /// The numbers of rows that are one, by process and name.
+    groups: HashMap<(Arc<str>, Arc<str>), u64>,
     /// The numbers of devices whose process is no number, by that.
     devices: HashMap<Arc<str>, u32>,
     threads: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
@@ -91,11 +110,19 @@ struct Reader<'a, V> {
     session: Option<Arc<str>>,
     /// The launches by the ids of their arrows.
     launches: HashMap<Box<str>, (usize, Span)>,
+    /// The begins without an end yet, of each thread: events as they are in the file.
+    open: HashMap<(Arc<str>, Arc<str>), Vec<Vec<u8>>>,
+    open_in_all: usize,
+    /// The slices of categories that are not read, of other tools' traces.
+    others: BTreeMap<Box<str>, u64>,
+    /// The last signal and the last wait. A session writes the signal, the wait, and the end of the arrow from the one to the other.
+    signal: Option<(Box<str>, usize, i64)>,
+    wait: Option<(usize, Span, i64)>,
     skipped: Skipped,
 }
 
 impl<V: Visitor> Reader<'_, V> {
-    fn event(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+    fn event(&mut self, event: &Event<'_>, bytes: &[u8], names: &mut Names) -> Result<(), Fault> {
         match &*event.phase {
             "X" => self.slice(event, names),
             "M" => self.metadata(event, names),
@@ -103,12 +130,35 @@ impl<V: Visitor> Reader<'_, V> {
                 self.counter(event);
                 Ok(())
             }
-            "B" | "E" => {
-                self.skipped.unpaired += 1;
-                Ok(())
-            }
+            "B" => self.begin(event, bytes, names),
+            "E" => self.end(event, names),
             _ => Ok(()),
         }
+    }
+
+    /// A begin waits for its end, which is the next one on its thread that closes no later begin.
+    fn begin(&mut self, event: &Event<'_>, bytes: &[u8], names: &mut Names) -> Result<(), Fault> {
+        if self.open_in_all >= OPEN {
+            self.skipped.unpaired += 1;
+            return Ok(());
+        }
+        names.spend(bytes.len())?;
+        self.open.entry((Arc::from(&*event.pid), Arc::from(&*event.tid))).or_default().push(bytes.to_vec());
+        self.open_in_all += 1;
+        Ok(())
+    }
+
+    fn end(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+        let thread = (Arc::from(&*event.pid), Arc::from(&*event.tid));
+        let Some(bytes) = self.open.get_mut(&thread).and_then(Vec::pop) else {
+            self.skipped.unpaired += 1;
+            return Ok(());
+        };
+        self.open_in_all -= 1;
+        let Ok(mut slice) = Event::read(&bytes) else { return Ok(()) };
+        slice.dur = event.ts.zip(slice.ts).and_then(|(end, begin)| end.checked_sub(begin));
+        slice.args = slice.args.or(event.args);
+        self.slice(&slice, names)
     }
 
     /// A value of a counter of device memory, which has bytes.
@@ -156,10 +206,24 @@ impl<V: Visitor> Reader<'_, V> {
             "cuda_runtime" | "cuda_driver" | "python_function" | "Trace" => return Ok(()),
             category => Kind::of_category(category),
         };
-        let (mut args, mut is_replay) = (Args::NONE, false);
+        if kind == Kind::Other && self.session.is_none() {
+            let category = if event.category.is_empty() { "(none)" } else { &*event.category };
+            if self.others.len() < OTHERS || self.others.contains_key(category) {
+                *self.others.entry(category.into()).or_default() += 1;
+            }
+            return Ok(());
+        }
+        let (mut args, mut is_replay, mut own_kind) = (Args::NONE, false, None);
         for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
             match &*key {
                 "timed by" => is_replay = true,
+                ZONE_KIND if self.session.is_some() => {
+                    own_kind = match &*scalar(value) {
+                        COLLECTIVE => Some(Kind::Collective),
+                        BATCH_ENTRY => Some(Kind::BatchEntry),
+                        _ => None,
+                    };
+                }
                 "graph correlation" => args.has_correlation = true,
                 "correlation" => {}
                 // A stream's number and name are in the row.
@@ -170,7 +234,9 @@ impl<V: Visitor> Reader<'_, V> {
                         let text = scalar(value);
                         let said = match text.parse::<i64>() {
                             Ok(number) if !value.get().starts_with('"') => Said::Number(number),
-                            _ if value.get().starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Said::Real,
+                            _ if value.get().starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+                                Said::Real(text.parse().unwrap_or(f64::NAN))
+                            }
                             _ => Said::Text(names.number(&text)?),
                         };
                         args.set(key, said);
@@ -180,7 +246,9 @@ impl<V: Visitor> Reader<'_, V> {
         }
         let step = event.name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok());
         kind = match kind {
-            Kind::Kernel if args.collective.is_some() => match Message::kind_of(&args, names) {
+            Kind::Kernel | Kind::Zone if own_kind.is_some() => own_kind.unwrap_or(kind),
+            Kind::Kernel if args.collective.is_some() && self.session.is_none() => match Message::kind_of(&args, names)
+            {
                 Ok(_) => {
                     args.is_kernel = true;
                     Kind::Collective
@@ -193,8 +261,7 @@ impl<V: Visitor> Reader<'_, V> {
                     Kind::Kernel
                 }
             },
-            // The two ends of an arrow.
-            Kind::Wait if !event.name.starts_with("wait ") => return Ok(()),
+            Kind::Wait if event.flow_out || event.flow_in => return self.arrow_end(event, names),
             Kind::Zone if is_replay => Kind::Replay,
             // PyTorch's profiler repeats the steps on the streams.
             Kind::Zone if step.is_some() => return Ok(()),
@@ -231,9 +298,34 @@ impl<V: Visitor> Reader<'_, V> {
                 launch = self.launches.remove(&**id);
             }
         }
-        let name = names.number(&event.name)?;
-        self.visitor.slice(&Slice { kind, name, row, span, launch, args: &args }, &self.rows, names);
+        let own_name = own_kind.and(event.name.strip_prefix(NCCL_KERNEL)).and_then(|rest| rest.split_once(' '));
+        let name = names.number(own_name.map_or(&*event.name, |(_, name)| name))?;
+        let slice = Slice { kind, name, row, span, launch, args: &args };
+        if kind == Kind::Wait {
+            self.wait = Some((row, span, slice.early_by_ns()));
+        }
+        self.visitor.slice(&slice, &self.rows, names);
         Ok(())
+    }
+
+    /// A signal, or the end of the wait that it ended.
+    fn arrow_end(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
+        let (Some(ns), Some(id)) = (event.ts, &event.bind_id) else { return Ok(()) };
+        let Some(row) = self.row(event, !self.is_thread(event), names)? else { return Ok(()) };
+        if event.flow_out {
+            self.signal = Some(((&**id).into(), row, ns));
+        } else if let (Some((signal, from, at_ns)), Some((on, wait, early_by_ns))) = (&self.signal, self.wait)
+            && **signal == **id
+            && self.is_same_place(on, row)
+        {
+            self.visitor.arrow(&Arrow { on, wait, early_by_ns, from: *from, at_ns: *at_ns }, &self.rows);
+        }
+        Ok(())
+    }
+
+    /// Whether two rows are of one stream or thread: what overlaps has rows of its own.
+    fn is_same_place(&self, one: usize, other: usize) -> bool {
+        self.rows.row(one).zip(self.rows.row(other)).is_some_and(|(one, other)| one.place == other.place)
     }
 
     /// Whether the event's process is one of the operating system, and not a device, as the trace says.
@@ -277,7 +369,7 @@ impl<V: Visitor> Reader<'_, V> {
                 }
             };
             // Lanes below a stream are called `compute: copies`.
-            let stream = name.strip_suffix(" (overlapping)").unwrap_or(&name);
+            let stream = name.strip_suffix(OVERLAPPING).unwrap_or(&name);
             let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();
             let rows = &mut self.rows;
             let at = (self.streams.entry((key.0.clone(), stream.clone())))
@@ -286,7 +378,10 @@ impl<V: Visitor> Reader<'_, V> {
         } else {
             Place::Thread(event.tid.parse().unwrap_or(0))
         };
-        let row = self.rows.add(Row { place, name });
+        let lane: Arc<str> = name.strip_suffix(OVERLAPPING).unwrap_or(&name).into();
+        let next = self.groups.len() as u64;
+        let group = *self.groups.entry((key.0.clone(), lane)).or_insert(next);
+        let row = self.rows.add(Row { place, name, group });
         self.places.insert(key, row);
         Ok(row)
     }

@@ -1,5 +1,6 @@
 //! What a slice is, and the arguments that figures need.
 
+use warpline_core::record::{SAMPLED, WINDOW};
 use warpline_core::work::Work;
 
 use super::names::Name;
@@ -69,7 +70,9 @@ pub struct Args {
     /// The length without the time of the zone's own events, in ns.
     pub corrected_ns: Option<i64>,
     /// The share of the range's zones that were recorded; 0 if it is not given.
-    pub sampled_ppm: u64,
+    pub sampled_share: f64,
+    /// The number of the budget's window in which the zone was recorded; 0 without a budget.
+    pub window: u32,
     /// Zones in replays, kernels and replays have it.
     pub has_correlation: bool,
     /// A collective is its kernel, as PyTorch's profiler has it.
@@ -115,7 +118,8 @@ impl Args {
         has_failed: false,
         end_early_by_ns: None,
         corrected_ns: None,
-        sampled_ppm: 0,
+        sampled_share: 0.0,
+        window: 0,
         has_correlation: false,
         is_kernel: false,
         collective: None,
@@ -151,6 +155,7 @@ pub(super) enum Key {
     EndEarly,
     Corrected,
     Sampled,
+    Window,
     Correlation,
     Collective,
     Group,
@@ -178,7 +183,8 @@ impl Key {
             "status" => Key::Status,
             "end_early_by_ns" => Key::EndEarly,
             "gpu_ns_corrected" => Key::Corrected,
-            "sampled_ppm" => Key::Sampled,
+            SAMPLED => Key::Sampled,
+            WINDOW => Key::Window,
             "correlation" => Key::Correlation,
             "Collective name" => Key::Collective,
             "Process Group Name" => Key::Group,
@@ -207,7 +213,7 @@ impl Key {
 pub(super) enum Said {
     Number(i64),
     /// A number that is no integer.
-    Real,
+    Real(f64),
     Text(Name),
 }
 
@@ -218,7 +224,8 @@ impl Args {
             (Key::Status, Said::Text(_)) => self.has_failed = true,
             (Key::EndEarly, Said::Number(ns)) => self.end_early_by_ns = Some(ns.max(0)),
             (Key::Corrected, Said::Number(ns)) => self.corrected_ns = Some(ns),
-            (Key::Sampled, Said::Number(ppm)) => self.sampled_ppm = ppm.clamp(0, 1_000_000) as u64,
+            (Key::Sampled, Said::Real(share)) => self.sampled_share = share.clamp(0.0, 1.0),
+            (Key::Window, Said::Number(number)) => self.window = u32::try_from(number).unwrap_or(0),
             (Key::Correlation, Said::Number(_)) => self.has_correlation = true,
             (Key::Collective, Said::Text(text)) => self.collective = Some(text),
             (Key::Group, Said::Text(text)) => self.group = Some(text),
@@ -235,8 +242,8 @@ impl Args {
             (Key::Semaphore, Said::Text(text)) => self.semaphore = Some(text),
             (Key::Stream, Said::Text(text)) => self.stream = Some(text),
             (Key::Step, Said::Number(number)) => self.step = u64::try_from(number).ok(),
-            (Key::ByteRate, Said::Number(_) | Said::Real) => self.has_byte_rate = true,
-            (Key::FlopRate, Said::Number(_) | Said::Real) => self.has_flop_rate = true,
+            (Key::ByteRate, Said::Number(_) | Said::Real(_)) => self.has_byte_rate = true,
+            (Key::FlopRate, Said::Number(_) | Said::Real(_)) => self.has_flop_rate = true,
             _ => {}
         }
     }

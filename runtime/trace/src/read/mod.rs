@@ -35,7 +35,7 @@ use warpline_core::record::{Span, is_bound};
 use warpline_core::suggest::{counted, counted_as};
 
 use crate::perfetto::proto::packet;
-use document::Refused;
+use document::{Broken, Document, Piece, Refused};
 use inputs::{InputError, TRACES};
 use native::{Layout, Translated};
 
@@ -140,6 +140,8 @@ pub enum Fact {
     Ended(i64),
     /// What the session recorded was changed: the name of the change.
     Changed(String),
+    /// A category of another tool whose slices are not read, and their number.
+    Other(String, u64),
 }
 
 /// One end of a wait's arrow.
@@ -289,6 +291,24 @@ pub fn is_json(begin: &[u8]) -> bool {
         Some(b'{') => matches!(letters.next(), Some(b'"' | b'}') | None),
         Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
         _ => false,
+    }
+}
+
+/// Returns whether a file is JSON without events, such as settings or a report. A file that cannot be read is not.
+pub fn is_other_json(path: &Path) -> bool {
+    let Ok(mut file) = inputs::open(path, &ProgressBar::hidden()) else { return false };
+    if !file.fill_buf().is_ok_and(|begin| {
+        begin.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"{[".contains(byte))
+    }) {
+        return false;
+    }
+    let mut document = Document::new(file).may_be_cut();
+    loop {
+        match document.next_piece() {
+            Ok(Some(Piece::Member(..))) => {}
+            Ok(Some(Piece::Events | Piece::Event(_))) | Err(Broken::Io(_)) => return false,
+            Ok(None) | Err(_) => return true,
+        }
     }
 }
 

@@ -188,6 +188,8 @@ pub struct Track<'a> {
     pub name: Cow<'a, str>,
     pub process: Option<Process<'a>>,
     pub thread: Option<Thread<'a>>,
+    /// Siblings with one key are drawn as one track; 0 if it has none.
+    pub merge_key: u64,
 }
 
 /// The process that a track is of.
@@ -214,6 +216,7 @@ impl<'a> Track<'a> {
                 track::UUID => read.uuid = value.int(),
                 track::PARENT_UUID => read.parent = value.int(),
                 track::NAME => read.name = value.text(),
+                track::MERGE_KEY_INT => read.merge_key = value.int(),
                 track::PROCESS => {
                     let process = read.process.get_or_insert_default();
                     for field in Fields(value.bytes()) {

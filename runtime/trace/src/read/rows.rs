@@ -34,6 +34,8 @@ pub struct Row {
     pub place: Place,
     /// Its name; empty if it has none.
     pub name: Arc<str>,
+    /// Rows with the same number are one row, of which the others have what overlaps: their slices may be within one another.
+    pub group: u64,
 }
 
 /// All rows that have slices.
@@ -52,6 +54,11 @@ impl Rows {
     /// The stream of this index.
     pub fn stream(&self, at: usize) -> Option<&Stream> {
         self.streams.get(at)
+    }
+
+    /// Returns the group of a row.
+    pub fn group(&self, at: usize) -> u64 {
+        self.row(at).map_or(at as u64, |row| row.group)
     }
 
     /// Returns the stream of a row, with its index; none if the row is of no stream.

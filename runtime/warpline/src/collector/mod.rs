@@ -165,7 +165,8 @@ impl Collector {
 
     /// Returns the time since the session's begin.
     fn duration(&self) -> Duration {
-        Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64)
+        let so_far = || Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
+        self.cx.tally.duration.get().copied().unwrap_or_else(so_far)
     }
 
     fn pass_requests(&mut self) {

@@ -1,8 +1,8 @@
 //! The figures of a running session. The collector writes them, and the session's handle creates the report from them.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
@@ -68,6 +68,8 @@ pub(crate) struct SessionStats {
     events_before: EventsBefore,
     /// The sink that the collector is calling now.
     pub(super) inside: Mutex<Option<usize>>,
+    /// How long the session was, once it is over: the time until `finish`, without that of the drain and of the sinks.
+    pub(crate) duration: OnceLock<Duration>,
     /// The deadline of the collector's drain, once the session is over.
     pub(crate) deadline: Mutex<Option<Instant>>,
     /// Whether nothing waits for the collector any more.

@@ -35,8 +35,8 @@ pub struct Length {
     pub ns: i64,
     /// The time by which the end may be earlier, in ns; 0 if it is timed.
     pub early_by_ns: i64,
-    /// The time that the launching thread spent between begin and end, in ns.
-    pub launch_ns: i64,
+    /// The time that the launching thread spent between begin and end, in ns. None for a zone without a launch of its own, such as an entry of a batch.
+    pub launch_ns: Option<i64>,
     /// The begin of the launch, in ns, which decides which zone was the first.
     pub begin_ns: i64,
     /// The number of zones that the record stands for.
@@ -78,7 +78,9 @@ pub struct Lengths {
     clusters: Clusters,
     /// The sums of zones that were not the first on their device.
     later: Sums,
+    /// The weighted time of launches, and the weights of the zones that have one.
     launch_ns: f64,
+    launched: f64,
     /// The first zone on each device and, without one, on the host.
     firsts: HashMap<Option<(DeviceKind, u32)>, First>,
     /// None if the histogram could not be created; then there are no percentiles.
@@ -126,6 +128,7 @@ impl Default for Lengths {
             clusters: Clusters::default(),
             later: Sums::default(),
             launch_ns: 0.0,
+            launched: 0.0,
             firsts: HashMap::new(),
             lengths: Histogram::new(DIGITS).ok(),
         }
@@ -138,7 +141,10 @@ impl Lengths {
         let Length { ns, launch_ns, weight, window, .. } = *zone;
         self.count += 1;
         self.failed += u64::from(zone.has_failed);
-        self.launch_ns += weight * launch_ns as f64;
+        if let Some(ns) = launch_ns {
+            self.launch_ns += weight * ns as f64;
+            self.launched += weight;
+        }
         if zone.is_bounded() {
             self.bounded.add(zone);
         } else {
@@ -168,11 +174,6 @@ impl Lengths {
             self.self_ns -= inner.least_ns;
             self.self_early_ns += inner.most_ns - inner.least_ns;
         }
-    }
-
-    /// Adds the launch of a zone that was added before.
-    pub fn add_launch(&mut self, ns: i64, weight: f64) {
-        self.launch_ns += weight * ns as f64;
     }
 
     /// Returns the number of zones that passed by, for a source whose records say of how many each was chosen.
@@ -248,7 +249,7 @@ impl Lengths {
             p50_ns: percentile(0.50).clamp(min_ns, max_ns),
             p99_ns: percentile(0.99).clamp(min_ns, max_ns),
             max_ns,
-            mean_launch_ns: (self.launch_ns / self.all.weight.max(1.0)) as i64,
+            mean_launch_ns: (self.launch_ns / self.launched.max(1.0)) as i64,
             work: None,
             bounded: self.bounded.count,
             bounded_total_ns: self.bounded.most_ns,
@@ -335,7 +336,7 @@ mod tests {
             let zone = Length {
                 ns,
                 early_by_ns: 0,
-                launch_ns: 0,
+                launch_ns: None,
                 begin_ns: ns,
                 weight: 1.0,
                 window: 0,
@@ -358,7 +359,16 @@ mod tests {
     }
 
     fn zone(begin_ns: i64, ns: i64, early_by_ns: i64) -> Length {
-        Length { ns, early_by_ns, launch_ns: 4, begin_ns, weight: 1.0, window: 0, device: None, has_failed: false }
+        Length {
+            ns,
+            early_by_ns,
+            launch_ns: Some(4),
+            begin_ns,
+            weight: 1.0,
+            window: 0,
+            device: None,
+            has_failed: false,
+        }
     }
 
     fn stats(zones: &[Length]) -> RangeStats {

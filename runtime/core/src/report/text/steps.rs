@@ -44,14 +44,15 @@ pub(super) fn steps(f: &mut fmt::Formatter<'_>, steps: StepStats) -> fmt::Result
     if count > 0 {
         write!(f, ": p50 {}, p99 {}, longest {}", time(p50_ns), time(p99_ns), time(max_ns))?;
     }
+    // Each on a line of its own, because a line has 80 columns.
     if left_out > 0 {
-        write!(f, "; {left_out} left out by the schedule, with their zones")?;
+        write!(f, ";\n  {left_out} left out by the schedule, with their zones")?;
     }
     if cut > 0 {
-        write!(f, "; {cut} cut by a stop or the end")?;
+        write!(f, ";\n  {cut} cut by a stop or the end")?;
     }
     if dropped > 0 {
-        write!(f, "; {dropped} dropped, because more ended than were collected")?;
+        write!(f, ";\n  {dropped} dropped, because more ended than were collected")?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ fn a_zone_of_a_sample_says_its_share_on_a_stream_and_on_a_thread() {
     }
     let said: Vec<_> = slices(&trace(&records))
         .into_iter()
-        .filter(|slice| slice.annotations.contains(&("sampled_ppm".to_owned(), "int 250000".to_owned())))
+        .filter(|slice| slice.annotations.contains(&("sampled_share".to_owned(), "double 0.25".to_owned())))
         .collect();
     assert_eq!(said.len(), records.iter().flatten().count(), "{said:#?}");
     assert_eq!(said.iter().filter(|slice| slice.name == LOAD.name()).count(), 2, "{said:#?}");

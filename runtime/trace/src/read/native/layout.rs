@@ -165,10 +165,10 @@ impl Layout {
 
 /// A track that is kept longer than its packet.
 fn kept(track: Track<'_>) -> Track<'static> {
-    let Track { uuid, parent, name, process, thread } = track;
+    let Track { uuid, parent, name, process, thread, merge_key } = track;
     let process = process.map(|of| Process { pid: of.pid, name: of.name.into_owned().into() });
     let thread = thread.map(|of| Thread { pid: of.pid, tid: of.tid, name: of.name.into_owned().into() });
-    Track { uuid, parent, name: name.into_owned().into(), process, thread }
+    Track { uuid, parent, name: name.into_owned().into(), process, thread, merge_key }
 }
 
 impl Run {

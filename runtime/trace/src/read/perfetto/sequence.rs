@@ -78,7 +78,7 @@ pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names
             _ if key == Key::Other => return Ok(()),
             annotation::UINT | annotation::INT => Said::Number(value.int() as i64),
             annotation::STRING_IID => Said::Text(sequence.strings.get(&value.int()).copied().unwrap_or_default()),
-            annotation::DOUBLE => Said::Real,
+            annotation::DOUBLE => Said::Real(value.double()),
             annotation::STRING => Said::Text(names.number(&value.text())?),
             _ => continue,
         };

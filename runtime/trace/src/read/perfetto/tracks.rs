@@ -15,18 +15,20 @@ pub(super) struct Track {
     pub(super) name: Name,
     is_process: bool,
     thread: Option<u64>,
+    merge_key: u64,
     row: Option<usize>,
 }
 
 impl<V: Visitor> Reader<'_, V> {
     pub(super) fn describe(&mut self, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
-        let Described { uuid, parent, name, process, thread } = Described::read(bytes)?;
+        let Described { uuid, parent, name, process, thread, merge_key } = Described::read(bytes)?;
         let name = thread.as_ref().map_or(name, |thread| thread.name.clone());
         let described = Track {
             parent,
             name: names.number(&name)?,
             is_process: process.is_some(),
             thread: thread.map(|thread| thread.tid as u64),
+            merge_key,
             row: None,
         };
         match self.tracks.get_mut(&uuid) {
@@ -45,15 +47,16 @@ impl<V: Visitor> Reader<'_, V> {
         if let Some(row) = self.tracks.get(&uuid).and_then(|track| track.row) {
             return Some(row);
         }
+        let group = self.first_lane(uuid);
         let mut around: Vec<u64> = Vec::new();
-        let mut next = uuid;
+        let mut next = group;
         while around.len() < DEPTH
             && let Some(track) = self.tracks.get(&next)
         {
             around.push(next);
             if let Some(thread) = track.thread {
                 let name = names.text(track.name).clone();
-                return self.keep(uuid, Row { place: Place::Thread(thread), name });
+                return self.keep(uuid, Row { place: Place::Thread(thread), name, group });
             }
             next = track.parent;
         }
@@ -65,6 +68,7 @@ impl<V: Visitor> Reader<'_, V> {
         let own = around.first().map_or_else(|| "".into(), name);
         let place = match around[..] {
             [.., stream, device] => {
+                let stream = self.first_lane(stream);
                 let (stream_name, device) = (name(&stream), name(&device));
                 let place = match self.streams.get(&stream) {
                     Some(known) => *known,
@@ -80,7 +84,13 @@ impl<V: Visitor> Reader<'_, V> {
             }
             _ => Place::Other,
         };
-        self.keep(uuid, Row { place, name: own })
+        self.keep(uuid, Row { place, name: own, group })
+    }
+
+    /// The first track of those that are drawn as one, whose number is their key; the track itself if it is alone.
+    fn first_lane(&self, uuid: u64) -> u64 {
+        let key = self.tracks.get(&uuid).map_or(0, |track| track.merge_key);
+        if self.tracks.contains_key(&key) { key } else { uuid }
     }
 
     fn keep(&mut self, uuid: u64, row: Row) -> Option<usize> {

@@ -178,6 +178,7 @@ impl Engine {
     /// once, in the process that records.
     pub(crate) fn finish(&self) -> (Report, bool) {
         let _inside = Inside::enter();
+        let duration = *self.tally.duration.get_or_init(|| self.started.elapsed());
         steps::turn_off(self.epoch());
         steps::end_session(self.epoch());
         #[cfg(feature = "cuda")]
@@ -198,7 +199,6 @@ impl Engine {
             let problems: Vec<_> = flight.problems().into_iter().filter(is_new).collect();
             lock(&self.tally.notes).extend(problems);
         }
-        let duration = self.started.elapsed();
         self.recorder.close();
         #[cfg(feature = "cuda")]
         {
