@@ -15,6 +15,7 @@ mod chrome;
 pub mod document;
 mod endings;
 pub mod event;
+mod ids;
 pub mod inputs;
 mod kinds;
 mod messages;
