@@ -21,6 +21,7 @@ mod kinds;
 mod messages;
 mod names;
 pub mod native;
+mod open_zones;
 mod packets;
 pub mod parts;
 mod perfetto;
@@ -43,7 +44,8 @@ use native::{Layout, Translated};
 pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use names::{Name, Names};
-pub use packets::{FIRST, MAX_PACKET, Packets, Unsound};
+pub use open_zones::{LastOpenZone, open_zones};
+pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
 
 /// Why a trace cannot be used.
