@@ -263,7 +263,7 @@ fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut im
     }
     if is_json(begin) {
         chrome::read(trace, names, visitor)
-    } else if begin.first() == Some(&FIRST) {
+    } else if is_perfetto(begin) {
         // The reader of the trace says what is wrong with a file that cannot be read.
         let again = || inputs::open(path, &ProgressBar::hidden());
         if !again().and_then(native::is_native).unwrap_or(false) {
@@ -293,6 +293,11 @@ pub fn is_json(begin: &[u8]) -> bool {
         Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
         _ => false,
     }
+}
+
+/// Whether a trace begins like one in Perfetto's format. A packet's tag is also a line feed, with which JSON may begin.
+pub fn is_perfetto(begin: &[u8]) -> bool {
+    begin.first() == Some(&FIRST) && !begin.trim_ascii().is_empty() && !is_json(begin)
 }
 
 /// Returns the time of the first packet of a Perfetto trace, at which warpline's sessions begin.
