@@ -9,7 +9,8 @@ use std::rc::Rc;
 use serde_json::value::RawValue;
 use warpline_trace::read::document::{Broken, Document, Piece, Position, TooLong};
 use warpline_trace::read::event::{Event, scalar};
-use warpline_trace::read::native::{self, Layout, Translated};
+use warpline_trace::read::is_perfetto;
+use warpline_trace::read::native::{Layout, Translated};
 
 use crate::annotations::Annotations;
 use crate::index::{Index, Indexer, TooMany};
@@ -47,7 +48,7 @@ impl<'a> Reading<'a> {
         };
         let failed = |error| AnnotateError::Read { path: self.path(), error };
         let mut bytes = open_within(&self.options.trace, self.options.limit, on_bytes)?;
-        if !native::is_perfetto(bytes.fill_buf().map_err(failed)?) {
+        if !is_perfetto(bytes.fill_buf().map_err(failed)?) {
             return Ok(Document::new(bytes));
         }
         let (layout, bytes) = match self.layout.get() {

@@ -1,16 +1,11 @@
 //! Writes the pieces of a trace that a program sends as whole packets, so that the file is a valid trace at every moment.
 //! `record` calls it.
 //!
-//! A Perfetto trace is a sequence of packets, each the field 1 of the message `Trace`: a byte `0x0a`, a length as a varint, the packet.
 //! A piece may end anywhere. This module does not look into the packets.
 
 use std::io::{self, Write};
 
-/// The tag of a packet.
-const TAG: u8 = 0x0a;
-
-/// The limit of a packet. warpline writes far shorter ones.
-const MOST_BYTES: usize = 16 << 20;
+use warpline_trace::read::Head;
 
 /// Why a piece is not written.
 #[derive(Debug)]
@@ -41,10 +36,11 @@ impl<W: Write> Packets<W> {
         self.rest.extend_from_slice(piece);
         let mut whole = 0;
         let wrong = loop {
-            match length(&self.rest[whole..]) {
-                Ok(Some(length)) if length <= self.rest.len() - whole => whole += length,
-                Ok(_) => break false,
-                Err(()) => break true,
+            match Head::read(&self.rest[whole..]) {
+                Head::Packet { header, len } if header + len <= self.rest.len() - whole => whole += header + len,
+                Head::Packet { .. } | Head::Short => break false,
+                // warpline writes far shorter ones than the limit.
+                Head::NoPacket | Head::TooLarge(_) => break true,
             }
         };
         self.to.write_all(&self.rest[..whole]).map_err(PieceError::Write)?;
@@ -61,27 +57,12 @@ impl<W: Write> Packets<W> {
     }
 }
 
-/// The length of the packet that begins there, with its tag; none if more bytes are needed to know it.
-fn length(bytes: &[u8]) -> Result<Option<usize>, ()> {
-    let Some((tag, bytes)) = bytes.split_first() else { return Ok(None) };
-    if *tag != TAG {
-        return Err(());
-    }
-    let mut length = 0;
-    for (at, byte) in bytes.iter().enumerate().take(4) {
-        length |= usize::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return if length > MOST_BYTES { Err(()) } else { Ok(Some(1 + at + 1 + length)) };
-        }
-    }
-    if bytes.len() < 4 { Ok(None) } else { Err(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use warpline_trace::read::FIRST as TAG;
 
     fn packet(length: usize) -> Vec<u8> {
         let mut bytes = vec![TAG];

@@ -134,7 +134,7 @@ fn begin(path: &Path, trace: &Opened, count: usize) -> Result<Option<u64>, OpenE
     let mut trace = inputs::unpacked(trace.read()).map_err(read)?;
     match trace.fill_buf().map_err(read)? {
         begin if trace::is_json(begin) => Err(OpenError::NotAlone { path: path.to_owned(), count }),
-        begin if begin.first() != Some(&trace::FIRST) => Err(OpenError::NotATrace { path: path.to_owned() }),
+        begin if !trace::is_perfetto(begin) => Err(OpenError::NotATrace { path: path.to_owned() }),
         _ => trace::first_time(trace).map_err(read),
     }
 }

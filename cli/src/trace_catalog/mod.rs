@@ -52,7 +52,7 @@ pub(crate) fn is_trace(path: &Path) -> bool {
     let Ok(Some(file)) = files::regular(path) else { return false };
     let mut begin = Vec::new();
     let read = file.take(64).read_to_end(&mut begin);
-    read.is_ok() && (inputs::is_compressed(&begin) || begin.first() == Some(&trace::FIRST) || trace::is_json(&begin))
+    read.is_ok() && (inputs::is_compressed(&begin) || trace::is_perfetto(&begin) || trace::is_json(&begin))
 }
 
 /// Reads the catalog of the trace at `path`. Also returns how many ranges and namespaces the session had that are not in the trace.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
-use warpline_trace::perfetto::{LastOpenZone, open_zones};
+use warpline_trace::read::{LastOpenZone, open_zones};
 
 use super::progress::plain;
 use super::{Open, Progress};

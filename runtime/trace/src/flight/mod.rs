@@ -10,5 +10,6 @@ pub mod format;
 pub mod open;
 mod read;
 
+#[cfg(feature = "read")]
 pub(crate) use read::open_piece;
 pub use read::recover;

@@ -61,6 +61,7 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
 ///
 /// # Errors
 /// As those of [`recover`].
+#[cfg(feature = "read")]
 pub(crate) fn open_piece(file: &mut (impl Read + Seek)) -> Result<(u32, Option<Vec<u8>>), RecoverError> {
     let layout = layout(file)?;
     let mut reader = PieceReader { found: Recovered::default(), file };

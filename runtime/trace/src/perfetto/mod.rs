@@ -4,7 +4,7 @@
 //! of records share in it; `zones`, `spans`, `kernels`, `replays`, `steps`, `waits` and `syncs` turn records into slices with `annotations`, and
 //! `memory` into counters.
 //! `category` has the categories of slices, `rows` finds their tracks, `track` keeps lanes, `session_facts` writes the facts about
-//! the session, `catalog` its ranges, `open_zones` reads open zones from a flight recorder's file, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
+//! the session, `catalog` its ranges, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
 //! slice open or omits a zone.
 //!
 //! ```text
@@ -35,7 +35,6 @@ mod intern;
 mod kernels;
 mod memory;
 pub mod open;
-mod open_zones;
 mod pieces;
 pub mod proto;
 mod replays;
@@ -67,7 +66,6 @@ use warpline_core::report::{Report, Retention};
 use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use file::Output;
-pub use open_zones::{LastOpenZone, open_zones};
 use pieces::{Medium, Pieces};
 use rotate::Files;
 #[cfg(unix)]

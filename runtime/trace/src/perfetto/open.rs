@@ -204,7 +204,7 @@ impl OpenTrace {
 }
 
 /// The category of zones that have not ended, which a sum over zones must not count.
-pub(super) const CATEGORY: &str = "open_zone";
+pub(crate) const CATEGORY: &str = "open_zone";
 
 /// The annotations of an open zone other than its fields.
 const SAID: [&str; 11] = [
@@ -221,6 +221,6 @@ const SAID: [&str; 11] = [
     "thread_id",
 ];
 
-pub(super) fn is_said(name: &str) -> bool {
+pub(crate) fn is_said(name: &str) -> bool {
     SAID.contains(&name)
 }

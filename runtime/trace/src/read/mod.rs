@@ -15,11 +15,13 @@ mod chrome;
 pub mod document;
 mod endings;
 pub mod event;
+mod ids;
 pub mod inputs;
 mod kinds;
 mod messages;
 mod names;
 pub mod native;
+mod open_zones;
 mod packets;
 pub mod parts;
 mod perfetto;
@@ -42,7 +44,8 @@ use native::{Layout, Translated};
 pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use names::{Name, Names};
-pub use packets::{FIRST, MAX_PACKET, Packets, Unsound};
+pub use open_zones::{LastOpenZone, open_zones};
+pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
 
 /// Why a trace cannot be used.
@@ -262,7 +265,7 @@ fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut im
     }
     if is_json(begin) {
         chrome::read(trace, names, visitor)
-    } else if begin.first() == Some(&FIRST) {
+    } else if is_perfetto(begin) {
         // The reader of the trace says what is wrong with a file that cannot be read.
         let again = || inputs::open(path, &ProgressBar::hidden());
         if !again().and_then(native::is_native).unwrap_or(false) {
@@ -310,6 +313,11 @@ pub fn is_other_json(path: &Path) -> bool {
             Ok(None) | Err(_) => return true,
         }
     }
+}
+
+/// Whether a trace begins like one in Perfetto's format. A packet's tag is also a line feed, with which JSON may begin.
+pub fn is_perfetto(begin: &[u8]) -> bool {
+    begin.first() == Some(&FIRST) && !begin.trim_ascii().is_empty() && !is_json(begin)
 }
 
 /// Returns the time of the first packet of a Perfetto trace, at which warpline's sessions begin.

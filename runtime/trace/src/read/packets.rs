@@ -52,6 +52,37 @@ pub enum Unsound {
     TooLarge,
 }
 
+/// What a packet says of itself before its message.
+pub enum Head {
+    /// So many bytes come before the message, which has so many.
+    Packet { header: usize, len: usize },
+    /// With its header, it has so many bytes, and its message more than [`MAX_PACKET`].
+    TooLarge(u64),
+    /// It is no packet.
+    NoPacket,
+    /// More bytes are needed.
+    Short,
+}
+
+impl Head {
+    /// Reads the begin of a packet.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Head {
+        let Some((first, rest)) = bytes.split_first() else { return Head::Short };
+        if *first != FIRST {
+            return Head::NoPacket;
+        }
+        let Some((len, width)) = varint(rest) else {
+            return if bytes.len() < HEADER { Head::Short } else { Head::NoPacket };
+        };
+        let header = 1 + width;
+        match usize::try_from(len) {
+            Ok(len) if len <= MAX_PACKET => Head::Packet { header, len },
+            _ => Head::TooLarge(len.saturating_add(header as u64)),
+        }
+    }
+}
+
 /// What is next in the file.
 enum Next {
     /// A packet, by its place in the buffer.
@@ -134,16 +165,14 @@ impl<R: Read> Packets<R> {
     fn find(&mut self) -> io::Result<Next> {
         self.fill(HEADER)?;
         let waiting = &self.buffer[self.from..self.to];
-        let Some((first, rest)) = waiting.split_first() else { return Ok(Next::End) };
-        if *first != FIRST {
-            return Ok(Next::NoPacket);
+        if waiting.is_empty() {
+            return Ok(Next::End);
         }
-        let Some((len, width)) = varint(rest) else {
-            return Ok(if rest.len() + 1 < HEADER { Next::Cut } else { Next::NoPacket });
-        };
-        let header = 1 + width;
-        let Some(len) = usize::try_from(len).ok().filter(|len| *len <= MAX_PACKET) else {
-            return Ok(Next::TooLarge(len.saturating_add(header as u64)));
+        let (header, len) = match Head::read(waiting) {
+            Head::Packet { header, len } => (header, len),
+            Head::TooLarge(len) => return Ok(Next::TooLarge(len)),
+            Head::NoPacket => return Ok(Next::NoPacket),
+            Head::Short => return Ok(Next::Cut),
         };
         self.fill(header + len)?;
         if self.to - self.from < header + len {

@@ -48,12 +48,14 @@ pub struct Malformed;
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
+    #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
         self.0 = rest;
         Ok(taken)
     }
 
+    #[inline]
     fn field(&mut self) -> Result<(u32, Value<'a>), Malformed> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).map_err(|_| Malformed)?;
@@ -116,6 +118,11 @@ pub fn rewrite(message: &[u8], mut replace: impl FnMut(u32, Value<'_>, &mut Buff
 /// Decodes a number, and returns how many bytes it took; none if it is cut or too long.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    if let Some(byte) = bytes.first()
+        && byte & 0x80 == 0
+    {
+        return Some((u64::from(*byte), 1));
+    }
     let mut value = 0;
     for (at, byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * at as u32).min(63);

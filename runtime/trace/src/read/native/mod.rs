@@ -23,21 +23,8 @@ pub use layout::Layout;
 use names::AllNames;
 use packets::next;
 
-use super::packets::{FIRST, Packets};
+use super::packets::Packets;
 use super::parts::{Packet, RenderStage, TrackEvent};
-
-/// Whether a file that begins with these bytes is a Perfetto trace. A packet's tag is also a line feed, with which JSON may begin.
-pub fn is_perfetto(begin: &[u8]) -> bool {
-    if begin.first() != Some(&FIRST) {
-        return false;
-    }
-    let mut rest = begin.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
-    match rest.next() {
-        Some(b'{') => !matches!(rest.next(), Some(b'"' | b'}') | None),
-        Some(b'[') => !matches!(rest.next(), Some(b'{' | b']') | None),
-        first => first.is_some(),
-    }
-}
 
 /// How much of a trace is looked at to tell of which program it is, in bytes.
 const LOOKED_AT: u64 = 64 << 20;

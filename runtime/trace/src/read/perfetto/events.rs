@@ -17,28 +17,33 @@ const OPEN_IN_ALL: usize = 1 << 18;
 const MEMORY: &str = "memory";
 
 impl<V: Visitor> Reader<'_, V> {
-    pub(super) fn event(&mut self, on: u64, ns: Option<i64>, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
-        let Some(sequence) = self.sequences.get_mut(&on) else { return Ok(()) };
+    pub(super) fn event(&mut self, on: usize, ns: Option<i64>, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
+        let Some(sequence) = self.sequences.get_mut(on) else { return Ok(()) };
         let (mut kind, mut name, mut uuid, mut what) = (Kind::Other, Name::default(), sequence.track, 0);
         let mut flows = Flows::default();
-        self.args.clone_from(&Args::NONE);
-        let (mut is_session, mut own_name, mut counted) = (false, None, None);
+        let (mut is_session, mut own_name, mut counted, mut has_args) = (false, None, None, false);
         for read in Fields(bytes) {
             let (number, value) = read?;
             match number {
                 event::TYPE => what = value.int(),
-                event::CATEGORY_IIDS => kind = sequence.categories.get(&value.int()).copied().unwrap_or(kind),
+                event::CATEGORY_IIDS => kind = sequence.categories.get(value.int()).copied().unwrap_or(kind),
                 event::CATEGORIES => {
                     kind = Kind::of_category(&value.text());
                     is_session = kind == Kind::Session;
                 }
-                event::NAME_IID => name = sequence.event_names.get(&value.int()).copied().unwrap_or_default(),
+                event::NAME_IID => name = sequence.event_names.get(value.int()).copied().unwrap_or_default(),
                 event::NAME => own_name = Some(value),
                 event::TRACK_UUID => uuid = value.int(),
                 event::FLOW_IDS => flows.out = value.int(),
                 event::TERMINATING_FLOW_IDS => flows.into = value.int(),
                 event::COUNTER_VALUE => counted = Some(value.int()),
-                event::ANNOTATIONS if !is_session => annotate(value.bytes(), sequence, &mut self.args, names)?,
+                event::ANNOTATIONS if !is_session => {
+                    if !has_args {
+                        self.args.clone_from(&Args::NONE);
+                        has_args = true;
+                    }
+                    annotate(value.bytes(), sequence, &mut self.args, names)?;
+                }
                 _ => {}
             }
         }
@@ -53,7 +58,7 @@ impl<V: Visitor> Reader<'_, V> {
                     self.skipped.unplaced += 1;
                     return Ok(());
                 };
-                let args = self.args.clone();
+                let args = if has_args { self.args.clone() } else { Args::NONE };
                 self.open += 1;
                 sequence.open.push(Open { track: uuid, kind, name, begin_ns, flows, args });
             }

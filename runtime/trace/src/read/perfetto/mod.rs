@@ -72,7 +72,10 @@ struct Reader<'a, V> {
     visitor: &'a mut V,
     rows: Rows,
     tracks: HashMap<u64, Track>,
-    sequences: HashMap<u64, Sequence>,
+    sequences: Vec<Sequence>,
+    /// The sequences by their ids, and the last one: packets of one follow each other.
+    by_id: HashMap<u64, usize>,
+    last: Option<(u64, usize)>,
     /// The slices that are open on all sequences.
     open: usize,
     /// The streams by their tracks.
@@ -91,7 +94,9 @@ impl<'a, V: Visitor> Reader<'a, V> {
             visitor,
             rows: Rows::default(),
             tracks: HashMap::new(),
-            sequences: HashMap::new(),
+            sequences: Vec::new(),
+            by_id: HashMap::new(),
+            last: None,
             open: 0,
             streams: HashMap::new(),
             launch: None,
@@ -102,20 +107,37 @@ impl<'a, V: Visitor> Reader<'a, V> {
         }
     }
 
+    /// The index of a sequence.
+    #[inline]
+    fn sequence(&mut self, id: u64, names: &mut Names) -> Result<usize, Fault> {
+        if let Some((of, at)) = self.last
+            && of == id
+        {
+            return Ok(at);
+        }
+        let at = match self.by_id.get(&id) {
+            Some(at) => *at,
+            None => {
+                names.spend(1 << 10)?;
+                self.sequences.push(Sequence::default());
+                self.by_id.insert(id, self.sequences.len() - 1);
+                self.sequences.len() - 1
+            }
+        };
+        self.last = Some((id, at));
+        Ok(at)
+    }
+
     /// Reads a packet. Returns whether it is of a sequence.
     fn packet(&mut self, bytes: &[u8], names: &mut Names) -> Result<bool, Stop> {
         let packet = Packet::read(bytes)?;
-        let on = packet.sequence;
-        if packet.is_cleared || !self.sequences.contains_key(&on) {
-            if !self.sequences.contains_key(&on) {
-                names.spend(1 << 10)?;
-            }
-            let before = self.sequences.insert(on, Sequence::default());
-            let unpaired = before.map_or(0, |before| before.open.len());
-            self.open -= unpaired;
-            self.skipped.unpaired += unpaired as u64;
+        let (on, is_of_sequence) = (self.sequence(packet.sequence, names)?, packet.sequence != 0);
+        let Some(sequence) = self.sequences.get_mut(on) else { return Ok(false) };
+        if packet.is_cleared {
+            self.open -= sequence.open.len();
+            self.skipped.unpaired += sequence.open.len() as u64;
+            *sequence = Sequence::default();
         }
-        let Some(sequence) = self.sequences.get_mut(&on) else { return Ok(false) };
         if packet.clocks.is_some() {
             sequence.zero = packet.clocks()?.zero_ns().or(sequence.zero);
         }
@@ -133,9 +155,9 @@ impl<'a, V: Visitor> Reader<'a, V> {
             self.attributes(&packet)?;
         }
         if packet.event.is_none() && packet.stage.is_none() {
-            return Ok(on != 0);
+            return Ok(is_of_sequence);
         }
-        let (time, sequence) = (packet.timestamp.map(|time| time as i64), self.sequences.get(&on));
+        let (time, sequence) = (packet.timestamp.map(|time| time as i64), self.sequences.get(on));
         let ns = time.zip(sequence).and_then(|(time, sequence)| match packet.clock.unwrap_or(sequence.clock) {
             clock::SESSION => sequence.zero.map(|zero| zero.wrapping_add(time)),
             65.. => None,
@@ -150,6 +172,6 @@ impl<'a, V: Visitor> Reader<'a, V> {
                 None => self.skipped.unplaced += 1,
             }
         }
-        Ok(on != 0)
+        Ok(is_of_sequence)
     }
 }

@@ -1,7 +1,6 @@
 //! What a packet sequence has defined: its clock, its track, and the names that its packets refer to by number.
 
-use std::collections::HashMap;
-
+use super::super::ids::ById;
 use super::super::kinds::{Args, Key, Kind, Said};
 use super::super::names::{Name, Names};
 use super::super::parts::{Interned, Packet};
@@ -16,11 +15,11 @@ pub(super) struct Sequence {
     /// `BOOTTIME` when the sequence's own clock was zero.
     pub(super) zero: Option<i64>,
     pub(super) track: u64,
-    pub(super) categories: HashMap<u64, Kind>,
-    pub(super) event_names: HashMap<u64, Name>,
-    pub(super) arguments: HashMap<u64, Key>,
-    pub(super) strings: HashMap<u64, Name>,
-    pub(super) specifications: HashMap<u64, Name>,
+    pub(super) categories: ById<Kind>,
+    pub(super) event_names: ById<Name>,
+    pub(super) arguments: ById<Key>,
+    pub(super) strings: ById<Name>,
+    pub(super) specifications: ById<Name>,
     pub(super) open: Vec<Open>,
 }
 
@@ -47,11 +46,11 @@ impl Sequence {
         for entry in packet.interned() {
             let Interned { number, iid, text, .. } = entry?;
             match number {
-                interned::EVENT_CATEGORIES => drop(self.categories.insert(iid, Kind::of_category(&text.text()))),
-                interned::ANNOTATION_NAMES => drop(self.arguments.insert(iid, Key::of(&text.text()))),
-                interned::EVENT_NAMES => drop(self.event_names.insert(iid, names.number(&text.text())?)),
-                interned::ANNOTATION_STRINGS => drop(self.strings.insert(iid, names.number(&text.text())?)),
-                interned::GPU_SPECIFICATIONS => drop(self.specifications.insert(iid, names.number(&text.text())?)),
+                interned::EVENT_CATEGORIES => self.categories.insert(iid, Kind::of_category(&text.text())),
+                interned::ANNOTATION_NAMES => self.arguments.insert(iid, Key::of(&text.text())),
+                interned::EVENT_NAMES => self.event_names.insert(iid, names.number(&text.text())?),
+                interned::ANNOTATION_STRINGS => self.strings.insert(iid, names.number(&text.text())?),
+                interned::GPU_SPECIFICATIONS => self.specifications.insert(iid, names.number(&text.text())?),
                 _ => continue,
             }
             names.spend(0)?;
@@ -68,7 +67,7 @@ pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names
         let (number, value) = read?;
         let said = match number {
             annotation::NAME_IID => {
-                key = sequence.arguments.get(&value.int()).copied().unwrap_or(Key::Other);
+                key = sequence.arguments.get(value.int()).copied().unwrap_or(Key::Other);
                 continue;
             }
             annotation::NAME => {
@@ -77,7 +76,7 @@ pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names
             }
             _ if key == Key::Other => return Ok(()),
             annotation::UINT | annotation::INT => Said::Number(value.int() as i64),
-            annotation::STRING_IID => Said::Text(sequence.strings.get(&value.int()).copied().unwrap_or_default()),
+            annotation::STRING_IID => Said::Text(sequence.strings.get(value.int()).copied().unwrap_or_default()),
             annotation::DOUBLE => Said::Real(value.double()),
             annotation::STRING => Said::Text(names.number(&value.text())?),
             _ => continue,

@@ -11,14 +11,14 @@ use crate::perfetto::proto::stage;
 
 impl<V: Visitor> Reader<'_, V> {
     /// Work of a device, with the zone that launched it.
-    pub(super) fn work(&mut self, on: u64, ns: i64, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
-        let Some(sequence) = self.sequences.get(&on) else { return Ok(()) };
+    pub(super) fn work(&mut self, on: usize, ns: i64, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
+        let Some(sequence) = self.sequences.get(on) else { return Ok(()) };
         let work = RenderStage::read(bytes)?;
-        let specification = |iid| sequence.specifications.get(&iid).copied();
+        let specification = |iid| sequence.specifications.get(iid).copied();
         let of = specification(work.stage_iid).unwrap_or_default();
         let name = match &work.name {
             Some(name) => names.number(name)?,
-            None => sequence.event_names.get(&work.name_iid).copied().unwrap_or_default(),
+            None => sequence.event_names.get(work.name_iid).copied().unwrap_or_default(),
         };
         let mut args = Args { has_correlation: true, stream: specification(work.queue_iid), ..Args::NONE };
         for field in Fields(work.launch.unwrap_or_default()) {

@@ -9,7 +9,8 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use self::proto::*;
-use super::{Layout, Translated, is_perfetto};
+use super::{Layout, Translated};
+use crate::read::is_perfetto;
 
 /// The tag of `Trace.packet`.
 const PACKET: u8 = 0x0A;
