@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use warpline_trace::read::annotations::{PYTORCH, is_ours};
-use warpline_trace::read::inputs::{stem, uncompressed};
+use warpline_trace::read::document::{Document, Piece};
+use warpline_trace::read::inputs::{self, stem, uncompressed};
 
 use crate::AnnotateError;
 
@@ -20,12 +22,13 @@ const MOST: usize = 10_000;
 /// Finds the annotations of a trace, in this order:
 ///
 /// 1. `TRACE.annotations.json`, beside `TRACE.json`, `TRACE.pftrace`, one of them with `.gz` or `.zst`, or a trace with another ending;
-/// 2. `kernel_annotations_rankN_….json` or `.pkl`, as PyTorch's tools name them, in the trace's folder or in the one above. N is the number
-///    with which the trace's name begins, or 0;
+/// 2. `kernel_annotations_rankN_….json` or `.pkl`, as PyTorch's tools name them, in the trace's folder or in the one above. N is the rank that the
+///    trace says in `distributedInfo`, or that its name has: `rank3_trace.json`, `000003.17.pt.trace.json`. A trace without a rank is of rank 0, if
+///    there are files of no other rank;
 /// 3. a file of `warpline::graph::save` in the trace's folder.
 ///
 /// # Errors
-/// No file, or several of the first kind that there is.
+/// No file, several of the first kind that there is, or files of several ranks for a trace without a rank.
 pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -34,13 +37,10 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     let stem = stem(plain, &["json", "pftrace"]).unwrap_or(plain);
     let beside: Vec<PathBuf> =
         files.iter().filter(|file| name_of(file) == format!("{stem}.annotations.json")).cloned().collect();
-    let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
-    let rank: u64 = digits.parse().unwrap_or(0);
-    let begin = format!("{PYTORCH}{rank}");
+    let rank = rank_said(trace).or_else(|| rank_in_name(&name));
     let is_pytorchs = |file: &&PathBuf| {
-        let name = name_of(file);
-        let rest = name.strip_prefix(&begin).filter(|rest| !rest.starts_with(|letter: char| letter.is_ascii_digit()));
-        rest.is_some_and(|rest| ENDINGS.iter().any(|ending| rest.ends_with(ending)))
+        let of = rank_of_annotations(&name_of(file));
+        of.is_some() && (rank.is_none() || of == rank)
     };
     let in_folder = || files.iter().filter(is_pytorchs).cloned().collect::<Vec<_>>();
     let above = || {
@@ -52,7 +52,10 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
     for kind in kinds {
         match &kind()[..] {
             [] => {}
-            [one] => return Ok(one.clone()),
+            // Annotations of another rank would label the wrong kernels.
+            [one] if rank.is_some() || rank_of_annotations(&name_of(one)).is_none_or(|of| of == 0) => {
+                return Ok(one.clone());
+            }
             several => {
                 return Err(AnnotateError::SeveralAnnotations {
                     trace: trace.to_owned(),
@@ -62,6 +65,38 @@ pub fn find_annotations(trace: &Path) -> Result<PathBuf, AnnotateError> {
         }
     }
     Err(AnnotateError::NoAnnotations { trace: trace.to_owned() })
+}
+
+/// The rank that a trace of PyTorch's profiler says it is of, in a member before its events.
+fn rank_said(trace: &Path) -> Option<u64> {
+    let mut document = Document::new(inputs::open_within(trace, u64::MAX, |_| {}).ok()??).may_be_cut();
+    loop {
+        match document.next_piece() {
+            Ok(Some(Piece::Member(b"\"distributedInfo\"", value))) => {
+                let said: Value = serde_json::from_slice(value).ok()?;
+                return said["rank"].as_u64();
+            }
+            Ok(Some(Piece::Member(..))) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// The rank in the name of a trace: behind `rank`, or six digits with which it begins, as torchtitan writes them. The name of a host may begin with
+/// a digit, too.
+fn rank_in_name(name: &str) -> Option<u64> {
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let named = name.split("rank").skip(1).find_map(|rest| digits(rest.trim_start_matches(['_', '-'])).parse().ok());
+    let first = digits(name);
+    let is_numbered = first.len() == 6 && name[6..].starts_with('.');
+    named.or_else(|| first.parse().ok().filter(|_| is_numbered))
+}
+
+/// The rank whose annotations PyTorch's tools give such a name; none for another name.
+fn rank_of_annotations(name: &str) -> Option<u64> {
+    let rest = name.strip_prefix(PYTORCH).filter(|rest| ENDINGS.iter().any(|ending| rest.ends_with(ending)))?;
+    let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    rest[..digits].parse().ok()
 }
 
 /// The files of a folder, sorted by name.
@@ -74,4 +109,27 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_in_a_name_where_tools_write_it() {
+        for (name, rank) in [
+            ("rank3_trace.json", Some(3)),
+            ("trace_rank-12.json.gz", Some(12)),
+            ("000003.17.pt.trace.json", Some(3)),
+            // Hosts.
+            ("3node.cluster_77.1700000000.pt.trace.json", None),
+            ("10.0.0.5_77.1700000000.pt.trace.json", None),
+            ("trace_raw.json", None),
+            ("ranked.json", None),
+        ] {
+            assert_eq!(rank_in_name(name), rank, "{name}");
+        }
+        assert_eq!(rank_of_annotations("kernel_annotations_rank01_fwd.json"), Some(1));
+        assert_eq!(rank_of_annotations("kernel_annotations_rank3.txt"), None);
+    }
 }

@@ -123,7 +123,6 @@ fn annotations_are_found_beside_the_trace_and_never_guessed() {
     // A trace without a rank in its name is of rank 0, and its own folder comes first.
     room.write("traces/step_14/trace_raw.json", trace(NodeId::Whole).to_string());
     room.write("traces/step_14/kernel_annotations_rank0.json", annotations().to_string());
-    room.write("traces/step_14/kernel_annotations_rank01.json", "{}");
     let (status, said) = run("traces/step_14/trace_raw.json");
     assert!(
         status == Some(0) && said.starts_with("annotations: traces/step_14/kernel_annotations_rank0.json\n"),
@@ -135,6 +134,20 @@ fn annotations_are_found_beside_the_trace_and_never_guessed() {
     assert!(status == Some(2) && said.contains("several files of annotations are beside"), "{said}");
     assert!(
         said.contains("kernel_annotations_rank0.json") && said.contains("name one with `--annotations FILE`"),
+        "{said}"
+    );
+    // Beside those of another rank, a trace without a rank may be of either.
+    fs::remove_file(room.path().join("traces/step_14/kernel_annotations_rank0_fwd.pkl")).unwrap();
+    room.write("traces/step_14/kernel_annotations_rank3.json", annotations().to_string());
+    let (status, said) = run("traces/step_14/trace_raw.json");
+    assert!(status == Some(2) && said.contains("kernel_annotations_rank3.json"), "{said}");
+    let mut of_rank = trace(NodeId::Whole);
+    // As PyTorch writes it, before the events.
+    of_rank["distributedInfo"] = json!({"backend": "nccl", "rank": 3, "world_size": 4});
+    room.write("traces/step_14/7host_12.pt.trace.json", of_rank.to_string());
+    let (status, said) = run("traces/step_14/7host_12.pt.trace.json");
+    assert!(
+        status == Some(0) && said.starts_with("annotations: traces/step_14/kernel_annotations_rank3.json\n"),
         "{said}"
     );
     // One with the trace's own name wins.

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+#[cfg(feature = "cupti")]
 use warpline_core::kernel::KernelRecord;
 use warpline_core::path::PathLog;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ZoneRecord};
@@ -90,6 +91,7 @@ impl Timelines {
     }
 
     /// Adds kernels, copies and memory sets: the work of their streams.
+    #[cfg(feature = "cupti")]
     pub(super) fn add_kernels(&mut self, batch: &[KernelRecord]) {
         for record in batch {
             self.stream(&record.stream, record.gpu).time.add_work(record.gpu);
