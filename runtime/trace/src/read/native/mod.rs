@@ -72,7 +72,7 @@ impl<R: Read> Translated<R> {
     /// `input` is the file from which the layout was read.
     pub fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
         let events = Events::new(layout);
-        let mut text = b"{\"traceEvents\":[".to_vec();
+        let mut text = b"{\"schemaVersion\":1,\"baseTimeNanoseconds\":0,\"traceEvents\":[".to_vec();
         let mut is_first = true;
         events.metadata(|event| put(&mut text, &mut is_first, &event));
         Translated {
@@ -116,7 +116,20 @@ impl<R: Read> Translated<R> {
 
 fn put(text: &mut Vec<u8>, is_first: &mut bool, event: &Value) {
     text.extend_from_slice(if std::mem::take(is_first) { b"\n" } else { b",\n" });
-    text.extend_from_slice(event.to_string().as_bytes());
+    let mut event = event.to_string();
+    ["\"ts\":\"", "\"dur\":\""].iter().for_each(|begin| unquote(&mut event, begin));
+    text.extend_from_slice(event.as_bytes());
+}
+
+/// Makes a number of a text behind `begin`, the name of a member and a quote: no float holds all times exactly, and readers want numbers. Within a text, the
+/// quotes of `begin` would have a backslash.
+fn unquote(event: &mut String, begin: &str) {
+    if let Some(at) = event.find(begin) {
+        let from = at + begin.len();
+        let end = event[from..].find('"').map_or(event.len(), |length| from + length);
+        event.remove(end);
+        event.remove(from - 1);
+    }
 }
 
 impl<R: Read> BufRead for Translated<R> {

@@ -50,8 +50,9 @@ fn named(track: u64, ns: u64, name: &str) -> Packet {
 /// The slices by name, with begin and length as they are written.
 fn slices(packets: &[Packet]) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let us = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
     let events = translated(&trace(packets)).expect("a trace");
-    events.iter().map(|event| (text(&event["name"]), text(&event["ts"]), text(&event["dur"]))).collect()
+    events.iter().map(|event| (text(&event["name"]), us(&event["ts"]), us(&event["dur"]))).collect()
 }
 
 #[test]
@@ -168,13 +169,13 @@ fn names_arguments_arrows_and_counters_are_those_of_the_chrome_form() {
         [
             json!({"ph": "M", "name": "process_name", "pid": 42, "tid": 0, "ts": 0, "args": {"name": "python"}}),
             json!({"ph": "M", "name": "thread_name", "pid": 42, "tid": 43, "ts": 0, "args": {"name": "main"}}),
-            json!({"ph": "X", "name": "cudaLaunchKernel", "pid": 42, "tid": 43, "ts": "1.234", "dur": "0.766", "args": args}),
-            json!({"ph": "t", "bp": "e", "cat": "flow", "name": "flow", "id": "9", "pid": 42, "tid": 43, "ts": "1.234"}),
-            json!({"ph": "s", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": 42, "tid": 43, "ts": "1.234"}),
-            json!({"ph": "X", "cat": "kernel", "name": "gemm", "pid": "GPU 1", "tid": "stream 7", "ts": "5.000", "dur": "2.500",
+            json!({"ph": "X", "name": "cudaLaunchKernel", "pid": 42, "tid": 43, "ts": 1.234, "dur": 0.766, "args": args}),
+            json!({"ph": "t", "bp": "e", "cat": "flow", "name": "flow", "id": "9", "pid": 42, "tid": 43, "ts": 1.234}),
+            json!({"ph": "s", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": 42, "tid": 43, "ts": 1.234}),
+            json!({"ph": "X", "cat": "kernel", "name": "gemm", "pid": "GPU 1", "tid": "stream 7", "ts": 5.000, "dur": 2.500,
                    "args": {"graph node id": 30_064_771_073_u64, "arch": "sm_90", "correlation": 17, "grid": [1, 2, 3]}}),
-            json!({"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": "GPU 1", "tid": "stream 7", "ts": "5.000"}),
-            json!({"ph": "C", "name": "Power (W)", "pid": "GPU 1", "ts": "6.000", "args": {"value": 412.5}}),
+            json!({"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": "GPU 1", "tid": "stream 7", "ts": 5.000}),
+            json!({"ph": "C", "name": "Power (W)", "pid": "GPU 1", "ts": 6.000, "args": {"value": 412.5}}),
         ]
     );
 }
