@@ -4,6 +4,11 @@ use super::*;
 
 const MEETINGS: usize = 60;
 
+/// The clocks of one segment.
+fn segment(number: i64, hosts: usize, meetings: &[Meeting], max_drift_ppm: f64) -> Vec<Clock> {
+    joined(&[(number, number * SEGMENT_NS + SEGMENT_NS / 2)], hosts, meetings, max_drift_ppm)
+}
+
 /// Another seed, another sequence.
 struct Random(u64);
 
