@@ -165,19 +165,8 @@ impl Collectives {
             })
             .collect();
         let often = |met: &Met| last.get(&(met.key.group, met.rank)).filter(|often| !often.is_by_chance(met.ranks));
-        let mut of_all: HashMap<(&str, u32), Vec<i64>> = HashMap::new();
-        let mut of_others: HashMap<(&str, u32), Vec<i64>> = HashMap::new();
-        for met in &self.judged {
-            of_all.entry((met.kind, met.ranks)).or_default().push(met.late_ns);
-            if often(met).is_none() {
-                of_others.entry((met.kind, met.ranks)).or_default().push(met.late_ns);
-            }
-        }
-        let limits: HashMap<(&str, u32), i64> = of_all
-            .into_iter()
-            .filter_map(|(which, all)| Some((which, of_others.remove(&which).and_then(limit).or_else(|| limit(all))?)))
-            .collect();
-        let is_far = |met: &Met| limits.get(&(met.kind, met.ranks)).is_some_and(|limit| met.late_ns > *limit);
+        let usual = Usual::new(&self.judged, |met| often(met).is_some());
+        let is_far = |met: &Met| usual.limit(met).is_some_and(|limit| met.late_ns > limit);
         let is_usually_last = |met: &Met| {
             often(met).is_some_and(|often| 2 * often.times > often.calls && met.late_ns >= often.usual_ns / 2)
         };
@@ -185,6 +174,38 @@ impl Collectives {
         let mut found: Vec<Met> = self.judged.iter().filter(stands_out).copied().collect();
         found.sort_unstable_by(|a, b| b.late_ns.cmp(&a.late_ns).then(a.key.cmp(&b.key)));
         found
+    }
+}
+
+/// The lateness beyond which one is far from what is usual.
+struct Usual {
+    /// By group, and for all groups together; by operation and number of ranks.
+    limits: HashMap<(Option<u32>, &'static str, u32), i64>,
+}
+
+impl Usual {
+    /// Without those whose last rank is last more often than by chance; with them, if without them there are too few.
+    fn new(judged: &[Met], is_often: impl Fn(&Met) -> bool) -> Self {
+        let mut all: HashMap<_, Vec<i64>> = HashMap::new();
+        let mut others: HashMap<_, Vec<i64>> = HashMap::new();
+        for met in judged {
+            let pooled = (None, met.kind, met.ranks);
+            all.entry(pooled).or_default().push(met.late_ns);
+            if !is_often(met) {
+                others.entry(pooled).or_default().push(met.late_ns);
+                others.entry((Some(met.key.group), met.kind, met.ranks)).or_default().push(met.late_ns);
+            }
+        }
+        let mut limits: HashMap<_, i64> =
+            all.into_iter().filter_map(|(which, all)| Some((which, limit(all)?))).collect();
+        limits.extend(others.into_iter().filter_map(|(which, all)| Some((which, limit(all)?))));
+        Self { limits }
+    }
+
+    /// That of the collective's own group, if it has enough calls: groups differ in what lies between their ranks.
+    fn limit(&self, met: &Met) -> Option<i64> {
+        let of = |group| self.limits.get(&(group, met.kind, met.ranks)).copied();
+        of(Some(met.key.group)).or_else(|| of(None))
     }
 }
 
@@ -214,8 +235,10 @@ fn limit(mut all: Vec<i64>) -> Option<i64> {
     Some(usual.saturating_add((DEVIATIONS * 1.4826 * median(&mut away) as f64) as i64))
 }
 
-/// The middle of numbers, the upper of two; 0 of none.
+/// The middle of numbers; 0 of none. Of two, the lower one: where half of the calls are late, the others are what is usual.
 pub fn median(values: &mut [i64]) -> i64 {
-    let middle = values.len() / 2;
-    if values.is_empty() { 0 } else { *values.select_nth_unstable(middle).1 }
+    match values.len().checked_sub(1) {
+        Some(last) => *values.select_nth_unstable(last / 2).1,
+        None => 0,
+    }
 }

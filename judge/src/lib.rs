@@ -10,13 +10,14 @@
 //! Where there was a choice, the rule is the one that is right on jobs whose truth is known (`tests/synthetic.rs`), with few calls and with many.
 //!
 //! * **Lateness** is how much later than the *mean* of the others the last rank came. That is what it cost each of them, so lateness adds up, and a
-//!   reader of tables gets it from sums. The median of the others hides half of the cost if one of two late ranks is judged.
+//!   reader of tables gets it from sums. A rank that always comes early raises it in every call alike, so it makes nobody stand out.
 //! * **Floor.** A lateness of 50 us never matters, nor one within three times its error: the error of a clock's estimate holds 99 of 100 times, and a
 //!   run has thousands of collectives. There is no floor that grows with the step: twenty late arrivals of 0.1 ms in each step of 150 ms
 //!   cost more than one of 1 ms. What matters is what a rank costs the whole run: less than 0.05 % of it is not named.
-//! * **Far later than usual** is beyond ten robust deviations of what is usual among collectives of one operation and as many ranks. What
-//!   is usual leaves out the ranks that are last more often than by chance: with them, a rank that holds up most calls *is* what is usual, and hides
-//!   both itself and others. Fewer than ten calls have no usual.
+//! * **Far later than usual** is beyond ten robust deviations of what is usual among collectives of the group, with one operation and as many ranks; where
+//!   that group has fewer than ten, of all groups. Groups differ in what lies between their ranks, and a short run has few calls of each. What is
+//!   usual leaves out the ranks that are last more often than by chance: with them, a rank that holds up most calls *is* what is usual, and
+//!   hides both itself and others.
 //! * **Again and again** is last in more than half of the group's collectives, which is not by chance. Of such a rank, those arrivals count that
 //!   are at least half as late as it is in the median, because now and then it is last by chance as well.
 //! * **Incomplete.** A collective that lacks a rank of its group counts only if those that came can have waited for the missing one no longer than a tenth
