@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use serde::Serialize;
 use warpline_core::text::printable;
 
 pub use self::merged::{COMPACTED, Merged, hash};
 
 use self::found::{Found, LEAST_BYTES};
 
-use crate::error::Error;
+use crate::error::{Error, Omission};
 use crate::table::Table;
 
 /// The begin of the name of a file made by `compact`.
@@ -55,15 +54,6 @@ impl DataFile {
             _ => None,
         }
     }
-}
-
-/// A file that is not read.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct Omission {
-    /// Its path in the folder.
-    pub file: String,
-    /// Why.
-    pub why: String,
 }
 
 /// The files of one run.

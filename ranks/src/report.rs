@@ -21,8 +21,7 @@ use warpline_judge::clocks::Clock;
 
 use crate::clocks::{Options, clocks};
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::folder::Omission;
+use crate::error::{Error, Omission};
 use crate::judge::{
     Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, late, margins, slow,
     without_clocks,

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use warpline_trace::files::regular;
 
-use crate::folder::Omission;
+use crate::error::Omission;
 use crate::generate::fnv1a64;
 
 /// A file is not longer; a reader takes no more.
