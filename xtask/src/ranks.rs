@@ -34,7 +34,7 @@ pub fn faults() -> Result<u64, Stop> {
     let judges = format!("--judge {} --stragglers {}", judge.display(), command.display());
     line(&format!("{} --host --repeat 1 {judges}", job.display())).run()?;
     needs::ranks_crate("test --test api same_verdict -- --ignored")
-        .with("WARPLINE_COMMAND", &command.display().to_string())
+        .with("WARPLINE_COMMAND", command.display().to_string())
         .run_tests()
 }
 

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use warpline_core::collective::CollectiveKind;
 use warpline_core::record::is_bound;
-use warpline_judge::Key;
 use warpline_judge::clocks::Run;
 
 use super::clocks::{Arrival, Clocks};
@@ -174,7 +173,7 @@ impl<'a> Judge<'a> {
                 }
             } else if let Some(before) = self.whole.last().filter(|before| is_same_batch(before, calls)) {
                 self.left_out.batch_entries += 1;
-                judged.entries.push((key(&calls[0]), key(&before[0])));
+                judged.entries.push((calls[0].key(), before[0].key()));
             } else {
                 self.whole.push(calls);
             }
@@ -288,11 +287,6 @@ impl<'a> Judge<'a> {
         let comm_id = group.comm_id;
         findings.groups.push(Group { group: label, comm_id, ranks, missing, judged, left_out, uncertain_ends_ns });
     }
-}
-
-/// Which collective a call belongs to.
-pub(super) fn key(call: &Call) -> Key {
-    Key { group: call.group, turn: call.turn, seq: call.seq }
 }
 
 /// The place of the last arrival, and how long the longest wait for it was with how uncertain that is; none if it is not certain who came last.

@@ -11,7 +11,6 @@ use warpline_judge::{Collectives, Form, Key, LEAST_CALLS, Met, median};
 
 use super::clocks::{Arrival, early_ns};
 use super::findings::{Findings, Link, Verdict};
-use super::judge::key;
 use super::show::{self, Arrived};
 use super::{Call, Calls};
 
@@ -54,7 +53,7 @@ impl Seen {
         let least = |of: fn(&Call) -> i64| calls.iter().map(of).min().unwrap_or(0);
         let members = traces.groups[last.group as usize].ranks.len();
         let met = Met {
-            key: key(&last),
+            key: last.key(),
             kind: last.kind.as_str(),
             bytes: calls.iter().map(|call| call.bytes).min().unwrap_or(0),
             ranks: calls.len() as u32,
@@ -88,7 +87,7 @@ impl Waited {
         }
         waits.extend(calls.iter().zip(arrivals).map(|(call, arrival)| {
             let (ns, uncertain_ns) = (last.ns.saturating_sub(arrival.ns), last.uncertain_ns(arrival));
-            let key = (key(call), call.rank);
+            let key = (call.key(), call.rank);
             Waited { key, least_ns: ns.saturating_sub(uncertain_ns), most_ns: ns.saturating_add(uncertain_ns) }
         }));
     }
@@ -281,7 +280,7 @@ impl<'a> Calendar<'a> {
     }
 
     fn spent(&self, call: &Call) -> Spent {
-        let own = key(call);
+        let own = call.key();
         let first = self.judged.entries.binary_search_by_key(&own, |(entry, _)| *entry);
         let key = first.map_or(own, |at| self.judged.entries[at].1);
         let wait = self.judged.waits.binary_search_by_key(&(key, call.rank), |wait| wait.key);
