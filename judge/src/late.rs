@@ -17,6 +17,9 @@ const DEVIATIONS: f64 = 10.0;
 /// Deviations of a binomial count beyond which a rank is not last by chance.
 const NOT_BY_CHANCE: f64 = 6.0;
 
+/// Deviations beyond which a rank is last so often that its calls do not show what is usual.
+const NOT_USUAL: f64 = 3.0;
+
 /// The least that matters, in ns.
 const LEAST_NS: i64 = 50_000;
 
@@ -164,11 +167,14 @@ impl Collectives {
                 (who, Often { times: all.len(), calls, usual_ns: median(&mut all) })
             })
             .collect();
-        let often = |met: &Met| last.get(&(met.key.group, met.rank)).filter(|often| !often.is_by_chance(met.ranks));
-        let usual = Usual::new(&self.judged, |met| often(met).is_some());
+        let often = |met: &Met, deviations: f64| {
+            last.get(&(met.key.group, met.rank)).filter(|often| often.is_beyond(deviations, met.ranks))
+        };
+        let usual = Usual::new(&self.judged, |met| often(met, NOT_USUAL).is_some());
         let is_far = |met: &Met| usual.limit(met).is_some_and(|limit| met.late_ns > limit);
         let is_usually_last = |met: &Met| {
-            often(met).is_some_and(|often| 2 * often.times > often.calls && met.late_ns >= often.usual_ns / 2)
+            often(met, NOT_BY_CHANCE)
+                .is_some_and(|often| 2 * often.times > often.calls && met.late_ns >= often.usual_ns / 2)
         };
         let stands_out = |met: &&Met| met.is_beyond_noise() && (is_far(met) || is_usually_last(met));
         let mut found: Vec<Met> = self.judged.iter().filter(stands_out).copied().collect();
@@ -179,21 +185,21 @@ impl Collectives {
 
 /// The lateness beyond which one is far from what is usual.
 struct Usual {
-    /// By group, and for all groups together; by operation and number of ranks.
+    /// By group, and for all groups together; by operation and size of the group.
     limits: HashMap<(Option<u32>, &'static str, u32), i64>,
 }
 
 impl Usual {
-    /// Without those whose last rank is last more often than by chance; with them, if without them there are too few.
+    /// Without those whose last rank is often last; with them, if without them there are too few.
     fn new(judged: &[Met], is_often: impl Fn(&Met) -> bool) -> Self {
         let mut all: HashMap<_, Vec<i64>> = HashMap::new();
         let mut others: HashMap<_, Vec<i64>> = HashMap::new();
         for met in judged {
-            let pooled = (None, met.kind, met.ranks);
+            let pooled = (None, met.kind, met.size);
             all.entry(pooled).or_default().push(met.late_ns);
             if !is_often(met) {
                 others.entry(pooled).or_default().push(met.late_ns);
-                others.entry((Some(met.key.group), met.kind, met.ranks)).or_default().push(met.late_ns);
+                others.entry((Some(met.key.group), met.kind, met.size)).or_default().push(met.late_ns);
             }
         }
         let mut limits: HashMap<_, i64> =
@@ -204,7 +210,7 @@ impl Usual {
 
     /// That of the collective's own group, if it has enough calls: groups differ in what lies between their ranks.
     fn limit(&self, met: &Met) -> Option<i64> {
-        let of = |group| self.limits.get(&(group, met.kind, met.ranks)).copied();
+        let of = |group| self.limits.get(&(group, met.kind, met.size)).copied();
         of(Some(met.key.group)).or_else(|| of(None))
     }
 }
@@ -217,10 +223,10 @@ struct Often {
 }
 
 impl Often {
-    /// Whether it may be last so often by chance among so many ranks.
-    fn is_by_chance(&self, ranks: u32) -> bool {
+    /// Whether it is last more often than by chance among so many ranks, by more than these deviations.
+    fn is_beyond(&self, deviations: f64, ranks: u32) -> bool {
         let (n, p) = (self.calls as f64, 1.0 / f64::from(ranks.max(2)));
-        self.calls < LEAST_CALLS || self.times as f64 - n * p <= NOT_BY_CHANCE * (n * p * (1.0 - p)).sqrt()
+        self.calls >= LEAST_CALLS && self.times as f64 - n * p > deviations * (n * p * (1.0 - p)).sqrt()
     }
 }
 

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use warpline_core::text::printable;
+use warpline_judge::tables::Table;
 
 pub use self::merged::{COMPACTED, Merged, hash};
 
 use self::found::{Found, LEAST_BYTES};
 
 use crate::error::{Error, Omission};
-use crate::table::Table;
 
 /// The begin of the name of a file made by `compact`.
 pub const COMPACTED_PREFIX: &str = "compact-";

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use warpline_core::suggest::counted_as;
 use warpline_judge::clocks::Clock;
+use warpline_judge::tables::Table;
 
 use crate::clocks::{Options, clocks};
 use crate::engine::Engine;
@@ -26,7 +27,6 @@ use crate::judge::{
     Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, late, margins, slow,
     without_clocks,
 };
-use crate::table::Table;
 
 /// A run, judged.
 #[derive(Debug, Clone, Serialize)]

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use warpline_core::collective::CollectiveKind;
 use warpline_core::record::is_bound;
+use warpline_judge::SYNCHRONISING;
 use warpline_judge::clocks::Run;
 
 use super::clocks::{Arrival, Clocks};
 use super::findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
-use super::verdict::{Judged, Seen, Waited, conclude};
+use super::verdict::{Judged, conclude};
 use super::{Call, Calls, GroupInfo};
 
 /// The most mismatches that are listed individually.
@@ -28,8 +29,8 @@ enum Waits {
 fn waits(kind: CollectiveKind) -> Waits {
     use CollectiveKind::*;
     match kind {
-        AllReduce | AllGather | AllGatherV | ReduceScatter | AllToAll => Waits::All,
         Broadcast | Reduce | Gather | Scatter => Waits::Some,
+        kind if SYNCHRONISING.contains(&kind.as_str()) => Waits::All,
         // Two peers, or a kind that this version does not know.
         _ => Waits::Pair,
     }
@@ -171,9 +172,9 @@ impl<'a> Judge<'a> {
                 if calls.len() > 1 {
                     self.partial.push(calls);
                 }
-            } else if let Some(before) = self.whole.last().filter(|before| is_same_batch(before, calls)) {
+            } else if self.whole.last().is_some_and(|before| is_same_batch(before, calls)) {
                 self.left_out.batch_entries += 1;
-                judged.entries.push((calls[0].key(), before[0].key()));
+                judged.entries.push(calls[0].key());
             } else {
                 self.whole.push(calls);
             }
@@ -191,12 +192,9 @@ impl<'a> Judge<'a> {
         }
         for calls in std::mem::take(&mut self.partial) {
             let arrivals = clocks.arrivals(run, calls);
-            let Some((place, certain)) = last_of(&arrivals) else { continue };
-            let mut seen = Seen::new(self.traces, calls, place, &arrivals, certain);
-            // No row of the tables is of it.
-            seen.certain = None;
-            judged.met.push(seen);
-            Waited::add(calls, &arrivals, &arrivals[place], &mut judged.waits);
+            if let Some(last) = last_of(&arrivals) {
+                judged.add(self.traces, calls, &arrivals, last, false);
+            }
         }
         self.end(findings);
     }
@@ -231,8 +229,7 @@ impl<'a> Judge<'a> {
         let last = &arrivals[place];
         let (ends_differ_by_ns, ends_differ_is_bound) = ends_differ(calls, arrivals);
         let one_clock = arrivals.iter().all(|arrival| arrival.shares_a_clock(last));
-        judged.met.push(Seen::new(self.traces, calls, place, arrivals, certain));
-        Waited::add(calls, arrivals, last, &mut judged.waits);
+        judged.add(self.traces, calls, arrivals, (place, certain), true);
         let Some((late_by_ns, uncertain_ns)) = certain else {
             if one_clock {
                 self.left_out.too_close += 1;

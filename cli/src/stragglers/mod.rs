@@ -1,12 +1,12 @@
 //! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
-//! them across ranks and determines which rank was late, `verdict` asks for the rank that stands out, `show`
-//! formats the findings, `run` is the command, and `proto` defines the wire format.
+//! them across ranks and determines which rank was late, `verdict` asks for the rank that stands out, `show` formats the findings, `run` is
+//! the command, and `proto` defines the wire format.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
-//! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock. What stands out, who
-//! waited for whom, and how far the clocks of hosts are apart is answered by `warpline_judge`, as for `warpline-ranks`.
+//! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock. What
+//! stands out, who waited for whom, and how far the clocks of hosts are apart is answered by `warpline_judge`, as for `warpline-ranks`.
 
 mod clocks;
 mod findings;

@@ -4,7 +4,7 @@
 //! filled from traces, and its answer becomes sentences.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use warpline_judge::blame::{Cause, History, Loss, Open, Spent, cost, follow, named};
 use warpline_judge::{Collectives, Form, Key, LEAST_CALLS, Met, median};
@@ -23,109 +23,125 @@ const LOOK_BACK: usize = 1_000;
 /// What the verdict is made of.
 #[derive(Default)]
 pub(super) struct Judged {
-    pub(super) met: Vec<Seen>,
-    pub(super) waits: Vec<Waited>,
-    /// Further entries of batches, each with the first one, whose times it has.
-    pub(super) entries: Vec<(Key, Key)>,
+    met: Vec<Met>,
+    /// The same collectives.
+    seen: Vec<Seen>,
+    waits: Vec<Waited>,
+    /// Further entries of batches, which have the times of the first one.
+    pub(super) entries: Vec<Key>,
 }
 
-/// A collective in which ranks met.
+/// Who came last to a collective.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    met: Met,
-    /// Who came last.
+struct Seen {
     last: Call,
     /// How long the longest wait was, and how uncertain that is; none if it is not certain who came last.
-    pub(super) certain: Option<(i64, i64)>,
-}
-
-impl Seen {
-    pub(super) fn new(
-        traces: &Calls,
-        calls: &[Call],
-        place: usize,
-        arrivals: &[Arrival],
-        certain: Option<(i64, i64)>,
-    ) -> Seen {
-        let (last, at_ns) = (calls[place], arrivals[place].ns);
-        let waits = arrivals.iter().map(|arrival| i128::from(at_ns.saturating_sub(arrival.ns)));
-        let mean_ns = waits.sum::<i128>() / (calls.len() as i128 - 1).max(1);
-        let least = |of: fn(&Call) -> i64| calls.iter().map(of).min().unwrap_or(0);
-        let members = traces.groups[last.group as usize].ranks.len();
-        let met = Met {
-            key: last.key(),
-            kind: last.kind.as_str(),
-            bytes: calls.iter().map(|call| call.bytes).min().unwrap_or(0),
-            ranks: calls.len() as u32,
-            size: members.max(calls.len()) as u32,
-            rank: who(traces, &last).0.into(),
-            begin_ns: last.begin_ns,
-            at_ns,
-            late_ns: mean_ns as i64,
-            err_ns: Arrival::err_ns(arrivals),
-            is_certain: certain.is_some(),
-            least_ns: least(|call| call.length_ns),
-            least_early_ns: least(|call| call.length_ns.saturating_sub(early_ns(call))),
-        };
-        Seen { met, last, certain }
-    }
+    certain: Option<(i64, i64)>,
+    /// How many ranks the group has.
+    size: u32,
+    late_ns: i64,
+    /// Whether all ranks that have a trace came, so that the tables have it.
+    is_whole: bool,
 }
 
 /// How long a rank waited in a collective in which an end was not timed, as the arrivals tell.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waited {
+struct Waited {
     key: (Key, u32),
     least_ns: i64,
     most_ns: i64,
 }
 
-impl Waited {
-    /// Adds the waits of a collective, if an end of it was not timed.
-    pub(super) fn add(calls: &[Call], arrivals: &[Arrival], last: &Arrival, waits: &mut Vec<Waited>) {
-        if calls.iter().all(|call| early_ns(call) == 0) {
-            return;
+impl Judged {
+    /// Adds a collective, whose last call has this place among its calls.
+    pub(super) fn add(
+        &mut self,
+        traces: &Calls,
+        calls: &[Call],
+        arrivals: &[Arrival],
+        (place, certain): (usize, Option<(i64, i64)>),
+        is_whole: bool,
+    ) {
+        let (last, at_ns, ranks) = (calls[place], arrivals[place].ns, calls.len() as u32);
+        let waits = arrivals.iter().map(|arrival| i128::from(at_ns.saturating_sub(arrival.ns)));
+        let late_ns = (waits.sum::<i128>() / i128::from(ranks - 1).max(1)) as i64;
+        let least = |of: fn(&Call) -> i64| calls.iter().map(of).min().unwrap_or(0);
+        let size = ranks.max(traces.groups[last.group as usize].ranks.len() as u32);
+        self.met.push(Met {
+            key: last.key(),
+            kind: last.kind.as_str(),
+            bytes: calls.iter().map(|call| call.bytes).min().unwrap_or(0),
+            ranks,
+            size,
+            rank: who(traces, &last).0.into(),
+            begin_ns: last.begin_ns,
+            at_ns,
+            late_ns,
+            err_ns: Arrival::err_ns(arrivals),
+            is_certain: certain.is_some(),
+            least_ns: least(|call| call.length_ns),
+            least_early_ns: least(|call| call.length_ns.saturating_sub(early_ns(call))),
+        });
+        self.seen.push(Seen { last, certain, size, late_ns, is_whole });
+        if calls.iter().any(|call| early_ns(call) > 0) {
+            self.waits.extend(calls.iter().zip(arrivals).map(|(call, arrival)| {
+                let ns = at_ns.saturating_sub(arrival.ns);
+                let uncertain_ns = arrivals[place].uncertain_ns(arrival);
+                let key = (call.key(), call.rank);
+                Waited { key, least_ns: ns.saturating_sub(uncertain_ns), most_ns: ns.saturating_add(uncertain_ns) }
+            }));
         }
-        waits.extend(calls.iter().zip(arrivals).map(|(call, arrival)| {
-            let (ns, uncertain_ns) = (last.ns.saturating_sub(arrival.ns), last.uncertain_ns(arrival));
-            let key = (call.key(), call.rank);
-            Waited { key, least_ns: ns.saturating_sub(uncertain_ns), most_ns: ns.saturating_add(uncertain_ns) }
-        }));
+    }
+
+    /// Sorts what is looked up.
+    fn sort(&mut self) {
+        self.seen.sort_unstable_by_key(|seen| seen.last.key());
+        self.waits.sort_unstable_by_key(|wait| wait.key);
+        self.entries.sort_unstable();
+    }
+
+    /// The collective with this key.
+    fn seen(&self, key: &Key) -> Option<&Seen> {
+        self.seen.binary_search_by_key(key, |seen| seen.last.key()).ok().map(|at| &self.seen[at])
+    }
+
+    /// Those of the tables of which it is certain who came last.
+    fn certain(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.iter().filter(|seen| seen.is_whole && seen.certain.is_some())
     }
 }
 
 /// Finds the rank that stands out, and writes the summary. `calls` are in the order in which they were judged.
 pub(super) fn conclude(findings: &mut Findings, traces: &Calls, calls: &[Call], labels: &[String], mut judged: Judged) {
-    judged.met.sort_unstable_by_key(|seen| seen.met.key);
-    judged.waits.sort_unstable_by_key(|wait| wait.key);
-    judged.entries.sort_unstable();
-    let collectives = Collectives::new(judged.met.iter().map(|seen| seen.met).collect());
+    judged.sort();
+    let collectives = Collectives::new(std::mem::take(&mut judged.met));
     let history = Calendar::new(traces, calls, &judged);
     let open;
     (findings.verdict, open) = verdict(traces, &collectives, &history, labels);
-    let latest = judged.met.iter().filter(|seen| seen.certain.is_some()).max_by_key(|seen| seen.met.late_ns);
+    let latest = judged.certain().max_by_key(|seen| seen.late_ns);
     findings.summary = match (&findings.verdict, open, latest) {
         (Some(verdict), ..) => verdict.to_string(),
         (None, Some((open, why)), _) => {
             let latest = judged.seen(&open.key).and_then(|seen| arrived(traces, labels, seen));
             latest.map_or_else(String::new, |open| show::may_have_waited(&open, why))
         }
-        (None, None, Some(latest)) => none_stands_out(traces, labels, &judged.met, latest),
+        (None, None, Some(latest)) => none_stands_out(traces, labels, &judged, latest),
         (None, None, None) => show::nothing_is_certain(findings),
     };
 }
 
 /// The sentence if no rank stands out.
-fn none_stands_out(traces: &Calls, labels: &[String], all: &[Seen], latest: &Seen) -> String {
-    let certain = all.iter().filter(|seen| seen.certain.is_some()).count();
-    let usual = |seen: &&Seen| (seen.met.kind, seen.met.ranks) == (latest.met.kind, latest.met.ranks);
-    let usual = all.iter().filter(usual).count();
+fn none_stands_out(traces: &Calls, labels: &[String], judged: &Judged, latest: &Seen) -> String {
+    let certain = judged.certain().count();
+    let usual = |seen: &&Seen| (seen.last.kind, seen.size) == (latest.last.kind, latest.size);
+    let usual = judged.seen.iter().filter(usual).count();
     arrived(traces, labels, latest)
         .map_or_else(String::new, |latest| show::none_stands_out(&latest, certain, usual, LEAST_CALLS))
 }
 
-/// A late arrival for a sentence.
+/// A late arrival for a sentence, if it is certain.
 fn arrived<'a>(traces: &'a Calls, labels: &'a [String], latest: &Seen) -> Option<Arrived<'a>> {
-    let (late_by_ns, uncertain_ns) = latest.certain.unwrap_or((latest.met.late_ns, latest.met.err_ns));
+    let (late_by_ns, uncertain_ns) = latest.certain?;
     let (rank, _) = who(traces, &latest.last);
     Some(Arrived {
         rank,
@@ -178,7 +194,7 @@ fn verdict_of(
     let (named, _) = named(&cost(causes.iter().map(loss)), history.run_ns());
     let rank = named.first()?.rank;
     // One late arrival can hold up several groups, and counts once.
-    let mut found: HashMap<Key, Cause> = HashMap::new();
+    let mut found: BTreeMap<Key, Cause> = BTreeMap::new();
     for cause in causes.into_iter().filter(|cause| cause.met.rank == rank) {
         match found.get_mut(&cause.met.key) {
             Some(known) if known.late_ns >= cause.late_ns => {}
@@ -209,14 +225,14 @@ fn verdict_of(
         seq: met.key.seq,
         rank: in_job(met.rank),
     };
-    let is_certain = |seen: &&Seen| seen.met.key.group == group && seen.certain.is_some();
-    let judged = history.judged.met.iter().filter(is_certain);
+    let is_judged = |seen: &&Seen| seen.last.group == group && seen.certain.is_some();
+    let judged = history.judged.seen.iter().filter(is_judged);
     Some(Verdict {
         rank: in_job(rank),
         host: who(traces, call).1.to_owned(),
         group: labels[group as usize].clone(),
         times: found.len() as u64,
-        judged: judged.filter(|seen| collectives.get(&seen.met.key).is_some()).count() as u64,
+        judged: judged.filter(|seen| collectives.get(&seen.last.key()).is_some()).count() as u64,
         median_ns: median(&mut found.iter().map(|(cause, _)| cause.late_ns).collect::<Vec<_>>()),
         total_ns: sum(&found),
         since_seq: first.last.seq,
@@ -238,13 +254,6 @@ fn since_begin(traces: &Calls, call: &Call) -> i64 {
     let session = &traces.sessions[call.session as usize];
     let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
     call.begin_ns.saturating_add(ahead_ns).saturating_sub(first_ns)
-}
-
-impl Judged {
-    /// The collective with this key.
-    fn seen(&self, key: &Key) -> Option<&Seen> {
-        self.met.binary_search_by_key(key, |seen| seen.met.key).ok().map(|at| &self.met[at])
-    }
 }
 
 /// The calls of each rank in the order in which they began.
@@ -280,9 +289,7 @@ impl<'a> Calendar<'a> {
     }
 
     fn spent(&self, call: &Call) -> Spent {
-        let own = call.key();
-        let first = self.judged.entries.binary_search_by_key(&own, |(entry, _)| *entry);
-        let key = first.map_or(own, |at| self.judged.entries[at].1);
+        let key = call.key();
         let wait = self.judged.waits.binary_search_by_key(&(key, call.rank), |wait| wait.key);
         Spent {
             key,
@@ -304,7 +311,8 @@ impl History for Calendar<'_> {
         let before = self.order[..end].iter().rev().take_while(move |(other, ..)| *other == rank).take(LOOK_BACK);
         let calls = before.map(|(_, _, place)| &self.calls[*place as usize]);
         // In a group of one, a rank waits for nobody.
-        let is_alone = |call: &&Call| self.traces.groups[call.group as usize].ranks.len() == 1;
-        calls.filter(move |call| !is_alone(call)).map(|call| self.spent(call))
+        let is_alone = |call: &Call| self.traces.groups[call.group as usize].ranks.len() == 1;
+        let is_entry = |call: &Call| self.judged.entries.binary_search(&call.key()).is_ok();
+        calls.filter(move |call| !is_alone(call) && !is_entry(call)).map(|call| self.spent(call))
     }
 }

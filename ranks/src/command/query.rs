@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use warpline_annotate::trace::files;
+use warpline_judge::tables::Table;
 
 use super::output::{complain, print};
 use super::rows::Format;
@@ -16,7 +17,6 @@ use crate::error::Error;
 use crate::folder::runs;
 use crate::progress::busy;
 use crate::store::url;
-use crate::table::Table;
 use crate::trace::{self, NAMED, Named, TraceTable};
 use crate::views;
 

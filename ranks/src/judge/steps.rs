@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array};
 use warpline_judge::blame::{History, Spent};
+use warpline_judge::tables::Table;
 
 use super::late::Calls;
 use super::prepare::Peers;
 use crate::engine::{Engine, Scope};
 use crate::error::Error;
-use crate::table::Table;
 
 /// Peers whose stages are read beside those of a suspect.
 const PEERS_READ: usize = 64;

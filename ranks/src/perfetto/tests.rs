@@ -6,12 +6,12 @@ use std::io::Read;
 use std::path::Path;
 
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use warpline_judge::tables::Table;
 
 use super::cut::{BOOTTIME, REALTIME, id};
 use super::wire::{Value, Write, fields, first, next_packet};
 use super::*;
 use crate::generate::{HostClock, Plan as Job, generate, write_table};
-use crate::table::Table;
 
 const STEP: i64 = 7;
 /// A session's begin, before the first step.

@@ -1,5 +1,5 @@
-//! Asks `warpline-ranks` about a case, and compares its verdict with what was injected. Of a run that has ended, `warpline stragglers` is asked as well: it
-//! must name the same rank from the traces.
+//! Asks `warpline-ranks` about a case, and compares its verdict with what was injected. Of a run that has ended, `warpline stragglers` is
+//! asked as well: it must name the same rank from the traces.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
