@@ -17,6 +17,7 @@ TABLES = ["windows", "steps", "stages", "ranges", "sketches", "collectives", "co
 
 # Columns that ranks did not always write: they count what is not timed, and are 0 where a file lacks them.
 LATER = {
+    "windows": ["steps_dropped"],
     "steps": ["uncertain_ns"],
     "stages": ["end_early_ns"],
     "ranges": ["bounded", "bounded_sum_ns", "bounded_least_ns"],

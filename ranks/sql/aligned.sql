@@ -11,4 +11,4 @@ FROM collectives c
 JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank
 JOIN clocks k ON c.run = k.run AND p.boot_id = k.boot_id
     AND k.segment = CAST((c.begin_ns + p.base_ns - (c.begin_ns + p.base_ns) % 60000000000) / 60000000000 AS BIGINT)
-WHERE c.why = 'sample' AND c.kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
+WHERE c.why = 'sample' AND c.kind IN ('all_reduce', 'all_gather', 'all_gather_v', 'reduce_scatter', 'all_to_all', 'barrier')

@@ -8,7 +8,7 @@ WITH met AS (
            CASE WHEN MIN(boot_id) = MAX(boot_id) THEN 0 ELSE MAX(clock_ns) END AS clock_ns
     FROM aligned
     GROUP BY run, comm, seq
-    HAVING COUNT(*) > 1
+    HAVING COUNT(*) > 1 AND MIN(kind) = MAX(kind)
 )
 SELECT m.run AS run, m.comm AS comm, m.seq AS seq, MIN(m.kind) AS kind, MIN(m.bytes) AS bytes, MIN(m.n) AS n,
        COALESCE(MIN(g.size), MIN(m.n)) AS size, MIN(m.first_ns) AS first_ns,

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::parquet::file::metadata::KeyValue;
 use serde::Serialize;
+use warpline_judge::tables::Table;
 
 use crate::engine::Wanted;
 use crate::error::Error;
 use crate::folder::{COMPACTED, COMPACTED_PREFIX, DataFile, Folder, Merged, hash};
 use crate::generate::write_table;
 use crate::hang;
-use crate::table::Table;
+use crate::table::Schemas;
 
 /// The newest windows of a run that has not ended are left alone: a rank may still write there.
 const LEFT_ALONE: usize = 2;

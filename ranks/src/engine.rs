@@ -31,12 +31,13 @@ use datafusion::datasource::memory::MemTable;
 use datafusion::datasource::view::ViewTable;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use warpline_judge::tables::Table;
 
 use self::held::Held;
 use self::scan::Scan;
 use crate::error::Error;
 use crate::folder::Folder;
-use crate::table::Table;
+use crate::table::Schemas;
 use crate::views;
 
 /// What [`Engine::hold`] may keep beside the queries.

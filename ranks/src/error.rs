@@ -1,9 +1,18 @@
 //! What can go wrong for the whole folder, or for a trace. A file that cannot be read is no error: it is left out, counted and reported
-//! ([`crate::folder::Omission`]).
+//! ([`Omission`]).
 
 use std::path::PathBuf;
 
-use crate::folder::Omission;
+use serde::Serialize;
+
+/// A file that is not read.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Omission {
+    /// Its path in the folder.
+    pub file: String,
+    /// Why.
+    pub why: String,
+}
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

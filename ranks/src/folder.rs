@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use serde::Serialize;
 use warpline_core::text::printable;
+use warpline_judge::tables::Table;
 
 pub use self::merged::{COMPACTED, Merged, hash};
 
 use self::found::{Found, LEAST_BYTES};
 
-use crate::error::Error;
-use crate::table::Table;
+use crate::error::{Error, Omission};
 
 /// The begin of the name of a file made by `compact`.
 pub const COMPACTED_PREFIX: &str = "compact-";
@@ -55,15 +54,6 @@ impl DataFile {
             _ => None,
         }
     }
-}
-
-/// A file that is not read.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct Omission {
-    /// Its path in the folder.
-    pub file: String,
-    /// Why.
-    pub why: String,
 }
 
 /// The files of one run.

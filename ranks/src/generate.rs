@@ -7,7 +7,6 @@ mod random;
 mod simulate;
 mod write;
 
-pub(crate) use random::fnv1a64;
 use std::path::Path;
 
 use serde::Serialize;

@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::error::Error;
-use crate::folder::{Omission, runs};
+use crate::error::{Error, Omission};
+use crate::folder::runs;
 
 pub use differs::Difference;
 pub use follow::{Cycle, Wait};

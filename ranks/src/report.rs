@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use warpline_core::suggest::counted_as;
+use warpline_judge::clocks::Clock;
+use warpline_judge::tables::Table;
 
-use crate::clocks::{Clock, Options, clocks};
+use crate::clocks::{Options, clocks};
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::folder::Omission;
+use crate::error::{Error, Omission};
 use crate::judge::{
-    Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, events, late, margins,
-    slow, without_clocks,
+    Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, late, margins, slow,
+    without_clocks,
 };
-use crate::table::Table;
 
 /// A run, judged.
 #[derive(Debug, Clone, Serialize)]
@@ -179,15 +179,15 @@ impl Report {
         let late = late(engine)?;
         let calls = Calls::new(&late)?;
         drop(late);
-        size.collectives_judged = calls.all.len();
-        let mut events = events(&calls, size.step_ns);
+        size.collectives_judged = calls.met.judged().len();
+        let events = calls.met.standing_out();
         let run_ns = wall / size.ranks.max(1);
-        let blamed = match calls.all.is_empty() {
+        let blamed = match calls.met.judged().is_empty() {
             true => without_clocks(engine, size.step_ns, run_ns)?,
             false => blame(engine, &calls, &events, run_ns)?,
         };
         let events_in_all = events.len();
-        events.truncate(EVENTS);
+        let mut events = calls.events(&events[..events_in_all.min(EVENTS)]);
         margins(engine, &mut events)?;
         let mut report = Self {
             version: 1,
@@ -321,12 +321,12 @@ impl Report {
             "ranks were written by two processes at once: their rows are mixed",
         );
         say(
-            calls.unknown as i64,
+            calls.met.unknown as i64,
             "collective is not judged: a rank that has no row of it may have come last",
             "collectives are not judged: a rank that has no row of them may have come last",
         );
         say(
-            calls.bounded as i64,
+            calls.met.bounded as i64,
             "collective has an end that is not timed: its length is in no bandwidth, and in nothing that is usual",
             "collectives have an end that is not timed: their lengths are in no bandwidth, and in nothing that is usual",
         );

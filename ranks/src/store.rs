@@ -18,12 +18,12 @@ use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, parse_url};
 use tempfile::TempDir;
 use url::Url;
+use warpline_judge::tables::Table;
 
 use self::metadata::{ASK, Guarded};
 use crate::error::Error;
 use crate::folder::{choose, is_run};
 use crate::progress::{bar, busy};
-use crate::table::Table;
 
 /// Files that are copied at once: the store answers each after a round trip.
 const AT_ONCE: usize = 64;

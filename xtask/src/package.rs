@@ -8,7 +8,7 @@ use crate::markdown::pages;
 use crate::shell::{Stop, line, root, target};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 9] = [
+const PUBLISHED: [&str; 10] = [
     "warpline-macros",
     "warpline-core",
     "warpline-trace",
@@ -17,6 +17,7 @@ const PUBLISHED: [&str; 9] = [
     "warpline-timeline",
     "warpline",
     "warpline-annotate",
+    "warpline-judge",
     "warpline-cli",
 ];
 

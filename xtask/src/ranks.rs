@@ -26,11 +26,16 @@ pub fn run() -> Result<u64, Stop> {
     Ok(0)
 }
 
-/// Runs a job of in-process ranks with each of the faults, which `warpline-ranks` must name. On GPUs, `run.sh --faults` of the bundle runs it.
+/// Runs a job of in-process ranks with each of the faults, which `warpline-ranks` must name; `warpline stragglers` must name the same rank from the traces.
+/// Then both are asked about generated jobs. On GPUs, `run.sh --faults` of the bundle runs the job.
 pub fn faults() -> Result<u64, Stop> {
-    let judge = needs::reader()?;
-    line(&format!("{} --host --repeat 1 --judge {}", needs::faults()?.display(), judge.display())).run()?;
-    Ok(0)
+    let (judge, command) = (needs::reader()?, needs::command()?);
+    let job = needs::faults()?;
+    let judges = format!("--judge {} --stragglers {}", judge.display(), command.display());
+    line(&format!("{} --host --repeat 1 {judges}", job.display())).run()?;
+    needs::ranks_crate("test --test api same_verdict -- --ignored")
+        .with("WARPLINE_COMMAND", command.display().to_string())
+        .run_tests()
 }
 
 fn judge(how: &str, trace: &Path, traces: &[PathBuf]) -> Result<(), Stop> {

@@ -112,8 +112,8 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "faults",
-        about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line",
-        remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks` about the folder",
+        about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line, and both commands name the same rank",
+        remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks report` about the folder and `warpline stragglers` about its traces",
         run: ranks::faults,
         is_beside: false,
     },

@@ -4,10 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use warpline_core::collective::CollectiveKind;
 use warpline_core::record::is_bound;
+use warpline_judge::SYNCHRONISING;
+use warpline_judge::clocks::Run;
 
-use super::clocks::{Arrival, Clocks, Offsets};
+use super::clocks::{Arrival, Clocks};
 use super::findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
-use super::verdict::{Met, Waited, conclude};
+use super::verdict::{Judged, conclude};
 use super::{Call, Calls, GroupInfo};
 
 /// The most mismatches that are listed individually.
@@ -27,8 +29,8 @@ enum Waits {
 fn waits(kind: CollectiveKind) -> Waits {
     use CollectiveKind::*;
     match kind {
-        AllReduce | AllGather | AllGatherV | ReduceScatter | AllToAll => Waits::All,
         Broadcast | Reduce | Gather | Scatter => Waits::Some,
+        kind if SYNCHRONISING.contains(&kind.as_str()) => Waits::All,
         // Two peers, or a kind that this version does not know.
         _ => Waits::Pair,
     }
@@ -52,17 +54,22 @@ impl Calls {
             groups: Vec::new(),
             mismatches: Vec::new(),
         };
-        let mut seen = Seen::default();
-        for calls in calls.chunk_by(|a, b| a.group == b.group) {
-            let label = labels[calls[0].group as usize].clone();
-            Judge::new(&self, &clocks, calls, label, &mut findings, &mut seen).all(calls, top);
+        let mut judged = Judged::default();
+        let groups = calls.chunk_by(|a, b| a.group == b.group);
+        let sorted = groups.map(|calls| Judge::new(&self, calls, &labels).sort(calls, &mut findings, &mut judged));
+        let sorted: Vec<Judge<'_>> = sorted.collect();
+        // All groups together say how far the clocks are apart.
+        let met = || sorted.iter().flat_map(|group| group.whole.iter().chain(&group.partial));
+        let run = clocks.compare(met().copied());
+        for group in sorted {
+            group.judge(&clocks, &run, top, &mut findings, &mut judged);
         }
         sort(&mut findings.worst, top);
         findings
             .ranks
             .sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| (&a.group, a.rank).cmp(&(&b.group, b.rank))));
         findings.groups.sort_by(|a, b| a.group.cmp(&b.group));
-        conclude(&mut findings, &self, &calls, &labels, seen.met, seen.waits);
+        conclude(&mut findings, &self, &calls, &labels, judged);
         findings
     }
 }
@@ -109,23 +116,17 @@ fn labels(groups: &[GroupInfo]) -> Vec<String> {
 /// Judges the collectives of one group.
 struct Judge<'a> {
     traces: &'a Calls,
-    clocks: &'a Clocks,
     group: &'a GroupInfo,
     label: String,
     /// The ranks that have a trace.
     members: Vec<Member>,
+    /// The collectives that all of them have.
+    whole: Vec<&'a [Call]>,
+    /// Those that lack some of them.
+    partial: Vec<&'a [Call]>,
     judged: u64,
     left_out: LeftOut,
     uncertain_ends_ns: i64,
-    findings: &'a mut Findings,
-    seen: &'a mut Seen,
-}
-
-/// What the verdict is made of.
-#[derive(Default)]
-struct Seen {
-    met: Vec<Met>,
-    waits: Vec<Waited>,
 }
 
 /// How often a rank was late, and how long the others waited: for certain, and as far as the ends tell.
@@ -139,55 +140,67 @@ struct Member {
 }
 
 impl<'a> Judge<'a> {
-    fn new(
-        traces: &'a Calls,
-        clocks: &'a Clocks,
-        calls: &[Call],
-        label: String,
-        findings: &'a mut Findings,
-        seen: &'a mut Seen,
-    ) -> Judge<'a> {
-        let group = &traces.groups[calls[0].group as usize];
+    fn new(traces: &'a Calls, calls: &[Call], labels: &[String]) -> Judge<'a> {
+        let group = calls[0].group as usize;
         let mut members: Vec<_> = calls.iter().map(|call| call.rank).collect();
         members.sort_unstable();
         members.dedup();
-        let members = members.into_iter().map(|rank| Member { rank, ..Member::default() }).collect();
-        let (left_out, uncertain_ends_ns) = (LeftOut::default(), 0);
-        Judge { traces, clocks, group, label, members, judged: 0, left_out, uncertain_ends_ns, findings, seen }
+        let (whole, partial) = (Vec::new(), Vec::new());
+        Judge {
+            traces,
+            group: &traces.groups[group],
+            label: labels[group].clone(),
+            members: members.into_iter().map(|rank| Member { rank, ..Member::default() }).collect(),
+            whole,
+            partial,
+            judged: 0,
+            left_out: LeftOut::default(),
+            uncertain_ends_ns: 0,
+        }
     }
 
-    fn all(mut self, calls: &[Call], top: usize) {
-        let mut whole: Vec<&[Call]> = Vec::new();
+    /// Sets aside what cannot be judged.
+    fn sort(mut self, calls: &'a [Call], findings: &mut Findings, judged: &mut Judged) -> Judge<'a> {
         for calls in calls.chunk_by(|a, b| (a.turn, a.seq) == (b.turn, b.seq)) {
             if self.members.len() == 1 {
                 break;
             }
-            if let Some(left_out) = self.why_not(calls) {
+            if let Some(left_out) = self.why_not(calls, findings) {
                 *left_out += 1;
-            } else if whole.last().is_some_and(|before| is_same_batch(before, calls)) {
-                self.left_out.batch_entries += 1;
-            } else {
-                whole.push(calls);
-            }
-        }
-        if calls.last().is_some_and(|last| last.turn > 0) {
-            // Blocks are of collectives that ran one after the other.
-            whole.sort_by_key(|calls| calls[0].begin_ns);
-        }
-        let clocks = self.clocks;
-        for (block, offsets) in Offsets::blocks(clocks, &whole) {
-            for calls in block {
-                self.one(calls, &offsets);
-                if self.findings.worst.len() >= top.saturating_mul(2).saturating_add(1 << 10) {
-                    sort(&mut self.findings.worst, top);
+            } else if calls.len() < self.members.len() {
+                self.left_out.incomplete += 1;
+                if calls.len() > 1 {
+                    self.partial.push(calls);
                 }
+            } else if self.whole.last().is_some_and(|before| is_same_batch(before, calls)) {
+                self.left_out.batch_entries += 1;
+                judged.entries.push(calls[0].key());
+            } else {
+                self.whole.push(calls);
             }
         }
-        self.end();
+        self
+    }
+
+    /// Judges the rest.
+    fn judge(mut self, clocks: &Clocks, run: &Run, top: usize, findings: &mut Findings, judged: &mut Judged) {
+        for calls in std::mem::take(&mut self.whole) {
+            self.one(calls, &clocks.arrivals(run, calls), findings, judged);
+            if findings.worst.len() >= top.saturating_mul(2).saturating_add(1 << 10) {
+                sort(&mut findings.worst, top);
+            }
+        }
+        for calls in std::mem::take(&mut self.partial) {
+            let arrivals = clocks.arrivals(run, calls);
+            if let Some(last) = last_of(&arrivals) {
+                judged.add(self.traces, calls, &arrivals, last, false);
+            }
+        }
+        self.end(findings);
     }
 
     /// Returns the counter of the reason why the collective is not judged, if there is one.
-    fn why_not(&mut self, calls: &[Call]) -> Option<&mut u64> {
+    fn why_not(&mut self, calls: &[Call], findings: &mut Findings) -> Option<&mut u64> {
         let left_out = &mut self.left_out;
         let all = |wanted| calls.iter().all(|call| waits(call.kind) == wanted);
         if all(Waits::Pair) {
@@ -195,10 +208,10 @@ impl<'a> Judge<'a> {
         } else if calls.windows(2).any(|two| two[0].rank == two[1].rank) {
             Some(&mut left_out.repeated)
         } else if calls.iter().any(|call| call.kind != calls[0].kind) {
-            if self.findings.mismatches.len() < MISMATCHES {
+            if findings.mismatches.len() < MISMATCHES {
                 let kind = |call: &Call| RankKind { rank: self.group.in_job(call.rank), kind: call.kind.as_str() };
                 let (group, seq) = (self.label.clone(), calls[0].seq);
-                self.findings.mismatches.push(Mismatch { group, seq, calls: calls.iter().map(kind).collect() });
+                findings.mismatches.push(Mismatch { group, seq, calls: calls.iter().map(kind).collect() });
             }
             Some(&mut left_out.mismatched)
         } else if all(Waits::Some) {
@@ -206,37 +219,32 @@ impl<'a> Judge<'a> {
         } else if calls.iter().any(|call| call.failed) {
             Some(&mut left_out.failed)
         } else {
-            let is_incomplete = calls.len() < self.members.len() || calls.iter().any(|call| call.is_unmatched);
-            is_incomplete.then_some(&mut left_out.incomplete)
+            calls.iter().any(|call| call.is_unmatched).then_some(&mut left_out.incomplete)
         }
     }
 
     /// Judges a collective in which all ranks took part. The calls are in the order of `members`.
-    fn one(&mut self, calls: &[Call], offsets: &Offsets) {
-        let arrivals: Vec<Arrival> = calls.iter().map(|call| offsets.arrival(self.clocks, call)).collect();
-        let by_time = |(_, arrival): &(usize, &Arrival)| arrival.ns;
-        let (ends_differ_by_ns, ends_differ_is_bound) = ends_differ(calls, &arrivals);
-        let Some((place, last)) = arrivals.iter().enumerate().max_by_key(by_time) else { return };
+    fn one(&mut self, calls: &[Call], arrivals: &[Arrival], findings: &mut Findings, judged: &mut Judged) {
+        let Some((place, certain)) = last_of(arrivals) else { return };
+        let last = &arrivals[place];
+        let (ends_differ_by_ns, ends_differ_is_bound) = ends_differ(calls, arrivals);
         let one_clock = arrivals.iter().all(|arrival| arrival.shares_a_clock(last));
-        let Some((late_by_ns, uncertain_ns)) = longest_wait(&arrivals, last, Arrival::uncertain_ns) else { return };
-        let is_certain = late_by_ns > uncertain_ns;
-        self.seen.met.push(Met::new(calls, place, &arrivals, is_certain.then_some((late_by_ns, uncertain_ns))));
-        Waited::add(calls, &arrivals, last, &mut self.seen.waits);
-        if !is_certain {
+        judged.add(self.traces, calls, arrivals, (place, certain), true);
+        let Some((late_by_ns, uncertain_ns)) = certain else {
             if one_clock {
                 self.left_out.too_close += 1;
                 return;
             }
             self.left_out.uncertain += 1;
             self.uncertain_ends_ns = self.uncertain_ends_ns.max(ends_differ_by_ns);
-            let likely = longest_wait(&arrivals, last, Arrival::likely_ns);
+            let likely = longest_wait(arrivals, last, Arrival::likely_ns);
             if let Some((late_by_ns, _)) = likely.filter(|(late_by_ns, uncertain_ns)| late_by_ns > uncertain_ns) {
                 let member = &mut self.members[place];
                 member.likely += 1;
                 member.likely_ns = member.likely_ns.saturating_add(late_by_ns);
             }
             return;
-        }
+        };
         let as_late = |other: &&Arrival| last.ns.saturating_sub(other.ns) <= last.uncertain_ns(other);
         let as_late = arrivals.iter().filter(as_late).count() as u64 - 1;
         let call = &calls[place];
@@ -244,7 +252,7 @@ impl<'a> Judge<'a> {
         let member = &mut self.members[place];
         member.late += 1;
         member.waited_ns = member.waited_ns.saturating_add(late_by_ns);
-        self.findings.worst.push(Late {
+        findings.worst.push(Late {
             group: self.label.clone(),
             kind: call.kind.as_str(),
             seq: call.seq,
@@ -261,8 +269,8 @@ impl<'a> Judge<'a> {
         });
     }
 
-    fn end(self) {
-        let Judge { group, label, members, judged, left_out, uncertain_ends_ns, findings, .. } = self;
+    fn end(self, findings: &mut Findings) {
+        let Judge { group, label, members, judged, left_out, uncertain_ends_ns, .. } = self;
         let ranks: Vec<u32> = members.iter().map(|member| group.in_job(member.rank)).collect();
         let have: HashSet<u32> = ranks.iter().copied().collect();
         let missing = group.ranks.iter().copied().filter(|rank| !have.contains(rank)).collect();
@@ -276,6 +284,14 @@ impl<'a> Judge<'a> {
         let comm_id = group.comm_id;
         findings.groups.push(Group { group: label, comm_id, ranks, missing, judged, left_out, uncertain_ends_ns });
     }
+}
+
+/// The place of the last arrival, and how long the longest wait for it was with how uncertain that is; none if it is not certain who came last.
+fn last_of(arrivals: &[Arrival]) -> Option<(usize, Option<(i64, i64)>)> {
+    // The first of several that came at once.
+    let (place, last) = arrivals.iter().enumerate().rev().max_by_key(|(_, arrival)| arrival.ns)?;
+    let longest = longest_wait(arrivals, last, Arrival::uncertain_ns);
+    Some((place, longest.filter(|(late_by_ns, uncertain_ns)| late_by_ns > uncertain_ns)))
 }
 
 /// The time between the first and the last end, and whether that is only a bound: an end may be earlier than it was seen.

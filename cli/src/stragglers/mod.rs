@@ -1,12 +1,12 @@
 //! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
-//! them across ranks and determines which rank was late, `verdict` names the rank that stands out and follows waits to their cause, `show`
-//! formats the findings, and `run` is the command.
+//! them across ranks and determines which rank was late, `verdict` asks for the rank that stands out, `show` formats the findings, and `run` is
+//! the command.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
-//! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock, and
-//! estimates the offsets between the clocks of different hosts, with an error bound.
+//! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock. What
+//! stands out, who waited for whom, and how far the clocks of hosts are apart is answered by `warpline_judge`, as for `warpline-ranks`.
 
 mod clocks;
 mod findings;
@@ -23,6 +23,7 @@ use std::fmt::Write;
 use std::io::Read;
 
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
+use warpline_judge::Key;
 
 pub use findings::{Findings, Group, Late, LeftOut, Link, Mismatch, Rank, RankKind, Verdict};
 pub use read::{MAX_CALLS, MAX_TEXTS, Skipped, TraceError};
@@ -68,6 +69,13 @@ struct Call {
     turn: u64,
     /// Whether the ranks replayed it differently often.
     is_unmatched: bool,
+}
+
+impl Call {
+    /// Which collective it belongs to.
+    fn key(&self) -> Key {
+        Key { group: self.group, turn: self.turn, seq: self.seq }
+    }
 }
 
 /// The session that recorded a part of a trace: what is needed to interpret its times.

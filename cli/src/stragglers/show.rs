@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
+use warpline_judge::blame::Open;
 
 use super::findings::{Findings, Group, LeftOut, Link, Rank, Verdict};
 use crate::output::{self, printable, sheet, time};
@@ -227,13 +228,16 @@ pub(super) fn none_stands_out(latest: &Arrived<'_>, judged: usize, usual: usize,
     format!("{latest}; {least} such collectives show whether that is usual, here are {usual}")
 }
 
-/// The sentence if each rank that stands out may have waited for another one, as far as ends tell that were not timed.
-pub(super) fn may_have_waited(latest: &Arrived<'_>) -> String {
+/// The sentence if each rank that stands out may have waited for another one, as far as the collectives before it tell.
+pub(super) fn may_have_waited(latest: &Arrived<'_>, why: Open) -> String {
     let (rank, by, number, group) = (latest.rank, latest.by(), latest.number(), latest.group);
+    let why = match why {
+        Open::NotTimed => "the ends of collectives before it were not timed; record with `ends=eager`",
+        Open::NotJudged => "a collective before it took as long, and is not judged",
+    };
+    let what = latest.what();
     format!(
-        "rank {rank} came {by} late to number {number} of {group} ({}), but may have waited for another rank itself: the ends of collectives \
-         before it were not timed; record with `ends=eager`",
-        latest.what()
+        "rank {rank} came {by} late to number {number} of {group} ({what}), but may have waited for another rank itself: {why}"
     )
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use warpline_judge::tables::Table;
 use warpline_trace::read::files;
 
 use super::output::{complain, print};
@@ -16,7 +17,6 @@ use crate::error::Error;
 use crate::folder::runs;
 use crate::progress::busy;
 use crate::store::url;
-use crate::table::Table;
 use crate::trace::{self, NAMED, Named, TraceTable};
 use crate::views;
 

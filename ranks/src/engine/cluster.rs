@@ -20,11 +20,12 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::{SessionContext, col, lit};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
+use warpline_judge::tables::Table;
 
 use crate::error::Error;
 use crate::folder::Folder;
 use crate::generate::replace_file;
-use crate::table::Table;
+use crate::table::Schemas;
 
 /// How the value of `--engine` begins.
 const SCHEME: &str = "ballista://";

@@ -20,11 +20,12 @@ use datafusion::parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetStatisticsPolicy};
 use datafusion::parquet::file::reader::ChunkReader;
 use datafusion::parquet::file::statistics::Statistics as ColumnStatistics;
+use warpline_judge::tables::Table;
 
 use super::pages::OneGroup;
 use crate::folder::{DataFile, check_ends};
 use crate::reading::guarded;
-use crate::table::Table;
+use crate::table::Schemas;
 
 /// Rows of a batch.
 pub const BATCH: usize = 8192;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use warpline_judge::tables::Table;
+
 use super::merged::{Merged, hash};
 use super::{COMPACTED_PREFIX, DataFile, entries};
-use crate::table::Table;
 
 /// The least that a Parquet file has: the magic number twice, and the length of its footer.
 pub(super) const LEAST_BYTES: u64 = 12;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use warpline_core::hashing::{fnv1a64, splitmix64};
 
-use super::random::{fnv1a64, splitmix64};
 use super::simulate::Comm;
 use super::{Error, Plan, replace_file};
 

@@ -1,17 +1,6 @@
 //! Numbers that look random and are the same everywhere for a seed. Not for secrets.
 
-/// The finaliser of splitmix64, with which ranks also decide which collectives to keep.
-pub fn splitmix64(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// FNV-1a.
-pub fn fnv1a64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
+use warpline_core::hashing::splitmix64;
 
 /// A sequence.
 #[derive(Debug, Clone)]

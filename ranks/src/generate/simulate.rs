@@ -1,6 +1,8 @@
 //! The steps in true time: stages, and collectives that begin when the last rank has come.
 
-use super::random::{Random, fnv1a64, splitmix64};
+use warpline_core::hashing::{fnv1a64, splitmix64};
+
+use super::random::Random;
 use super::{Error, HostClock, Plan, Stage};
 
 /// Collectives of all ranks come once in this many steps.

@@ -11,11 +11,12 @@ use datafusion::parquet::basic::{Compression, Encoding, ZstdLevel};
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use datafusion::parquet::schema::types::ColumnPath;
+use warpline_core::hashing::fnv1a64;
+use warpline_judge::tables::Table;
 
-use super::random::fnv1a64;
 use super::simulate::{Call, Comm, RankStep, WORLD_EVERY, Window};
 use super::{Error, HostClock, Plan, Stage};
-use crate::table::Table;
+use crate::table::Schemas;
 
 /// What a host knows of its clock.
 const CLOCK_ERR_NS: i64 = 200;

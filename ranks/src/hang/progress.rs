@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use warpline_core::hashing::fnv1a64;
 use warpline_trace::files::regular;
 
-use crate::folder::Omission;
-use crate::generate::fnv1a64;
+use crate::error::Omission;
 
 /// A file is not longer; a reader takes no more.
 const MOST_BYTES: u64 = 64 << 10;

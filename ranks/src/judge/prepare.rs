@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use warpline_judge::tables::Table;
+
 use crate::engine::{Engine, Rows, Scope};
 use crate::error::Error;
-use crate::table::Table;
 
 /// Before the clocks: whose windows they are, and which collectives they met in.
 pub fn before_clocks(engine: &Engine) {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array};
+use warpline_judge::blame::{History, Spent};
+use warpline_judge::tables::Table;
 
-use super::late::Shape;
+use super::late::Calls;
 use super::prepare::Peers;
 use crate::engine::{Engine, Scope};
 use crate::error::Error;
-use crate::table::Table;
 
 /// Peers whose stages are read beside those of a suspect.
 const PEERS_READ: usize = 64;
@@ -29,14 +30,8 @@ pub struct Stage {
 /// A collective of a rank.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The group, and the number in it.
-    pub key: (Arc<str>, i64),
-    /// The group, the operation and the size.
-    pub shape: Shape,
     pub begin_ns: i64,
-    pub dur_ns: i64,
-    /// By how much it may be shorter, if that makes `dur_ns` a bound.
-    pub early_ns: i64,
+    pub spent: Spent,
 }
 
 /// A step of a rank.
@@ -57,13 +52,14 @@ pub struct Step {
 /// The steps of suspects, each asked for once.
 pub struct Steps<'a> {
     engine: &'a Engine,
+    calls: &'a Calls,
     known: BTreeMap<(i64, i64), Step>,
     asked: HashSet<(i64, i64)>,
 }
 
 impl<'a> Steps<'a> {
-    pub fn new(engine: &'a Engine) -> Self {
-        Self { engine, known: BTreeMap::new(), asked: HashSet::new() }
+    pub fn new(engine: &'a Engine, calls: &'a Calls) -> Self {
+        Self { engine, calls, known: BTreeMap::new(), asked: HashSet::new() }
     }
 
     /// The step of a rank at a time of its clock.
@@ -122,13 +118,9 @@ impl<'a> Steps<'a> {
         let (begin, dur, early) = (calls.ints("begin_ns")?, calls.ints("dur_ns")?, calls.ints("early_ns")?);
         for row in 0..calls.len() {
             if let Some(of) = found.get_mut(&(rank[row], step[row])) {
-                of.calls.push(Call {
-                    key: (comm[row].clone(), seq[row]),
-                    shape: (comm[row].clone(), kind[row].clone(), bytes[row]),
-                    begin_ns: begin[row],
-                    dur_ns: dur[row],
-                    early_ns: early[row],
-                });
+                let (key, form) = self.calls.called(&comm[row], seq[row], &kind[row], bytes[row]);
+                let spent = Spent { key, form, dur_ns: dur[row], early_ns: early[row], arrivals: None };
+                of.calls.push(Call { begin_ns: begin[row], spent });
             }
         }
         for ((rank, _), mut step) in found {
@@ -173,6 +165,20 @@ impl<'a> Steps<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl History for Steps<'_> {
+    fn own_ns(&self, rank: i64, at_ns: i64) -> Option<i64> {
+        self.at(rank, at_ns).map(|step| step.more.into_iter().max().unwrap_or(0))
+    }
+
+    /// Of the step, and of the one before it: what a rank waited there makes it late in this one.
+    fn calls_before(&self, rank: i64, at_ns: i64) -> impl Iterator<Item = Spent> {
+        let step = self.at(rank, at_ns);
+        let before = step.and_then(|step| self.before(rank, step));
+        let both = step.into_iter().chain(before).flat_map(|step| step.calls.iter().rev());
+        both.filter(move |call| call.begin_ns < at_ns).map(|call| call.spent)
     }
 }
 

@@ -4,8 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpline_judge::clocks::{Clock, SEGMENT_NS};
+
 use super::wording;
-use crate::clocks::{Clock, Clocks, Options, SEGMENT_NS, clocks};
+use crate::clocks::{Clocks, Options, clocks};
 use crate::engine::Engine;
 use crate::error::Error;
 

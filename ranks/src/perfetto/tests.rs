@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use warpline_judge::tables::Table;
 use warpline_trace::perfetto::proto::clock::{BOOTTIME, REALTIME};
 use warpline_trace::perfetto::proto::{Buffer, clock, defaults, event, packet, track};
 use warpline_trace::read::Packets;
@@ -13,7 +14,6 @@ use warpline_trace::read::parts::{Packet, TrackEvent};
 
 use super::*;
 use crate::generate::{HostClock, Plan as Job, generate, write_table};
-use crate::table::Table;
 
 const STEP: i64 = 7;
 /// A session's begin, before the first step.

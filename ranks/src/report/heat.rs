@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use warpline_judge::median;
 
 use super::cells::{Cells, code, flags};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::judge::median;
 use crate::views;
 
 /// Cells of a page: 1,000 ranks and 1,000 steps, which a browser draws within a frame, and which take 12 MB.

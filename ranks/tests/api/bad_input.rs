@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use warpline_judge::tables::Table;
 use warpline_ranks::clocks::Options;
 use warpline_ranks::compact::compact;
 use warpline_ranks::engine::Scope;
 use warpline_ranks::folder::{DataFile, Folder};
 use warpline_ranks::generate::{Hang as Made, Late, Plan, Slow, Stage, generate, progress};
-use warpline_ranks::table::Table;
 use warpline_ranks::{Engine, Report};
 
 fn made() -> tempfile::TempDir {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use parquet::file::reader::SerializedFileReader;
+use warpline_judge::tables::Table;
 use warpline_ranks::Engine;
 use warpline_ranks::generate::{Hang, Plan, generate, progress};
-use warpline_ranks::table::Table;
 
 /// Rows of a table as texts, in order.
 type Rows = BTreeMap<&'static str, Vec<String>>;

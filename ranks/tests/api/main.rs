@@ -15,6 +15,7 @@ mod page;
 mod query;
 mod real;
 mod report;
+mod same_verdict;
 mod sessions;
 mod store;
 

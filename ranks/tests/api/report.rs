@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use warpline_judge::tables::Table;
 use warpline_ranks::clocks::Options;
 use warpline_ranks::generate::{Late, Plan, Slow, Stage, generate, write_table};
 use warpline_ranks::judge::Cause;
-use warpline_ranks::table::Table;
+use warpline_ranks::table::Schemas;
 use warpline_ranks::{Engine, Report};
 
 /// Small enough to be quick without optimising: 3 hosts, 4 ranks each, two windows.

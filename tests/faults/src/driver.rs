@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<bool> {
         Err(why) => format!("{ranks} ranks on in-process streams: {why}"),
     };
     println!("{what}");
-    let judge = Judge::new(options.judge.as_deref(), ranks, host)?;
+    let judge = Judge::new(options, ranks, host)?;
     let tables = match &options.tables {
         Some(folder) => folder.clone(),
         None => std::env::temp_dir().join(format!("warpline-faults-{}", std::process::id())),

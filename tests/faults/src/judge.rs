@@ -1,4 +1,5 @@
-//! Asks `warpline-ranks` about a case, and compares its verdict with what was injected.
+//! Asks `warpline-ranks` about a case, and compares its verdict with what was injected. Of a run that has ended, `warpline stragglers` is
+//! asked as well: it must name the same rank from the traces.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +8,15 @@ use serde_json::Value;
 
 use crate::case::{COUNT, Case, Fault, Size};
 use crate::catalog;
+use crate::options::Options;
 
 /// A machine without GPUs delays ranks by itself, by less than this.
 const NOISE_NS: i64 = 300_000_000;
 
-/// `warpline-ranks`, and what is asked of its verdicts.
+/// `warpline-ranks` and `warpline`, and what is asked of their verdicts.
 pub struct Judge {
     command: PathBuf,
+    of_traces: PathBuf,
     ranks: u32,
     /// Ranks that were late by less may be named beside the one with the fault. Zero where ranks have GPUs.
     pub noise_ns: i64,
@@ -48,13 +51,36 @@ impl Verdict {
 }
 
 impl Judge {
-    pub fn new(command: Option<&Path>, ranks: u32, host: bool) -> Result<Judge, String> {
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("warpline-ranks"));
-        let command = command.map(Path::to_owned).or_else(beside).unwrap_or_default();
-        if !command.is_file() {
-            return Err(format!("there is no `{}`; name `warpline-ranks` with `--judge FILE`", command.display()));
-        }
-        Ok(Judge { command, ranks, noise_ns: if host { NOISE_NS } else { 0 }, size: Size::of(host) })
+    pub fn new(options: &Options, ranks: u32, host: bool) -> Result<Judge, String> {
+        let find = |named: &Option<PathBuf>, name: &str, option: &str| {
+            let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name));
+            let command = named.clone().or_else(beside).unwrap_or_default();
+            match command.is_file() {
+                true => Ok(command),
+                false => Err(format!("there is no `{}`; name `{name}` with `{option} FILE`", command.display())),
+            }
+        };
+        Ok(Judge {
+            command: find(&options.judge, "warpline-ranks", "--judge")?,
+            of_traces: find(&options.stragglers, "warpline", "--stragglers")?,
+            ranks,
+            noise_ns: if host { NOISE_NS } else { 0 },
+            size: Size::of(host),
+        })
+    }
+
+    /// What `warpline stragglers` says of the traces of a run: the rank, by how much it was late at worst, and the sentence.
+    fn of_traces(&self, folder: &Path) -> Result<(Option<(u32, i64)>, String), String> {
+        let command = &self.of_traces;
+        let output = Command::new(command).args(["stragglers", "--format", "json"]).arg(traces(folder)).output();
+        let output = output.map_err(|error| format!("`{}`: {error}", command.display()))?;
+        let found: Value = serde_json::from_slice(&output.stdout).map_err(|error| {
+            format!("`warpline stragglers`: {error}: {}", String::from_utf8_lossy(&output.stderr).trim())
+        })?;
+        let verdict = &found["verdict"];
+        let named = number(&verdict["rank"]).zip(verdict["late_by_ns"].as_i64());
+        let said = format!("stragglers: {}", found["summary"].as_str().unwrap_or_default());
+        Ok((named.map(|(rank, late_ns)| (rank as u32, late_ns)), said))
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<String, String> {
@@ -78,8 +104,18 @@ impl Judge {
 
     /// About a run that has ended.
     pub fn report(&self, case: &Case, folder: &Path) -> Verdict {
-        match self.json(&["report", &folder.display().to_string(), "--json"]) {
-            Ok(report) => self.of_report(case, folder, &report),
+        let report = self.json(&["report", &folder.display().to_string(), "--json"]);
+        match report.and_then(|report| Ok((report, self.of_traces(folder)?))) {
+            Ok((report, (named, said))) => {
+                let mut verdict = self.of_report(case, folder, &report);
+                let is_noise = |late_ns: i64| case.fault == Fault::Clean && late_ns < self.noise_ns;
+                let named = named.filter(|(_, late_ns)| !is_noise(*late_ns)).map(|(rank, _)| rank);
+                // It knows no device: a rank that is slow and late to nothing is none of its.
+                let is_late = !list(&report["late"]).is_empty();
+                verdict.is_right &= named == verdict.rank.filter(|_| is_late);
+                verdict.said.push(said);
+                verdict
+            }
             Err(error) => Verdict::failed(&error),
         }
     }
@@ -234,6 +270,11 @@ fn number(value: &Value) -> Option<u64> {
 
 fn sentences(of: &Value) -> Vec<String> {
     list(&of["verdict"]).iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Where the ranks of a run write their traces.
+pub fn traces(folder: &Path) -> PathBuf {
+    folder.join("traces")
 }
 
 /// Whether a communicator is of this group: its name is followed by a hash.

@@ -8,7 +8,7 @@
 //! The program starts one process for each rank. The ranks train on synthetic data: input, forward, backward, all-reduces of gradients,
 //! optimizer. Each case is a session of its own with `ranks=FOLDER`. In most cases one rank is late, slow, hangs or calls something else, and
 //! the verdict of `warpline-ranks report` or `hang` must name that rank, the number of the collective and the line in the source. In clean
-//! cases it must name nobody.
+//! cases it must name nobody. Each rank also writes a Perfetto trace, of which `warpline stragglers` must say the same.
 //!
 //! `case` says which cases there are, `driver` runs them, `rank` is one rank, on the streams and communicators of `device`, `hub` connects
 //! in-process ranks, and `judge` compares the verdicts with the cases.

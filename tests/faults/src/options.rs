@@ -13,6 +13,7 @@ usage: faults [--ranks N] [--host] [--repeat N] [--only FAULT]… [OPTIONS]
   --repeat N     cases of each fault, and clean ones (default 20)
   --only FAULT   this fault alone; may stand several times: clean, late, slow-gpu, slow-stage, hang, mismatch, cycle
   --judge FILE   the command `warpline-ranks` (default: beside this program)
+  --stragglers FILE  the command `warpline`, which must say the same of the traces (default: beside this program)
   --tables DIR   where the ranks write (default: a folder in the system's place for temporary files, which is removed)
   --markdown FILE  write the table there as well
   --limit N      seconds until a case is given up (default 30)";
@@ -30,6 +31,7 @@ pub struct Options {
     pub repeat: u32,
     pub only: Vec<Fault>,
     pub judge: Option<PathBuf>,
+    pub stragglers: Option<PathBuf>,
     pub tables: Option<PathBuf>,
     pub markdown: Option<PathBuf>,
     pub limit: Duration,
@@ -42,6 +44,7 @@ pub fn parse(arguments: &[String]) -> Result<Asked, String> {
         repeat: 20,
         only: Vec::new(),
         judge: None,
+        stragglers: None,
         tables: None,
         markdown: None,
         limit: Duration::from_secs(30),
@@ -61,6 +64,7 @@ pub fn parse(arguments: &[String]) -> Result<Asked, String> {
                 options.only.push(fault.ok_or_else(|| format!("there is no fault `{name}`"))?);
             }
             "--judge" => options.judge = Some(value()?.into()),
+            "--stragglers" => options.stragglers = Some(value()?.into()),
             "--tables" => options.tables = Some(value()?.into()),
             "--markdown" => options.markdown = Some(value()?.into()),
             "--limit" => options.limit = Duration::from_secs(u64::from(number(argument, value()?, 1)?)),

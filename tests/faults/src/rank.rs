@@ -4,6 +4,7 @@
 //! with an all-reduce that no session records, so that the ranks begin together.
 
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use warpline::{EndMode, Session, collective, gpu_zone, host_zone};
 
 use crate::case::{BUCKETS, COUNT, Case, Fault, Size};
 use crate::device::{Comm, Device, Mark, Queue, Result};
+use crate::judge::traces;
 use crate::line::{Line, PATIENCE};
 
 /// Runs a rank until the driver lets it go.
@@ -126,7 +128,10 @@ impl Rank {
     fn run(&mut self, line: &Line, case: &Case, folder: &str) -> Result {
         let comms = self.comms.as_ref().ok_or("a case before the ranks are connected")?;
         let ends = if self.device.is_host() { EndMode::Auto } else { EndMode::Eager };
-        let session = Session::builder().quiet().ends(ends).ranks(folder).start()?;
+        let traces = traces(Path::new(folder));
+        std::fs::create_dir_all(&traces)?;
+        let trace = traces.join(format!("rank{}.pftrace", self.me));
+        let session = Session::builder().quiet().ends(ends).ranks(folder).perfetto(trace).start()?;
         let run = Run { rank: self, comms, case, line };
         line.say("ready")?;
         line.expect("go", Instant::now() + PATIENCE)?;

@@ -153,6 +153,95 @@ fn a_wait_that_neither_ends_nor_clocks_show_makes_no_verdict() {
     );
 }
 
+/// Ranks 1 and 2 share dp1, to which rank 1 comes 8 ms late from step 20 on. Before it, rank 1 is in something else until then.
+fn after(before: impl Fn(&mut Trace, i64, i64)) -> Findings {
+    let mut traces = [1, 2].map(|rank| Trace::new(rank, 0));
+    for step in 0..40_i64 {
+        let zero = 50 * MS * (step + 1);
+        let late = if step >= 20 { 8 * MS } else { (step * 5 % 7) * 1_000 };
+        before(&mut traces[0], step, late);
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            (trace.group, trace.rank) = (("dp1", "[1, 2]", None), rank as u64);
+            let begin = zero + 10 * MS + if rank == 0 { late } else { 0 };
+            trace.call("allreduce", step as u64, begin, zero + 20 * MS - begin, &[]);
+        }
+    }
+    judge(&mut traces)
+}
+
+#[test]
+fn a_rank_that_may_have_waited_in_a_call_that_is_not_judged_makes_no_verdict() {
+    let recv = |group: &'static str| {
+        move |trace: &mut Trace, step: i64, late: i64| {
+            (trace.group, trace.rank) = (("pp0", group, None), 1);
+            trace.call("recv", step as u64, 50 * MS * (step + 1), 100_000 + late, &[]);
+        }
+    };
+    let findings = after(recv("[0, 1]"));
+    assert_eq!(findings.verdict, None, "{}", findings.summary);
+    let said = "but may have waited for another rank itself: a collective before it took as long, and is not judged";
+    assert!(findings.summary.ends_with(said), "{}", findings.summary);
+    // A group of one has nobody to wait for.
+    let verdict = after(recv("[1]")).verdict.expect("rank 1 stands out");
+    assert_eq!((verdict.rank, verdict.times, verdict.since_seq), (1, 20, 20), "{verdict:?}");
+}
+
+#[test]
+fn an_entry_of_a_batch_is_no_wait_of_its_own() {
+    // Ranks 0 and 1 gather for 6 ms in each step, in batches of a small and a large one. Rank 1 is late to dp1 by itself.
+    let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, 0));
+    for step in 0..40_u64 {
+        let zero = 50 * MS * (step as i64 + 1);
+        let late = if step >= 20 { 8 * MS } else { 0 };
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            if rank < 2 {
+                (trace.group, trace.rank) = (("tp0", "[0, 1]", None), rank as u64);
+                let noise = (step as i64 * 5 + rank as i64 * 3) % 7 * 1_000;
+                for (entry, elements) in [(0, 10), (1, 1_000_000)] {
+                    let size = [text("dtype", "Float"), number("In msg nelems", elements)];
+                    trace.call("allgather", 2 * step + entry, zero + noise, 6 * MS - noise, &size);
+                }
+            }
+            if rank > 0 {
+                (trace.group, trace.rank) = (("dp1", "[1, 2]", None), rank as u64 - 1);
+                let begin = zero + 10 * MS + if rank == 1 { late } else { 2_000 };
+                trace.call("allreduce", step, begin, zero + 20 * MS - begin, &[]);
+            }
+        }
+    }
+    let findings = judge(&mut traces);
+    assert_eq!(findings.groups.iter().map(|group| group.left_out.batch_entries).sum::<u64>(), 40, "{findings:?}");
+    let verdict = findings.verdict.expect("rank 1 stands out");
+    assert_eq!((verdict.rank, verdict.since_seq), (1, 20), "{verdict:?}");
+}
+
+#[test]
+fn a_collective_that_a_rank_lacks_counts_if_nobody_can_have_come_later() {
+    let of = |lasted: i64| {
+        let mut traces = [0, 1, 2].map(|rank| Trace::new(rank, 0));
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            trace.group = ("world", "[0, 1, 2]", None);
+            for seq in 0..40_u64 {
+                // Rank 2 lacks the one to which rank 1 is late.
+                let (is_it, zero) = (seq == 30, 20 * MS * (seq as i64 + 1));
+                let noise = (seq as i64 * 7 + rank as i64 * 5) % 9 * 1_000;
+                let begin = zero + noise + if is_it && rank == 1 { 10 * MS } else { 0 };
+                let end = zero + 100_000 + if is_it { 10 * MS + lasted } else { 0 };
+                if !(is_it && rank == 2) {
+                    trace.call("allreduce", seq, begin, end - begin, &[]);
+                }
+            }
+        }
+        let findings = judge(&mut traces);
+        assert_eq!((findings.groups[0].left_out.incomplete, findings.groups[0].judged), (1, 39));
+        assert!(findings.worst.iter().all(|late| late.seq != 30), "no row of the table is of it");
+        findings
+    };
+    let verdict = of(0).verdict.expect("rank 1 stands out");
+    assert_eq!((verdict.rank, verdict.seq, verdict.times), (1, 30, 1), "{verdict:?}");
+    assert_eq!(of(5 * MS).verdict, None, "both may have waited for rank 2");
+}
+
 #[test]
 fn ends_that_were_not_timed_differ_by_at_most_so_much() {
     let [mut a, mut b] = pair(0);

@@ -171,8 +171,8 @@ impl Collected {
             self.zones.iter().filter(|zone| zone.is_collective).map(|zone| zone.name).collect();
         for work in order {
             let on = self.on_of_work(work, names);
-            let is_collective = work.is_kernel
-                && (work.is_collective || work.zone.is_some_and(|zone| collectives.contains(&zone)));
+            let is_collective =
+                work.is_kernel && (work.is_collective || work.zone.is_some_and(|zone| collectives.contains(&zone)));
             let name: &str = names.text(work.name);
             let range: Option<&str> = work.zone.map(|zone| &**names.text(zone));
             rows.push(&[

@@ -258,3 +258,57 @@ impl Layout<'_> {
         Some(table.with("signature", texts(entered.iter().map(|(_, signature)| signature.as_str()))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use warpline_core::collective::ProcessGroup;
+    use warpline_core::fixture;
+    use warpline_judge::tables::{Kind, Table as Contract};
+
+    use super::super::steps::StepRow;
+    use super::super::window::{CollectiveRow, Comm};
+    use super::*;
+
+    #[test]
+    fn the_columns_of_each_table_are_those_that_readers_know() {
+        let (comm, kind, range): (Arc<str>, _, _) = ("dp#1".into(), "all_reduce", "demo.sum");
+        let mut window = Window::new(1, fixture::BEGIN_NS);
+        window.closed.steps.push(StepRow::default());
+        window.comms.push(Comm {
+            name: comm.clone(),
+            group: ProcessGroup::new("dp", [0, 1], 0),
+            sampling: 1,
+            last_seq: 0,
+            is_new: true,
+        });
+        let (seq, bytes, begin_ns, dur_ns, wait_ns, end_early_ns) = (0, 4, 0, 1, 0, 0);
+        let k = Some(1);
+        let call = CollectiveRow { comm, seq, kind, bytes, begin_ns, dur_ns, wait_ns, end_early_ns, range, k };
+        window.collectives.push(call);
+        let identity = Identity::new(Path::new("."), &fixture::session());
+        let layout = Layout { window: &window, identity: &identity };
+        let mut written = vec![layout.windows(&Coarsened::default())];
+        let others = [layout.steps(), layout.stages(), layout.ranges(true), layout.sketches(), layout.collectives(0)];
+        written.extend(others.into_iter().chain([layout.comms()]).flatten());
+        let names: Vec<&str> = written.iter().map(|table| table.name).collect();
+        assert_eq!(names, Contract::ALL.map(Contract::name));
+        for (table, contract) in written.iter().zip(Contract::ALL) {
+            let columns: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+            let known: Vec<&str> = contract.columns().iter().map(|(name, _)| *name).collect();
+            assert_eq!(columns, known, "{}", table.name);
+            for ((name, column), (_, kind)) in table.columns.iter().zip(contract.columns()) {
+                let fits = match column {
+                    Column::Int(_) => *kind == Kind::I32,
+                    Column::Long(_) => matches!(kind, Kind::I64 | Kind::Bound),
+                    Column::OptionalLong(_) => *kind == Kind::MaybeI64,
+                    Column::Text(_) => *kind == Kind::Text,
+                    Column::OptionalText(_) => *kind == Kind::MaybeText,
+                };
+                assert!(fits, "{}.{name}: {kind:?}", table.name);
+            }
+        }
+    }
+}

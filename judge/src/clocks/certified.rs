@@ -43,7 +43,18 @@ fn set(clock: &mut Clock, least: f64, most: f64) {
     if least.is_finite() && most.is_finite() {
         clock.certified = Some((least, most));
         clock.is_inconsistent |= least > most;
+        if !clock.is_inconsistent {
+            // Where ends lead it astray, its error is at least what it was wrong by.
+            let within = clock.offset_ns.clamp(least, most);
+            clock.err_ns += (clock.offset_ns - within).abs();
+            clock.offset_ns = within;
+        }
     }
+}
+
+/// The time since the middle.
+fn since(mid_ns: i64, at_ns: i64) -> f64 {
+    at_ns.saturating_sub(mid_ns) as f64
 }
 
 /// By how much two clocks may have drifted apart between `at` and the middle.
@@ -59,9 +70,9 @@ fn all_pairs(mid_ns: i64, hosts: usize, meetings: &[Meeting], rate: f64) -> Vec<
     }
     for meeting in meetings {
         for one in &meeting.seen {
-            let end = (one.end_ns + one.err_ns - mid_ns) as f64;
+            let end = since(mid_ns, one.end_ns.saturating_add(one.err_ns));
             for other in meeting.seen.iter().filter(|other| other.host != one.host) {
-                let begin = (other.begin_ns - other.err_ns - mid_ns) as f64;
+                let begin = since(mid_ns, other.begin_ns.saturating_sub(other.err_ns));
                 let at = if end.abs() > begin.abs() { end } else { begin };
                 let by = end - begin + drifted(at, rate);
                 let now = &mut most[one.host * hosts + other.host];
@@ -100,8 +111,8 @@ fn from_one(
         let mut is_done = true;
         for meeting in meetings {
             let edge = |seen: &super::Seen| {
-                let end = (seen.end_ns + seen.err_ns - mid_ns) as f64;
-                let begin = (seen.begin_ns - seen.err_ns - mid_ns) as f64;
+                let end = since(mid_ns, seen.end_ns.saturating_add(seen.err_ns));
+                let begin = since(mid_ns, seen.begin_ns.saturating_sub(seen.err_ns));
                 (end + drifted(end, rate), -begin + drifted(begin, rate))
             };
             let through = |seen: &super::Seen| most[seen.host] + if is_reversed { edge(seen).0 } else { edge(seen).1 };

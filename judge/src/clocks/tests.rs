@@ -4,6 +4,11 @@ use super::*;
 
 const MEETINGS: usize = 60;
 
+/// The clocks of one segment.
+fn segment(number: i64, hosts: usize, meetings: &[Meeting], max_drift_ppm: f64) -> Vec<Clock> {
+    joined(&[(number, number * SEGMENT_NS + SEGMENT_NS / 2)], hosts, meetings, max_drift_ppm)
+}
+
 /// Another seed, another sequence.
 struct Random(u64);
 
@@ -136,4 +141,68 @@ fn no_meeting_is_no_panic() {
     assert!(segment(0, 0, &[], 200.0).is_empty());
     let alone = segment(-1, 1, &[], 200.0);
     assert_eq!((alone[0].offset_ns, alone[0].beside), (0.0, 0));
+}
+
+#[test]
+fn clocks_that_count_from_anywhere_are_compared_over_minutes() {
+    for seed in 0..4 {
+        let mut random = Random(seed + 11);
+        // Days apart, with a drift of up to 50 ppm.
+        let truth: Vec<(f64, f64)> =
+            (0..4).map(|_| (random.around() * 4e14, random.around() * 50e-6)).map(|(a, b)| (a.round(), b)).collect();
+        let clock = |host: usize, at: f64| (at + truth[host].0 + truth[host].1 * at).round() as i64;
+        let mut meetings = Vec::new();
+        let mut arrivals = Vec::new();
+        for step in 0..150 {
+            let ready = f64::from(step) * 1e9 + random.unit() * 5e6;
+            let end = ready + 2e5 * (1.0 + random.unit());
+            // Two and two meet, and two of those.
+            let members = [[0, 1], [2, 3], [1, 2]][step as usize % 3];
+            let seen = members.map(|host| {
+                let early = if host == members[step as usize % 2] { 0.0 } else { random.unit() * 3e6 };
+                arrivals.push((meetings.len(), host, ready - early));
+                let (begin_ns, end_ns) = (clock(host, ready - early), clock(host, end + random.unit() * 5e3));
+                Seen { host, begin_ns, end_ns, err_ns: 200, early_ns: 0 }
+            });
+            meetings.push(Meeting { seen: seen.to_vec() });
+        }
+        let run = Run::new(4, meetings.clone(), MAX_DRIFT_PPM);
+        let at = |(which, host, true_ns): &(usize, usize, f64)| {
+            let meeting: &Meeting = &meetings[*which];
+            (run.at(meeting, *host, clock(*host, *true_ns)), *true_ns)
+        };
+        let mut errors = Vec::new();
+        for two in arrivals.chunks(2) {
+            let [(a, true_a), (b, true_b)] = [at(&two[0]), at(&two[1])];
+            assert_eq!(a.beside, b.beside);
+            let wrong = ((a.ns - b.ns) as f64 - (true_a - true_b)).abs();
+            // Drift makes a difference of times longer by 50 ppm.
+            assert!(wrong <= (a.sure_ns + b.sure_ns) as f64 + 200.0, "seed {seed}: {wrong} of {a:?}, {b:?}");
+            errors.push(wrong);
+        }
+        errors.sort_by(f64::total_cmp);
+        assert!(errors[errors.len() * 9 / 10] < 20_000.0, "seed {seed}: {errors:?}");
+    }
+}
+
+#[test]
+fn an_estimate_stays_within_its_bounds() {
+    // Host 1 leaves 30 ms later each time: its ends lead astray, and what it cannot have done says so.
+    let seen = |host, begin: i64, end: i64| Seen { host, begin_ns: begin, end_ns: end, err_ns: 0, early_ns: 0 };
+    let meeting = |step: i64| {
+        let zero = step * 1_000_000_000;
+        let last = i64::from(step % 2 == 0) * 1_000_000;
+        Meeting {
+            seen: vec![seen(0, zero + last, zero + 1_100_000), seen(1, zero + 1_000_000 - last, zero + 31_100_000)],
+        }
+    };
+    let meetings: Vec<Meeting> = (0..MEETINGS as i64).map(meeting).collect();
+    let clock = &segment(0, 2, &meetings, 0.0)[1];
+    let (least, most) = clock.certified.unwrap();
+    assert!(least <= 0.0 && 0.0 <= most && least <= clock.offset_ns && clock.offset_ns <= most, "{clock:?}");
+    // The ends of host 1 are 30 ms later, and the bounds allow that: only a collective without that tells.
+    let mut meetings = meetings;
+    meetings[30].seen[1].end_ns -= 29_900_000;
+    let clock = &segment(0, 2, &meetings, 0.0)[1];
+    assert!(clock.offset_ns <= 1_200_000.0 && clock.err_ns > 28e6, "{clock:?}");
 }

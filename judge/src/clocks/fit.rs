@@ -49,7 +49,7 @@ pub fn fit(number: i64, mid_ns: i64, hosts: usize, meetings: &[Meeting]) -> Vec<
     let mut read = vec![0_i64; hosts];
     for (which, meeting) in meetings.iter().enumerate() {
         for seen in &meeting.seen {
-            ends[seen.host].push((which, (seen.end_ns - mid_ns) as f64));
+            ends[seen.host].push((which, seen.end_ns.saturating_sub(mid_ns) as f64));
             read[seen.host] = read[seen.host].max(seen.err_ns);
         }
     }
@@ -58,7 +58,7 @@ pub fn fit(number: i64, mid_ns: i64, hosts: usize, meetings: &[Meeting]) -> Vec<
     for turn in 0..TURNS {
         for (moment, meeting) in moments.iter_mut().zip(meetings) {
             let at = |end_ns: i64, host: usize| {
-                let x = (end_ns - mid_ns) as f64;
+                let x = end_ns.saturating_sub(mid_ns) as f64;
                 x - lines[host].at(x)
             };
             let mut all: Vec<f64> = meeting.seen.iter().map(|seen| at(seen.end_ns, seen.host)).collect();
@@ -134,10 +134,10 @@ fn begin(hosts: usize, beside: &[usize], meetings: &[Meeting], mid_ns: i64) -> V
             let Some((known, line)) = meeting.seen.iter().find_map(|seen| Some((seen, lines[seen.host]?))) else {
                 continue;
             };
-            let x = (known.end_ns - mid_ns) as f64;
+            let x = known.end_ns.saturating_sub(mid_ns) as f64;
             let moment = x - line.at(x);
             for seen in meeting.seen.iter().filter(|seen| lines[seen.host].is_none()) {
-                let x = (seen.end_ns - mid_ns) as f64;
+                let x = seen.end_ns.saturating_sub(mid_ns) as f64;
                 differences[seen.host].push((x, x - moment));
             }
         }

@@ -1,0 +1,108 @@
+//! Hosts that are known by their collectives alone, as a reader of traces knows them: their clocks count from anywhere, and their wall clocks may be
+//! wrong by any time. A first meeting says roughly how far two clocks are apart, and the segments count from there.
+
+use std::collections::BTreeMap;
+
+use super::{Clock, Meeting, SEGMENT_NS, segments};
+
+/// The clocks of a run.
+#[derive(Debug)]
+pub struct Run {
+    hosts: usize,
+    /// What takes a time of each host's clock roughly to that of the first host that it met.
+    base_ns: Vec<i64>,
+    /// By segment, each with all hosts.
+    clocks: BTreeMap<i64, Vec<Clock>>,
+    max_drift_ppm: f64,
+}
+
+/// A time of a host's clock on that of the host with the number `beside`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The time, in ns.
+    pub ns: i64,
+    /// How wrong it is, 99 of 100 times, in ns.
+    pub err_ns: i64,
+    /// How wrong it is at most, in ns: [`i64::MAX`] if nothing proves it.
+    pub sure_ns: i64,
+    /// The host. Times beside different hosts cannot be compared.
+    pub beside: usize,
+}
+
+impl Run {
+    /// Compares the clocks of `hosts` hosts in these meetings. Two clocks never drift apart faster than stated.
+    pub fn new(hosts: usize, mut meetings: Vec<Meeting>, max_drift_ppm: f64) -> Run {
+        meetings.retain(|meeting| meeting.seen.len() > 1);
+        let base_ns = bases(hosts, &meetings);
+        let mut of_segment: BTreeMap<i64, Vec<Meeting>> = BTreeMap::new();
+        for mut meeting in meetings {
+            let segment = segment(&base_ns, &meeting);
+            for seen in &mut meeting.seen {
+                seen.begin_ns = seen.begin_ns.saturating_add(base_ns[seen.host]);
+                seen.end_ns = seen.end_ns.saturating_add(base_ns[seen.host]);
+            }
+            of_segment.entry(segment).or_default().push(meeting);
+        }
+        let mut clocks: BTreeMap<i64, Vec<Clock>> = BTreeMap::new();
+        for clock in segments::all(of_segment.into_iter().collect(), hosts, max_drift_ppm) {
+            clocks.entry(clock.segment).or_default().push(clock);
+        }
+        Run { hosts, base_ns, clocks, max_drift_ppm }
+    }
+
+    /// Where a time of the clock of `host` lies, which met others in this meeting.
+    pub fn at(&self, meeting: &Meeting, host: usize, own_ns: i64) -> At {
+        let alone = At { ns: own_ns, err_ns: 0, sure_ns: 0, beside: host };
+        if meeting.seen.len() < 2 || host >= self.hosts {
+            return alone;
+        }
+        let segment = segment(&self.base_ns, meeting);
+        let Some(clock) = self.clocks.get(&segment).and_then(|clocks| clocks.get(host)) else { return alone };
+        let ns = own_ns.saturating_add(self.base_ns[host]);
+        let since = ns.saturating_sub(clock.mid_ns) as f64;
+        let ahead = clock.offset_ns + clock.drift * since;
+        let sure_ns = match clock.certified {
+            _ if clock.host == clock.beside => 0,
+            Some((least, most)) if !clock.is_inconsistent => {
+                let drifted = since.abs() * self.max_drift_ppm / 1e6;
+                (most + drifted - ahead).max(ahead - least + drifted).ceil() as i64
+            }
+            _ => i64::MAX,
+        };
+        let err_ns = clock.err_ns.ceil() as i64;
+        At { ns: ns.saturating_sub(ahead.round() as i64), err_ns, sure_ns, beside: clock.beside }
+    }
+}
+
+fn segment(base_ns: &[i64], meeting: &Meeting) -> i64 {
+    let first = meeting.seen.first().map_or(0, |seen| seen.end_ns.saturating_add(base_ns[seen.host]));
+    first.div_euclid(SEGMENT_NS)
+}
+
+/// What takes a time of each host's clock to that of another one, so that the ends of a first meeting are equal.
+fn bases(hosts: usize, meetings: &[Meeting]) -> Vec<i64> {
+    // Each host beside another one, until one is beside itself.
+    let mut beside: Vec<(usize, i64)> = (0..hosts).map(|host| (host, 0)).collect();
+    fn root(beside: &mut [(usize, i64)], host: usize) -> (usize, i64) {
+        let (mut at, mut base_ns) = (host, 0_i64);
+        while beside[at].0 != at {
+            let next = beside[at].0;
+            // Shorter ways for those that ask next.
+            beside[at] = (beside[next].0, beside[at].1.saturating_add(beside[next].1));
+            base_ns = base_ns.saturating_add(beside[at].1);
+            at = beside[at].0;
+        }
+        (at, base_ns)
+    }
+    for meeting in meetings {
+        for pair in meeting.seen.windows(2) {
+            let (first, first_ns) = root(&mut beside, pair[0].host);
+            let (second, second_ns) = root(&mut beside, pair[1].host);
+            if first != second {
+                let end_ns = pair[0].end_ns.saturating_add(first_ns);
+                beside[second] = (first, end_ns.saturating_sub(pair[1].end_ns.saturating_add(second_ns)));
+            }
+        }
+    }
+    (0..hosts).map(|host| root(&mut beside, host).1).collect()
+}

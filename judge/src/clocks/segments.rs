@@ -1,0 +1,103 @@
+//! The segments of a run: those too short for a line of their own share one, and a host that met hardly anybody in one goes on as before.
+
+use super::fit::LEAST_FOR_DRIFT;
+use super::{Clock, Meeting, SEGMENT_NS, joined};
+
+/// By how much a line may be wrong beyond the segment beside it.
+const BRIDGED_DRIFT: f64 = 20e-6;
+
+/// The clocks of `hosts` hosts in each of these segments, in order, by host within each; each meeting stands in the segment of its end. Two clocks never
+/// drift apart faster than stated.
+pub fn all(segments: Vec<(i64, Vec<Meeting>)>, hosts: usize, max_drift_ppm: f64) -> Vec<Clock> {
+    let mut all = in_parallel(&share(segments), |(parts, meetings)| joined(parts, hosts, meetings, max_drift_ppm));
+    all.sort_by_key(|clock| (clock.segment, clock.host));
+    bridge(&mut all, hosts);
+    all
+}
+
+/// Segments that share a line, with their middles, and the meetings of all of them.
+type Shared = (Vec<(i64, i64)>, Vec<Meeting>);
+
+/// Which segments share a line. A segment whose meetings cover less than half of it, as the last one of a run, is too short to tell drift from
+/// noise, and goes with the one before it, or else the one after it.
+fn share(segments: Vec<(i64, Vec<Meeting>)>) -> Vec<Shared> {
+    let covered = |meetings: &[Meeting]| {
+        let ends = || meetings.iter().filter_map(|meeting| meeting.seen.first()).map(|seen| seen.end_ns);
+        Some((ends().min()?, ends().max()?))
+    };
+    let mut shared: Vec<Shared> = Vec::new();
+    // The last one is short, so that a neighbour takes it in.
+    let mut is_open = false;
+    for (number, meetings) in segments {
+        let covers = covered(&meetings);
+        let whole = number.saturating_mul(SEGMENT_NS).saturating_add(SEGMENT_NS / 2);
+        let middle = covers.map_or(whole, |(from, to)| from + to.saturating_sub(from) / 2);
+        let is_short = covers.is_some_and(|(from, to)| to.saturating_sub(from) < SEGMENT_NS / 2);
+        match shared.last_mut() {
+            // Two at most: over more, a clock is no straight line.
+            Some((parts, of_parts))
+                if parts.len() == 1
+                    && parts[0].0 + 1 == number
+                    && !of_parts.is_empty()
+                    && !meetings.is_empty()
+                    && (is_short || is_open) =>
+            {
+                parts.push((number, middle));
+                of_parts.extend(meetings);
+                is_open = false;
+            }
+            _ => {
+                is_open = is_short;
+                shared.push((vec![(number, middle)], meetings));
+            }
+        }
+    }
+    shared
+}
+
+/// What `work` makes of all items, in any order, with a thread for each core.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Vec<R> + Sync) -> Vec<R> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let one = || {
+        let mut done = Vec::new();
+        while let Some(item) = items.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            done.extend(work(item));
+        }
+        done
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(items.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Where a host met hardly anybody in one segment, its line of the nearest other segment goes on, with an error that grows.
+fn bridge(clocks: &mut [Clock], hosts: usize) {
+    let known: Vec<Clock> =
+        clocks.iter().filter(|clock| clock.host != clock.beside && !is_thin(clock)).cloned().collect();
+    let mut of_host: Vec<Vec<&Clock>> = vec![Vec::new(); hosts];
+    for clock in &known {
+        of_host[clock.host].push(clock);
+    }
+    let is_open = |clock: &&mut Clock| is_thin(clock) && (clock.host != clock.beside || clock.meetings == 0);
+    for clock in clocks.iter_mut().filter(is_open) {
+        let distance = |other: &&&Clock| (other.segment - clock.segment).abs();
+        if let Some(near) = of_host[clock.host].iter().min_by_key(distance) {
+            let apart = clock.mid_ns.saturating_sub(near.mid_ns) as f64;
+            if clock.beside != near.beside {
+                clock.beside = near.beside;
+                clock.certified = None;
+            }
+            clock.drift = near.drift;
+            clock.offset_ns = near.offset_ns + near.drift * apart;
+            clock.err_ns = near.err_ns + BRIDGED_DRIFT * (apart.abs() - SEGMENT_NS as f64).max(0.0);
+        }
+    }
+}
+
+/// Too few meetings for a line.
+fn is_thin(clock: &Clock) -> bool {
+    clock.meetings < LEAST_FOR_DRIFT
+}
