@@ -124,7 +124,8 @@ fn wide_intervals_tell_nothing_and_narrow_ones_say_the_same() {
     assert!(medians(&steady).iter().all(|verdict| *verdict == Verdict::Same), "{}", steady.to_text(false));
     // Levels that move by 40 % from step to step.
     let [base, new] = runs(Noise { memory: 0.9, level: 0.2, drift: 0.3, tail: 0.0 });
-    let wild = Comparison::new(&[base.clone()], &[new.clone()], None, 1);
+    let [base, new] = [[base], [new]];
+    let wild = Comparison::new(&base, &new, None, 1);
     assert!(medians(&wild).iter().all(|verdict| *verdict == Verdict::CannotTell), "{}", wild.to_text(false));
     for one in &wild.compared {
         let half = (one.difference.interval(wild.alpha).unwrap().1 + 1.0).ln() - one.difference.log_ratio;
@@ -132,7 +133,7 @@ fn wide_intervals_tell_nothing_and_narrow_ones_say_the_same() {
     }
     assert!(wild.to_text(false).contains("cannot tell (could see ≥"), "{}", wild.to_text(false));
     // A limit beyond what can be seen is kept.
-    let limited = Comparison::new(&[base], &[new], Some(10.0), 1);
+    let limited = Comparison::new(&base, &new, Some(10.0), 1);
     assert!(medians(&limited).iter().all(|verdict| *verdict == Verdict::Same), "{}", limited.to_text(false));
 }
 

@@ -551,9 +551,9 @@ mod tests {
         let around = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 1_000)));
         let figures = |batches: &[&[KernelRecord]]| {
             let mut traffic = Traffic::default();
-            traffic.add(&[around.clone()]);
+            traffic.add(std::slice::from_ref(&around));
             batches.iter().for_each(|batch| traffic.add_kernels(batch));
-            traffic.add(&[sum.clone()]);
+            traffic.add(std::slice::from_ref(&sum));
             let stats = &traffic.stats()[0];
             (stats.hidden, stats.hidden_by_kernels)
         };

@@ -93,6 +93,9 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
 const NO_EVENTS: Fault =
     Fault::NotATrace("JSON without `traceEvents`; name a trace that a session or a profiler wrote");
 
+/// The process and the thread of an event.
+type ThreadKey = (Arc<str>, Arc<str>);
+
 struct Reader<'a, V> {
     visitor: &'a mut V,
     rows: Rows,
@@ -104,14 +107,14 @@ struct Reader<'a, V> {
     groups: HashMap<(Arc<str>, Arc<str>), u64>,
     /// The numbers of devices whose process is no number, by that.
     devices: HashMap<Arc<str>, u32>,
-    threads: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
+    threads: HashMap<ThreadKey, Arc<str>>,
     processes: HashMap<Arc<str>, Arc<str>>,
     /// The process of the session, in a trace of warpline: all others are devices.
     session: Option<Arc<str>>,
     /// The launches by the ids of their arrows.
     launches: HashMap<Box<str>, (usize, Span)>,
     /// The begins without an end yet, of each thread: events as they are in the file.
-    open: HashMap<(Arc<str>, Arc<str>), Vec<Vec<u8>>>,
+    open: HashMap<ThreadKey, Vec<Vec<u8>>>,
     open_in_all: usize,
     /// The slices of categories that are not read, of other tools' traces.
     others: BTreeMap<Box<str>, u64>,
