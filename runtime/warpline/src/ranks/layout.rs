@@ -302,7 +302,7 @@ mod tests {
             for ((name, column), (_, kind)) in table.columns.iter().zip(contract.columns()) {
                 let fits = match column {
                     Column::Int(_) => *kind == Kind::I32,
-                    Column::Long(_) => matches!(kind, Kind::I64 | Kind::Bound),
+                    Column::Long(_) => matches!(kind, Kind::I64 | Kind::Added),
                     Column::OptionalLong(_) => *kind == Kind::MaybeI64,
                     Column::Text(_) => *kind == Kind::Text,
                     Column::OptionalText(_) => *kind == Kind::MaybeText,
