@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 use warpline::record::{DeviceInfo, DeviceKind, StreamInfo};
 use warpline::sink::{Batch, SessionInfo, Sink};
 use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
@@ -323,4 +323,24 @@ fn what_is_cut_or_no_trace_gets_a_clear_answer() {
     let empty = folder.path().join("runs");
     fs::create_dir(&empty).unwrap();
     assert!(refusal(&empty).contains("no file in the folder has a name that ends in `.pftrace`"));
+}
+
+#[test]
+fn processes_and_threads_whose_ids_are_texts_are_called_by_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    let kernel = |pid: Value, tid: Value| json!({"ph": "X", "cat": "kernel", "name": "k", "pid": pid, "tid": tid, "ts": 1, "dur": 5});
+    let events = [
+        kernel(json!("GPU 0"), json!("stream 7")),
+        kernel(json!("GPU 1"), json!("stream 7")),
+        kernel(json!(2), json!(9)),
+    ];
+    std::fs::write(&path, json!({"traceEvents": events}).to_string()).unwrap();
+    let output = warpline(&["report", "--format", "json", path.to_str().unwrap()]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let streams = told["streams"].as_array().unwrap().iter();
+    let mut names: Vec<_> =
+        streams.map(|row| [row["device"].as_str().unwrap(), row["name"].as_str().unwrap()]).collect();
+    names.sort_unstable();
+    assert_eq!(names, [["GPU 0", "stream 7"], ["GPU 1", "stream 7"], ["GPU 2", "stream 9"]]);
 }
