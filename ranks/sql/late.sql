@@ -1,7 +1,7 @@
 -- Who comes last: for each collective, its last rank and when the others came, on one clock.
 -- Where a rank of the group has no row, because its window is not written yet or is lost, n is less than size, and that rank may be
--- the one that came last. least_dur_ns is the time from the last begin to the first end; where ends are not timed, it may be as short as
--- least_early_ns.
+-- the one that came last. Ranks that call different operations with one number do not meet. least_dur_ns is the time from the last
+-- begin to the first end; where ends are not timed, it may be as short as least_early_ns.
 WITH met AS (
     SELECT run, comm, seq, MIN(kind) AS kind, MIN(bytes) AS bytes, COUNT(*) AS n, MIN(at_ns) AS first_ns,
            MAX(at_ns) AS last_ns, SUM(at_ns) AS sum_ns, MIN(dur_ns) AS least_dur_ns, MIN(dur_ns - early_ns) AS least_early_ns, MAX(read_ns) AS read_ns,

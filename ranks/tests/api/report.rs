@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use warpline_judge::SYNCHRONISING;
 use warpline_judge::tables::Table;
 use warpline_ranks::clocks::Options;
 use warpline_ranks::generate::{Late, Plan, Slow, Stage, generate, write_table};
@@ -191,26 +192,19 @@ fn nobody_is_late_in_place_of_a_rank_whose_window_is_lost() {
     }
 }
 
-#[test]
-fn bandwidths_are_those_computed_by_hand() {
+/// Number, operation, bytes, and how long it takes from when the last of the ranks has come, rank 3, 5 us after rank 0; and how many come.
+type Call = (i64, &'static str, i64, i64, i64);
+
+/// A job of four ranks that has these collectives alone, 10 ms after one another. `kind` is what a rank calls of one.
+fn job_of(folder: &Path, made: &[Call], kind: impl Fn(i64, &Call) -> &'static str) {
     use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, StringArray};
-    let folder = tempfile::tempdir().unwrap();
-    generate(folder.path(), &Plan { ranks: 4, hosts: 1, steps: 20, ..Plan::default() }).unwrap();
-    let engine = Engine::open(folder.path(), None).unwrap();
+    generate(folder, &Plan { ranks: 4, hosts: 1, steps: 20, ..Plan::default() }).unwrap();
+    let engine = Engine::open(folder, None).unwrap();
     let rows = engine.query("comms", "SELECT MIN(comm) AS comm, MIN(win) AS win FROM comms WHERE size = 4").unwrap();
     let (comm, win) = (rows.texts("comm").unwrap()[0].to_string(), rows.ints("win").unwrap()[0]);
     let begins = engine.query("windows", "SELECT rank, MIN(begin_ns) AS begin_ns FROM windows GROUP BY rank").unwrap();
     let begin = begins.ints("begin_ns").unwrap()[0];
-    // Number, operation, bytes, and how long it takes from when the last of the ranks has come, rank 3, 5 us after rank 0.
-    type Call = (i64, &'static str, i64, i64, i64);
-    let made: [Call; 4] = [
-        (0, "all_reduce", 1 << 20, 1 << 20, 4),
-        (1, "all_reduce", 1 << 20, 1 << 19, 4),
-        (2, "all_gather", 4 << 20, 1 << 20, 4),
-        // Rank 3 is missing, which came last: how long it took is not known.
-        (3, "all_reduce", 1 << 20, 1 << 10, 3),
-    ];
-    let all: Vec<(i64, Call)> = made.into_iter().flat_map(|call| (0..call.4).map(move |rank| (rank, call))).collect();
+    let all: Vec<(i64, Call)> = made.iter().flat_map(|call| (0..call.4).map(move |rank| (rank, *call))).collect();
     let ints = |of: &dyn Fn(&(i64, Call)) -> i64| {
         Arc::new(all.iter().map(|one| Some(of(one))).collect::<Int64Array>()) as ArrayRef
     };
@@ -222,7 +216,7 @@ fn bandwidths_are_those_computed_by_hand() {
         texts(&|_| "node0000".to_owned()),
         texts(&|_| comm.clone()),
         ints(&|one| one.1.0),
-        texts(&|row| all[row].1.1.to_owned()),
+        texts(&|row| kind(all[row].0, &all[row].1).to_owned()),
         ints(&|one| one.1.2),
         ints(&|one| begin + one.1.0 * 10_000_000 - early(one.0)),
         ints(&|one| one.1.3 + early(one.0)),
@@ -234,9 +228,40 @@ fn bandwidths_are_those_computed_by_hand() {
     ];
     let table = Table::Collectives;
     let batch = datafusion::arrow::array::RecordBatch::try_new(table.written(), columns).unwrap();
-    std::fs::remove_dir_all(folder.path().join("collectives")).unwrap();
-    let path = folder.path().join(format!("collectives/run=generated/win={win}/rank-00000-00003.parquet"));
+    std::fs::remove_dir_all(folder.join("collectives")).unwrap();
+    let path = folder.join(format!("collectives/run=generated/win={win}/rank-00000-00003.parquet"));
     write_table(&path, table, &[batch], Vec::new()).unwrap();
+}
+
+#[test]
+fn ranks_meet_in_what_all_wait_for_and_not_in_different_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = ["all_reduce", "all_gather", "all_gather_v", "reduce_scatter", "all_to_all", "barrier", "broadcast"];
+    let made: Vec<Call> = (0..).zip(kinds).map(|(seq, kind)| (seq, kind, 1 << 20, 1 << 20, 4)).collect();
+    // Of number 1, one rank reduces.
+    job_of(folder.path(), &made, |rank, call| if (rank, call.0) == (2, 1) { "all_reduce" } else { call.1 });
+    let engine = Engine::open(folder.path(), None).unwrap();
+    warpline_ranks::clocks::clocks(&engine, Options::default()).unwrap();
+    engine.define("aligned").unwrap();
+    let rows = engine.view("late").unwrap();
+    let mut met = rows.ints("seq").unwrap();
+    met.sort_unstable();
+    assert_eq!(met, [0, 2, 3, 4, 5]);
+    assert_eq!(SYNCHRONISING.len(), 6);
+    assert!(rows.texts("kind").unwrap().iter().all(|kind| SYNCHRONISING.contains(&&**kind)));
+}
+
+#[test]
+fn bandwidths_are_those_computed_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = [
+        (0, "all_reduce", 1 << 20, 1 << 20, 4),
+        (1, "all_reduce", 1 << 20, 1 << 19, 4),
+        (2, "all_gather", 4 << 20, 1 << 20, 4),
+        // Rank 3 is missing, which came last: how long it took is not known.
+        (3, "all_reduce", 1 << 20, 1 << 10, 3),
+    ];
+    job_of(folder.path(), &made, |_, call| call.1);
     let report = Report::new(folder.path(), None, Options::default()).unwrap();
     let found: Vec<_> = report
         .bandwidth
