@@ -244,7 +244,7 @@ fn try_one(
         &["report", "-o", "page.html"],
         &["clocks"],
         &["clocks", "--write"],
-        &["perfetto", "--step", "3", "-o", "step.tar"],
+        &["perfetto", "--step", "3", "--traces", ".", "-o", "step.tar"],
     ];
     program.answer(run, folder.path(), random.choice(asked).ok_or("there is no command")?).map_err(what)?;
     if random.bool() {

@@ -37,7 +37,7 @@ fn each_command(folder: &Path, table: &str, file: &Path, names: fn(&str) -> bool
         &["query", &all],
         &["clocks"],
         &["clocks", "--write"],
-        &["perfetto", "--step", "3", "-o", "step.tar"],
+        &["perfetto", "--step", "3", "--traces", ".", "-o", "step.tar"],
         &["compact"],
         &["report", "-o", "page.html"],
     ] {
