@@ -205,7 +205,7 @@ fn steps_that_are_too_many_for_the_queue_are_counted() {
     let _turn = alone();
     let root = empty_folder("ranks_many_steps");
     let session = Session::builder().ranks(&root).start().expect("no other session");
-    (0..STEPS).for_each(|step| warpline::step(step));
+    (0..STEPS).for_each(warpline::step);
     let report = session.finish();
     let (rows, windows) = (rows(&root, "steps").len() as u64, rows(&root, "windows"));
     let sum = |column: &str| windows.iter().map(|window| window.int(column) as u64).sum::<u64>();
