@@ -40,6 +40,12 @@ const MOST: u64 = 1 << 56;
 /// The most ranges of which the numbers of zones that ran are kept.
 const MOST_SEEN: usize = 1 << 14;
 
+/// The longest name of such a range, in bytes: memory is bounded, whatever a file says.
+const LONGEST: usize = 1 << 10;
+
+/// The most characters of a category that a note shows.
+const SHOWN: usize = 64;
+
 /// The most categories that a note names.
 const LISTED: usize = 8;
 
@@ -60,6 +66,7 @@ impl Account {
             }
             Fact::Number(name, number) => self.number(&name, number),
             Fact::Other(category, slices) if self.other_categories.len() < NOTES => {
+                let category = category.chars().take(SHOWN).collect();
                 *self.other_categories.entry(category).or_default() += slices;
             }
             Fact::Note(_) | Fact::Changed(_) | Fact::Other(..) => {}
@@ -229,7 +236,7 @@ impl Account {
             "event_pool.created" => add(&mut report.event_pool.created),
             "event_pool.exhausted" => add(&mut report.event_pool.exhausted),
             name if name.starts_with("seen.") => {
-                if self.seen.len() < MOST_SEEN || self.seen.contains_key(&name[5..]) {
+                if name.len() <= LONGEST && (self.seen.len() < MOST_SEEN || self.seen.contains_key(&name[5..])) {
                     let sum = self.seen.entry(name[5..].to_owned()).or_default();
                     *sum = (*sum + count).min(MOST);
                 }

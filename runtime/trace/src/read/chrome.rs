@@ -211,8 +211,11 @@ impl<V: Visitor> Reader<'_, V> {
         };
         if kind == Kind::Other && self.session.is_none() {
             let category = if event.category.is_empty() { "(none)" } else { &*event.category };
-            if self.others.len() < OTHERS || self.others.contains_key(category) {
-                *self.others.entry(category.into()).or_default() += 1;
+            if let Some(slices) = self.others.get_mut(category) {
+                *slices += 1;
+            } else if self.others.len() < OTHERS {
+                names.spend(category.len())?;
+                self.others.insert(category.into(), 1);
             }
             return Ok(());
         }

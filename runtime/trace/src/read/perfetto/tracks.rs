@@ -87,10 +87,14 @@ impl<V: Visitor> Reader<'_, V> {
         self.keep(uuid, Row { place, name: own, group })
     }
 
-    /// The first track of those that are drawn as one, whose number is their key; the track itself if it is alone.
+    /// The first track of those that are drawn as one: a session takes its number for their key. It is beside the others, or, of a thread, around them.
+    /// The track itself if it is alone.
     fn first_lane(&self, uuid: u64) -> u64 {
-        let key = self.tracks.get(&uuid).map_or(0, |track| track.merge_key);
-        if self.tracks.contains_key(&key) { key } else { uuid }
+        let first = self.tracks.get(&uuid).filter(|track| track.merge_key != 0).and_then(|track| {
+            let first = self.tracks.get(&track.merge_key)?;
+            (first.parent == track.parent || track.merge_key == track.parent).then_some(track.merge_key)
+        });
+        first.unwrap_or(uuid)
     }
 
     fn keep(&mut self, uuid: u64, row: Row) -> Option<usize> {
