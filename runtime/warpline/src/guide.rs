@@ -77,6 +77,12 @@ pub mod features {
     const _: &str = include_str!("../docs/features.md");
 }
 
+#[doc = warpline_macros::__page!("docs/figures.md")]
+pub mod figures {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/figures.md");
+}
+
 #[doc = warpline_macros::__page!("docs/flight.md")]
 pub mod flight {
     /// Makes Cargo rebuild the documentation when the page changes.
