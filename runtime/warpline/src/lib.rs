@@ -40,7 +40,7 @@
 //! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
 //! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
 //! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
-//! | [Reports](guide::report), [comparing traces](guide::compare_traces), [SQL](guide::query) | figures from traces, what became slower, and any other question |
+//! | [Reports](guide::report), [what the figures mean](guide::figures), [comparing traces](guide::compare_traces), [SQL](guide::query) | figures from traces, what became slower, and any other question |
 //! | [CUDA streams](guide::cuda) | what is measured, and how well |
 //! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |
 //! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
