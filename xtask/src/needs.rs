@@ -72,8 +72,10 @@ pub fn reader() -> Result<PathBuf, Stop> {
 /// the others.
 pub fn ranks_crate(command: &str) -> Line {
     let folder = target().join("ranks-crate");
+    // Behind `--` is what the tests get.
+    let (command, of_tests) = command.split_at(command.find(" -- ").unwrap_or(command.len()));
     linted(line(&format!(
-        "cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir {}",
+        "cargo {command} --manifest-path ranks/Cargo.toml --locked --target-dir {}{of_tests}",
         folder.display()
     )))
 }
