@@ -22,6 +22,9 @@ const GPU: &str = "GPU ";
 /// The most begins that wait for their end.
 const OPEN: usize = 1 << 16;
 
+/// The most bytes that these take in the file. They are kept until their ends come.
+const OPEN_BYTES: usize = 16 << 20;
+
 /// The most categories that are not read and told apart.
 const OTHERS: usize = 64;
 
@@ -47,6 +50,7 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         launches: HashMap::new(),
         open: HashMap::new(),
         open_in_all: 0,
+        open_bytes: 0,
         others: BTreeMap::new(),
         signal: None,
         wait: None,
@@ -116,6 +120,7 @@ struct Reader<'a, V> {
     /// The begins without an end yet, of each thread: events as they are in the file.
     open: HashMap<ThreadKey, Vec<Vec<u8>>>,
     open_in_all: usize,
+    open_bytes: usize,
     /// The slices of categories that are not read, of other tools' traces.
     others: BTreeMap<Box<str>, u64>,
     /// The last signal and the last wait. A session writes the signal, the wait, and the end of the arrow from the one to the other.
@@ -133,22 +138,23 @@ impl<V: Visitor> Reader<'_, V> {
                 self.counter(event);
                 Ok(())
             }
-            "B" => self.begin(event, bytes, names),
+            "B" => {
+                self.begin(event, bytes);
+                Ok(())
+            }
             "E" => self.end(event, names),
             _ => Ok(()),
         }
     }
 
     /// A begin waits for its end, which is the next one on its thread that closes no later begin.
-    fn begin(&mut self, event: &Event<'_>, bytes: &[u8], names: &mut Names) -> Result<(), Fault> {
-        if self.open_in_all >= OPEN {
+    fn begin(&mut self, event: &Event<'_>, bytes: &[u8]) {
+        if self.open_in_all >= OPEN || self.open_bytes + bytes.len() > OPEN_BYTES {
             self.skipped.unpaired += 1;
-            return Ok(());
+            return;
         }
-        names.spend(bytes.len())?;
         self.open.entry((Arc::from(&*event.pid), Arc::from(&*event.tid))).or_default().push(bytes.to_vec());
-        self.open_in_all += 1;
-        Ok(())
+        (self.open_in_all, self.open_bytes) = (self.open_in_all + 1, self.open_bytes + bytes.len());
     }
 
     fn end(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
@@ -157,7 +163,7 @@ impl<V: Visitor> Reader<'_, V> {
             self.skipped.unpaired += 1;
             return Ok(());
         };
-        self.open_in_all -= 1;
+        (self.open_in_all, self.open_bytes) = (self.open_in_all - 1, self.open_bytes - bytes.len());
         let Ok(mut slice) = Event::read(&bytes) else { return Ok(()) };
         slice.dur = event.ts.zip(slice.ts).and_then(|(end, begin)| end.checked_sub(begin));
         slice.args = slice.args.or(event.args);
