@@ -42,7 +42,7 @@ pub(crate) enum CompareError {
     )]
     NotTimed,
     #[error(
-        "nothing is judged, so nothing can be slower than the limit: {0}; leave out `--fail-above` to see the figures all the same"
+        "nothing is judged, so nothing can be slower than the limit: {0}; leave out `--fail-above` to see the figures"
     )]
     NotJudged(String),
 }

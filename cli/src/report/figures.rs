@@ -274,6 +274,11 @@ impl Figures {
         self.entries.is_empty() && self.kernels.is_empty() && self.kernel_slices.is_empty() && self.steps.count() == 0
     }
 
+    /// Returns a device of the current trace among those of all traces.
+    fn device(&self, ordinal: u32) -> (DeviceKind, u32) {
+        (DeviceKind::Cuda, self.traces << 12 | ordinal)
+    }
+
     /// Returns the number of a range in a place; beyond [`RANGES`], that of all further ones there.
     fn number(&mut self, name: Name, spot: Spot) -> u32 {
         if let Some(number) = self.numbers.get(&(name, spot)) {
@@ -299,9 +304,7 @@ impl Figures {
         window.end_ns = window.end_ns.max(slice.span.end_ns).max(host.end_ns);
         let place = rows.row(slice.row).map(|row| row.place);
         let device = match place {
-            Some(Place::Stream(at)) => {
-                rows.stream(at).map(|stream| (DeviceKind::Cuda, self.traces << 12 | stream.ordinal))
-            }
+            Some(Place::Stream(at)) => rows.stream(at).map(|stream| self.device(stream.ordinal)),
             _ => None,
         };
         if slice.args.window > 0 {
@@ -392,11 +395,11 @@ impl Figures {
         match slice.kind {
             Kind::Kernel => {
                 let computes = !is_of_collective(names.text(slice.name));
-                self.traffic.kernel((DeviceKind::Cuda, self.traces << 12 | ordinal), lane, span, computes);
+                self.traffic.kernel(self.device(ordinal), lane, span, computes);
             }
             Kind::Zone | Kind::Collective => {
                 if slice.args.is_kernel {
-                    self.traffic.kernel((DeviceKind::Cuda, self.traces << 12 | ordinal), lane, span, false);
+                    self.traffic.kernel(self.device(ordinal), lane, span, false);
                 }
                 self.traffic(slice, ordinal, lane, names);
             }
@@ -412,7 +415,7 @@ impl Figures {
 
     /// Adds what a zone moved, or that it computed.
     fn traffic(&mut self, slice: &Slice<'_>, ordinal: u32, lane: Lane, names: &Names) {
-        let (device, span) = ((DeviceKind::Cuda, self.traces << 12 | ordinal), slice.span);
+        let (device, span) = (self.device(ordinal), slice.span);
         if slice.kind == Kind::Collective {
             if let Some(message) = Message::read(slice, 1.0, names) {
                 self.traffic.collective(device, lane, span, &moved(&message, 1.0, slice.early_by_ns()));
@@ -437,7 +440,7 @@ impl Figures {
             if let (Some(message), Some((device, at))) = (Message::read(&slice, share, names), entry.stream) {
                 let lane = Lane::from_stream(at as u32);
                 self.traffic.collective(
-                    (DeviceKind::Cuda, self.traces << 12 | device),
+                    self.device(device),
                     lane,
                     slice.span,
                     &moved(&message, share, slice.early_by_ns()),

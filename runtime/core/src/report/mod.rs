@@ -25,6 +25,7 @@ mod text;
 #[cfg(feature = "runtime")]
 pub mod traffic;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -175,9 +176,12 @@ impl Report {
     /// Returns how many zones of each range ran, for traces, where fewer were recorded and each was counted: the names of ranges with numbers.
     #[doc(hidden)]
     pub fn said_seen(&self) -> impl Iterator<Item = (&str, u64)> {
-        let is_in_one_place = |range: &&RangeStats| {
-            let places = self.ranges.iter().filter(|other| !other.in_replays && other.name == range.name);
-            self.windows.is_none() && !range.in_replays && places.count() == 1
+        let mut places: HashMap<&str, u32> = HashMap::new();
+        for range in self.ranges.iter().filter(|range| !range.in_replays) {
+            *places.entry(&range.name).or_default() += 1;
+        }
+        let is_in_one_place = move |range: &&RangeStats| {
+            self.windows.is_none() && !range.in_replays && places.get(&*range.name) == Some(&1)
         };
         let lacks = |range: &&RangeStats| range.seen != range.count;
         self.ranges.iter().filter(lacks).filter(is_in_one_place).map(|range| (&*range.name, range.seen))

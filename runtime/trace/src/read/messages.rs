@@ -63,11 +63,8 @@ impl Message {
 /// The kind of a collective by its name in PyTorch's profiler: that of ProcessGroupNCCL, which has several for one operation of NCCL, as in
 /// `_allgather_base`, `allgather_into_tensor_coalesced` and `all_gather`.
 fn kind(name: &str) -> Option<CollectiveKind> {
-    // The words of marks, which warpline's own traces have, come first: `all_gather_v` is no `all_gather`.
-    if let Some(kind) = CollectiveKind::ALL.into_iter().find(|kind| [kind.torch_name(), kind.as_str()].contains(&name))
-    {
-        return Some(kind);
-    }
+    let known =
+        |name: &str| CollectiveKind::ALL.into_iter().find(|kind| [kind.torch_name(), kind.as_str()].contains(&name));
     let mut plain = name.trim_start_matches('_');
     for suffix in ["_coalesced", "_oop", "_base", "_sparse", "_tensor", "_into"] {
         plain = plain.strip_suffix(suffix).unwrap_or(plain);
@@ -76,7 +73,7 @@ fn kind(name: &str) -> Option<CollectiveKind> {
         "all_to_allv" | "alltoall" | "alltoallv" => Some(CollectiveKind::AllToAll),
         // NCCL has none: it is an all-reduce of one element.
         "barrier" => Some(CollectiveKind::AllReduce),
-        plain => CollectiveKind::ALL.into_iter().find(|kind| [kind.torch_name(), kind.as_str()].contains(&plain)),
+        plain => known(name).or_else(|| known(plain)),
     }
 }
 
