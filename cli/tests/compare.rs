@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
-use warpline_core::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
 use warpline_core::record::EndSource;
-use warpline_core::report::Report;
+use warpline_report::Report;
+use warpline_report::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
 use warpline_trace::perfetto::PerfettoSink;
 
 warpline::namespace!("pair", "runs that are compared");

@@ -16,8 +16,8 @@ use warpline::report::Report;
 use warpline::sink::{Batch, Sink};
 use warpline::timeline::Semaphore;
 use warpline::{HostStream, Session, SessionBuilder, gpu_zone, host_zone};
-use warpline_core::fixture::{self, ATTENTION, STEP};
 use warpline_core::record::ZoneRecord;
+use warpline_report::fixture::{self, ATTENTION, STEP};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

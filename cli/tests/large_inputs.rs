@@ -19,7 +19,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline::record::ZoneRecord;
 use warpline::sink::{Batch, Sink};
-use warpline_core::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
+use warpline_report::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use warpline_core::fixture::{ATTENTION, main_thread, session, span, stream, zone};
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Sink};
+use warpline_report::Report;
+use warpline_report::fixture::{ATTENTION, main_thread, session, span, stream, zone};
+use warpline_report::sink::{Batch, Sink};
 use warpline_trace::perfetto::PerfettoSink;
 
 fn pipe(folder: &Path, name: &str) -> PathBuf {

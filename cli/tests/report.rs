@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use warpline::record::{DeviceInfo, DeviceKind, StreamInfo};
 use warpline::sink::{Batch, SessionInfo, Sink};
 use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
-use warpline_core::fixture;
+use warpline_report::fixture;
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

@@ -18,9 +18,9 @@ use warpline::record::{DeviceInfo, DeviceKind, EndSource, Span, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::{Batch, ChromeSink, MemorySink, PerfettoSink, Sink};
 use warpline::{AsStream, Session, block, collective, gpu_zone};
-use warpline_core::fixture::{self, span};
-use warpline_core::path::critical_path;
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
+use warpline_report::fixture::{self, span};
+use warpline_report::path::critical_path;
 
 warpline::namespace!("bounds", "zones whose ends are seen late");
 

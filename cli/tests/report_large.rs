@@ -14,9 +14,9 @@ use std::time::Duration;
 use peak::Ran;
 use warpline::record::ZoneRecord;
 use warpline::sink::{Batch, Sink};
-use warpline_core::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
-use warpline_core::report::Report;
 use warpline_core::step::StepRecord;
+use warpline_report::Report;
+use warpline_report::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
 use warpline_trace::perfetto::PerfettoSink;
 
 const BATCH: i64 = 1_000;

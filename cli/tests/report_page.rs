@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use warpline::fields::Fields;
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
-use warpline_core::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
 use warpline_core::kernel::{KernelRecord, ZoneRef};
 use warpline_core::record::{DeviceInfo, DeviceKind, StreamInfo};
-use warpline_core::report::{ClockFigures, Report};
 use warpline_core::step::StepRecord;
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
+use warpline_report::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
+use warpline_report::{ClockFigures, Report};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

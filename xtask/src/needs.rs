@@ -20,7 +20,7 @@ pub const TRACY: &str = "-p warpline -p warpline-tests -p warpline-example-tenso
 
 /// Packages that turn on no feature of `warpline`: Cargo would turn it on for all that are built together. The last one turns on the
 /// features of other crates that the whole workspace turns on, so that those crates are shared with `EVERYTHING`.
-pub const OFF: &str = "-p warpline -p warpline-core -p warpline-macros -p warpline-example-tensor -p warpline-example-transformer \
+pub const OFF: &str = "-p warpline -p warpline-core -p warpline-macros -p warpline-report -p warpline-example-tensor -p warpline-example-transformer \
                        -p warpline-ui-tests -p warpline-edition-2015 -p warpline-edition-2018 -p warpline-edition-2021 \
                        -p warpline-edition-2024 -p xtask -p warpline-third-party";
 

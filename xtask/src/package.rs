@@ -8,9 +8,10 @@ use crate::markdown::pages;
 use crate::shell::{Stop, line, root, target};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 10] = [
+const PUBLISHED: [&str; 11] = [
     "warpline-macros",
     "warpline-core",
+    "warpline-report",
     "warpline-trace",
     "warpline-cuda",
     "warpline-hip",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use warpline_core::report::{ClockFigures, Report, Source, WindowFigures};
+use warpline_report::{ClockFigures, Report, Source, WindowFigures};
 
 use crate::trace::Fact;
 
@@ -163,7 +163,7 @@ impl Account {
         let count = (number.max(0) as u64).min(MOST);
         let report = &mut self.report;
         let add = |sum: &mut u64| *sum = (*sum + count).min(MOST);
-        let dropped = |dropped: &mut warpline_core::report::Dropped, reason: &str| match reason {
+        let dropped = |dropped: &mut warpline_report::Dropped, reason: &str| match reason {
             "ring_full" => add(&mut dropped.ring_full),
             "event_failed" => add(&mut dropped.event_failed),
             "stream_failed" => add(&mut dropped.stream_failed),

@@ -1,6 +1,6 @@
 //! The zones of traces by the zones around them, for the icicle of the page: how often and how long each range ran within each other one.
 //!
-//! Zones of a row come in the order of their ends, as in [`nesting`](warpline_core::report::nesting): a zone takes those inside it from the row's
+//! Zones of a row come in the order of their ends, as in [`nesting`](warpline_report::nesting): a zone takes those inside it from the row's
 //! pieces. Zones whose length is only a bound are apart from the others of their range, and the time in which they may have ended is a call within them,
 //! [`END_NOT_TIMED`]. Memory is bounded: pieces, depth, the ranges within one zone and all of them together have limits, and what does not fit is counted.
 

@@ -10,16 +10,16 @@ mod visitor;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use warpline_core::path::{CriticalPath, PathLog, Track};
 use warpline_core::record::{DeviceKind, Span, is_bound};
-use warpline_core::report::EndCounts;
-use warpline_core::report::figures::{StreamStats, tell_devices_apart};
-use warpline_core::report::lengths::{Length, Lengths};
-use warpline_core::report::nesting::{self, Nesting};
-use warpline_core::report::per_step::{PerStep, StepSums};
-use warpline_core::report::stream_time::StreamTime;
-use warpline_core::report::traffic::{Lane, Moved, Traffic, is_of_collective};
 use warpline_core::work::WorkSum;
+use warpline_report::EndCounts;
+use warpline_report::figures::{StreamStats, tell_devices_apart};
+use warpline_report::lengths::{Length, Lengths};
+use warpline_report::nesting::{self, Nesting};
+use warpline_report::path::{CriticalPath, PathLog, Track};
+use warpline_report::per_step::{PerStep, StepSums};
+use warpline_report::stream_time::StreamTime;
+use warpline_report::traffic::{Lane, Moved, Traffic, is_of_collective};
 
 use super::account::Account;
 use super::calls::Calls;

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use warpline_core::report::{MemoryHolder, MemoryStats};
+use warpline_report::{MemoryHolder, MemoryStats};
 
 /// The most devices of a trace, and the most holders of a device.
 const DEVICES: usize = 256;

@@ -1,7 +1,7 @@
 //! `warpline report`: the report of a session from its traces, or from traces of PyTorch's profiler.
 //!
 //! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, `memory` the bytes of devices, and `account`
-//! the counts that a session writes at its end. The tables and their text are those of a session's report in `warpline_core::report`, as is the
+//! the counts that a session writes at its end. The tables and their text are those of a session's report in `warpline_report`, as is the
 //! HTML page, for which `page` collects what a trace shows beside the report: `calls` and `steps` with the figures, and `timeline` in a second
 //! reading.
 
@@ -17,7 +17,7 @@ mod timeline;
 
 use std::path::{Path, PathBuf};
 
-use warpline_core::report::Report;
+use warpline_report::Report;
 
 use crate::files;
 use crate::inputs::{TRACES, stem, uncompressed};

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use warpline_core::report::Report;
+use warpline_report::Report;
 
 use super::calls::{Call, LeftOut};
 use super::figures::{Figures, ForPage, Spot};
@@ -82,7 +82,7 @@ fn histograms(figures: &Figures, names: &Names) -> Vec<Value> {
     let mut all: Vec<_> = figures.lengths().collect();
     all.sort_by_key(|(_, _, lengths)| std::cmp::Reverse(lengths.recorded_ns()));
     all.truncate(HISTOGRAMS);
-    let histogram = |(name, spot, lengths): &(_, Spot, &warpline_core::report::lengths::Lengths)| {
+    let histogram = |(name, spot, lengths): &(_, Spot, &warpline_report::lengths::Lengths)| {
         let bars: Vec<_> =
             lengths.histogram(BARS).iter().map(|bar| json!([bar.from_ns, bar.to_ns, bar.count])).collect();
         json!({"name": &**names.text(*name), "on": spot.name(), "bars": bars})

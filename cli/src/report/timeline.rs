@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use warpline_core::path::{CriticalPath, Track};
 use warpline_core::record::Span;
+use warpline_report::path::{CriticalPath, Track};
 
 use super::figures::track;
 use super::texts::Texts;

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use warpline::sink::{Batch, Sink};
-use warpline_core::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, span, stream, zone};
 use warpline_core::kernel::KernelRecord;
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
-use warpline_core::report::{GraphTimingCounts, Report};
 use warpline_core::step::StepRecord;
+use warpline_report::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, span, stream, zone};
+use warpline_report::{GraphTimingCounts, Report};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
-use warpline_core::page::Page;
+use warpline_report::frame::Page;
 use warpline_core::text::{printable, printable_json};
 
 use super::{HeatMap, Report};

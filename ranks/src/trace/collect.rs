@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use warpline_core::record::{Span, is_bound};
-use warpline_core::report::nesting::{self, Nesting};
-use warpline_core::report::traffic::is_of_collective;
+use warpline_report::nesting::{self, Nesting};
+use warpline_report::traffic::is_of_collective;
 use warpline_trace::read::{Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
 
 use super::tables::TraceTable;

@@ -43,7 +43,7 @@ pub fn kernels_clock() -> Option<String> {
 }
 
 /// Returns the current time, in ns since the Unix epoch.
-pub(crate) fn unix_ns() -> i64 {
+pub fn unix_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as i64
 }
 

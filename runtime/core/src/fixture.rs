@@ -4,7 +4,6 @@
 //! `tests/gate`. A change of a record here changes the rows there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::catalog::spec::RangeMeta;
 use crate::catalog::{Kind, Level, RangeSpec};
@@ -15,10 +14,6 @@ use crate::record::{
     DeviceInfo, DeviceKind, EndSource, Span, SpanRecord, SpanRef, SpanSite, Status, StreamInfo, ThreadInfo, ZoneRecord,
 };
 use crate::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-use crate::report::counts::{FieldCounts, SpanCounts, WaitCounts};
-use crate::report::figures::{ClockFigures, SemaphoreStats};
-use crate::report::{Dropped, Report};
-use crate::sink::{Batch, SessionInfo, Sink};
 use crate::wait::{QueueDepth, SignalInfo, WaitOutcome, WaitRecord};
 
 pub const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, line: u32) -> RangeSpec {
@@ -49,21 +44,6 @@ pub static RANGES: [&RangeSpec; 4] = [&STEP, &ATTENTION, &COPY, &LOAD];
 
 /// The begin of the tests' sessions.
 pub const BEGIN_NS: i64 = 5_000_000_000_000;
-
-pub fn session() -> SessionInfo {
-    SessionInfo {
-        begin_ns: BEGIN_NS,
-        begin_unix_ns: 1_700_000_000_000_000_000,
-        process_id: 4242,
-        process_name: "demo".to_owned(),
-        rank: None,
-        host: "host7".to_owned(),
-        boot_id: Some("db8385a1".to_owned()),
-        hash: Some(0x0123_4567_89ab_cdef),
-        ranges: Some(&RANGES),
-        kernels: false,
-    }
-}
 
 pub fn stream(id: u32, name: &str) -> Arc<StreamInfo> {
     let device = DeviceInfo { ordinal: 0, name: "host".to_owned(), kind: DeviceKind::Host };
@@ -342,47 +322,4 @@ pub fn memory() -> Vec<MemoryRecord> {
         record(MemoryChange::Allocated, 1_500, (None, Some("kv \"cache\"")), 1024, (5120, 1024)),
         record(MemoryChange::Freed, 9_000, (Some(&STEP), None), 4096, (1024, 0)),
     ]
-}
-
-pub fn report() -> Report {
-    Report {
-        begun: 12,
-        recorded: 9,
-        dropped: Dropped { ring_full: 2, unfinished: 1, ..Dropped::default() },
-        fields: FieldCounts { cut: 1, ..FieldCounts::default() },
-        spans: SpanCounts { begun: 9, recorded: 7, buffer_full: 2, unfinished: 0 },
-        waits: WaitCounts {
-            begun: 6,
-            recorded: 5,
-            dropped: Dropped { unfinished: 1, ..Dropped::default() },
-            ..WaitCounts::default()
-        },
-        semaphores: vec![SemaphoreStats {
-            name: "weights \"loaded\"".to_owned(),
-            waits: 1,
-            waited_ns: 850,
-            waited_early_ns: 50,
-        }],
-        duration: Duration::from_micros(20),
-        clocks: vec![ClockFigures {
-            device: "host".to_owned(),
-            uncertainty_ns: 40,
-            worst_uncertainty_ns: 40,
-            bracket_ns: 64,
-            busy_bracket_ns: 96,
-            bracket_is_bound: false,
-        }],
-        notes: vec!["a note".to_owned()],
-        ..Report::default()
-    }
-}
-
-/// Runs a session with these batches through a sink.
-pub fn run(sink: &mut impl Sink, batches: &[Vec<ZoneRecord>]) -> std::io::Result<()> {
-    sink.start(&session())?;
-    for batch in batches {
-        sink.write(Batch::Zones(batch))?;
-        sink.flush()?;
-    }
-    sink.finish(&report())
 }

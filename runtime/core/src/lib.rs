@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod caught;
 pub mod clock;
 pub mod collective;
+pub mod counts;
 pub mod dynamic;
 pub mod environment;
 pub mod fields;
@@ -31,9 +32,6 @@ pub mod library;
 pub mod lock;
 pub mod memory;
 pub mod observer;
-#[cfg(feature = "export")]
-pub mod page;
-pub mod path;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod peer;
 pub mod process;
@@ -42,11 +40,9 @@ pub mod ranges;
 pub mod record;
 pub mod recovered;
 pub mod replay;
-pub mod report;
 pub mod sample;
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_signals.rs")]
 pub mod signals;
-pub mod sink;
 pub mod stderr;
 pub mod step;
 pub mod steps;

@@ -85,3 +85,39 @@ impl MemoryTiming {
         }
     }
 }
+
+/// The memory of one device in a session, as far as the session knows of it: the allocations of queues, those that the application told of, and
+/// with `kernels` all those of CUDA devices that CUPTI reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The device's name and number, as in `NVIDIA H100 (device 0)`.
+    pub device: String,
+    /// The number of allocations.
+    pub allocated: u64,
+    /// The number of frees.
+    pub freed: u64,
+    /// The bytes at the end, which were not freed.
+    pub bytes: u64,
+    /// The most bytes at one time.
+    pub peak_bytes: u64,
+    /// The first time at which there were so many, in ns.
+    pub peak_ns: i64,
+    /// Who held the bytes of the peak, the largest first.
+    pub at_peak: Vec<MemoryHolder>,
+    /// Who holds the bytes at the end, the largest first.
+    pub not_freed: Vec<MemoryHolder>,
+}
+
+/// The memory of one device that one range, or the allocations of one name, held at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryHolder {
+    /// The name of the range or of the allocations; empty for allocations outside of zones that have no name. Beyond 256 names a device, the
+    /// others share the name `…`.
+    pub name: String,
+    /// The bytes.
+    pub bytes: u64,
+    /// The number of allocations.
+    pub allocations: u64,
+}

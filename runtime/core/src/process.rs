@@ -51,7 +51,7 @@ pub fn host() -> String {
 }
 
 /// Returns Linux's id of the machine's boot: equal for two processes whose `CLOCK_BOOTTIME` is one clock.
-pub(crate) fn boot_id() -> Option<String> {
+pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }

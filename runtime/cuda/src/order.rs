@@ -15,8 +15,8 @@ use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, i
 use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
+use warpline_core::counts::EventPoolCounts;
 use warpline_core::fork::Home;
-use warpline_core::report::counts::EventPoolCounts;
 
 /// The number of events that are created at a time.
 const STEP: usize = 16;

@@ -62,7 +62,7 @@ pub use wait::{wait_all, wait_any};
 /// A signal on a CUDA stream takes an event, and creates some if none is free. Threads that signal destroy free events beyond the
 /// capacity, a few with each signal. Beside the pool, each thread keeps up to 32 free events, and no more than the capacity. The report of a
 /// session says how many events exist, how many were created, and how often none was free
-/// ([`Report::event_pool`](warpline_core::report::Report::event_pool)). Without feature `cuda` it does nothing.
+/// (`Report::event_pool`). Without feature `cuda` it does nothing.
 pub fn set_event_pool_capacity(events: usize) {
     #[cfg(feature = "cuda")]
     warpline_cuda::set_event_pool_capacity(events);

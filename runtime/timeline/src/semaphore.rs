@@ -39,7 +39,7 @@ impl Semaphore {
     }
 
     /// Creates a semaphore that has reached `initial`. Its name is in errors and, with a session, in the trace (`wait <name>`,
-    /// `signal <name>`) and in [`Report::semaphores`](warpline_core::report::Report::semaphores).
+    /// `signal <name>`) and in `Report::semaphores`.
     pub fn named(name: &str, initial: u64) -> Semaphore {
         register_backends();
         waited::semaphore_is_made();

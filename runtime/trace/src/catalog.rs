@@ -3,7 +3,7 @@
 //! The sinks call it on the collector's thread, once for each file. The cost is proportional to what fits.
 
 use warpline_core::catalog::{NamespaceRecord, RangeRecord, Records};
-use warpline_core::sink::SessionInfo;
+use warpline_report::sink::SessionInfo;
 
 /// The maximum size of the catalog in a trace, in bytes: well above 10,000 ranges with usual descriptions.
 pub(crate) const MOST: usize = 6 << 20;
@@ -82,7 +82,7 @@ fn spend(left: &mut usize, texts: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture::session;
+    use warpline_report::fixture::session;
 
     #[test]
     fn what_does_not_fit_is_counted() {

@@ -1,7 +1,7 @@
 //! The names that traces give to fields, figures and changes. All formats use the same names.
 
 use warpline_core::record::{SAMPLED, WINDOW, ZoneRecord};
-use warpline_core::sink::{Change, SessionChange};
+use warpline_report::sink::{Change, SessionChange};
 
 /// The bandwidth of a collective in GB (1e9 bytes) per second, as NCCL's tests define it.
 pub(super) const ALGBW: &str = "algbw_gb_per_s";

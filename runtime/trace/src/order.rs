@@ -7,10 +7,10 @@ use warpline_core::kernel::KernelRecord;
 use warpline_core::memory::MemoryRecord;
 use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::replay::ReplayRecord;
-use warpline_core::sink::{Batch, SessionChange};
 use warpline_core::step::StepRecord;
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::{QueueDepth, WaitRecord};
+use warpline_report::sink::{Batch, SessionChange};
 
 /// One entry of a batch.
 #[derive(Clone, Copy)]

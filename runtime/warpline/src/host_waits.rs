@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::ThreadInfo;
-use warpline_core::report::figures::HostWaitStats;
 use warpline_core::synchronization::{SyncKind, SyncRecord};
+use warpline_report::figures::HostWaitStats;
 
 /// The largest number of combinations that are counted separately. Later ones are counted under the thread [`MORE`], by call.
 const MOST: usize = 4_096;
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use warpline_core::fixture::{STEP, span, thread};
     use warpline_core::kernel::ZoneRef;
+    use warpline_report::fixture::{STEP, span, thread};
 
     fn wait(kind: SyncKind, of: &Arc<ThreadInfo>, ns: i64, is_in_step: bool) -> SyncRecord {
         SyncRecord {

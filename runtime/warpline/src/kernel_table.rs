@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use warpline_core::catalog::RangeSpec;
 use warpline_core::kernel::KernelRecord;
-use warpline_core::report::figures::KernelStats;
+use warpline_report::figures::KernelStats;
 
 /// The largest number of pairs of a range and a kernel that are counted separately. Later ones are counted under the name [`MORE`].
 const MOST: usize = 4_096;
@@ -79,9 +79,9 @@ impl KernelTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture::{COPY, STEP, span, stream};
     use warpline_core::kernel::KernelWork;
     use warpline_core::record::{Span, StreamInfo};
+    use warpline_report::fixture::{COPY, STEP, span, stream};
 
     fn kernel(name: &str, stream: &Arc<StreamInfo>, gpu: Span) -> KernelRecord {
         KernelRecord {

@@ -291,14 +291,14 @@ pub mod record {
 
 /// The report at a session's end: counts, sums, drops, and the critical path.
 pub mod report {
-    pub use warpline_core::path::{CriticalPath, PathPart, PathSegment, critical_path};
-    pub use warpline_core::report::{
+    pub use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
+    pub use warpline_report::path::{CriticalPath, PathPart, PathSegment, critical_path};
+    pub use warpline_report::{
         ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, HostWaitStats, KernelCounts,
         KernelStats, KernelTimingCounts, LeftOut, MemoryCounts, MemoryHolder, MemoryStats, RangeStats, Report,
         Retention, SemaphoreStats, SinkReport, SpanCounts, StepStats, StreamStats, SyncCounts, TraceFile, WaitCounts,
         WaitedFor, WindowFigures,
     };
-    pub use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
 }
 
 /// Destinations of records: the trait, and warpline's own sinks.
@@ -306,7 +306,7 @@ pub mod sink {
     pub use crate::session::SinkId;
     #[cfg(all(feature = "enable", feature = "tracy"))]
     pub use crate::tracy::sink::TracySink;
-    pub use warpline_core::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
+    pub use warpline_report::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
     #[cfg(feature = "export")]
     pub use warpline_trace::{chrome::ChromeSink, perfetto::PerfettoSink};
 }

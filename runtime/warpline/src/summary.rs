@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord};
 use warpline_core::replay::ReplayedZone;
-use warpline_core::report::figures::RangeStats;
-use warpline_core::report::lengths::{Coverage, Length, Lengths};
-use warpline_core::report::nesting::{self, Nesting};
 use warpline_core::work::WorkSum;
+use warpline_report::figures::RangeStats;
+use warpline_report::lengths::{Coverage, Length, Lengths};
+use warpline_report::nesting::{self, Nesting};
 
 /// The figures of every range that was recorded so far. Its size depends on the number of ranges and devices, not of zones.
 #[derive(Default)]
@@ -235,8 +235,8 @@ fn row_of(record: &ZoneRecord) -> Option<Row> {
 mod tests {
     use super::*;
     use warpline_core::catalog::spec::RangeMeta;
-    use warpline_core::fixture;
     use warpline_core::record::Span;
+    use warpline_report::fixture;
 
     static RANGE: RangeSpec = RangeSpec::new(RangeMeta {
         namespace: "test",

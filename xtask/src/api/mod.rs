@@ -21,9 +21,10 @@ use crate::{compiler, features};
 const LIST: &str = "runtime/public-api.txt";
 
 /// The crate that users name, and those whose items it re-exports.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "warpline",
     "warpline-core",
+    "warpline-report",
     "warpline-trace",
     "warpline-cuda",
     "warpline-hip",

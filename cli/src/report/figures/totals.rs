@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use warpline_core::report::figures::{HostWaitStats, KernelStats, RangeStepStats, StreamStats, WaitedFor};
-use warpline_core::report::lengths::Coverage;
-use warpline_core::report::{RangeStats, Report};
+use warpline_report::figures::{HostWaitStats, KernelStats, RangeStepStats, StreamStats, WaitedFor};
+use warpline_report::lengths::Coverage;
+use warpline_report::{RangeStats, Report};
 
 use super::{Figures, RANGES, Spot, Sum, Usage};
 use crate::trace::{Name, Names};
@@ -53,7 +53,7 @@ impl Figures {
         report.host_waits.sort_by(|a, b| (b.total_ns, &a.thread, &a.call).cmp(&(a.total_ns, &b.thread, &b.call)));
         let semaphores = self.semaphores.iter().map(|(name, sum)| (names.text(*name).to_string(), sum));
         report.semaphores = semaphores
-            .map(|(name, sum)| warpline_core::report::SemaphoreStats {
+            .map(|(name, sum)| warpline_report::SemaphoreStats {
                 name,
                 waits: sum.count,
                 waited_ns: sum.total_ns,

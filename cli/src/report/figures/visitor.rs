@@ -1,7 +1,7 @@
 //! Receives the slices of a trace, and adds each to the figures of its kind.
 
-use warpline_core::path::Track;
-use warpline_core::report::lengths::Length;
+use warpline_report::lengths::Length;
+use warpline_report::path::Track;
 
 use super::super::steps::Step;
 use super::{Figures, Spot, track};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;
 use warpline_core::record::{Span, is_bound};
-use warpline_core::report::stream_time::{StreamSums, StreamTime};
+use warpline_report::stream_time::{StreamSums, StreamTime};
 use warpline_trace::read::{Message, Name, Names};
 
 use super::super::tables::{Cell, Filling, TraceTable};

@@ -313,13 +313,19 @@ pub const fn refused() -> RangeSpec {
 pub struct NamespaceSpec {
     #[doc(hidden)]
     pub name: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) module: &'static str,
+    #[doc(hidden)]
+    pub about: &'static str,
+    #[doc(hidden)]
+    pub module: &'static str,
     /// Empty when it was not built by Cargo, like `version`.
-    pub(crate) package: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) file: &'static str,
-    pub(crate) line: u32,
+    #[doc(hidden)]
+    pub package: &'static str,
+    #[doc(hidden)]
+    pub version: &'static str,
+    #[doc(hidden)]
+    pub file: &'static str,
+    #[doc(hidden)]
+    pub line: u32,
 }
 
 impl NamespaceSpec {

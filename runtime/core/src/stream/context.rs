@@ -13,12 +13,12 @@ use super::snapshot::OpenZoneSnapshot;
 use super::wait_stats::WaitStats;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
+use crate::counts::Dropped;
+use crate::counts::WaitCounts;
 use crate::fork::Home;
 use crate::lock::lock;
 use crate::observer::Position;
 use crate::record::StreamInfo;
-use crate::report::Dropped;
-use crate::report::counts::WaitCounts;
 use crate::switch;
 
 /// One stream in one session.

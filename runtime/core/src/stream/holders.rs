@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::catalog::RangeSpec;
+use crate::memory::{MemoryHolder, MemoryStats};
 use crate::record::{DeviceInfo, DeviceKind};
-use crate::report::figures::{MemoryHolder, MemoryStats};
 
 /// The most holders that a device's memory is told apart by. The others share one.
 const MOST_HOLDERS: usize = 256;

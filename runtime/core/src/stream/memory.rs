@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use super::holders::{DeviceAccount, Holder};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
+use crate::counts::MemoryCounts;
 use crate::lock::lock;
+use crate::memory::MemoryStats;
 use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
-use crate::report::counts::MemoryCounts;
-use crate::report::figures::MemoryStats;
 use tool::{Told, Tool};
 pub use tool::{ToolChange, ToolEvent};
 
@@ -289,7 +289,7 @@ mod tests {
         assert!(free(&log, 1) && free(&log, 4));
         let [device] = &log.stats()[..] else { panic!("one device") };
         assert_eq!((device.peak_bytes, device.bytes, device.allocated, device.freed), (450, 50, 4, 3));
-        let held = |holders: &[crate::report::figures::MemoryHolder]| {
+        let held = |holders: &[crate::memory::MemoryHolder]| {
             holders.iter().map(|holder| (holder.name.to_string(), holder.bytes, holder.allocations)).collect::<Vec<_>>()
         };
         assert_eq!(held(&device.at_peak), [("demo.copy".to_owned(), 300, 1), ("demo.step".to_owned(), 150, 2)]);

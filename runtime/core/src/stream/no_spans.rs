@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::report::counts::SpanCounts;
+use crate::counts::SpanCounts;
 
 use super::waker::Waker;
 

@@ -17,10 +17,10 @@ use super::registry::{MOST_DROPPED, StreamFacts, StreamRegistry};
 use super::spans::SpanQueue;
 use super::waker::Waker;
 use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
+use crate::counts::Dropped;
+use crate::counts::SpanCounts;
 use crate::lock::{Locked, lock};
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
-use crate::report::Dropped;
-use crate::report::counts::SpanCounts;
 use crate::switch;
 
 /// The state that one session's zones share with its collector.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::context::{Account, StreamContext};
 use crate::backend::{StreamKey, names};
+use crate::counts::Dropped;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
-use crate::report::Dropped;
 
 /// What the recorder knows of streams and threads.
 #[derive(Default)]

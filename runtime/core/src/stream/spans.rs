@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
+use crate::counts::SpanCounts;
 use crate::fields::Value;
 use crate::record::{Span, SpanRecord, SpanRef, SpanSite, ThreadInfo};
-use crate::report::counts::SpanCounts;
 
 use super::ring::{Ring, Taken, Token};
 use super::waker::Waker;

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::counts::Dropped;
+use crate::counts::WaitCounts;
 use crate::lock::lock;
-use crate::report::Dropped;
-use crate::report::counts::WaitCounts;
 
 /// The counts of one stream's waits.
 #[derive(Debug, Default)]

@@ -26,8 +26,8 @@ use std::path::Path;
 use crate::create::create;
 use crate::files::own::OwnFile;
 use crate::order::Order;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use document::Document;
 use trace::Trace;

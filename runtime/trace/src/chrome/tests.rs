@@ -9,12 +9,12 @@ use super::json::Micros;
 use super::rows::{FIRST_DEVICE, FIRST_ROW};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level, RangeSpec};
-use warpline_core::fixture;
-use warpline_core::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::kernel::KernelLaunch;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo};
 use warpline_core::replay::ReplayRecord;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
+use warpline_report::fixture;
+use warpline_report::fixture::{BEGIN_NS, LOAD, STEP, records, run, span, stream, thread, zone};
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink};
 
 /// A file that belongs to one test and is removed when the test ends.
 struct Scratch(std::path::PathBuf);

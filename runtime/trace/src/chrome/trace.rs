@@ -19,9 +19,9 @@ use crate::order::Record;
 use warpline_core::catalog::Kind;
 use warpline_core::clock;
 use warpline_core::record::{Span, SpanRecord, ZoneRecord};
-use warpline_core::report::Report;
-use warpline_core::sink::{SessionChange, SessionInfo};
 use warpline_core::step::StepRecord;
+use warpline_report::Report;
+use warpline_report::sink::{SessionChange, SessionInfo};
 
 /// The time between the zero of the trace and the begin of the session: readers drop negative times, and the clocks may put a zone
 /// slightly before its session.

@@ -8,8 +8,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use warpline_core::report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 use warpline_core::work::{WorkRates, WorkStats};
+use warpline_report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 
 /// The ranges that took longest, and a summary of the others.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,8 +5,8 @@
 
 mod docs;
 
-use warpline_core::fixture::{depths, memory, records, report, session, spans, waits};
-use warpline_core::sink::{Batch, Sink};
+use warpline_report::fixture::{depths, memory, records, report, session, spans, waits};
+use warpline_report::sink::{Batch, Sink};
 
 use crate::chrome::ChromeSink;
 use crate::perfetto::PerfettoSink;

@@ -62,8 +62,8 @@ use crate::catalog::MOST;
 use crate::create::create;
 use crate::files::own::OwnFile;
 use crate::order::Order;
-use warpline_core::report::{Report, Retention};
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_report::{Report, Retention};
 
 use file::Output;
 use pieces::{Medium, Pieces};

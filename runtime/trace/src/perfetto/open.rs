@@ -13,7 +13,7 @@ use super::track::{Ids, i32_bits, process_track};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::open::{Incident, OpenZone};
 use warpline_core::record::open::OpenState;
-use warpline_core::sink::SessionInfo;
+use warpline_report::sink::SessionInfo;
 
 /// The maximum size of a piece, with some room for the packets at the end.
 const ROOM: usize = AREA_BYTES as usize - PIECE_HEADER - 1024;

@@ -15,8 +15,8 @@ use crate::catalog::MOST;
 use crate::order::{Order, Record};
 use crate::written::Marks;
 use warpline_core::clock::now_ns;
-use warpline_core::report::{Report, Retention};
-use warpline_core::sink::{Batch, Progress, SessionInfo, not_started};
+use warpline_report::sink::{Batch, Progress, SessionInfo, not_started};
+use warpline_report::{Report, Retention};
 
 /// The buffer size at which bytes are written without a flush.
 const LARGE: usize = 64 << 10;

@@ -15,7 +15,7 @@ use crate::files::own::OwnFile;
 use crate::files::system::{identity, is_at};
 use crate::written::write_counted;
 use warpline_core::file_name;
-use warpline_core::report::{Retention, TraceFile};
+use warpline_report::{Retention, TraceFile};
 
 pub struct Files {
     series: Series,

@@ -10,7 +10,7 @@ use super::PieceSink;
 use super::pieces::{Holds, Medium, Pieces};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
-use warpline_core::report::{Retention, TraceFile};
+use warpline_report::{Retention, TraceFile};
 
 /// Writes a Perfetto trace into the ring of a flight recorder.
 pub type FlightSink = PieceSink<Segments>;

@@ -7,8 +7,8 @@ use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
 use super::track::{Ids, i32_bits, process_track};
 use crate::names::{change_args, change_name};
 use warpline_core::clock::now_ns;
-use warpline_core::report::Report;
-use warpline_core::sink::{Progress, SessionChange, SessionInfo};
+use warpline_report::Report;
+use warpline_report::sink::{Progress, SessionChange, SessionInfo};
 
 /// Writes the facts about the session and the account.
 pub(super) struct SessionFacts {

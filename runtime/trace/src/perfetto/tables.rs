@@ -12,7 +12,7 @@ use super::session_facts::SessionFacts;
 use super::track::{Ids, Session, Track};
 use crate::lanes::OwnLane;
 use warpline_core::record::DeviceKind;
-use warpline_core::sink::SessionInfo;
+use warpline_report::sink::SessionInfo;
 
 pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<AddressHasher>>;
 

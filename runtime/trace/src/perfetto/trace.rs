@@ -12,8 +12,8 @@ use super::syncs::Syncs;
 use super::tables::Tables;
 use super::waits::Queues;
 use crate::order::Record;
-use warpline_core::report::Report;
-use warpline_core::sink::SessionInfo;
+use warpline_report::Report;
+use warpline_report::sink::SessionInfo;
 
 /// The state of a trace while it is written.
 pub(super) struct Trace {

@@ -15,10 +15,10 @@ use crate::summary::CameBy;
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
-use warpline_core::sink::Sink;
 use warpline_core::suggest::counted_are;
 use warpline_core::windows;
+use warpline_report::sink::Sink;
+use warpline_report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
 
 /// The longest time that a cancelled request waits for zones in flight.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);

@@ -21,10 +21,10 @@ use schedule::{Schedule, Seen};
 use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::report::figures::WindowFigures;
 use warpline_core::sample::may_be_sampled;
-use warpline_core::sink::Change;
 use warpline_core::windows::{self, Phase};
+use warpline_report::figures::WindowFigures;
+use warpline_report::sink::Change;
 
 /// The time in which roots of this process were counted, in ns. Like what was learned of them, it outlives sessions.
 static LEARNED_NS: AtomicI64 = AtomicI64::new(0);

@@ -8,7 +8,7 @@ use warpline_core::backend::{Backend, BackendError, Clock};
 use warpline_core::clock::YEAR_NS;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, StreamInfo};
-use warpline_core::report::figures::ClockFigures;
+use warpline_report::figures::ClockFigures;
 
 #[derive(Default)]
 pub(super) struct Clocks(Vec<SpaceClock>);

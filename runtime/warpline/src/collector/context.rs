@@ -19,10 +19,10 @@ use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
 #[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
-use warpline_core::sink::{Batch, Progress};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch::REQUESTS_EPOCH;
+use warpline_report::sink::{Batch, Progress};
 
 pub(crate) struct Context {
     pub(super) recorder: Arc<Recorder>,

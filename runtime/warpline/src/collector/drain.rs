@@ -10,8 +10,8 @@ use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use warpline_core::lock::lock;
-use warpline_core::report::DEAR;
 use warpline_core::suggest::counted_are;
+use warpline_report::DEAR;
 
 /// The minimum duration of a session for a note on the cost of recording.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);

@@ -15,12 +15,12 @@ use warpline_core::clock::now_ns;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceInfo, DeviceKind, EndSource, Span, StreamInfo, ThreadInfo};
-use warpline_core::sink::Batch;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
 use warpline_core::timing::Timing;
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
 use warpline_cuda::graph::captured_range;
+use warpline_report::sink::Batch;
 
 /// The maximum number of zones that wait for their work. Beyond it, the oldest are delivered without a time. A thread that never rests
 /// ends about ten thousand zones between two deliveries of CUPTI.

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use warpline_core::dynamic;
-use warpline_core::report::figures::LeftOut;
+use warpline_report::figures::LeftOut;
 
 /// What was left out, and until when.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use super::BATCH;
 use super::context::Context;
 use super::stage::Stage;
 use warpline_core::memory::MemoryRecord;
-use warpline_core::sink::Batch;
 use warpline_core::stream::memory::NotedChange;
+use warpline_report::sink::Batch;
 
 pub(super) struct MemoryStage;
 

@@ -55,9 +55,9 @@ use std::time::{Duration, Instant};
 use warpline_core::clock::{Ticks, now_ns};
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
-use warpline_core::sink::SessionInfo;
-use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
+use warpline_report::sink::SessionInfo;
+use warpline_report::sink::held::HeldSinks;
 
 pub(crate) use context::Context;
 #[cfg(feature = "cupti")]

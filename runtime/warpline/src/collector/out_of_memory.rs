@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use warpline_core::catalog::RangeSpec;
-use warpline_core::report::MemoryStats;
 use warpline_core::stream::memory::RefusedAllocation;
+use warpline_report::MemoryStats;
 use warpline_trace::flight::open::{Incident, Reason};
 
 /// The most holders that are named for a device.

@@ -10,9 +10,9 @@ use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
 use warpline_core::record::{EndSource, ZoneRecord};
-use warpline_core::sink::Batch;
 use warpline_core::steps;
 use warpline_core::stream::context::StreamContext;
+use warpline_report::sink::Batch;
 
 /// The number of zones read from one stream after which all streams are supplied again before the next is read.
 const MANY: usize = 256;

@@ -160,9 +160,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use warpline_core::fixture::{span, stream};
     use warpline_core::record::Span;
     use warpline_core::replay::ReplayTiming;
+    use warpline_report::fixture::{span, stream};
 
     fn replay(graph: u32, gpu: Span, timed_by: ReplayTiming) -> ReplayRecord {
         ReplayRecord {

@@ -13,23 +13,21 @@ use crate::host_waits::HostWaits;
 use crate::kernel_table::KernelTable;
 use crate::summary::{CameBy, Summary};
 use warpline_core::clock::now_ns;
+use warpline_core::counts::{EndCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
 use warpline_core::lock::lock;
 use warpline_core::record::{ThreadInfo, ZoneRecord};
 #[cfg(feature = "cuda")]
 use warpline_core::replay::ReplayRecord;
-use warpline_core::report::counts::{
-    EndCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts,
-};
-use warpline_core::report::figures::{ClockFigures, WindowFigures};
-use warpline_core::report::traffic::Traffic;
-use warpline_core::report::{Report, SinkReport};
-use warpline_core::sink::{Change, SessionChange};
 use warpline_core::stderr;
 use warpline_core::steps;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
 use warpline_core::suggest::counted_as;
+use warpline_report::figures::{ClockFigures, WindowFigures};
+use warpline_report::sink::{Change, SessionChange};
+use warpline_report::traffic::Traffic;
+use warpline_report::{Report, SinkReport};
 
 /// The state that the collector and the session's handle share, so that a report can be made even when a sink does not return.
 #[derive(Default)]
@@ -78,7 +76,7 @@ pub(crate) struct SessionStats {
 
 /// The events of timelines when the session began.
 #[cfg(all(feature = "timeline", feature = "cuda"))]
-struct EventsBefore(warpline_core::report::counts::EventPoolCounts);
+struct EventsBefore(warpline_core::counts::EventPoolCounts);
 
 #[cfg(all(feature = "timeline", feature = "cuda"))]
 impl Default for EventsBefore {

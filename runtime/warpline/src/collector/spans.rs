@@ -6,7 +6,7 @@ use super::BATCH;
 use super::context::Context;
 use super::stage::Stage;
 use warpline_core::record::SpanRecord;
-use warpline_core::sink::Batch;
+use warpline_report::sink::Batch;
 
 #[derive(Default)]
 pub(super) struct SpanStage {

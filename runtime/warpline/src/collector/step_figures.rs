@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use hdrhistogram::Histogram;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::figures::{RangeStepStats, StepStats};
-use warpline_core::report::per_step::PerStep;
 use warpline_core::step::StepRecord;
 use warpline_core::steps::NotRecorded;
+use warpline_report::figures::{RangeStepStats, StepStats};
+use warpline_report::per_step::PerStep;
 
 /// Significant decimal digits of a percentile.
 const DIGITS: u8 = 2;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::context::Context;
 use super::stage::Stage;
 use warpline_core::lock::lock;
-use warpline_core::sink::Batch;
 use warpline_core::step::StepRecord;
 use warpline_core::steps;
+use warpline_report::sink::Batch;
 
 #[derive(Default)]
 pub(super) struct StepStage {

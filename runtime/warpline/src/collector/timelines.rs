@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 #[cfg(feature = "cupti")]
 use warpline_core::kernel::KernelRecord;
-use warpline_core::path::PathLog;
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ZoneRecord};
-use warpline_core::report::Report;
-use warpline_core::report::figures::{SemaphoreStats, StreamStats, WaitedFor, tell_devices_apart};
-use warpline_core::report::stream_time::{StreamSums, StreamTime};
 use warpline_core::wait::WaitRecord;
+use warpline_report::Report;
+use warpline_report::figures::{SemaphoreStats, StreamStats, WaitedFor, tell_devices_apart};
+use warpline_report::path::PathLog;
+use warpline_report::stream_time::{StreamSums, StreamTime};
 
 /// The number of latest zones in which the critical path is found.
 const ZONES: usize = 1 << 15;
@@ -261,8 +261,8 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture::{STEP, span, stream, thread, waits, zone};
     use warpline_core::record::EndSource;
+    use warpline_report::fixture::{STEP, span, stream, thread, waits, zone};
 
     #[test]
     fn streams_that_are_gone_are_counted_together_and_those_in_use_stay_by_themselves() {

@@ -16,12 +16,12 @@ use super::timelines::is_same_stream;
 use warpline_core::backend::Reading;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
-use warpline_core::sink::Batch;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::wait_stats::SHORTEST_LAUNCH_NS;
 use warpline_core::stream::waited::{GivenSignal, Waited, semaphores_exist};
 use warpline_core::wait::{SignalInfo, WaitRecord};
+use warpline_report::sink::Batch;
 
 /// The number of looks for which a wait is held: two for a lazy end, and one more for its zone.
 const LOOKS: u32 = 3;
@@ -296,7 +296,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use warpline_core::fixture::{STEP, span, stream, thread, waits, zone};
+    use warpline_report::fixture::{STEP, span, stream, thread, waits, zone};
 
     #[test]
     fn a_wait_ends_by_the_begin_of_what_is_behind_it_but_for_what_is_no_question_of_clocks() {
@@ -338,10 +338,10 @@ mod tests {
             WaitRecord { stream: Some(Arc::clone(&compute)), gpu, end_early_by_ns, ..wait }
         };
         let signal = |stream: Option<&Arc<StreamInfo>>, host_ns, wait: &WaitRecord| {
-            let host_ns = warpline_core::fixture::BEGIN_NS + host_ns;
+            let host_ns = warpline_report::fixture::BEGIN_NS + host_ns;
             let note = GivenSignal::new(None, NonZeroU32::MIN, (stream.cloned(), false), (7, host_ns), None);
             let signal = stage.signal(&note, wait, Arc::clone(&main));
-            (signal.at_ns - warpline_core::fixture::BEGIN_NS, signal.early_by_ns)
+            (signal.at_ns - warpline_report::fixture::BEGIN_NS, signal.early_by_ns)
         };
         // Right behind the zone.
         assert_eq!(signal(Some(&copy), 20, &wait(0)), (200_000, 150_000));

@@ -1,8 +1,8 @@
 //! The warm-up of a schedule of steps, whose records are not handed on. Memory is: its counters are sums.
 
 use super::wanted::{begin_of, only};
-use warpline_core::sink::Batch;
 use warpline_core::steps::is_warmup;
+use warpline_report::sink::Batch;
 
 /// Calls `give` with the part of a batch that is not of a warm-up, unless that is nothing.
 pub(super) fn without_warmup(batch: Batch<'_>, give: impl FnOnce(Batch<'_>)) {

@@ -11,8 +11,8 @@ use warpline_core::catalog::catalog;
 use warpline_core::fields::Value;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::Dropped;
 use warpline_core::stream::context::Account;
+use warpline_report::Dropped;
 use warpline_trace::control::figures::Figures;
 use warpline_trace::control::protocol::{Refusal, VERSION};
 use warpline_trace::json::json_value;
@@ -186,7 +186,7 @@ pub(super) fn since_ns(then: Instant, now: Instant) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture;
+    use warpline_report::fixture;
 
     #[test]
     fn an_answer_has_lists_and_maps_and_the_lane() {

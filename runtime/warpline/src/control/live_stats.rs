@@ -13,7 +13,7 @@ use warpline_core::catalog::RangeSpec;
 use warpline_core::intervals::Intervals;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord, is_bound};
-use warpline_core::sink::{Batch, Sink};
+use warpline_report::sink::{Batch, Sink};
 
 /// Zones that ended within this time before a tick may not have arrived yet.
 const LATE_NS: i64 = 200_000_000;
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn a_zone_whose_length_is_only_a_bound_is_counted_and_makes_the_load_a_bound() {
-        use warpline_core::fixture;
         use warpline_core::record::EndSource;
+        use warpline_report::fixture;
 
         let (stream, thread) = (fixture::stream(1, "compute"), fixture::thread(1, None));
         let begin_ns = fixture::BEGIN_NS;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use warpline_core::fixture;
+use warpline_report::fixture;
 
 use super::*;
 

@@ -5,8 +5,8 @@ use super::histogram::Histogram;
 use super::ranges::{Place, Ranges};
 use warpline_core::catalog::{Kind, catalog};
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress};
 
 /// The most series of one process in each of the two outputs.
 const MOST_SERIES: usize = 20;

@@ -1,7 +1,7 @@
 //! The process that metrics are of: what names it in labels and attributes.
 
 use warpline_core::environment;
-use warpline_core::sink::SessionInfo;
+use warpline_report::sink::SessionInfo;
 
 /// The longest text of a label, in characters.
 const LONGEST: usize = 120;

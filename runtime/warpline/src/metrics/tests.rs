@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::figures::{Figures, Series};
 use super::ranges::{Place, Ranges};
 use warpline_core::collective::{CollectiveKind, DataType, Message, ProcessGroup};
-use warpline_core::fixture::{COPY, LOAD, STEP, main_thread, span, stream, waits, zone};
 use warpline_core::record::{EndSource, ZoneRecord};
-use warpline_core::sink::Batch;
 use warpline_core::wait::WaitRecord;
+use warpline_report::fixture::{COPY, LOAD, STEP, main_thread, span, stream, waits, zone};
+use warpline_report::sink::Batch;
 
 const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
 
@@ -113,7 +113,7 @@ fn a_length_that_is_only_a_bound_is_counted_and_in_no_series() {
     full.add_bounded();
     full.give_series(2, false);
     assert_eq!((full.series().count(), full.bounded(), full.left_out()), (1, None, 1));
-    let _job = super::job::Job::new(&warpline_core::fixture::session());
+    let _job = super::job::Job::new(&warpline_report::fixture::session());
     #[cfg(feature = "prometheus")]
     {
         let page = super::prometheus::page(&figures, &_job);
@@ -145,7 +145,7 @@ fn cost() {
     let mut figures = Figures::new(SERIES, false, 0);
     figures.bandwidths = super::bandwidths::Bandwidths::new(2);
     figures.ranges = Ranges::new(6, 0);
-    let ranges = warpline_core::fixture::session().ranges.unwrap_or(&[]);
+    let ranges = warpline_report::fixture::session().ranges.unwrap_or(&[]);
     // Lengths from 100 ns to 100 s.
     let mut batch: Vec<ZoneRecord> =
         ranges.iter().flat_map(|range| (0..1_000).map(|n: i64| of(range, 100 + n * n * 100_000))).collect();
@@ -159,7 +159,7 @@ fn cost() {
     let zones = 100 * batch.len() as u32;
     println!("a zone: {} ns", (cpu() - begun).as_nanos() / u128::from(zones));
     figures.give_series(2, 2, true);
-    let _job = super::job::Job::new(&warpline_core::fixture::session());
+    let _job = super::job::Job::new(&warpline_report::fixture::session());
     #[cfg(feature = "prometheus")]
     {
         let begun = cpu();

@@ -162,8 +162,8 @@ mod tests {
     use super::*;
     use warpline_core::catalog::RangeSpec;
     use warpline_core::collective::{DataType, Message};
-    use warpline_core::fixture::{range, span, stream, thread, zone};
     use warpline_core::record::EndSource;
+    use warpline_report::fixture::{range, span, stream, thread, zone};
 
     static SUM: RangeSpec = range("demo.sum\0", Kind::Collective, None, 50);
 

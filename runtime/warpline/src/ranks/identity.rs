@@ -11,7 +11,7 @@ use super::beneath::Beneath;
 use warpline_core::clock::utc_date;
 use warpline_core::environment;
 use warpline_core::hashing::fnv1a64;
-use warpline_core::sink::SessionInfo;
+use warpline_report::sink::SessionInfo;
 
 /// What all files of a session have in common.
 #[derive(Clone, Debug)]

@@ -265,8 +265,8 @@ mod tests {
     use std::sync::Arc;
 
     use warpline_core::collective::ProcessGroup;
-    use warpline_core::fixture;
     use warpline_judge::tables::{Kind, Table as Contract};
+    use warpline_report::fixture;
 
     use super::super::steps::StepRow;
     use super::super::window::{CollectiveRow, Comm};

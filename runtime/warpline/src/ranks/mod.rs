@@ -38,11 +38,11 @@ use crate::collector::SessionStats;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::step::StepRecord;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted;
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 /// The steps that a window has at least, where steps are marked.
 const LEAST_STEPS: usize = 10;
@@ -280,8 +280,8 @@ mod tests {
 
     use parquet::file::reader::SerializedFileReader;
     use warpline_core::backend::Limits;
-    use warpline_core::fixture;
     use warpline_core::timing::EndMode;
+    use warpline_report::fixture;
 
     use super::*;
 

@@ -141,9 +141,9 @@ mod tests {
 
     use serde_json::Value;
     use warpline_core::backend::Limits;
-    use warpline_core::fixture;
     use warpline_core::hashing::fnv1a64;
     use warpline_core::timing::EndMode;
+    use warpline_report::fixture;
 
     use super::*;
 

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn time_in_which_a_wait_may_have_ended_is_a_part_of_its_own() {
-        use warpline_core::fixture::{span, thread, waits};
+        use warpline_report::fixture::{span, thread, waits};
 
         let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
         let wait = |gpu, end_early_by_ns| WaitRecord { gpu: Some(gpu), end_early_by_ns, ..wait.clone() };
@@ -454,8 +454,8 @@ mod tests {
 
     #[test]
     fn time_in_which_a_zone_may_have_ended_is_a_part_of_its_own() {
-        use warpline_core::fixture::{COPY, STEP, span, stream, thread, zone};
         use warpline_core::record::EndSource;
+        use warpline_report::fixture::{COPY, STEP, span, stream, thread, zone};
 
         let (compute, copies, main) = (stream(1, "compute"), stream(2, "copies"), thread(7, None));
         let lazy = |range, stream, host, gpu, early_by_ns| {

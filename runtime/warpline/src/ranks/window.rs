@@ -10,8 +10,8 @@ use super::ranges::Ranges;
 use super::steps::{ByEnd, Closed, launch_ns};
 use warpline_core::collective::ProcessGroup;
 use warpline_core::record::ZoneRecord;
-use warpline_core::sink::Progress;
 use warpline_core::steps;
+use warpline_report::sink::Progress;
 
 /// A row of `collectives`.
 #[derive(Clone, Debug)]

@@ -177,7 +177,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use warpline_core::fixture;
+    use warpline_report::fixture;
 
     /// A pipe without a reader: who opens it to write waits, as on a file system that stalls.
     #[test]

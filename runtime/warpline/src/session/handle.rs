@@ -14,9 +14,9 @@ use crate::settings::{Config, Filter, SessionBuilder, unmatched};
 use warpline_core::catalog::Level;
 use warpline_core::collective::IntoCount;
 use warpline_core::recovered::Recovered;
-use warpline_core::report::{Report, SinkReport};
-use warpline_core::sink::{Change, Sink};
 use warpline_core::stderr;
+use warpline_report::sink::{Change, Sink};
+use warpline_report::{Report, SinkReport};
 
 /// A session, which records from its start until [`finish`](Self::finish) or until it is dropped. Meanwhile it can stop and start again any
 /// number of times, and change what it records.

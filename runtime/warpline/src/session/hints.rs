@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use warpline_core::dynamic;
-use warpline_core::report::Report;
 use warpline_core::suggest::counted;
+use warpline_report::Report;
 
 /// A session without zones that is dropped earlier was hardly meant to end there.
 const BRIEF: Duration = Duration::from_millis(50);

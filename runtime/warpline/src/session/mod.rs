@@ -3,7 +3,7 @@
 //! `handle` contains the [`Session`], and `entry` the calls that start one. Both are the same in every build. With the feature `enable`,
 //! the handle holds the state in `running`, which `start` creates from the settings; `hints` explains an empty session, `warn` reports likely
 //! mistakes, `written` has the files that a session leaves, and `reports` those with its report. Without the feature, `off.rs` replaces these
-//! six. Settings are in [`crate::settings`], reports in [`warpline_core::report`], and the end of the program in `crate::exit`.
+//! six. Settings are in [`crate::settings`], reports in [`warpline_report`], and the end of the program in `crate::exit`.
 
 mod entry;
 mod handle;

@@ -6,9 +6,9 @@ use std::path::Path;
 use crate::error::Error;
 use crate::settings::{Config, SessionBuilder};
 use warpline_core::recovered::Recovered;
-use warpline_core::report::{Report, SinkReport};
-use warpline_core::sink::{Change, Sink};
 use warpline_core::stderr;
+use warpline_report::sink::{Change, Sink};
+use warpline_report::{Report, SinkReport};
 
 /// The note that explains the empty report.
 const NOTHING: &str = "nothing was recorded: this program was built without warpline's feature `enable`";
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
     use crate::session::Session;
-    use warpline_core::sink::MemorySink;
+    use warpline_report::sink::MemorySink;
 
     /// The variable that tells a child process which program to run.
     const PROGRAM: &str = "WARPLINE_TEST_PROGRAM";

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::written::{Format, Written};
 use crate::error::{Error, REPORT};
-use warpline_core::report::Report;
 use warpline_core::threads;
+use warpline_report::Report;
 use warpline_trace::files::claim::FileClaim;
 
 /// A file that is locked, and unchanged until the end of the session.

@@ -25,8 +25,8 @@ use warpline_core::lock::lock;
 #[cfg(unix)]
 use warpline_core::recovered::RecoverError;
 use warpline_core::recovered::Recovered;
-use warpline_core::report::Report;
 use warpline_core::stderr;
+use warpline_report::Report;
 
 #[cfg(target_os = "linux")]
 pub(super) use crate::control::Listening;

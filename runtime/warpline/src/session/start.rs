@@ -33,8 +33,8 @@ use crate::settings::{KEPT, SessionBuilder, unmatched};
 #[cfg(feature = "tracing")]
 use crate::spans::log::LogSink;
 use warpline_core::inside::Inside;
-use warpline_core::sink::SessionInfo;
 use warpline_core::steps;
+use warpline_report::sink::SessionInfo;
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::files::claim;
 use warpline_trace::files::claim::FileClaim;

@@ -5,10 +5,10 @@
 use crate::collector::SessionStats;
 use crate::settings::{Config, Environment, misnamed, unmatched};
 use warpline_core::process;
-use warpline_core::report::{Report, SinkReport};
 use warpline_core::stderr;
 use warpline_core::suggest;
 use warpline_core::text::printable;
+use warpline_report::{Report, SinkReport};
 
 /// Warns about valid settings that are likely to be mistakes.
 pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {

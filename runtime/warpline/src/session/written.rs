@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use warpline_core::report::{Report, SinkReport};
 use warpline_core::stderr;
+use warpline_report::{Report, SinkReport};
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use crate::error::{ConfigError, Error, PROGRAM};
 use warpline_core::catalog::Level;
 use warpline_core::environment;
 use warpline_core::file_name;
-use warpline_core::sink::Sink;
-use warpline_core::sink::held::HeldSinks;
 use warpline_core::stderr;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
+use warpline_report::sink::Sink;
+use warpline_report::sink::held::HeldSinks;
 
 /// A builder that configures and starts a session.
 ///

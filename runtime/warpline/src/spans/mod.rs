@@ -33,7 +33,7 @@ pub use stream::{OnStream, on_stream};
 ///
 /// Without a session, entering a span costs one relaxed load here, and leaving it one access to a thread local. Spans that a filter on
 /// the layer excludes cost nothing. While a session runs, threads in different spans share no lock; a span that finds the
-/// buffer full is counted in [`Report::spans`](warpline_core::report::Report::spans) and not recorded.
+/// buffer full is counted in [`Report::spans`](warpline_report::Report::spans) and not recorded.
 pub fn tracing_layer() -> TracingLayer {
     layer::observe();
     TracingLayer(())

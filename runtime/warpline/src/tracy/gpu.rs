@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use warpline_core::catalog::Kind;
     use warpline_core::catalog::spec::RangeMeta;
-    use warpline_core::fixture::{LOAD, RANGES, STEP, range};
+    use warpline_report::fixture::{LOAD, RANGES, STEP, range};
 
     #[test]
     fn the_introduction_has_a_line_for_each_range() {

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use warpline_core::collective::{CollectiveKind, DataType, Message};
     use warpline_core::fields::Fields;
-    use warpline_core::fixture::STEP;
+    use warpline_report::fixture::STEP;
 
     /// It notes the calls; a zone is its number, from 0.
     #[derive(Default)]

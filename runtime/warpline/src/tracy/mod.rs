@@ -100,7 +100,7 @@ mod tests {
     use std::ffi::CStr;
     use warpline_core::catalog::spec::RangeMeta;
     use warpline_core::catalog::{Kind, Level};
-    use warpline_core::fixture::STEP;
+    use warpline_report::fixture::STEP;
 
     #[allow(unsafe_code)]
     fn text(pointer: *const c_char) -> &'static str {

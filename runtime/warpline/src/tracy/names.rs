@@ -103,7 +103,7 @@ impl<L: Copy> Names<L> {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use warpline_core::fixture::STEP;
+    use warpline_report::fixture::STEP;
 
     #[test]
     fn a_name_has_one_location_and_loses_its_text_when_they_run_out() {

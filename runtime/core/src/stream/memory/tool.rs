@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use crate::clock::now_ns;
     use crate::fixture::{COPY, STEP};
+    use crate::memory::MemoryHolder;
     use crate::record::{DeviceInfo, DeviceKind, StreamInfo};
-    use crate::report::figures::MemoryHolder;
 
     const MS: i64 = 1_000_000;
 

@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::perfetto::proto::{annotation, event, packet};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level};
-use warpline_core::sink::{Progress, SessionInfo};
+use warpline_report::sink::{Progress, SessionInfo};
 
 /// The name of an instant of the catalog, and its arguments as text.
 type Entry = (String, Vec<(String, String)>);

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use super::decode::slices_of_killed;
 use warpline::sink::{Batch, PerfettoSink, Sink};
 use warpline::{HostStream, Session};
-use warpline_core::fixture::STEP;
+use warpline_report::fixture::STEP;
 
 /// The path of the trace, which also marks the process that is to be killed.
 const TRACE: &str = "WARPLINE_TEST_KILLED";

@@ -19,12 +19,12 @@ use super::{PerfettoSink, PieceSink};
 use decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::{CollectiveKind, DataType, Message as Collective, ProcessGroup};
-use warpline_core::fixture;
-use warpline_core::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
 use warpline_core::record::{EndSource, Shares, Span, ZoneRecord};
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
-use warpline_core::report::Retention;
-use warpline_core::sink::{Batch, Sink};
+use warpline_report::Retention;
+use warpline_report::fixture;
+use warpline_report::fixture::{ATTENTION, BEGIN_NS, COPY, LOAD, STEP, records, run, span, stream, thread, zone};
+use warpline_report::sink::{Batch, Sink};
 
 /// A file in memory that can be set to refuse bytes.
 #[derive(Clone, Default)]

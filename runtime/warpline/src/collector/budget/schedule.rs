@@ -3,9 +3,9 @@
 //! Callers pass in the time and the counts, so that tests can use their own clock.
 
 use super::cost::{Cost, Estimate};
-use warpline_core::report::WindowFigures;
 use warpline_core::sample::Sequence;
 use warpline_core::windows::{LONGEST_ROOT, Phase, Roots};
+use warpline_report::WindowFigures;
 
 /// The minimum length of a window, which must also fit two roots.
 const SHORTEST_NS: i64 = 2_000_000;

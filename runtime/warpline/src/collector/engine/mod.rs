@@ -37,14 +37,14 @@ use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
-use warpline_core::report::Report;
 use warpline_core::sample::Wanted;
-use warpline_core::sink::Change;
 use warpline_core::steps;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 #[cfg(feature = "cuda")]
 use warpline_cuda::stamps;
+use warpline_report::Report;
+use warpline_report::sink::Change;
 
 #[cfg(target_os = "linux")]
 pub(crate) use current::{current, end_held};

@@ -15,11 +15,11 @@ use warpline_core::backend::Limits;
 use warpline_core::lock::lock;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::profile::waiting;
-use warpline_core::sink::SessionInfo;
-use warpline_core::sink::held::HeldSinks;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch::REQUESTS_EPOCH;
 use warpline_core::timing::EndMode;
+use warpline_report::sink::SessionInfo;
+use warpline_report::sink::held::HeldSinks;
 
 /// The idle time before the end, so that successive requests find the engine running.
 const LINGER: Duration = Duration::from_millis(250);

@@ -7,9 +7,9 @@ use super::Engine;
 use crate::collector::subscriptions::Subscription;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
-use warpline_core::report::SinkReport;
-use warpline_core::sink::held::HeldSink;
-use warpline_core::sink::{SessionInfo, Sink};
+use warpline_report::SinkReport;
+use warpline_report::sink::held::HeldSink;
+use warpline_report::sink::{SessionInfo, Sink};
 
 /// The number of removed sinks that stay in the report, the latest ones.
 const KEPT: usize = 256;

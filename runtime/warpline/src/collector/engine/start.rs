@@ -32,8 +32,6 @@ use warpline_core::dynamic;
 use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
-use warpline_core::sink::SessionInfo;
-use warpline_core::sink::held::HeldSinks;
 use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
@@ -42,6 +40,8 @@ use warpline_core::timing::GraphTiming;
 use warpline_core::windows;
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
+use warpline_report::sink::SessionInfo;
+use warpline_report::sink::held::HeldSinks;
 
 /// An engine that has its recorder and does not run yet.
 pub(crate) struct EngineBuilder {

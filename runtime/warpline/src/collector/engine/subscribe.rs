@@ -13,8 +13,8 @@ use crate::collector::subscriptions::{NewSubscription, Outcome, SubscriptionHand
 use crate::error::Error;
 use crate::settings::{Config, lets_through};
 use warpline_core::lock::lock;
-use warpline_core::sink::SessionInfo;
-use warpline_core::sink::held::HeldSinks;
+use warpline_report::sink::SessionInfo;
+use warpline_report::sink::held::HeldSinks;
 
 /// An external subscriber and its engine.
 pub(crate) struct Subscriber {
@@ -101,8 +101,8 @@ mod tests {
 
     use super::*;
     use crate::collector::engine::end_held;
-    use warpline_core::sink::MemorySink;
     use warpline_core::switch;
+    use warpline_report::sink::MemorySink;
 
     /// There is one engine.
     static ALONE: Mutex<()> = Mutex::new(());

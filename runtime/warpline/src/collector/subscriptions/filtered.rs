@@ -10,8 +10,8 @@ use crate::summary::Summary;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::dynamic;
 use warpline_core::replay::ReplayRecord;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionInfo, Sink};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, SessionInfo, Sink};
 
 pub(in crate::collector) struct FilteredSink {
     sink: Box<dyn Sink>,
@@ -133,8 +133,8 @@ impl Sink for FilteredSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_core::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
-    use warpline_core::sink::MemorySink;
+    use warpline_report::fixture::{BEGIN_NS, COPY, STEP, span, spans, thread, zone};
+    use warpline_report::sink::MemorySink;
 
     #[test]
     fn what_begins_after_the_request_was_cancelled_is_left_out_and_counted() {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use super::SessionStats;
 use warpline_core::caught::caught;
 use warpline_core::lock::lock;
-use warpline_core::report::{Report, Retention, SinkReport};
-use warpline_core::sink::held::HeldSink;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink};
+use warpline_report::sink::held::HeldSink;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink};
+use warpline_report::{Report, Retention, SinkReport};
 
 pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};

@@ -13,10 +13,10 @@ use super::filtered::FilteredSink;
 use super::{Subscription, Subscriptions};
 use crate::settings::Filter;
 use warpline_core::lock::lock;
-use warpline_core::report::{KernelCounts, Report, SpanCounts};
-use warpline_core::sink::{SessionInfo, Sink};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::drain_barrier::DrainBarrier;
+use warpline_report::sink::{SessionInfo, Sink};
+use warpline_report::{KernelCounts, Report, SpanCounts};
 
 /// The queue of requests for the collector of a session.
 #[derive(Default)]

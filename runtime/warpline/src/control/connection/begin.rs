@@ -17,7 +17,7 @@ use crate::control::pipe::Pipe;
 use crate::error::Error;
 use crate::profile;
 use crate::settings::{Config, Filter, unmatched};
-use warpline_core::sink::{SessionInfo, Sink};
+use warpline_report::sink::{SessionInfo, Sink};
 use warpline_trace::control::protocol::{Refusal, Request};
 
 /// How long a dump waits for the collector's flush. A slow sink of the program can make the collector miss it.

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::control::pipe::{Pipe, Writer};
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionInfo, Sink};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, SessionInfo, Sink};
 use warpline_trace::perfetto::PerfettoSink;
 
 pub(super) struct RecordSink {

@@ -21,7 +21,7 @@ use crate::metrics::histogram::Histogram;
 use crate::metrics::inspector;
 use crate::metrics::job::Job;
 use crate::metrics::ranges::OTHER;
-use warpline_core::sink::Progress;
+use warpline_report::sink::Progress;
 
 /// Returns the encoded message.
 pub(super) fn of(figures: &Figures, job: &Job, resource: Resource, now_unix_ns: i64) -> Vec<u8> {

@@ -19,9 +19,9 @@ use super::job::Job;
 use crate::collector::SessionStats;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::suggest::counted;
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 /// A histogram is one series; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
 pub(super) const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };

@@ -22,9 +22,9 @@ use crate::settings::{Config, ServeAt};
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::process;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_core::stderr;
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 /// A series is a line: lengths are a sum and a count; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
 pub(super) const SERIES: Series = Series { range: 2, collective: 3, steps: 2, waits: 2, rest: 4 };

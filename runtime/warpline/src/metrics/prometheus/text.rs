@@ -8,7 +8,7 @@ use crate::metrics::histogram::Histogram;
 use crate::metrics::inspector;
 use crate::metrics::job::{Job, label};
 use crate::metrics::ranges::OTHER;
-use warpline_core::sink::Progress;
+use warpline_report::sink::Progress;
 
 /// Returns the page.
 pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {

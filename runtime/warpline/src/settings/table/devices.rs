@@ -36,7 +36,7 @@ macro_rules! devices {
     own { kernels: bool = false }
     methods {
         /// Sets whether kernels, copies and memory sets are also recorded, each with its exact time on the device and with the zone that
-        /// launched it: [`Batch::Kernels`](warpline_core::sink::Batch::Kernels). This needs the feature `cupti` and NVIDIA's CUPTI on the
+        /// launched it: [`Batch::Kernels`](warpline_report::sink::Batch::Kernels). This needs the feature `cupti` and NVIDIA's CUPTI on the
         /// machine. If CUPTI is missing, or another tool uses it, the report says so and zones are recorded without kernels.
         /// `WARPLINE=kernels`.
         ///
@@ -66,7 +66,7 @@ macro_rules! devices {
     own { synchronizations: bool = false }
     methods {
         /// Sets whether calls that wait are recorded: `cuStreamSynchronize`, `cuEventSynchronize`, `cuCtxSynchronize` and
-        /// `cuStreamWaitEvent`, each with its thread and its zone: [`Batch::Synchronizations`](warpline_core::sink::Batch::Synchronizations).
+        /// `cuStreamWaitEvent`, each with its thread and its zone: [`Batch::Synchronizations`](warpline_report::sink::Batch::Synchronizations).
         /// This needs the feature `cupti` and NVIDIA's CUPTI on the machine; without `kernels`, CUPTI records no work of the device. If CUPTI
         /// is missing, or another tool uses it, the report says so. `WARPLINE=synchronizations`. CUPTI makes launches of CUDA graphs slower:
         /// see [`kernels`](Self::kernels).
@@ -96,7 +96,7 @@ macro_rules! devices {
     shared { graph_timing: GraphTiming = GraphTiming::Off }
     methods {
         /// Sets how zones that are captured into CUDA graphs are timed in each replay without a profiler (default [`GraphTiming::Off`]):
-        /// [`Batch::Replays`](warpline_core::sink::Batch::Replays). Graphs that were captured before do not change. Stamps need a module in
+        /// [`Batch::Replays`](warpline_report::sink::Batch::Replays). Graphs that were captured before do not change. Stamps need a module in
         /// each context, which takes some ms to load. It is loaded when the session starts, in the calling thread's context if it has one.
         /// In other contexts it is loaded on the session's own thread, or on the capturing thread if a capture comes first. Loading may
         /// wait for work in the context, so start the session before the program queues work. Stamps need the feature `cuda`.

@@ -20,8 +20,8 @@ use warpline_core::catalog::RangeSpec;
 use warpline_core::fields;
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, SessionInfo, Sink};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, SessionInfo, Sink};
 
 /// The sink that emits each zone as an event.
 #[derive(Default)]

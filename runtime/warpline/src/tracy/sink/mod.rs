@@ -26,8 +26,8 @@ use crate::tracy::launch;
 use crate::tracy::names::Name;
 use crate::tracy::{Location, text};
 use warpline_core::record::{DeviceKind, StreamInfo, ZoneRecord};
-use warpline_core::report::Report;
-use warpline_core::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+use warpline_report::Report;
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 use contexts::{Ids, Stage};
 use order::{Order, Zone};
@@ -40,7 +40,7 @@ use rows::Rows;
 ///
 /// The process keeps at most 192 of Tracy's GPU contexts, and leaves the others to the application. A timeline takes one, and
 /// one more for each zone that overlaps another. Zones that cannot be shown are counted, and the
-/// [`Report`](warpline_core::report::Report) says how many and why.
+/// [`Report`](warpline_report::Report) says how many and why.
 ///
 /// It is `Send` and not `Sync`: a session's collector owns it.
 pub struct TracySink {

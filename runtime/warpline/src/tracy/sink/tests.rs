@@ -18,9 +18,9 @@ use crate::tracy::Location;
 use crate::tracy::gpu::{Calls, Plot};
 use crate::tracy::names::Name;
 use warpline_core::catalog::RangeSpec;
-use warpline_core::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
 use warpline_core::record::{Span, StreamInfo, ZoneRecord};
-use warpline_core::sink::{Batch, Progress, Sink};
+use warpline_report::fixture::{BEGIN_NS, COPY, LOAD, STEP, report, session, span, stream, thread, zone};
+use warpline_report::sink::{Batch, Progress, Sink};
 
 impl Location {
     /// Returns a location for the test double.

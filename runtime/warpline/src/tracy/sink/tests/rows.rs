@@ -4,11 +4,11 @@ use super::*;
 
 use crate::tracy::sink::rows::SETTLE;
 use warpline_core::collective::{CollectiveKind, DataType, Message, ProcessGroup};
-use warpline_core::fixture::{self, ATTENTION};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
 use warpline_core::record::{EndSource, Shares};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
+use warpline_report::fixture::{self, ATTENTION};
 
 /// What a viewer shows: the timeline, the depth, name and text, begin, end.
 type Row = (String, usize, String, i64, i64);

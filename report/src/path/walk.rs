@@ -1,0 +1,208 @@
+//! The walk back through the records of a [`PathLog`], and what each moment of the path counts for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::log::{Arrow, Passed, PathLog};
+use super::{CriticalPath, PathPart, PathSegment, Track};
+use warpline_core::record::Span;
+
+impl<N: Clone + AsRef<str>> PathLog<N> {
+    /// Returns the path through all known records of the window.
+    pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
+        let inside = |zone: &&Passed<N>| {
+            window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
+        };
+        let last = self.zones.iter().filter(inside).max_by_key(|zone| zone.span.end_ns)?;
+        let begin_ns =
+            |zone: &Passed<N>| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
+        let first_ns = || self.zones.iter().map(begin_ns).min().unwrap_or(last.span.begin_ns);
+        let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
+        let to_ns = last.span.end_ns;
+        let launches = self.launches();
+        let mut walk = Walk::new(self.arrows.iter().chain(&launches), from_ns);
+        match self.waited_for(last, self.zones.iter().filter(inside)) {
+            Some(work) => {
+                walk.stretches.push((last.on, Span { begin_ns: work.span.end_ns, end_ns: to_ns }));
+                walk.back(work.on, work.span.end_ns);
+            }
+            None => walk.back(last.on, to_ns),
+        }
+        Some(CriticalPath { early_by_ns: last.early_by_ns, ..walk.finish(self, to_ns) })
+    }
+
+    /// Returns the last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it
+    /// ended within that zone, and no later wait of the thread is known. No record shows that a thread synchronised a stream.
+    fn waited_for<'a>(&self, last: &Passed<N>, zones: impl Iterator<Item = &'a Passed<N>>) -> Option<&'a Passed<N>>
+    where
+        N: 'a,
+    {
+        if last.launch.is_some() {
+            return None;
+        }
+        let waits = self.arrows.iter().filter(|arrow| arrow.on == last.on && arrow.end_ns <= last.span.end_ns);
+        let from_ns = waits.map(|arrow| arrow.end_ns).max().unwrap_or(i64::MIN).max(last.span.begin_ns);
+        let is_of_thread = |zone: &&Passed<N>| zone.launch.is_some_and(|(from, _)| from == last.on);
+        zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
+    }
+
+    /// Returns the launches to streams that were idle at that time.
+    fn launches(&self) -> Vec<Arrow> {
+        let mut order: Vec<&Passed<N>> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
+        order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
+        let mut waits: HashMap<Track, Vec<i64>> = HashMap::new();
+        for arrow in &self.arrows {
+            waits.entry(arrow.on).or_default().push(arrow.end_ns);
+        }
+        waits.values_mut().for_each(|ends| ends.sort_unstable());
+        let mut done_ns: HashMap<Track, i64> = HashMap::new();
+        let mut launches = Vec::new();
+        for zone in order {
+            let Some((from, host)) = zone.launch else { continue };
+            let ends = waits.get(&zone.on).map_or(&[][..], Vec::as_slice);
+            let waited = ends.partition_point(|ns| *ns <= zone.span.begin_ns).checked_sub(1).map(|at| ends[at]);
+            let done = done_ns.entry(zone.on).or_insert(i64::MIN);
+            if host.begin_ns > (*done).max(waited.unwrap_or(i64::MIN)) {
+                let at_ns = host.begin_ns.min(zone.span.begin_ns);
+                launches.push(Arrow { on: zone.on, end_ns: zone.span.begin_ns, early_by_ns: 0, from, at_ns });
+            }
+            *done = (*done).max(zone.span.end_ns);
+        }
+        launches
+    }
+}
+
+/// A walk back in time.
+struct Walk<'a> {
+    from_ns: i64,
+    /// The waits of each stream or thread, latest last; those that the walk has passed are removed.
+    arrows: BTreeMap<Track, Vec<&'a Arrow>>,
+    /// The stretches, latest first.
+    stretches: Vec<(Track, Span)>,
+    /// The times between the two ends of arrows, and the last parts of them in which the waits may have ended.
+    under_way: Vec<(Track, i64, i64)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(all: impl Iterator<Item = &'a Arrow>, from_ns: i64) -> Walk<'a> {
+        let mut arrows: BTreeMap<Track, Vec<&Arrow>> = BTreeMap::new();
+        for arrow in all {
+            arrows.entry(arrow.on).or_default().push(arrow);
+        }
+        arrows.values_mut().for_each(|arrows| arrows.sort_by_key(|arrow| arrow.end_ns));
+        Walk { from_ns, arrows, stretches: Vec::new(), under_way: Vec::new() }
+    }
+
+    fn back(&mut self, mut on: Track, mut at_ns: i64) {
+        while at_ns > self.from_ns {
+            let arrow = self.arrows.get_mut(&on).and_then(|arrows| {
+                // Each is visited at most once, so the walk terminates for any clock values.
+                while let Some(arrow) = arrows.pop() {
+                    if arrow.end_ns <= at_ns {
+                        return Some(arrow);
+                    }
+                }
+                None
+            });
+            let Some(arrow) = arrow.filter(|arrow| arrow.end_ns > self.from_ns) else { break };
+            self.stretches.push((on, Span { begin_ns: arrow.end_ns, end_ns: at_ns }));
+            let way_ns = arrow.end_ns - arrow.at_ns.max(self.from_ns);
+            self.under_way.push((on, way_ns, arrow.early_by_ns.clamp(0, way_ns)));
+            (on, at_ns) = (arrow.from, arrow.at_ns.max(self.from_ns));
+        }
+        self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
+    }
+
+    fn finish<N: Clone + AsRef<str>>(mut self, log: &PathLog<N>, to_ns: i64) -> CriticalPath {
+        let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
+        let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
+        for (on, ns, uncertain_ns) in &self.under_way {
+            *parts.entry(("(on the way)", *on)).or_default() += ns - uncertain_ns;
+            *parts.entry(("(end not timed)", *on)).or_default() += uncertain_ns;
+        }
+        let mut of_place: BTreeMap<Track, Vec<Span>> = BTreeMap::new();
+        for (on, span) in &self.stretches {
+            of_place.entry(*on).or_default().push(*span);
+        }
+        let mut zones: BTreeMap<Track, Vec<(&str, Span, i64)>> = BTreeMap::new();
+        for zone in &log.zones {
+            let launch = zone.launch.filter(|(from, _)| *from != zone.on).map(|(from, host)| (from, host, 0));
+            for (on, span, early_by_ns) in [Some((zone.on, zone.span, zone.early_by_ns)), launch].into_iter().flatten()
+            {
+                if of_place.contains_key(&on) {
+                    zones.entry(on).or_default().push((zone.name.as_ref(), span, early_by_ns));
+                }
+            }
+        }
+        for (on, spans) in of_place {
+            attribute(zones.remove(&on).unwrap_or_default().into_iter(), &spans, |name, ns| {
+                *parts.entry((name.unwrap_or("(no recorded zone)"), on)).or_default() += ns
+            });
+        }
+        let whole_ns = (to_ns - self.from_ns).max(1);
+        let mut parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, ns)| *ns > 0)
+            .map(|((part, on), ns)| PathPart {
+                name: part.to_owned(),
+                on: name(&on),
+                ns,
+                share: ns as f64 / whole_ns as f64,
+            })
+            .collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        self.stretches.reverse();
+        CriticalPath {
+            from_ns: self.from_ns,
+            to_ns,
+            early_by_ns: 0,
+            arrows: self.under_way.len() as u64,
+            stretches: self.stretches.iter().map(|(on, span)| PathSegment { on: name(on), span: *span }).collect(),
+            parts,
+        }
+    }
+}
+
+/// Calls `add` for each piece of these non-overlapping stretches with its innermost zone: the open zone that began last. The time in which that
+/// zone may have ended is not the zone's.
+fn attribute<'n>(
+    zones: impl Iterator<Item = (&'n str, Span, i64)>,
+    stretches: &[Span],
+    mut add: impl FnMut(Option<&'n str>, i64),
+) {
+    let (from, to) = (
+        stretches.iter().map(|span| span.begin_ns).min().unwrap_or(0),
+        stretches.iter().map(|span| span.end_ns).max().unwrap_or(0),
+    );
+    let is_inside =
+        |(_, span, _): &(&str, Span, i64)| span.begin_ns < to && span.end_ns > from && span.duration_ns() > 0;
+    let zones: Vec<_> = zones.filter(is_inside).collect();
+    // Ends come before begins. Of zones that begin together, the outer one comes first.
+    let mut edges: Vec<(i64, bool, i64, Option<usize>)> = Vec::with_capacity(2 * (zones.len() + stretches.len()));
+    let both = |Span { begin_ns, end_ns }: Span, of| [(begin_ns, true, -end_ns, of), (end_ns, false, 0, of)];
+    edges.extend(zones.iter().enumerate().flat_map(|(at, (_, span, _))| both(*span, Some(at))));
+    let stretches = stretches.iter().filter(|span| span.duration_ns() > 0);
+    edges.extend(stretches.flat_map(|span| both(*span, None)));
+    edges.sort_unstable();
+    // The open zones, and among them some that have ended.
+    let (mut open, mut has_ended): (Vec<usize>, _) = (Vec::new(), vec![false; zones.len()]);
+    let (mut inside, mut last_ns) = (0_i32, i64::MIN);
+    for (ns, begins, _, of) in edges {
+        if inside > 0 && ns > last_ns {
+            match open.last().and_then(|at| zones.get(*at)) {
+                None => add(None, ns - last_ns),
+                Some((name, span, early_by_ns)) => {
+                    let certain_ns = span.without_tail(*early_by_ns).end_ns.clamp(last_ns, ns);
+                    add(Some(name), certain_ns - last_ns);
+                    add(Some("(end not timed)"), ns - certain_ns);
+                }
+            }
+        }
+        last_ns = ns;
+        match (of, begins) {
+            (None, begins) => inside += if begins { 1 } else { -1 },
+            (Some(at), true) => open.push(at),
+            (Some(at), false) => has_ended[at] = true,
+        }
+        while open.pop_if(|at| has_ended[*at]).is_some() {}
+    }
+}
