@@ -107,7 +107,8 @@ impl RangeStats {
 /// The waits of one thread for the device by one call in the zones of one range, in a session with `synchronizations`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWaitStats {
-    /// The thread's name, or `thread 123` by its id. Beyond 4,096 combinations of thread, call and range, the others share the name `…`.
+    /// The thread's name, or `thread 123` by its id. Beyond 4,096 combinations of thread, call and range, the others
+    /// share the name `(more)`.
     pub thread: String,
     /// The driver's call, such as `cuStreamSynchronize`.
     pub call: Cow<'static, str>,
@@ -125,7 +126,7 @@ pub struct HostWaitStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelStats {
     /// The kernel's name, as in [`KernelRecord::name`](warpline_core::kernel::KernelRecord::name). Beyond 4,096 pairs of a kernel and a range, the
-    /// others share the name `…`.
+    /// others share the name `(more)`.
     pub name: String,
     /// The range of its innermost zone, in a replay that of the captured zone; none outside zones.
     pub range: Option<Cow<'static, str>>,
@@ -370,7 +371,7 @@ impl WaitedFor {
 /// A semaphore that was waited for. Names of semaphores are chosen at run time, so the catalog does not have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemaphoreStats {
-    /// Its name. Semaphores of one name share an entry; beyond 256 names, the others share the name `…`.
+    /// Its name. Semaphores of one name share an entry; beyond 4,096 names, the others share the name `(more)`.
     pub name: String,
     /// Waits that were recorded, of streams and threads.
     pub waits: u64,

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves the other crates")]
 
+#[cfg(feature = "build")]
+pub mod builder;
 #[cfg(feature = "export")]
 mod export;
 pub mod figures;
@@ -21,6 +23,8 @@ pub mod fixture;
 pub mod frame;
 #[cfg(feature = "build")]
 pub mod lengths;
+#[cfg(feature = "build")]
+pub mod names;
 pub mod nesting;
 #[cfg(feature = "export")]
 mod page;
@@ -102,11 +106,11 @@ pub struct Report {
     pub memory_counts: MemoryCounts,
     /// The device memory that the session knows of, one entry for each device.
     pub memory: Vec<MemoryStats>,
-    /// The busy, waiting and idle time of each stream; empty without feature `timeline`.
+    /// The busy, waiting and idle time of each stream.
     pub streams: Vec<StreamStats>,
     /// The semaphores that were waited for, the longest waits first.
     pub semaphores: Vec<SemaphoreStats>,
-    /// The critical path through at least the last 32,768 zones; none without feature `timeline`.
+    /// The critical path through at least the last 32,768 zones; none without zones.
     pub critical_path: Option<CriticalPath>,
     /// The steps of the program; all zero without steps.
     pub steps: StepStats,

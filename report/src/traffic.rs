@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use hdrhistogram::Histogram;
 
 use super::figures::CollectiveStats;
-use warpline_core::catalog::Kind;
+use warpline_core::catalog::{Kind, RangeSpec};
 use warpline_core::collective::CollectiveKind;
 use warpline_core::intervals::Intervals;
 use warpline_core::kernel::{KernelRecord, KernelWork};
@@ -153,13 +153,12 @@ impl Traffic {
         }
     }
 
-    /// Adds the zones of replays of CUDA graphs. Each stream that was captured counts as a stream.
-    pub fn add_replays(&mut self, replays: &[ReplayRecord]) {
-        for replay in replays {
-            for replayed in &replay.zones {
-                let lane = Lane { stream: replay.stream.id, graph: replay.graph, captured_on: replayed.captured_on };
-                self.add_one(&replayed.zone, lane);
-            }
+    /// Adds the zones of a replay of a CUDA graph, of the ranges for which `is_wanted` returns `true`. Each stream that was captured counts as a
+    /// stream.
+    pub fn add_replay(&mut self, replay: &ReplayRecord, mut is_wanted: impl FnMut(&'static RangeSpec) -> bool) {
+        for replayed in replay.zones.iter().filter(|replayed| is_wanted(replayed.zone.range)) {
+            let lane = Lane { stream: replay.stream.id, graph: replay.graph, captured_on: replayed.captured_on };
+            self.add_one(&replayed.zone, lane);
         }
     }
 

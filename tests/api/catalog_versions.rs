@@ -10,8 +10,16 @@ use std::process::Command;
 use crate::catalog_crates::programs::{fixtures, root, run, target};
 
 /// The crate `warpline` and those that it may depend on.
-const MEMBERS: [&str; 7] =
-    ["macros", "runtime/core", "runtime/cuda", "runtime/hip", "runtime/timeline", "runtime/trace", "runtime/warpline"];
+const MEMBERS: [&str; 8] = [
+    "macros",
+    "report",
+    "runtime/core",
+    "runtime/cuda",
+    "runtime/hip",
+    "runtime/timeline",
+    "runtime/trace",
+    "runtime/warpline",
+];
 
 const MANIFEST: &str = r#"[package]
 name = "versions"

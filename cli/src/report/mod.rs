@@ -6,7 +6,6 @@
 //! reading.
 
 mod account;
-mod calls;
 mod figures;
 mod memory;
 mod messages;
@@ -14,6 +13,7 @@ mod page;
 mod steps;
 mod texts;
 mod timeline;
+mod visitor;
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ pub(crate) fn report(paths: &[PathBuf]) -> Result<Report, ReportError> {
 pub(crate) fn report_and_page(paths: &[PathBuf]) -> Result<(Report, String), ReportError> {
     let files = files::expand(paths, TRACES).map_err(ReadError::from)?;
     let mut names = Names::default();
-    let figures = read(&files, &mut names, Figures::for_page())?;
+    let mut figures = read(&files, &mut names, Figures::for_page())?;
     let report = figures.report(&names);
     let page = page::page(&report, figures, &files, &mut names)?;
     Ok((report, page))

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use warpline_report::Report;
+use warpline_report::builder::{Call, CallsLeftOut, Place};
 
-use super::calls::{Call, LeftOut};
-use super::figures::{Figures, ForPage, Spot};
+use super::figures::Figures;
 use super::steps::Step;
 use super::texts::Texts;
 use super::timeline::{Timeline, Timelines, Window};
@@ -35,7 +35,7 @@ pub(super) fn page(
     files: &[PathBuf],
     names: &mut Names,
 ) -> Result<String, ReadError> {
-    let ForPage { calls, steps } = figures.take_for_page();
+    let (calls, steps) = figures.take_for_page();
     let mut texts = Texts::default();
     let name = |at: u32| files[at as usize].file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut timelines = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn page(
         let (places, of_trace): (Vec<usize>, Vec<Window>) = windows.iter().enumerate().filter_map(of_trace).unzip();
         let mut read = Timelines(of_trace.into_iter().map(Timeline::new).collect());
         trace::read(&files[trace as usize], names, &mut read)?;
-        let path = report.critical_path.as_ref().filter(|path| path.arrows > 0 && figures.path_of() == trace);
+        let path = report.critical_path.as_ref().filter(|path| path.arrows > 0 && figures.builder.path_of() == trace);
         let pages = read.0.into_iter().map(|timeline| timeline.page(&name(trace), path, &mut texts, names));
         timelines.extend(places.into_iter().zip(pages));
     }
@@ -82,7 +82,7 @@ fn histograms(figures: &Figures, names: &Names) -> Vec<Value> {
     let mut all: Vec<_> = figures.lengths().collect();
     all.sort_by_key(|(_, _, lengths)| std::cmp::Reverse(lengths.recorded_ns()));
     all.truncate(HISTOGRAMS);
-    let histogram = |(name, spot, lengths): &(_, Spot, &warpline_report::lengths::Lengths)| {
+    let histogram = |(name, spot, lengths): &(_, Place, &warpline_report::lengths::Lengths)| {
         let bars: Vec<_> =
             lengths.histogram(BARS).iter().map(|bar| json!([bar.from_ns, bar.to_ns, bar.count])).collect();
         json!({"name": &**names.text(*name), "on": spot.name(), "bars": bars})
@@ -93,15 +93,16 @@ fn histograms(figures: &Figures, names: &Names) -> Vec<Value> {
 /// The calls as rows of depth, name, count, total and own time, each before those within it, by the place of the outermost zone.
 fn calls_by_place(
     calls: &[Call],
-    left_out: LeftOut,
+    left_out: CallsLeftOut,
     figures: &Figures,
     texts: &mut Texts,
     names: &Names,
 ) -> Vec<Value> {
     let mut places = Vec::new();
-    for spot in [Spot::Streams, Spot::Replays, Spot::Threads] {
-        let is_here =
-            |call: &&Call| call.range().and_then(|(number, _)| figures.range(number)).is_some_and(|(_, of)| of == spot);
+    for spot in [Place::Streams, Place::Replays, Place::Threads] {
+        let is_here = |call: &&Call| {
+            call.range().and_then(|(number, _)| figures.builder.name_of(number)).is_some_and(|(_, of)| of == spot)
+        };
         let here: Vec<&Call> = calls.iter().filter(is_here).collect();
         if here.is_empty() {
             continue;
@@ -110,7 +111,7 @@ fn calls_by_place(
         add(&here, 0, &mut |depth, call| {
             let name = match call.range() {
                 Some((number, is_bounded)) => {
-                    let name = figures.range(number).map_or_else(trace::Name::default, |(name, _)| name);
+                    let name = figures.builder.name_of(number).map_or_else(trace::Name::default, |(name, _)| name);
                     texts.of_slice(name, is_bounded, names)
                 }
                 None => texts.end_not_timed(),
@@ -118,7 +119,7 @@ fn calls_by_place(
             rows.push(json!([depth, name, call.count, call.total_ns, call.self_ns]));
         });
         // Of all places together: calls that are left out are not told apart.
-        let LeftOut { calls, ns } = left_out;
+        let CallsLeftOut { calls, ns } = left_out;
         places.push(json!({"on": spot.name(), "nodes": rows, "left_out": calls, "left_out_ns": ns}));
     }
     places

@@ -127,8 +127,9 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
     }
 }
 
-impl PathLog {
-    pub fn zone(&mut self, zone: &ZoneRecord) {
+impl<N: Clone + AsRef<str>> PathLog<N> {
+    /// Adds a zone of a session, with its name.
+    pub fn zone(&mut self, zone: &ZoneRecord, name: impl FnOnce() -> N) {
         // The entries of a batch repeat the batch.
         if zone.entry.is_some() {
             return;
@@ -137,9 +138,10 @@ impl PathLog {
         let on = self.place(zone.stream.as_ref(), &zone.thread);
         let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
         let (span, early_by_ns) = zone.gpu.map_or((zone.host, 0), |gpu| (gpu, tail(gpu, zone.end_early_by_ns)));
-        self.push_zone(Passed { on, name: zone.range.name(), span, early_by_ns, launch });
+        self.push_zone(Passed { on, name: name(), span, early_by_ns, launch });
     }
 
+    /// Adds a wait of a session.
     pub fn wait(&mut self, wait: &WaitRecord) {
         let Some(SignalInfo { stream, thread, at_ns, .. }) = &wait.signal else { return };
         let span = wait.span();

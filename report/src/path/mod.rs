@@ -71,7 +71,7 @@ pub struct PathPart {
 /// window count for that part.
 pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
     let mut log: PathLog = PathLog::new(usize::MAX);
-    zones.iter().for_each(|zone| log.zone(zone));
+    zones.iter().for_each(|zone| log.zone(zone, || zone.range.name()));
     waits.iter().for_each(|wait| log.wait(wait));
     log.path(window)
 }

@@ -132,10 +132,6 @@ mod control;
 mod exit;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
-#[cfg(all(feature = "enable", feature = "cupti"))]
-mod host_waits;
-#[cfg(all(feature = "enable", feature = "cupti"))]
-mod kernel_table;
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus")))]
 // Each of the two uses parts that the other one does not.
 #[cfg_attr(not(all(feature = "otlp", feature = "prometheus")), allow(dead_code))]
@@ -150,8 +146,6 @@ mod ranks;
 mod roctx;
 #[cfg(all(feature = "enable", unix))]
 mod signal_handlers;
-#[cfg(feature = "enable")]
-mod summary;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 

@@ -11,10 +11,10 @@ use super::document::{Broken, Document, MAX_VALUE, Piece};
 use super::event::{Event, scalar};
 use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
-use super::names::Names;
 use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Arrow, Fact, Fault, Message, Skipped, Slice, Visitor};
 use crate::names::{BATCH_ENTRY, COLLECTIVE, NCCL_KERNEL, OVERLAPPING, ZONE_KIND};
+use warpline_report::names::Names;
 
 /// How PyTorch's profiler labels a device.
 const GPU: &str = "GPU ";

@@ -3,7 +3,7 @@
 use warpline_core::record::{SAMPLED, WINDOW};
 use warpline_core::work::Work;
 
-use super::names::Name;
+use warpline_report::names::Name;
 
 /// The kind of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

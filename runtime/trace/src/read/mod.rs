@@ -19,7 +19,6 @@ mod ids;
 pub mod inputs;
 mod kinds;
 mod messages;
-mod names;
 pub mod native;
 mod open_zones;
 mod packets;
@@ -36,6 +35,8 @@ use indicatif::ProgressBar;
 use warpline_core::record::{Span, is_bound};
 use warpline_core::suggest::{counted, counted_as};
 
+use warpline_report::names::TooManyNames;
+
 use crate::perfetto::proto::packet;
 use document::{Broken, Document, Piece, Refused};
 use inputs::{InputError, TRACES};
@@ -43,10 +44,10 @@ use native::{Layout, Translated};
 
 pub use kinds::{Args, Kind};
 pub use messages::Message;
-pub use names::{Name, Names};
 pub use open_zones::{LastOpenZone, open_zones};
 pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
+pub use warpline_report::names::{Name, Names};
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +93,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// The texts of the trace take too much memory.
-    #[error("{}: the names in it take more than {} MiB; is the file damaged?", path.display(), names::MAX_TEXTS >> 20)]
+    #[error("{}: the names in it take more than {} MiB; is the file damaged?", path.display(), warpline_report::names::MAX_TEXTS >> 20)]
     TooManyNames {
         /// The trace.
         path: PathBuf,
@@ -255,6 +256,12 @@ pub fn read(path: &Path, names: &mut Names, visitor: &mut impl Visitor) -> Resul
         Fault::Refused(why) => ReadError::Refused { path: path.to_owned(), why },
         Fault::TooManyNames => ReadError::TooManyNames { path: path.to_owned() },
     })
+}
+
+impl From<TooManyNames> for Fault {
+    fn from(TooManyNames: TooManyNames) -> Fault {
+        Fault::TooManyNames
+    }
 }
 
 fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, Fault> {

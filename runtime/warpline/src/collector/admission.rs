@@ -11,12 +11,12 @@ use super::context::Context;
 use super::left_out::not_sampled;
 use super::stream::Stream;
 use super::subscriptions::{FilteredSink, Leaving, NewSubscription, Outcome, Request};
-use crate::summary::CameBy;
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::suggest::counted_are;
 use warpline_core::windows;
+use warpline_report::builder::CameBy;
 use warpline_report::sink::Sink;
 use warpline_report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
 
@@ -151,8 +151,7 @@ impl Request {
         notes.extend(lock(&cx.tally.windows).map(|figures| said_of(figures, self.windows_before)));
         let mut left_out = lock(&cx.tally.left_out).since(Some(self.came));
         left_out.ranges = left_out.ranges.max(self.sink.left_out);
-        Report {
-            ranges: self.sink.summary.stats(CameBy::Unknown),
+        let mut report = Report {
             not_sampled: since(not_sampled(), self.not_sampled_before),
             left_out,
             begun: recorded + captured + dropped.total(),
@@ -176,7 +175,9 @@ impl Request {
             clocks: lock(&cx.tally.clocks).clone(),
             notes,
             ..Report::default()
-        }
+        };
+        self.sink.figures.add_to(&mut report, CameBy::Unknown);
+        report
     }
 }
 

@@ -17,8 +17,6 @@ use super::subscriptions::Subscriptions;
 use super::warmup::without_warmup;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
-#[cfg(feature = "cuda")]
-use warpline_core::replay::ReplayRecord;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch::REQUESTS_EPOCH;
@@ -62,16 +60,12 @@ impl Context {
         }
     }
 
-    /// Hands a batch to every subscription.
+    /// Hands a batch to the figures of the report, and to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
-        without_warmup(batch, |batch| self.subscriptions.hand_out(&self.tally, batch));
-    }
-
-    /// Adds replays to the figures, and hands them out.
-    #[cfg(feature = "cuda")]
-    pub(super) fn hand_out_replays(&mut self, replays: &[ReplayRecord]) {
-        self.tally.add_replays(replays);
-        self.hand_out(Batch::Replays(replays));
+        without_warmup(batch, |batch| {
+            lock(&self.tally.figures).add(batch);
+            self.subscriptions.hand_out(&self.tally, batch);
+        });
     }
 
     /// Hands out the changes of the session.

@@ -19,7 +19,6 @@ use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
 use warpline_core::timing::Timing;
 use warpline_cuda::cupti::{Kernels, Names, Replays, TimedZone, Wanted, ZoneWork};
-use warpline_cuda::graph::captured_range;
 use warpline_report::sink::Batch;
 
 /// The maximum number of zones that wait for their work. Beyond it, the oldest are delivered without a time. A thread that never rests
@@ -153,29 +152,15 @@ impl KernelStage {
                 .for_each(|refused| cx.recorder.memory().refused_of_tool(refused));
         }
         *lock(&cx.tally.synchronizations) = kernels.sync_counts();
-        if !syncs.is_empty() {
-            let mut waits = lock(&cx.tally.host_waits);
-            syncs.iter().for_each(|sync| waits.add(sync));
-        }
         for batch in syncs.chunks(BATCH) {
             cx.hand_out(Batch::Synchronizations(batch));
-        }
-        if !records.is_empty() {
-            let mut table = lock(&cx.tally.kernel_table);
-            for kernel in &records {
-                table.add(kernel, captured_range(kernel).or_else(|| Some(kernel.zone?.range)));
-            }
-            drop(table);
-            lock(&cx.tally.traffic).add_kernels(&records);
-            #[cfg(feature = "timeline")]
-            lock(&cx.tally.timelines).add_kernels(&records);
         }
         for batch in records.chunks(BATCH) {
             cx.hand_out(Batch::Kernels(batch));
         }
         self.replays.add(&records);
         for batch in cx.replays.add_by_kernels(self.replays.take(is_last)).chunks(BATCH) {
-            cx.hand_out_replays(batch);
+            cx.hand_out(Batch::Replays(batch));
         }
         *lock(&cx.tally.kernels) = counts;
         if read != self.read || is_last {

@@ -36,13 +36,10 @@ mod stage;
 mod stall_monitor;
 #[cfg(feature = "cuda")]
 mod stamps;
-mod step_figures;
 mod steps;
 mod stream;
 mod streams;
 mod subscriptions;
-#[cfg(feature = "timeline")]
-mod timelines;
 #[cfg(feature = "timeline")]
 mod waits;
 mod wanted;

@@ -182,7 +182,6 @@ impl Collector {
         batch.retain(|record| !steps::is_warmup(record.host.begin_ns));
         self.cx.tally.add_warmup(recorded - batch.len());
         if !batch.is_empty() {
-            self.cx.tally.add_zones(&batch);
             self.cx.hand_out(Batch::Zones(&batch));
         }
         context.recorded.fetch_add(recorded as u64, Ordering::Release);

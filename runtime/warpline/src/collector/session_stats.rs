@@ -6,62 +6,44 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
-use super::step_figures::StepFigures;
-#[cfg(feature = "cupti")]
-use crate::host_waits::HostWaits;
-#[cfg(feature = "cupti")]
-use crate::kernel_table::KernelTable;
-use crate::summary::{CameBy, Summary};
 use warpline_core::clock::now_ns;
-use warpline_core::counts::{EndCounts, FieldCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
+use warpline_core::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
 use warpline_core::lock::lock;
-use warpline_core::record::{ThreadInfo, ZoneRecord};
-#[cfg(feature = "cuda")]
-use warpline_core::replay::ReplayRecord;
+use warpline_core::record::ThreadInfo;
 use warpline_core::stderr;
-use warpline_core::steps;
+use warpline_core::steps::{self, NotRecorded};
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
 use warpline_core::suggest::counted_as;
-use warpline_report::figures::{ClockFigures, WindowFigures};
+use warpline_report::builder::{CameBy, SessionFigures};
+use warpline_report::figures::{ClockFigures, StepStats, WindowFigures};
 use warpline_report::sink::{Change, SessionChange};
-use warpline_report::traffic::Traffic;
 use warpline_report::{Report, SinkReport};
 
 /// The state that the collector and the session's handle share, so that a report can be made even when a sink does not return.
 #[derive(Default)]
 pub(crate) struct SessionStats {
-    pub(crate) summary: Mutex<Summary>,
-    pub(crate) traffic: Mutex<Traffic>,
+    /// The figures of the records, made by [`session_figures`]. The collector hands its batches to them as to a sink.
+    pub(crate) figures: Mutex<SessionFigures>,
     pub(crate) clocks: Mutex<Vec<ClockFigures>>,
     /// The account of each sink, by its number.
     pub(crate) sinks: Mutex<BTreeMap<usize, SinkReport>>,
     pub(crate) notes: Mutex<Vec<String>>,
     /// The notes that were already written to standard error.
     said: Mutex<Vec<String>>,
-    ends: Mutex<EndCounts>,
-    fields: Mutex<FieldCounts>,
     pub(crate) kernels: Mutex<KernelCounts>,
-    #[cfg(feature = "cupti")]
-    pub(super) kernel_table: Mutex<KernelTable>,
     pub(crate) synchronizations: Mutex<SyncCounts>,
-    #[cfg(feature = "cupti")]
-    pub(super) host_waits: Mutex<HostWaits>,
     pub(crate) kernel_timing: Mutex<KernelTimingCounts>,
     /// The changes of the session that the sinks have not received yet.
     changes: Mutex<Changes>,
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The windows of a session with a budget.
     pub(crate) windows: Mutex<Option<WindowFigures>>,
-    /// The steps of the program.
-    pub(super) steps: Mutex<StepFigures>,
     /// The zones that were recorded in the warm-up of a schedule, and not handed on.
     warmup: AtomicU64,
     /// What the session's settings leave out.
     pub(crate) left_out: Mutex<LeavesOut>,
-    #[cfg(feature = "timeline")]
-    pub(super) timelines: Mutex<super::timelines::Timelines>,
     #[cfg(all(feature = "timeline", feature = "cuda"))]
     events_before: EventsBefore,
     /// The sink that the collector is calling now.
@@ -145,21 +127,6 @@ impl SessionStats {
         lock(&self.sinks).get(&number).map(|report| report.name.clone())
     }
 
-    /// Adds zones to the figures.
-    pub(super) fn add_zones(&self, batch: &[ZoneRecord]) {
-        lock(&self.summary).add(batch);
-        self.add_ends(batch);
-        self.add_fields(batch);
-        lock(&self.traffic).add(batch);
-        let mut figures = lock(&self.steps);
-        if figures.has_steps() || steps::current().is_some() || steps::has_ended() {
-            figures.add_zones(batch);
-        }
-        drop(figures);
-        #[cfg(feature = "timeline")]
-        lock(&self.timelines).add_zones(batch);
-    }
-
     /// Counts zones of the warm-up of a schedule.
     pub(super) fn add_warmup(&self, zones: usize) {
         if zones > 0 {
@@ -177,40 +144,12 @@ impl SessionStats {
         account
     }
 
-    /// Adds the zones of replays of CUDA graphs to the figures.
-    #[cfg(feature = "cuda")]
-    pub(super) fn add_replays(&self, batch: &[ReplayRecord]) {
-        let mut summary = lock(&self.summary);
-        batch.iter().for_each(|replay| summary.add_replay(&replay.zones.iter().collect::<Vec<_>>()));
-        drop(summary);
-        self.add_fields(batch.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone));
-        lock(&self.traffic).add_replays(batch);
-    }
-
-    /// Counts how the ends of these zones were found.
-    fn add_ends(&self, zones: &[ZoneRecord]) {
-        let mut counts = lock(&self.ends);
-        for zone in zones.iter().filter(|zone| zone.gpu.is_some()) {
-            counts.add(zone.duration_ns(), zone.end.is_bound().then_some(zone.end_early_by_ns));
-        }
-    }
-
-    /// Counts the fields of these zones that were cut or left out.
-    fn add_fields<'a>(&self, zones: impl IntoIterator<Item = &'a ZoneRecord>) {
-        let mut counts = lock(&self.fields);
-        zones.into_iter().for_each(|zone| counts.add(&zone.fields));
-    }
-
     /// Returns the current report, which no longer changes once the rings are closed.
     pub(crate) fn report(&self, recorder: &Recorder, duration: Duration) -> Report {
         let Account { begun, recorded, captured, dropped, waits } = self.account(recorder);
         let is_all_recorded = captured == 0 && dropped.total() == 0;
         let windows = *lock(&self.windows);
-        // A lock that is taken within the report below is held until the report is complete.
-        let (step_stats, range_steps) = {
-            let steps = lock(&self.steps);
-            (steps.stats(steps::not_recorded()), steps.range_stats())
-        };
+        let NotRecorded { left_out, cut, dropped: steps_dropped } = steps::not_recorded();
         let came_by = if windows.is_some() {
             CameBy::Unknown
         } else if is_all_recorded {
@@ -219,10 +158,7 @@ impl SessionStats {
             CameBy::CountedWithOthers
         };
         let mut report = Report {
-            ranges: lock(&self.summary).stats(came_by),
-            collectives: lock(&self.traffic).stats(),
-            steps: step_stats,
-            range_steps,
+            steps: StepStats { left_out, cut, dropped: steps_dropped, ..StepStats::default() },
             not_sampled: not_sampled(),
             windows,
             left_out: lock(&self.left_out).since(None),
@@ -230,8 +166,6 @@ impl SessionStats {
             recorded,
             captured,
             dropped,
-            ends: *lock(&self.ends),
-            fields: *lock(&self.fields),
             spans: recorder.span_counts(),
             kernels: *lock(&self.kernels),
             synchronizations: *lock(&self.synchronizations),
@@ -255,17 +189,20 @@ impl SessionStats {
                 "{zones} dropped because {ring} zones of the stream waited for their events; raise `ring={ring}`"
             ));
         }
-        #[cfg(feature = "cupti")]
-        {
-            report.top_kernels = lock(&self.kernel_table).stats();
-            report.host_waits = lock(&self.host_waits).stats();
-        }
-        #[cfg(feature = "timeline")]
-        lock(&self.timelines).add_to(&mut report);
+        lock(&self.figures).add_to(&mut report, came_by);
         #[cfg(all(feature = "timeline", feature = "cuda"))]
         {
             report.event_pool = warpline_cuda::event_pool().since(self.events_before.0);
         }
         report
     }
+}
+
+/// Returns figures that know the ranges of kernels in replays. `are_of_part`: they begin in the middle of a session.
+pub(super) fn session_figures(are_of_part: bool) -> SessionFigures {
+    #[cfg(feature = "cupti")]
+    let captured_range = Some(warpline_cuda::graph::captured_range as _);
+    #[cfg(not(feature = "cupti"))]
+    let captured_range = None;
+    SessionFigures::new(are_of_part, captured_range)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::stage::Stage;
-use warpline_core::lock::lock;
 use warpline_core::step::StepRecord;
 use warpline_core::steps;
 use warpline_report::sink::Batch;
@@ -30,7 +29,6 @@ impl Stage for StepStage {
             self.batch.push(StepRecord { number: ended.number, thread, host: ended.host });
         });
         cx.forget_threads();
-        lock(&cx.tally.steps).add(&self.batch);
         cx.hand_out(Batch::Steps(&self.batch));
         self.batch.clear();
         // A step is no zone that waits for its stream.

@@ -12,9 +12,7 @@ use super::BATCH;
 use super::context::Context;
 use super::stage::Stage;
 use super::stream::Stream;
-use super::timelines::is_same_stream;
 use warpline_core::backend::Reading;
-use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
@@ -192,7 +190,6 @@ impl WaitStage {
             one_after_another(&mut records, call, of);
         }
         for batch in records.chunks(BATCH) {
-            lock(&cx.tally.timelines).add_waits(batch);
             cx.hand_out(Batch::Waits(batch));
         }
         contexts.iter().for_each(|context| context.waits().add_recorded(1));
@@ -206,7 +203,9 @@ impl Stage for WaitStage {
         if !semaphores_exist() {
             return;
         }
-        for zones in zones.chunk_by(is_same_stream) {
+        let stream = |zone: &ZoneRecord| zone.stream.as_ref().map(|stream| stream.id);
+        // Nearly always, all zones of a batch are of one stream.
+        for zones in zones.chunk_by(|one, other| stream(one) == stream(other)) {
             if let Some(stream) = zones.first().and_then(|zone| zone.stream.as_ref()) {
                 self.saw(stream, zones);
             }

@@ -3,11 +3,11 @@
 use warpline_core::record::Span;
 
 use super::super::kinds::{Args, Kind};
-use super::super::names::{Name, Names};
 use super::super::wire::Fields;
 use super::sequence::{Flows, Open, annotate};
 use super::{Arrow, Reader, Slice, Stop, Visitor};
 use crate::perfetto::proto::event;
+use warpline_report::names::{Name, Names};
 
 /// The most slices that are open at once: on one sequence, and on all of them.
 const OPEN: usize = 4_096;

@@ -18,7 +18,6 @@ use std::io::Read;
 use warpline_core::record::Span;
 
 use super::kinds::Args;
-use super::names::Names;
 use super::packets::Packets;
 use super::parts::Packet;
 use super::rows::Rows;
@@ -27,6 +26,7 @@ use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
 use crate::perfetto::proto::clock;
 use sequence::Sequence;
 use tracks::Track;
+use warpline_report::names::{Names, TooManyNames};
 
 /// Reads the whole trace. A truncated last packet is accepted, because a killed process leaves one.
 pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mut V) -> Result<Skipped, Fault> {
@@ -59,6 +59,12 @@ enum Stop {
 impl From<Malformed> for Stop {
     fn from(_: Malformed) -> Stop {
         Stop::Malformed
+    }
+}
+
+impl From<TooManyNames> for Stop {
+    fn from(why: TooManyNames) -> Stop {
+        Stop::Fault(why.into())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::super::ids::ById;
 use super::super::kinds::{Args, Key, Kind, Said};
-use super::super::names::{Name, Names};
 use super::super::parts::{Interned, Packet};
 use super::super::wire::Fields;
 use super::Stop;
 use crate::perfetto::proto::{annotation, interned};
+use warpline_report::names::{Name, Names};
 
 #[derive(Default)]
 pub(super) struct Sequence {

@@ -1,8 +1,8 @@
 //! The facts about a session: its begin, its account at the end, and what was changed meanwhile.
 
-use super::super::names::{Name, Names};
 use super::super::parts::{Annotation, Packet, Said, TrackEvent};
 use super::{Fact, Reader, Stop, Visitor};
+use warpline_report::names::{Name, Names};
 
 impl<V: Visitor> Reader<'_, V> {
     /// Whether warpline wrote the trace is in its attributes.

@@ -1,9 +1,9 @@
 //! Finds the row of an event: its track is described by packets of their own, and the tracks around it say which stream or thread it is of.
 
-use super::super::names::{Name, Names};
 use super::super::parts::Track as Described;
 use super::super::rows::{Place, Row, Stream, device_of};
 use super::{Reader, Stop, Visitor};
+use warpline_report::names::{Name, Names};
 
 /// The most tracks between a row and its process.
 const DEPTH: usize = 16;

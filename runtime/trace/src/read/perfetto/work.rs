@@ -3,11 +3,11 @@
 use warpline_core::record::Span;
 
 use super::super::kinds::{Args, Key, Kind};
-use super::super::names::{Name, Names};
 use super::super::parts::RenderStage;
 use super::super::wire::Fields;
 use super::{Reader, Slice, Stop, Visitor};
 use crate::perfetto::proto::stage;
+use warpline_report::names::{Name, Names};
 
 impl<V: Visitor> Reader<'_, V> {
     /// Work of a device, with the zone that launched it.

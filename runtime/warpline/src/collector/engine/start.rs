@@ -18,7 +18,7 @@ use crate::collector::ReplayStage;
 #[cfg(unix)]
 use crate::collector::StallMonitor;
 use crate::collector::budget::Budget;
-use crate::collector::session_stats::SessionStats;
+use crate::collector::session_stats::{SessionStats, session_figures};
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
 use crate::exit;
@@ -116,6 +116,7 @@ impl EngineBuilder {
         let wants = config.clone();
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
+        *lock(&tally.figures) = session_figures(false);
         lock(&tally.notes).extend(nvtx::problem());
         nvtx::begin_session();
         lock(&tally.notes).extend(roctx_problem(&config));

@@ -22,6 +22,7 @@ use warpline_cuda::graph::plan_of_stamp;
 use warpline_cuda::graph::replayed::{Ran, replayed};
 use warpline_cuda::stamps;
 use warpline_cuda::stamps::{Source, Stamped};
+use warpline_report::sink::Batch;
 
 use assembly::Assembly;
 
@@ -85,7 +86,7 @@ impl ReplayStage {
         replays.counts.stamps += taken;
         cx.replays.add_by_stamps(std::mem::take(&mut replays.complete));
         for batch in cx.replays.take(last).chunks(BATCH) {
-            cx.hand_out_replays(batch);
+            cx.hand_out(Batch::Replays(batch));
         }
         self.held_since = cx.replays.held_since;
         replays.counts.by_kernels = cx.replays.merged;

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::io;
 
+use super::super::session_stats::session_figures;
 use super::super::wanted::{begin_of, only};
 use crate::settings::{Filter, lets_through};
-use crate::summary::Summary;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::dynamic;
 use warpline_core::replay::ReplayRecord;
 use warpline_report::Report;
+use warpline_report::builder::SessionFigures;
 use warpline_report::sink::{Batch, SessionInfo, Sink};
 
 pub(in crate::collector) struct FilteredSink {
@@ -27,8 +28,8 @@ pub(in crate::collector) struct FilteredSink {
     pub(in crate::collector) late: Late,
     /// The number of ranges of the catalog that the filters leave out.
     pub(in crate::collector) left_out: u64,
-    /// The figures of the zones that the sink took.
-    pub(in crate::collector) summary: Summary,
+    /// The figures of the records that the sink took.
+    pub(in crate::collector) figures: SessionFigures,
 }
 
 /// The numbers of records that were left out because they began too late.
@@ -41,10 +42,19 @@ pub(in crate::collector) struct Late {
 impl FilteredSink {
     pub(in crate::collector) fn new(sink: Box<dyn Sink>, filters: Vec<Filter>) -> FilteredSink {
         let (known, until_ns, late) = (HashMap::new(), i64::MAX, Late::default());
-        let summary = Summary::of_part();
         let is_left_out = |range: &&RangeSpec| !filters.is_empty() && !lets_through(&filters, range.name());
         let left_out = dynamic::all_ranges().filter(is_left_out).count() as u64;
-        FilteredSink { sink, filters, known, until_ns, passed: 0, lost: 0, late, left_out, summary }
+        FilteredSink {
+            sink,
+            filters,
+            known,
+            until_ns,
+            passed: 0,
+            lost: 0,
+            late,
+            left_out,
+            figures: session_figures(true),
+        }
     }
 
     /// Returns the number of records that the sink itself could not keep.
@@ -59,6 +69,12 @@ impl FilteredSink {
 
     /// Hands on the wanted part of a batch.
     fn pass(&mut self, wanted: Batch<'_>) -> io::Result<()> {
+        self.give(wanted)?;
+        self.figures.add(wanted);
+        Ok(())
+    }
+
+    fn give(&mut self, wanted: Batch<'_>) -> io::Result<()> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -78,7 +94,6 @@ impl Sink for FilteredSink {
                 let zones = only(zones, |record| record.host.begin_ns < until_ns && self.lets_through(record.range));
                 self.pass(Batch::Zones(&zones))?;
                 self.passed += zones.len() as u64;
-                self.summary.add(&zones);
                 Ok(())
             }
             Batch::Spans(spans) => {
@@ -105,12 +120,10 @@ impl Sink for FilteredSink {
             Batch::Replays(replays) => {
                 let is_wanted = |record: &ReplayRecord| begin_of(record.launch.as_ref(), record.gpu) < until_ns;
                 let replays = only(replays, is_wanted);
-                self.pass(Batch::Replays(&replays))?;
-                for replay in replays.iter() {
-                    let chosen: Vec<_> =
-                        replay.zones.iter().filter(|replayed| self.lets_through(replayed.zone.range)).collect();
-                    self.summary.add_replay(&chosen);
-                }
+                self.give(Batch::Replays(&replays))?;
+                let mut figures = std::mem::take(&mut self.figures);
+                replays.iter().for_each(|replay| figures.add_replay(replay, |range| self.lets_through(range)));
+                self.figures = figures;
                 Ok(())
             }
             Batch::Waits(waits) => self.pass(Batch::Waits(&only(waits, |record| record.host.begin_ns < until_ns))),

@@ -1,6 +1,6 @@
 //! The zones of traces by the zones around them, for the icicle of the page: how often and how long each range ran within each other one.
 //!
-//! Zones of a row come in the order of their ends, as in [`nesting`](warpline_report::nesting): a zone takes those inside it from the row's
+//! Zones of a row come in the order of their ends, as in [`nesting`](crate::nesting): a zone takes those inside it from the row's
 //! pieces. Zones whose length is only a bound are apart from the others of their range, and the time in which they may have ended is a call within them,
 //! [`END_NOT_TIMED`]. Memory is bounded: pieces, depth, the ranges within one zone and all of them together have limits, and what does not fit is counted.
 
@@ -29,30 +29,38 @@ const END_NOT_TIMED: u32 = u32::MAX;
 /// Is in the number of a call whose zones' lengths are only bounds.
 const BOUNDED: u32 = 1 << 31;
 
+/// A row of zones that nest: one of a stream or a thread, by the number that its source gives it, and a lane of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Row {
+    pub place: u8,
+    pub id: u64,
+    pub lane: u64,
+}
+
 /// A range within the ranges around it.
-pub(super) struct Call {
+pub struct Call {
     /// The number of the range, maybe with [`BOUNDED`].
     number: u32,
-    pub(super) count: u64,
-    pub(super) total_ns: i64,
-    pub(super) self_ns: i64,
+    pub count: u64,
+    pub total_ns: i64,
+    pub self_ns: i64,
     /// By their numbers.
-    pub(super) inner: Vec<Call>,
+    pub inner: Vec<Call>,
     height: u32,
 }
 
 impl Call {
     /// Returns the number of the range, and whether the lengths of its zones are only bounds. None for [`END_NOT_TIMED`].
-    pub(super) fn range(&self) -> Option<(u32, bool)> {
+    pub fn range(&self) -> Option<(u32, bool)> {
         (self.number != END_NOT_TIMED).then_some((self.number & !BOUNDED, self.number & BOUNDED != 0))
     }
 }
 
 /// What has no place.
 #[derive(Clone, Copy, Default)]
-pub(super) struct LeftOut {
-    pub(super) calls: u64,
-    pub(super) ns: i64,
+pub struct LeftOut {
+    pub calls: u64,
+    pub ns: i64,
 }
 
 struct Piece {
@@ -62,10 +70,10 @@ struct Piece {
 
 /// The calls of all traces so far.
 #[derive(Default)]
-pub(super) struct Calls {
+pub struct Calls {
     outermost: Vec<Call>,
     /// The pieces of each group of rows of the current trace.
-    rows: HashMap<u64, Vec<Piece>>,
+    rows: HashMap<Row, Vec<Piece>>,
     known: usize,
     left_out: LeftOut,
 }
@@ -73,7 +81,7 @@ pub(super) struct Calls {
 impl Calls {
     /// Adds a zone, of which `inner_ns` are in zones within it. `tail_ns` is the time by which it may have ended earlier, if that makes its length a
     /// bound.
-    pub(super) fn add(&mut self, row: u64, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
+    pub(super) fn add(&mut self, row: Row, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
         let pieces = self.rows.entry(row).or_default();
         let total_ns = span.duration_ns().max(0);
         if pieces.last().is_some_and(|last| last.span.end_ns > span.end_ns) {
@@ -126,7 +134,7 @@ impl Calls {
     }
 
     /// Keeps this many calls, those with the longest times, and returns the outermost ones and what is left out.
-    pub(super) fn longest(mut self, most: usize) -> (Vec<Call>, LeftOut) {
+    pub fn longest(mut self, most: usize) -> (Vec<Call>, LeftOut) {
         self.end_trace();
         self.prune(most);
         (self.outermost, self.left_out)
@@ -233,6 +241,10 @@ mod tests {
         Span { begin_ns, end_ns }
     }
 
+    fn row(id: u64) -> Row {
+        Row { place: 0, id, lane: 0 }
+    }
+
     fn told(calls: &[Call]) -> Vec<(u32, u64, i64, i64, usize)> {
         calls.iter().map(|call| (call.number, call.count, call.total_ns, call.self_ns, call.inner.len())).collect()
     }
@@ -241,12 +253,12 @@ mod tests {
     fn a_zone_takes_those_inside_it_and_equal_calls_are_one() {
         let mut calls = Calls::default();
         for at in [0, 100, 200] {
-            calls.add(0, span(at + 10, at + 20), 1, 0, 0);
-            calls.add(0, span(at + 20, at + 30), 1, 0, 0);
-            calls.add(0, span(at + 5, at + 50), 2, 20, 0);
-            calls.add(0, span(at, at + 60), 3, 45, 0);
+            calls.add(row(0), span(at + 10, at + 20), 1, 0, 0);
+            calls.add(row(0), span(at + 20, at + 30), 1, 0, 0);
+            calls.add(row(0), span(at + 5, at + 50), 2, 20, 0);
+            calls.add(row(0), span(at, at + 60), 3, 45, 0);
         }
-        calls.add(7, span(0, 9), 1, 0, 0);
+        calls.add(row(7), span(0, 9), 1, 0, 0);
         let (outermost, left_out) = calls.longest(100);
         assert_eq!(told(&outermost), [(1, 1, 9, 9, 0), (3, 3, 180, 45, 1)]);
         assert_eq!(told(&outermost[1].inner), [(2, 3, 135, 75, 1)]);
@@ -258,9 +270,9 @@ mod tests {
     fn time_in_which_a_zone_may_have_ended_is_apart() {
         let mut calls = Calls::default();
         for at in [0, 100] {
-            calls.add(0, span(at + 10, at + 20), 1, 0, 0);
-            calls.add(0, span(at + 20, at + 90), 1, 0, 60);
-            calls.add(0, span(at, at + 95), 2, 80, 90);
+            calls.add(row(0), span(at + 10, at + 20), 1, 0, 0);
+            calls.add(row(0), span(at + 20, at + 90), 1, 0, 60);
+            calls.add(row(0), span(at, at + 95), 2, 80, 90);
         }
         let (outermost, _) = calls.longest(100);
         assert_eq!(told(&outermost), [(2 | BOUNDED, 2, 190, 0, 3)]);
@@ -274,10 +286,10 @@ mod tests {
     fn a_zone_around_very_many_takes_all_of_them_in_bounded_memory() {
         let mut calls = Calls::default();
         for at in 0..200_000 {
-            calls.add(0, span(10 * at, 10 * at + 4), (at % 5) as u32, 0, 0);
+            calls.add(row(0), span(10 * at, 10 * at + 4), (at % 5) as u32, 0, 0);
         }
-        assert!(calls.rows[&0].len() <= PIECES && calls.known <= 5 * PIECES);
-        calls.add(0, span(-5, 3_000_000), 9, 800_000, 0);
+        assert!(calls.rows[&row(0)].len() <= PIECES && calls.known <= 5 * PIECES);
+        calls.add(row(0), span(-5, 3_000_000), 9, 800_000, 0);
         let (outermost, _) = calls.longest(100);
         assert_eq!(told(&outermost), [(9, 1, 3_000_005, 2_200_005, 5)]);
         assert!(outermost[0].inner.iter().all(|call| call.count == 40_000 && call.total_ns == 160_000));
@@ -287,7 +299,7 @@ mod tests {
     fn what_is_too_deep_too_many_or_too_short_is_counted() {
         let mut deep = Calls::default();
         for at in 0..100_000 {
-            deep.add(0, span(-at, at), at as u32, 0, 0);
+            deep.add(row(0), span(-at, at), at as u32, 0, 0);
         }
         assert!(deep.known < 1_000, "{}", deep.known);
         let (outermost, left_out) = deep.longest(1_000);
@@ -297,9 +309,9 @@ mod tests {
 
         let mut wide = Calls::default();
         for at in 0..3_000 {
-            wide.add(0, span(10 * at, 10 * at + 1), at as u32, 0, 0);
+            wide.add(row(0), span(10 * at, 10 * at + 1), at as u32, 0, 0);
         }
-        wide.add(0, span(0, 30_000), 9_999_999, 3_000, 0);
+        wide.add(row(0), span(0, 30_000), 9_999_999, 3_000, 0);
         assert_eq!((wide.left_out.calls, wide.known), (2_000, 1_001));
         let (outermost, left_out) = wide.longest(1);
         assert_eq!((told(&outermost), left_out.calls), (vec![(9_999_999, 1, 30_000, 27_000, 0)], 3_000));
@@ -308,9 +320,9 @@ mod tests {
     #[test]
     fn very_many_calls_stay_within_the_limit() {
         let mut calls = Calls::default();
-        for row in 0..80 {
+        for of in 0..80 {
             for at in 0..15_000 {
-                calls.add(row, span(10 * at, 10 * at + 5), at as u32, 0, 0);
+                calls.add(row(of), span(10 * at, 10 * at + 5), at as u32, 0, 0);
                 assert!(calls.known <= CALLS);
             }
         }

@@ -1,12 +1,10 @@
-//! Texts of traces, each kept once, by number. Memory is bounded.
+//! Texts of a report's figures, each kept once, by number. Memory is bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Fault;
-
-/// The most bytes of texts that are kept for all traces together.
-pub(super) const MAX_TEXTS: usize = 256 << 20;
+/// The most bytes of texts that are kept.
+pub const MAX_TEXTS: usize = 256 << 20;
 
 /// The approximate memory of an entry without its text.
 const ENTRY: usize = 96;
@@ -15,12 +13,22 @@ const ENTRY: usize = 96;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(u32);
 
+impl From<Name> for u64 {
+    fn from(Name(number): Name) -> u64 {
+        number.into()
+    }
+}
+
 /// The texts by number.
 pub struct Names {
     texts: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, Name>,
     left: usize,
 }
+
+/// The texts take more than [`MAX_TEXTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyNames;
 
 impl Name {
     /// What further names are counted under where a table has no room for them.
@@ -37,7 +45,10 @@ impl Default for Names {
 
 impl Names {
     /// Returns the number of a text.
-    pub(super) fn number(&mut self, text: &str) -> Result<Name, Fault> {
+    ///
+    /// # Errors
+    /// There is no memory left for it.
+    pub fn number(&mut self, text: &str) -> Result<Name, TooManyNames> {
         if let Some(number) = self.numbers.get(text) {
             return Ok(*number);
         }
@@ -48,9 +59,21 @@ impl Names {
         Ok(number)
     }
 
+    /// Returns the number of a text, or that of all further ones if it is new and there is no room for it.
+    pub fn number_if(&mut self, text: &str, has_room: bool) -> Name {
+        match self.numbers.get(text) {
+            Some(number) => *number,
+            None if has_room => self.number(text).unwrap_or(Name::MORE),
+            None => Name::MORE,
+        }
+    }
+
     /// Takes the memory of an entry elsewhere, with so many bytes.
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.left = self.left.checked_sub(bytes + ENTRY).ok_or(Fault::TooManyNames)?;
+    ///
+    /// # Errors
+    /// There is not so much left.
+    pub fn spend(&mut self, bytes: usize) -> Result<(), TooManyNames> {
+        self.left = self.left.checked_sub(bytes + ENTRY).ok_or(TooManyNames)?;
         Ok(())
     }
 

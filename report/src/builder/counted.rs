@@ -1,0 +1,124 @@
+//! Tables of what is only counted and added: kernels, waits of threads, semaphores, signallers. The memory is bounded.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::names::Name;
+
+/// The most rows of a table.
+const MOST: usize = 4_096;
+
+/// Sums by key. Beyond [`MOST`] keys, later ones are counted under the key that stands for them.
+#[derive(Clone, Debug)]
+pub struct Counted<K>(HashMap<K, Sum>);
+
+/// Numbers that are only counted and added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    pub count: u64,
+    pub total_ns: i64,
+    /// The time by which `total_ns` may be shorter, because no event times the ends of waits.
+    pub early_ns: i64,
+    pub max_ns: i64,
+}
+
+/// A key of a table.
+pub trait Key: Clone + Eq + Hash {
+    /// Returns the key of all those for which there is no room.
+    fn more() -> Self;
+}
+
+impl Key for Name {
+    fn more() -> Name {
+        Name::MORE
+    }
+}
+
+/// A kernel and the range in which it ran.
+impl Key for (Name, Option<Name>) {
+    fn more() -> Self {
+        (Name::MORE, None)
+    }
+}
+
+/// A thread, the call in which it waited, and the range.
+impl Key for (Arc<str>, Name, Option<Name>) {
+    fn more() -> Self {
+        ("(more)".into(), Name::MORE, None)
+    }
+}
+
+impl<K> Default for Counted<K> {
+    fn default() -> Counted<K> {
+        Counted(HashMap::new())
+    }
+}
+
+impl<K: Key> Counted<K> {
+    /// Adds a time, which may be shorter by `early_by_ns`.
+    pub fn add(&mut self, key: K, ns: i64, early_by_ns: i64) {
+        let key = if self.has_room() || self.0.contains_key(&key) { key } else { K::more() };
+        self.0.entry(key).or_default().add(Sum {
+            count: 1,
+            total_ns: ns,
+            early_ns: early_by_ns.clamp(0, ns.max(0)),
+            max_ns: ns,
+        });
+    }
+
+    /// Adds the sums of another table.
+    pub fn merge(&mut self, other: Counted<K>) {
+        for (key, sum) in other.0 {
+            let key = if self.has_room() || self.0.contains_key(&key) { key } else { K::more() };
+            self.0.entry(key).or_default().add(sum);
+        }
+    }
+
+    /// Returns whether a new key gets a row of its own.
+    pub fn has_room(&self) -> bool {
+        self.0.len() < MOST
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a row for each key, those with the longest times first, and rows of equal times by `order`.
+    pub(super) fn rows<R, O: Ord>(&self, row: impl Fn(K, Sum) -> R, order: impl Fn(&R) -> O) -> Vec<R> {
+        let mut rows: Vec<_> = self.0.iter().map(|(key, sum)| (sum.total_ns, row(key.clone(), *sum))).collect();
+        rows.sort_by(|(a_ns, a), (b_ns, b)| b_ns.cmp(a_ns).then_with(|| order(a).cmp(&order(b))));
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+impl Sum {
+    fn add(&mut self, more: Sum) {
+        self.count += more.count;
+        self.total_ns += more.total_ns;
+        self.early_ns += more.early_ns;
+        self.max_ns = self.max_ns.max(more.max_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+
+    #[test]
+    fn ever_new_keys_are_counted_together_beyond_the_bound() {
+        let (mut table, mut names) = (Counted::default(), Names::default());
+        for n in 0..2 * MOST {
+            let name = names.number_if(&format!("kernel {n}"), table.has_room());
+            table.add((name, None), 10, 0);
+        }
+        let first = names.number_if("kernel 0", false);
+        table.add((first, None), 5, 0);
+        let rows =
+            table.rows(|(name, _), sum| (names.text(name).to_string(), sum.count, sum.total_ns), |row| row.0.clone());
+        assert_eq!((rows.len(), rows[0].clone()), (MOST + 1, ("(more)".to_owned(), MOST as u64, 10 * MOST as i64)));
+        assert_eq!(rows[1], ("kernel 0".to_owned(), 2, 15));
+        assert_eq!(names.number_if("kernel 9999999", false), Name::MORE);
+    }
+}
