@@ -177,3 +177,10 @@ mod tests {
         }
     }
 }
+/// Nanoseconds as decimal microseconds, exactly: what [`ns`] reads.
+pub fn us(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    format!("{sign}{}.{:03}", ns / 1000, ns % 1000)
+}
+
