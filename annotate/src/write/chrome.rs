@@ -166,7 +166,7 @@ impl<W: Write> Format for Chrome<'_, W> {
     }
 
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
-        if told.fate == Disposition::Copy {
+        if told.fate == Disposition::LeftOut {
             return Ok(());
         }
         self.comma()?;

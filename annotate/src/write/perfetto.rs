@@ -356,7 +356,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let event = told.event;
         let index = self.known.index;
-        if matches!(told.fate, Disposition::Done | Disposition::Copy) {
+        if matches!(told.fate, Disposition::Done | Disposition::LeftOut) {
             return Ok(());
         }
         let ns = event.ts.unwrap_or(index.first_ns);
@@ -378,7 +378,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
                 self.details(told);
                 self.put(ns)
             }
-            Disposition::Done | Disposition::Copy => Ok(()),
+            Disposition::Done | Disposition::LeftOut => Ok(()),
         }
     }
 

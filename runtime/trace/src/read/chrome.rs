@@ -8,7 +8,7 @@ use serde_json::Value;
 use warpline_core::record::Span;
 
 use super::document::{Broken, Document, MAX_VALUE, Piece};
-use super::event::{Event, scalar};
+use super::event::{Event, Lenient, scalar};
 use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
 use super::names::Names;
@@ -61,9 +61,12 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         match document.next_piece() {
             Ok(Some(Piece::Event(bytes))) => {
                 has_events = true;
-                match Event::read(bytes) {
-                    Ok(event) => reader.event(&event, bytes, names)?,
-                    Err(_) => reader.skipped.malformed += 1,
+                let mut room = None;
+                let Lenient { event, bytes, is_mended } = Event::read_or_mend(bytes, &mut room);
+                reader.skipped.mended += u64::from(is_mended);
+                match event {
+                    Some(event) => reader.event(&event, bytes, names)?,
+                    None => reader.skipped.malformed += 1,
                 }
             }
             Ok(Some(Piece::Member(name, value))) => reader.member(name, value),
@@ -186,8 +189,8 @@ impl<V: Visitor> Reader<'_, V> {
             "thread_name" => {
                 let Some(name) = text("name") else { return Ok(()) };
                 names.spend(name.len())?;
-                // A reused thread keeps its row; the last name counts for rows that come later.
-                self.threads.insert((pid, tid), name.into());
+                // A reused thread keeps its row; the last name counts for rows that come later. PyTorch's profiler writes `stream 7 `.
+                self.threads.insert((pid, tid), name.trim_end().into());
             }
             "process_name" | "process_labels" => {
                 let key = if event.name == "process_name" { "name" } else { "labels" };

@@ -182,6 +182,8 @@ pub trait Visitor {
 pub struct Skipped {
     /// Packets or events that are malformed or too large.
     pub malformed: u64,
+    /// Events that are not JSON and are read as what is meant: those with control characters in their texts, for example.
+    pub mended: u64,
     /// Slices without an end, and ends without a begin.
     pub unpaired: u64,
     /// Slices with more rows than are kept, or with a time that no clock of the trace gives.
@@ -206,6 +208,8 @@ impl Skipped {
         };
         let events = counted_as(self.malformed, "packet or event", "packets and events");
         say(self.malformed, events, "malformed or too large, and left out");
+        let how = "not valid JSON, and read with what is not allowed escaped or left out";
+        say(self.mended, counted(self.mended, "event"), how);
         say(self.unpaired, format!("{} without an end or a begin", counted(self.unpaired, "slice")), "left out");
         say(self.unplaced, format!("{} without a known time or row", counted(self.unplaced, "slice")), "left out");
         if let Some(at) = self.damaged_at {
@@ -289,7 +293,7 @@ fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut im
 
 /// Whether a trace begins like JSON. A packet's tag is also a line feed, and its length may be a brace.
 pub fn is_json(begin: &[u8]) -> bool {
-    let mut letters = begin.iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
+    let mut letters = document::without_mark(begin).iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
     match letters.next() {
         Some(b'{') => matches!(letters.next(), Some(b'"' | b'}') | None),
         Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
@@ -301,7 +305,7 @@ pub fn is_json(begin: &[u8]) -> bool {
 pub fn is_other_json(path: &Path) -> bool {
     let Ok(mut file) = inputs::open(path, &ProgressBar::hidden()) else { return false };
     if !file.fill_buf().is_ok_and(|begin| {
-        begin.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"{[".contains(byte))
+        document::without_mark(begin).trim_ascii_start().first().is_some_and(|byte| b"{[".contains(byte))
     }) {
         return false;
     }
