@@ -193,7 +193,7 @@ fn lanes(index: &Index, outcome: &Outcome) -> Vec<LaneCount> {
     let streams = outcome.on_rows.iter().map(|(row, before)| {
         let of = &rows.rows[*row as usize];
         let after = before - outcome.moved.get(row).copied().unwrap_or(0);
-        let lane = of.title().trim_end().to_owned();
+        let lane = of.title(&rows.processes[of.process as usize]).into_owned();
         ((of.process, 0), LaneCount { device: device(of.process), lane, before: *before, after })
     });
     let lanes = outcome.on_lanes.iter().map(|((process, lane), after)| {

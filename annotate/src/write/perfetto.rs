@@ -123,7 +123,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         }
         let mut is_real = Vec::with_capacity(devices.len());
         for (process, is_device) in rows.processes.iter().zip(devices) {
-            let is_device = is_device || process.labels.as_deref().is_some_and(|labels| labels.starts_with("GPU"));
+            let is_device = is_device || process.is_device();
             let pid = process.pid.parse::<i32>().ok().filter(|pid| (1..=MOST_PID).contains(pid) && !is_device);
             let uuid = self.ids.next();
             self.processes.push(uuid);
@@ -158,7 +158,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
             let tid = row.tid.as_ref().and_then(|tid| tid.parse::<i32>().ok()).filter(|tid| *tid > 0);
             let first = self.ids.next();
             let mut lanes = vec![first];
-            let name = &row.title();
+            let name = &row.title(process);
             let thread = pid.zip(tid);
             describe(&mut self.buffer, self.descriptions, first, |track| match thread {
                 Some((pid, tid)) => track.message(descriptor::THREAD, |thread| {

@@ -20,6 +20,8 @@ pub enum Kind {
     Launch,
     /// A replay of a graph.
     Replay,
+    /// A zone in a replay, which `warpline annotate` found. Visitors get it as a [`Zone`](Kind::Zone) of a replay.
+    GraphZone,
     /// A kernel.
     Kernel,
     /// A copy or a fill of memory.
@@ -47,7 +49,8 @@ impl Kind {
             "batch_entry" => Kind::BatchEntry,
             "host_zone" | "user_annotation" | "cpu_op" => Kind::HostZone,
             "launch" => Kind::Launch,
-            "replay" => Kind::Replay,
+            "replay" | "graph_replay" => Kind::Replay,
+            "graph_zone" => Kind::GraphZone,
             "kernel" => Kind::Kernel,
             "memcpy" | "memset" | "gpu_memcpy" | "gpu_memset" => Kind::Copy,
             "wait" => Kind::Wait,
@@ -205,6 +208,11 @@ impl Key {
             "tflop_per_s" => Key::FlopRate,
             _ => Key::Other,
         }
+    }
+
+    /// Whether its value is a number. PyTorch writes the numbers of its annotations as texts.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Key::GroupSize | Key::Seq | Key::ElementsIn | Key::ElementsOut)
     }
 }
 

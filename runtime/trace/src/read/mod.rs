@@ -2,8 +2,8 @@
 //! that show or mend a trace (`open`, `catalog`, `recover`), for the joiner of annotations, and for the merger of the ranks' traces.
 //!
 //! [`read`] opens a trace of warpline or of PyTorch's profiler, in Perfetto's format or Chrome JSON, compressed or not, and passes each slice to
-//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
-//! both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
+//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `others`, `rows` and `messages` have
+//! what both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
 //! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
 //!
 //! A trace can be gigabytes in size, truncated, or hostile: it is read from the front, memory is bounded by the
@@ -22,6 +22,7 @@ mod messages;
 mod names;
 pub mod native;
 mod open_zones;
+mod others;
 mod packets;
 pub mod parts;
 mod perfetto;
