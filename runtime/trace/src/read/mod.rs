@@ -4,7 +4,7 @@
 //! [`read`] opens a trace of warpline or of PyTorch's profiler, in Perfetto's format or Chrome JSON, compressed or not, and passes each slice to
 //! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `others`, `rows` and `messages` have
 //! what both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
-//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
+//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, `tools` which other tool wrote one, and `budget` bounds memory.
 //!
 //! A trace can be gigabytes in size, truncated, or hostile: it is read from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
@@ -27,6 +27,7 @@ mod packets;
 pub mod parts;
 mod perfetto;
 mod rows;
+mod tools;
 pub mod wire;
 
 use std::io::{self, BufRead, Read};
@@ -48,6 +49,7 @@ pub use names::{Name, Names};
 pub use open_zones::{LastOpenZone, open_zones};
 pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
+pub use tools::other;
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
