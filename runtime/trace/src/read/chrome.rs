@@ -11,8 +11,8 @@ use super::document::{Broken, Document, MAX_VALUE, Piece};
 use super::event::{Event, Lenient, scalar};
 use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
-use super::names::Names;
-use super::others::{Annotated, Others, Scopes, step};
+use super::names::{Name, Names};
+use super::others::{Annotated, Others, Scopes, is_call, step};
 use super::rows::{Place, Row, Rows, Stream, device_of};
 use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
 use crate::names::{BATCH_ENTRY, COLLECTIVE, NCCL_KERNEL, OVERLAPPING, ZONE_KIND};
@@ -217,6 +217,10 @@ impl<V: Visitor> Reader<'_, V> {
         let mut kind = Kind::of_category(&event.category);
         let is_ours = self.session.is_some();
         let is_others_work = !is_ours && matches!(kind, Kind::Kernel | Kind::Copy);
+        let is_others_call = !is_ours && is_call(&event.category);
+        if kind == Kind::Other && !is_ours && !is_others_call {
+            return self.others.count(&event.category, names);
+        }
         let (mut args, mut is_replay, mut own_kind) = (Args::NONE, false, None);
         let (mut annotated, mut stream) = (Annotated::default(), None);
         for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
@@ -232,11 +236,12 @@ impl<V: Visitor> Reader<'_, V> {
                 "graph correlation" => args.has_correlation = true,
                 // PyTorch moves work of graphs to rows that it makes up.
                 "original_stream" if is_others_work => stream = Some(scalar(value)),
-                "correlation" | "graph node id" | "name" | "module_fqn" | "module_name" if is_others_work => {
+                "graph node id" | "name" | "module_fqn" | "module_name" if is_others_work => {
                     annotated.argument(&key, &scalar(value), names)?;
                 }
+                "correlation" => args.correlation = scalar(value).parse().ok(),
                 // A stream's number and name are in the row.
-                "correlation" | "stream" => {}
+                "stream" => {}
                 key => match Key::of(key) {
                     Key::Other => {}
                     key => {
@@ -278,26 +283,32 @@ impl<V: Visitor> Reader<'_, V> {
             self.skipped.malformed += 1;
             return Ok(());
         };
+        let span = Span { begin_ns, end_ns };
         let is_on_stream = matches!(kind, Kind::Collective | Kind::BatchEntry | Kind::Kernel | Kind::Copy)
                 // A zone that is found by the kernels of a replay is on no stream.
                 || (matches!(kind, Kind::Zone | Kind::Replay) && (is_ours || !args.has_correlation))
                 || (kind == Kind::Wait && !self.is_thread(event))
                 // PyTorch's profiler has synchronisations on the rows of devices, and a session on those of threads.
-                || (kind == Kind::Sync && !is_ours);
+                || (kind == Kind::Sync && !is_ours && !is_others_call);
         let tid = stream.as_deref().unwrap_or(&event.tid);
         let Some(row) = self.row(&event.pid, tid, is_on_stream, names)? else {
             self.skipped.unplaced += 1;
             return Ok(());
         };
-        let span = Span { begin_ns, end_ns };
         if let Some(scope) = annotated.scope().filter(|_| args.zone.is_none()) {
             args.zone = Some(scope);
             let zones = self.row(&format!("graph zones: {}", event.pid), "", false, names)?;
-            if zones.is_some_and(|row| self.scopes.add(row, &annotated, span)) {
+            if zones.is_some_and(|row| self.scopes.add(row, (&annotated, args.correlation), span)) {
                 self.zones_of_scopes(names);
             }
         }
         let mut launch = None;
+        if !is_ours {
+            launch = self.others.launch(kind, rank(&event.pid, names)?, &args, row, span);
+            if kind == Kind::Call {
+                return Ok(());
+            }
+        }
         if let Some(id) = &event.bind_id {
             if kind == Kind::Launch {
                 if self.launches.len() >= LAUNCHES {
@@ -459,4 +470,9 @@ impl<V: Visitor> Reader<'_, V> {
         }
         self.visitor.fact(Fact::Ended(0));
     }
+}
+
+/// The rank of a process in a merged trace, such as `[TP00]` of `[TP00] 0`, and that of all others.
+fn rank(pid: &str, names: &mut Names) -> Result<Name, Fault> {
+    names.number(pid.rsplit_once(' ').map_or("", |(rank, _)| rank).trim_end_matches(GPU.trim_end()))
 }

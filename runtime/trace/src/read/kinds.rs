@@ -32,6 +32,8 @@ pub enum Kind {
     Sync,
     /// The signal that ended a wait.
     Signal,
+    /// A call of another tool's trace that may have submitted work. Visitors do not get it.
+    Call,
     /// A step.
     Step,
     /// What the session says of itself.
@@ -78,6 +80,8 @@ pub struct Args {
     pub window: u32,
     /// Zones in replays, kernels and replays have it.
     pub has_correlation: bool,
+    /// The number that a call and the work that it submitted have in common.
+    pub correlation: Option<u64>,
     /// A collective is its kernel, as PyTorch's profiler has it.
     pub is_kernel: bool,
     /// The name that PyTorch's profiler gives the collective.
@@ -124,6 +128,7 @@ impl Args {
         sampled_share: 0.0,
         window: 0,
         has_correlation: false,
+        correlation: None,
         is_kernel: false,
         collective: None,
         group: None,
@@ -234,7 +239,10 @@ impl Args {
             (Key::Corrected, Said::Number(ns)) => self.corrected_ns = Some(ns),
             (Key::Sampled, Said::Real(share)) => self.sampled_share = share.clamp(0.0, 1.0),
             (Key::Window, Said::Number(number)) => self.window = u32::try_from(number).unwrap_or(0),
-            (Key::Correlation, Said::Number(_)) => self.has_correlation = true,
+            (Key::Correlation, Said::Number(number)) => {
+                self.has_correlation = true;
+                self.correlation = u64::try_from(number).ok();
+            }
             (Key::Collective, Said::Text(text)) => self.collective = Some(text),
             (Key::Group, Said::Text(text)) => self.group = Some(text),
             (Key::Ranks, Said::Text(text)) => self.ranks = Some(text),

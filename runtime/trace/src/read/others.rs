@@ -2,7 +2,7 @@
 //!
 //! Both formats are read by this one rule, so that a trace has the same figures in each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use warpline_core::record::Span;
 
@@ -13,9 +13,17 @@ use super::{Fact, Fault, Message, Visitor};
 /// The most categories that are not read and told apart.
 const OTHERS: usize = 64;
 
-/// The slices of categories that are not read, by category.
+/// The most calls whose work is still to come.
+const CALLS: usize = 1 << 18;
+
+/// What is known of the slices of other tools.
 #[derive(Default)]
-pub(super) struct Others(BTreeMap<Box<str>, u64>);
+pub(super) struct Others {
+    /// The slices of categories that are not read, by category.
+    unread: BTreeMap<Box<str>, u64>,
+    /// The calls that may have submitted work, by the rank of a merged trace and the correlation: the row of the thread, and the time.
+    calls: HashMap<(Name, u64), (usize, Span)>,
+}
 
 impl Others {
     /// Returns what a slice of another tool is, and completes its arguments; none if it is in no figure.
@@ -31,6 +39,8 @@ impl Others {
         args.has_correlation = kind == Kind::GraphZone;
         args.step = step;
         Ok(Some(match kind {
+            Kind::Other if is_call(category) && name.contains("Synchronize") => Kind::Sync,
+            Kind::Other if is_call(category) && args.correlation.is_some() => Kind::Call,
             Kind::Other => {
                 self.count(category, names)?;
                 return Ok(None);
@@ -56,25 +66,54 @@ impl Others {
         }))
     }
 
+    /// Takes a call, and returns for work the call that submitted it: a launch of a graph submits several pieces. If there are too many calls, the
+    /// earlier ones are forgotten.
+    pub(super) fn launch(
+        &mut self,
+        kind: Kind,
+        rank: Name,
+        args: &Args,
+        row: usize,
+        span: Span,
+    ) -> Option<(usize, Span)> {
+        let key = (rank, args.correlation?);
+        match kind {
+            Kind::Call => {
+                if self.calls.len() >= CALLS {
+                    self.calls.clear();
+                }
+                self.calls.insert(key, (row, span));
+                None
+            }
+            Kind::Kernel | Kind::Copy | Kind::Collective => self.calls.get(&key).copied(),
+            _ => None,
+        }
+    }
+
     /// Counts a slice that is not read.
     pub(super) fn count(&mut self, category: &str, names: &mut Names) -> Result<(), Fault> {
-        if matches!(category, "cuda_runtime" | "cuda_driver" | "python_function" | "Trace") {
+        if is_call(category) || matches!(category, "python_function" | "Trace") {
             return Ok(());
         }
         let category = if category.is_empty() { "(none)" } else { category };
-        if let Some(slices) = self.0.get_mut(category) {
+        if let Some(slices) = self.unread.get_mut(category) {
             *slices += 1;
-        } else if self.0.len() < OTHERS {
+        } else if self.unread.len() < OTHERS {
             names.spend(category.len())?;
-            self.0.insert(category.into(), 1);
+            self.unread.insert(category.into(), 1);
         }
         Ok(())
     }
 
     /// Passes the numbers on.
     pub(super) fn finish(self, visitor: &mut impl Visitor) {
-        self.0.into_iter().for_each(|(category, slices)| visitor.fact(Fact::Other(category.into(), slices)));
+        self.unread.into_iter().for_each(|(category, slices)| visitor.fact(Fact::Other(category.into(), slices)));
     }
+}
+
+/// Whether a slice of this category is a call of the runtime or the driver on a thread, also of HIP's.
+pub(super) fn is_call(category: &str) -> bool {
+    matches!(category, "cuda_runtime" | "cuda_driver")
 }
 
 /// The number in the name of a step of PyTorch's profiler, as a session's Chrome trace has it, too.
@@ -93,23 +132,18 @@ const WAITING: usize = 1 << 18;
 pub(super) struct Annotated {
     /// The number of the member of [`NAMES`], and its value.
     scope: Option<(usize, Name)>,
-    correlation: Option<u64>,
     node: Option<u64>,
 }
 
 impl Annotated {
-    /// Takes an argument of a kernel. The text is without quotes.
+    /// Takes an argument. The text is without quotes.
     pub(super) fn argument(&mut self, key: &str, text: &str, names: &mut Names) -> Result<(), Fault> {
-        match key {
-            "correlation" => self.correlation = text.parse().ok(),
-            "graph node id" => self.node = text.parse().ok(),
-            key => {
-                if let Some(rank) = NAMES.iter().position(|name| *name == key)
-                    && self.scope.is_none_or(|(known, _)| rank <= known)
-                {
-                    self.scope = Some((rank, names.number(text)?));
-                }
-            }
+        if key == "graph node id" {
+            self.node = text.parse().ok();
+        } else if let Some(rank) = NAMES.iter().position(|name| *name == key)
+            && self.scope.is_none_or(|(known, _)| rank <= known)
+        {
+            self.scope = Some((rank, names.number(text)?));
         }
         Ok(())
     }
@@ -137,8 +171,13 @@ pub(super) struct Scopes(Vec<Node>);
 
 impl Scopes {
     /// Takes a kernel. Returns whether there are so many that [`Scopes::zones`] must be asked for.
-    pub(super) fn add(&mut self, row: usize, of: &Annotated, Span { begin_ns, end_ns }: Span) -> bool {
-        if let (Some(scope), Some(correlation), Some(id)) = (of.scope(), of.correlation, of.node) {
+    pub(super) fn add(
+        &mut self,
+        row: usize,
+        (of, correlation): (&Annotated, Option<u64>),
+        Span { begin_ns, end_ns }: Span,
+    ) -> bool {
+        if let (Some(scope), Some(correlation), Some(id)) = (of.scope(), correlation, of.node) {
             self.0.push(Node { row, correlation, id, scope, begin_ns, end_ns });
         }
         self.0.len() >= WAITING

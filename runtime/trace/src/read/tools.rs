@@ -39,7 +39,7 @@ pub fn other(path: &Path) -> Option<&'static str> {
 
 fn of_json(file: impl BufRead) -> Option<&'static str> {
     let mut document = Document::new(file).may_be_cut();
-    let mut has_events = false;
+    let (mut has_events, mut is_empty) = (false, true);
     for _ in 0..MOST {
         match document.next_piece() {
             Ok(Some(Piece::Member(b"\"viztracer_metadata\"", _))) => return Some("a trace of viztracer"),
@@ -48,15 +48,19 @@ fn of_json(file: impl BufRead) -> Option<&'static str> {
             }
             Ok(Some(Piece::Member(..))) => {}
             Ok(Some(Piece::Events)) => has_events = true,
-            Ok(Some(Piece::Event(bytes))) => match Event::read(bytes) {
-                Ok(event) if event.name == "warpline_session" => return None,
-                Ok(event) => {
-                    if let Some(tool) = of_event(&event) {
-                        return Some(tool);
+            Ok(Some(Piece::Event(bytes))) => {
+                is_empty = false;
+                match Event::read(bytes) {
+                    Ok(event) if event.name == "warpline_session" => return None,
+                    Ok(event) => {
+                        if let Some(tool) = of_event(&event) {
+                            return Some(tool);
+                        }
                     }
+                    Err(_) => {}
                 }
-                Err(_) => {}
-            },
+            }
+            Ok(None) | Err(_) if has_events && is_empty => return None,
             Ok(None) | Err(_) if has_events => return Some("a Chrome trace of another tool"),
             Ok(None) | Err(_) => return Some("JSON without `traceEvents`, and no trace"),
         }

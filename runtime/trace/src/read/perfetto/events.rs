@@ -111,7 +111,13 @@ impl<V: Visitor> Reader<'_, V> {
             self.launch = Some((flow, row, span));
         }
         let launch = self.launch.filter(|(of, ..)| *of == flow && flow != 0 && kind != Kind::Launch);
-        let launch = launch.map(|(_, row, span)| (row, span));
+        let mut launch = launch.map(|(_, row, span)| (row, span));
+        if !self.skipped.is_ours {
+            launch = launch.or(self.others.launch(kind, Name::default(), &args, row, span));
+            if kind == Kind::Call {
+                return Ok(());
+            }
+        }
         let slice = Slice { kind, name, row, span, launch, args: &args };
         if kind == Kind::Wait {
             self.wait = Some((row, span, slice.early_by_ns()));
