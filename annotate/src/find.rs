@@ -85,11 +85,21 @@ fn rank_said(trace: &Path) -> Option<u64> {
 /// The rank in the name of a trace: behind `rank`, or six digits with which it begins, as torchtitan writes them. The name of a host may begin with
 /// a digit, too.
 fn rank_in_name(name: &str) -> Option<u64> {
+    let name = name.to_lowercase();
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-    let named = name.split("rank").skip(1).find_map(|rest| digits(rest.trim_start_matches(['_', '-'])).parse().ok());
-    let first = digits(name);
+    // `frank` ends a word, and `pp_rank1_tp_rank3` says several ranks, of which none is that of the job.
+    let words = name.match_indices("rank").filter(|(at, _)| !name[..*at].ends_with(char::is_alphabetic));
+    let mut named: Vec<u64> = words
+        .filter_map(|(at, rank)| digits(name[at + rank.len()..].trim_start_matches(['_', '-'])).parse().ok())
+        .collect();
+    named.dedup();
+    let first = digits(&name);
     let is_numbered = first.len() == 6 && name[6..].starts_with('.');
-    named.or_else(|| first.parse().ok().filter(|_| is_numbered))
+    match named[..] {
+        [] => first.parse().ok().filter(|_| is_numbered),
+        [rank] => Some(rank),
+        _ => None,
+    }
 }
 
 /// The rank whose annotations PyTorch's tools give such a name; none for another name.
@@ -126,6 +136,10 @@ mod tests {
             ("10.0.0.5_77.1700000000.pt.trace.json", None),
             ("trace_raw.json", None),
             ("ranked.json", None),
+            ("Rank-7.pftrace", Some(7)),
+            ("frank2_77.1700000000.pt.trace.json", None),
+            ("pp_rank1_tp_rank3.json", None),
+            ("rank3_of_rank3.json", Some(3)),
         ] {
             assert_eq!(rank_in_name(name), rank, "{name}");
         }

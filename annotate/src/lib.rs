@@ -85,7 +85,7 @@ pub struct Summary {
     pub idle_launches: u64,
     /// Joined kernels that do not name their launch: they are on no lane.
     pub without_launch: u64,
-    /// What the Perfetto output does not show as the input does, with counts.
+    /// What the output does not show as the input does, with counts.
     pub lost: Vec<(&'static str, u64)>,
     /// Copies of annotations (`gpu_user_annotation`) on streams without work, which are left out.
     pub copies: u64,
@@ -168,8 +168,8 @@ pub fn annotate(options: &Options, observer: &dyn Observer) -> Result<Summary, A
 fn summary(annotations: &Annotations, index: &Index, outcome: &Outcome, is_perfetto: bool) -> Summary {
     let mut replayed = vec![false; annotations.graphs.len()];
     outcome.joined.iter().for_each(|joined| replayed[joined.graph as usize] = true);
-    // The Chrome output contains every event unchanged.
-    let mut lost: Vec<_> = index.lost.iter().filter(|_| is_perfetto).map(|(why, count)| (*why, *count)).collect();
+    let in_output = |(why, _): &(&Lost, &u64)| is_perfetto || why.is_of_all();
+    let mut lost: Vec<_> = index.lost.iter().filter(in_output).map(|(why, count)| (*why, *count)).collect();
     lost.sort_unstable();
     Summary {
         events: index.events() as u64,
@@ -193,7 +193,7 @@ fn lanes(index: &Index, outcome: &Outcome) -> Vec<LaneCount> {
     let streams = outcome.on_rows.iter().map(|(row, before)| {
         let of = &rows.rows[*row as usize];
         let after = before - outcome.moved.get(row).copied().unwrap_or(0);
-        let lane = of.title().trim_end().to_owned();
+        let lane = of.title(&rows.processes[of.process as usize]).into_owned();
         ((of.process, 0), LaneCount { device: device(of.process), lane, before: *before, after })
     });
     let lanes = outcome.on_lanes.iter().map(|((process, lane), after)| {

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use serde_json::value::RawValue;
 use warpline_trace::read::document::{Broken, Document, Piece, Position, TooLong};
-use warpline_trace::read::event::{Event, scalar};
+use warpline_trace::read::event::{Event, Lenient, mended, scalar};
 use warpline_trace::read::is_perfetto;
 use warpline_trace::read::native::{Layout, Translated};
 
 use crate::annotations::Annotations;
-use crate::index::{Index, Indexer, TooMany};
+use crate::index::{Index, Indexer, Lost, TooMany};
 use crate::join::{Join, Outcome};
 use crate::open::open_within;
 use crate::output::Output;
@@ -83,7 +83,7 @@ impl<'a> Reading<'a> {
             match document.next_piece() {
                 Ok(None) => break,
                 Ok(Some(Piece::Events)) => has_events = true,
-                Ok(Some(Piece::Member(name, value))) => match whole_member(name, value) {
+                Ok(Some(Piece::Member(name, value))) => match whole_member(name, &json(value)) {
                     Ok(value) if name == b"\"baseTimeNanoseconds\"" => self.base_ns = scalar(value).parse().ok(),
                     Ok(_) => {}
                     Err(error) => {
@@ -96,13 +96,15 @@ impl<'a> Reading<'a> {
                         let what = format!("more than {most} events");
                         return Err(AnnotateError::TooLarge { path: self.path(), what });
                     }
-                    let event = match Event::read(bytes) {
-                        Ok(event) => event,
-                        Err(error) => {
-                            let offset = offset(bytes, &error);
-                            return Err(self.damaged(document.place(), offset, &error));
-                        }
+                    let mut room = None;
+                    let Lenient { event, is_mended, .. } = Event::read_or_mend(bytes, &mut room);
+                    let Some(event) = event else {
+                        indexer.no_event();
+                        continue;
                     };
+                    if is_mended {
+                        indexer.lose(Lost::Mended);
+                    }
                     indexer.event(&event).map_err(|TooMany| AnnotateError::TooLarge {
                         path: self.path(),
                         what: "more names of processes and threads than 256 MiB".to_owned(),
@@ -134,9 +136,14 @@ impl<'a> Reading<'a> {
         while let Some(piece) = document.next_piece().map_err(|broken| self.broken(broken))? {
             match piece {
                 Piece::Events => Ok(()),
-                Piece::Member(name, value) => format.member(name, value),
+                Piece::Member(name, value) => format.member(name, &json(value)),
                 Piece::Event(bytes) => {
-                    let event = Event::read(bytes).map_err(|_| changed())?;
+                    let mut room = None;
+                    let Lenient { event, bytes, .. } = Event::read_or_mend(bytes, &mut room);
+                    let Some(event) = event else {
+                        number += 1;
+                        continue;
+                    };
                     let fate = known.index.fate(number as usize).ok_or_else(changed)?;
                     let mine = links.iter().take_while(|link| link.number == number).count();
                     let (mine, rest) = links.split_at(mine);
@@ -174,6 +181,14 @@ impl<'a> Reading<'a> {
             Broken::Wrong(at, why) => AnnotateError::Damaged { path, at, why: why.to_owned() },
             Broken::TooLarge(at) => AnnotateError::LargeEvent { path, at },
         }
+    }
+}
+
+/// The bytes of a member if they are JSON or cannot be mended, else as they are mended.
+fn json(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match serde_json::from_slice::<&RawValue>(bytes) {
+        Ok(_) => bytes.into(),
+        Err(_) => mended(bytes).map_or(bytes.into(), Cow::from),
     }
 }
 

@@ -50,7 +50,10 @@ pub enum BinaryError {
         what: &'static str,
     },
     /// The format cannot contain a catalog.
-    #[error("not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)")]
+    #[error(
+        "neither a binary nor a trace; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE), or a trace that a session \
+         wrote"
+    )]
     NotABinary,
     /// The file begins like a binary, but its structure is invalid.
     #[error("the binary is damaged or truncated: {0}; build it again")]

@@ -230,3 +230,47 @@ fn write_gate_trace() {
     room.annotate("a.json", "t.json", "out.pftrace", &[]);
     fs::copy(room.path().join("out.pftrace"), Path::new(&folder).join("annotated.pftrace")).unwrap();
 }
+
+/// Both outputs have the replays' zones, the steps and the collectives of the input.
+#[test]
+fn the_reports_of_both_outputs_are_one() {
+    let room = Room::new(Ids::Mixed);
+    let mut trace = trace(Ids::Mixed);
+    let more = trace["traceEvents"].as_array_mut().unwrap();
+    for step in 0..3 {
+        let name = format!("ProfilerStep#{step}");
+        for (category, pid, tid) in [("user_annotation", 4242, 4243), ("gpu_user_annotation", 0, 7)] {
+            more.push(json!({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": 900 + 300 * step, "dur": 290}));
+        }
+        more.push(json!({"ph": "X", "cat": "kernel", "name": "ncclDevKernel", "pid": 0, "tid": 20, "ts": 950 + 300 * step, "dur": 40,
+                         "args": {"correlation": 900, "Collective name": "broadcast", "In msg nelems": 10, "dtype": "Float",
+                                  "Group size": 2, "Process Group Name": "dp", "Process Group Ranks": "[0, 1]"}}));
+        more.push(json!({"ph": "X", "cat": "mtia", "name": "dma", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}}));
+    }
+    room.write("t.json", trace.to_string());
+    let report = |trace: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpline"));
+        let output = command.args(["report", "--format", "json", trace]).current_dir(room.path()).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let reports = ["out.json", "out.pftrace"].map(|name| {
+        room.annotate("a.json", "t.json", name, &[]);
+        report(name)
+    });
+    let rows = |report: &Value, table: &str, on: &str| -> Vec<(String, u64, u64)> {
+        let rows = report[table].as_array().unwrap().iter().filter(|row| on.is_empty() || row["on"] == on);
+        let of = |row: &Value, key: &str| row[key].as_u64().unwrap();
+        rows.map(|row| (row["name"].as_str().unwrap().to_owned(), of(row, "count"), of(row, "max_ns"))).collect()
+    };
+    for report in &reports {
+        let zones = [("block.layer", 29_501), ("block.attention", 14_001), ("block.sync", 5_501)];
+        let zones = zones.map(|(name, ns)| (name.to_owned(), REPLAYS, ns));
+        assert_eq!(rows(report, "ranges", "replay"), zones);
+        assert_eq!(rows(report, "steps", ""), [("step".to_owned(), 3, 290_000)]);
+        assert_eq!(report["collectives"].as_array().unwrap().len(), 2, "{report:#}");
+    }
+    let [chrome, perfetto] = reports;
+    for table in ["ranges", "steps", "range_steps", "collectives", "kernels", "streams", "host_waits", "notes"] {
+        assert_eq!(chrome[table], perfetto[table], "{table}");
+    }
+}

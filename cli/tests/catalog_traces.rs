@@ -96,7 +96,8 @@ fn what_is_neither_a_binary_nor_a_trace_is_refused() {
         ),
         (
             "{notes",
-            "not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)",
+            "neither a binary nor a trace; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE), or a trace that a \
+             session wrote",
         ),
     ] {
         fs::write(&file, content).unwrap();

@@ -143,7 +143,7 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
     let empty = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &[]);
     let elf = support::elf();
     for (file, reason) in [
-        (file("script", b"#!/bin/sh\necho here is no binary\n"), "not a binary; name an executable"),
+        (file("script", b"#!/bin/sh\necho here is no binary\n"), "neither a binary nor a trace; name an executable"),
         (file("unmarked", &empty), "no warpline catalog: nothing marked is linked into this binary. A dependency that"),
         (file("cut", &elf[..elf.len() - 100]), "the binary is damaged or truncated: "),
         (

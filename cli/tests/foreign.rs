@@ -77,7 +77,15 @@ fn check(folder: &Path, name: &str) -> Value {
     let of = |rows: &Value| -> BTreeMap<String, (i64, i64)> {
         self::rows(rows).map(|row| (text(row, "name").to_owned(), (int(row, "count"), int(row, "total_ns")))).collect()
     };
-    assert_eq!(of(&report["kernels"]), of(&truth["kernels"]), "{name}: kernels");
+    // The kernels of one name are one row for each zone that they are in.
+    let mut kernels = BTreeMap::<String, (i64, i64)>::new();
+    for row in rows(&report["kernels"]) {
+        let sum = kernels.entry(text(row, "name").to_owned()).or_default();
+        *sum = (sum.0 + int(row, "count"), sum.1 + int(row, "total_ns"));
+    }
+    assert_eq!(kernels, of(&truth["kernels"]), "{name}: kernels");
+    let replayed = rows(&report["ranges"]).filter(|row| text(row, "on") == "replay").cloned().collect();
+    assert_eq!(of(&Value::Array(replayed)), of(&truth["scopes"]), "{name}: zones in replays");
 
     let steps = rows(&report["steps"]).next().map_or((0, 0), |row| {
         let count = int(row, "count");
@@ -125,6 +133,15 @@ fn the_devices_of_two_ranks_in_one_trace_stay_apart() {
 }
 
 #[test]
+fn annotations_of_a_graph_are_zones_and_rows_that_are_made_up_are_no_streams() {
+    let report = check(made().path(), "graphs");
+    assert_eq!(text(&report["collectives"][0], "group"), "7 [0,1,2,3]");
+    assert_eq!(int(&report["collectives"][0], "bytes"), 4 * 4_000);
+    let gemm: Vec<_> = rows(&report["kernels"]).filter(|row| text(row, "name") == "gemm").collect();
+    assert_eq!((gemm.len(), text(gemm[0], "range")), (1, "layer.0"));
+}
+
+#[test]
 fn begins_and_ends_are_slices() {
     let report = check(made().path(), "pairs");
     let of = |name: &str| {
@@ -144,22 +161,54 @@ fn work_of_categories_that_are_not_read_is_counted() {
     );
 }
 
-/// Traces of tracing-chrome, ONNX Runtime and viztracer have other categories, or none.
+/// Each is called what it is, by `report` with the categories that are read, and by `catalog` and `check`.
 #[test]
-fn a_trace_of_which_nothing_is_read_says_what_it_has() {
+fn a_trace_of_which_nothing_is_read_is_named_with_what_it_has() {
     let folder = tempfile::tempdir().expect("a folder");
-    let trace = folder.path().join("trace.json");
-    let events = r#"[{"ph":"B","cat":"app","name":"load","pid":1,"tid":0,"ts":1.0},
-        {"ph":"E","cat":"app","name":"load","pid":1,"tid":0,"ts":9.0},
-        {"ph":"X","cat":"Node","name":"Conv_kernel_time","pid":1,"tid":0,"ts":20,"dur":5,"args":{"op_name":"Conv"}},
-        {"ph":"X","name":"main","pid":1,"tid":0,"ts":20,"dur":5}]"#;
-    std::fs::write(&trace, events).expect("the folder takes files");
-    let output = Command::new(env!("CARGO_BIN_EXE_warpline")).arg("report").arg(&trace).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    for part in ["`(none)` (1), `Node` (1), `app` (1)", "the categories of PyTorch's profiler are read: `kernel`"] {
-        assert!(said.contains(part), "{said}");
+    let onnx = r#"[{"cat":"Session","pid":1,"tid":1,"dur":61437,"ts":3,"ph":"X","name":"model_loading_uri","args":{}},
+        {"cat":"Node","pid":1,"tid":1,"dur":2,"ts":70000,"ph":"X","name":"Conv_0_kernel_time","args":{"op_name":"Conv"}}]"#;
+    let viztracer = r#"{"traceEvents":[{"pid":1,"tid":1,"ts":3.1,"ph":"X","dur":1.2,"name":"main (/a.py:1)","cat":"FEE"}],
+        "viztracer_metadata":{"version":"1.0.4"}}"#;
+    let jax = r#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:GPU:0"}},
+        {"ph":"X","pid":1,"tid":20,"ts":1.5,"dur":3,"name":"fusion_1"},{}]}"#;
+    let tracing = r#"[{"ph":"B","cat":"app","name":"load","pid":1,"tid":0,"ts":1.0,".file":"src/main.rs",".line":3},
+        {"ph":"E","cat":"app","name":"load","pid":1,"tid":0,"ts":9.0,".file":"src/main.rs",".line":3}"#;
+    // A packet with events of the kernel, and an id of its sequence.
+    let ftrace = "\n\u{6}\n\u{2}\u{8}\u{0}P\u{1}";
+    let cases = [
+        ("onnx.json", onnx, "a trace of ONNX Runtime", "`Node` (1), `Session` (1)"),
+        ("viztracer.json", viztracer, "a trace of viztracer", "`FEE` (1)"),
+        ("jax.json", jax, "a trace of JAX or TensorFlow", "`(none)` (1)"),
+        ("tracing.json", tracing, "a trace of tracing-chrome", "`app` (1)"),
+        ("ftrace.pftrace", ftrace, "a Perfetto trace of the system (ftrace)", "record with"),
+    ];
+    for (name, content, what, categories) in cases {
+        let trace = folder.path().join(name);
+        std::fs::write(&trace, content).expect("the folder takes files");
+        let run = |command: &str| {
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_warpline")).arg(command).arg(&trace).output().expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            said
+        };
+        let said = run("report");
+        assert!(said.contains(&format!("in the file, which is {what}")) && said.contains(categories), "{said}");
+        assert_eq!(
+            said.contains("the categories of PyTorch's profiler are read: `kernel`"),
+            name != "ftrace.pftrace",
+            "{said}"
+        );
+        for command in ["catalog", "check"] {
+            let said = run(command);
+            assert!(said.contains(&format!("no catalog: the file is {what}; name a binary, or a trace")), "{said}");
+        }
     }
+    let config = folder.path().join("config.json");
+    std::fs::write(&config, "{\"a\": 1}").expect("the folder takes files");
+    let output = Command::new(env!("CARGO_BIN_EXE_warpline")).arg("catalog").arg(&config).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the file is JSON without `traceEvents`, and no trace"), "{said}");
 }
 
 #[test]

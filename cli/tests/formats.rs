@@ -40,7 +40,7 @@ fn an_archive_adds_up_its_members() {
 
 #[test]
 fn what_is_not_a_binary_is_refused() {
-    let text = "not a binary; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE)";
+    let text = "neither a binary nor a trace; name an executable, a shared library, an object file or an `.rlib` (ELF, Mach-O or PE), or a trace that a session wrote";
     for bytes in [&b""[..], b"\x7f", b"#!/bin/sh\necho an ordinary script\n", &[0; 4096], b"MZ this is a DOS program"] {
         assert_eq!(refusal(bytes), text);
     }

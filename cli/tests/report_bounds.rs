@@ -266,7 +266,7 @@ fn figures_of_zones_with_late_ends_are_those_of_the_session() {
         let tails: i64 = on_compute.filter_map(|zone| zone.uncertain_tail()).map(|tail| tail.duration_ns()).sum();
         let compute = told["streams"].as_array().unwrap().iter().find(|stream| stream["name"] == "compute").unwrap();
         assert_eq!((&compute["uncertain_ns"], &compute["busy_is_bound"]), (&tails.into(), &true.into()), "{compute}");
-        let path = critical_path(&zones, &[], None).unwrap();
+        let path = critical_path(&zones, &[], &[], None).unwrap();
         assert_eq!(path.early_by_ns, 900_000);
         let parts = told["critical_path"].as_array().unwrap();
         assert_eq!(parts.len(), path.parts.len(), "{trace}: {parts:?}");

@@ -49,6 +49,7 @@ impl Report {
             let length_ns = path.to_ns - path.from_ns;
             all["critical_path_ns"] = length_ns.into();
             all["critical_path_is_bound"] = is_bound(length_ns, path.early_by_ns).into();
+            all["critical_path_is_assumed"] = path.is_assumed.into();
         }
         for Table { key, columns, rows, .. } in self.tables() {
             let object = |row: Vec<Cell>| -> Map<String, Value> {

@@ -100,6 +100,7 @@ fn whole() -> Report {
         ],
         critical_path: Some(CriticalPath {
             from_ns: 0,
+            is_assumed: false,
             to_ns: 4_000_000_000,
             early_by_ns: 0,
             arrows: 12,
@@ -274,6 +275,7 @@ fn names_in_a_report_neither_drive_the_terminal_nor_begin_lines() {
     report.waits.recorded = 1;
     report.critical_path = Some(CriticalPath {
         from_ns: 0,
+        is_assumed: false,
         to_ns: 5,
         early_by_ns: 0,
         arrows: 0,

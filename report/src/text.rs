@@ -428,7 +428,12 @@ fn critical_path(f: &mut fmt::Formatter<'_>, path: &CriticalPath, is_complete: b
     let length_ns = path.to_ns - path.from_ns;
     let length = bounded(is_bound(length_ns, path.early_by_ns), time(length_ns));
     let arrows = counted(path.arrows, "arrow");
-    writeln!(f, "critical path of {length}{through}, over {arrows}")
+    let assumed = if path.is_assumed {
+        ",\n  if threads waited for the work that they launched, which no record shows"
+    } else {
+        ""
+    };
+    writeln!(f, "critical path of {length}{through}, over {arrows}{assumed}")
 }
 
 /// Writes the number of entries that were not printed.

@@ -360,13 +360,13 @@ fn the_critical_path_goes_over_the_arrows_and_passes_by_what_held_up_nothing() {
     assert!((shares - 1.0).abs() < 1e-9);
 
     // The same of the records, and of a window of one's own.
-    let again = critical_path(&zones, &waits, None).expect("there are zones");
+    let again = critical_path(&zones, &waits, &[], None).expect("there are zones");
     assert_eq!((again.to_ns, again.parts), (path.to_ns, path.parts));
     let work = zones.iter().find(|zone| zone.fields.label() == Some("long")).and_then(|zone| zone.gpu).expect("a zone");
-    let until = critical_path(&zones, &waits, Some(Span { begin_ns: work.begin_ns, end_ns: work.end_ns }));
+    let until = critical_path(&zones, &waits, &[], Some(Span { begin_ns: work.begin_ns, end_ns: work.end_ns }));
     let until = until.expect("it ends there");
     assert_eq!((until.arrows, until.parts.len(), until.parts[0].ns), (0, 1, work.duration_ns()), "{until:#?}");
-    assert!(critical_path(&zones, &waits, Some(Span { begin_ns: 0, end_ns: 1 })).is_none());
+    assert!(critical_path(&zones, &waits, &[], Some(Span { begin_ns: 0, end_ns: 1 })).is_none());
 }
 
 #[test]

@@ -141,7 +141,29 @@ def others():
     yield slice_("cuda_profiler_range", "range", 0, 9, 2000, 5)
 
 
-TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others]
+def graphs():
+    """Replays of a graph that PyTorch annotated itself: numbers are texts, and most work is on rows that it made up."""
+    yield from metadata(0, "GPU 0", [(7, "stream 7 "), (13, "stream 13 ")])
+    nodes = [("norm", "layer.0", 60, 13), ("gemm", "layer.0", 60, 7), ("copy", None, 7, 7), ("gemm", "layer.0", 60, 13), ("sum", "sync", 61, 13)]
+    for replay in range(4):
+        for node, (name, scope, lane, stream) in enumerate(nodes):
+            at = 1000 * replay + 100 * node
+            event = kernel(name, lane, at, 50 + node, **{"graph id": 9, "graph node id": 9 << 32 | node})
+            event["args"]["correlation"] = 500 + replay
+            if scope:
+                event["args"].update({"name": scope, "depth": "2"})
+            if lane != stream:
+                event["args"]["original_stream"] = stream
+            if scope == "sync":
+                event["args"].update({
+                    "Collective name": "allreduce", "In msg nelems": "1000", "Out msg nelems": "1000", "Group size": "4",
+                    "dtype": "Float", "Process Group Name": "7", "Process Group Ranks": "[0, 1, 2, 3]",
+                })
+            yield event
+    yield from metadata(0, None, [(60, "layers"), (61, "sync")])
+
+
+TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others, graphs]
 
 
 def main(folder):

@@ -52,6 +52,34 @@ def kind(event):
     return next((kind for kind, names in KINDS.items() if name in names), None)
 
 
+def stream(event):
+    """PyTorch moves work of graphs to rows that it makes up."""
+    return str(event["pid"]), str(event["args"].get("original_stream", event["tid"]))
+
+
+def scopes(work):
+    """The zones of replays: work of one scope, whose nodes follow one another."""
+    replays, zones = {}, {}
+    for event in work:
+        if "graph node id" in event["args"]:
+            replays.setdefault((event["pid"], event["args"]["correlation"]), []).append(event)
+    for events in replays.values():
+        before = None
+        for event in sorted(events, key=lambda event: event["args"]["graph node id"]):
+            node, name = event["args"]["graph node id"], event["args"].get("name")
+            if name is not None and before is not None and before[0] == node - 1 and before[1] == name:
+                before[2].append(span(event))
+            elif name is not None:
+                before = [node, name, [span(event)]]
+                zones.setdefault(name, []).append(before[2])
+            if name is not None:
+                before[0] = node
+    return {
+        name: {"count": len(all_), "total_ns": sum(max(e for _, e in spans) - min(b for b, _ in spans) for spans in all_)}
+        for name, all_ in zones.items()
+    }
+
+
 def whole(events):
     """The slices, those of a begin and an end included."""
     open_ = {}
@@ -73,15 +101,15 @@ def figures(events):
     computes = [event for event in kernels if not kind(event) and not event["name"].startswith("nccl")]
     streams, collectives, by_name = {}, {}, {}
     for event in work:
-        streams.setdefault((str(event["pid"]), str(event["tid"])), []).append(span(event))
+        streams.setdefault(stream(event), []).append(span(event))
         entry = by_name.setdefault(event["name"], {"count": 0, "total_ns": 0})
         entry["count"] += 1
         entry["total_ns"] += span(event)[1] - span(event)[0]
     for event in filter(kind, kernels):
-        beside = [span(other) for other in computes if other["pid"] == event["pid"] and other["tid"] != event["tid"]]
+        beside = [span(other) for other in computes if other["pid"] == event["pid"] and stream(other) != stream(event)]
         entry = collectives.setdefault(
             (kind(event), event["args"]["Process Group Name"]),
-            {"count": 0, "total_ns": 0, "hidden_ns": 0, "group_size": event["args"]["Group size"]},
+            {"count": 0, "total_ns": 0, "hidden_ns": 0, "group_size": int(event["args"]["Group size"])},
         )
         entry["count"] += 1
         entry["total_ns"] += span(event)[1] - span(event)[0]
@@ -91,6 +119,7 @@ def figures(events):
         "streams": [{"pid": pid, "tid": tid, "busy_ns": length(spans)} for (pid, tid), spans in streams.items()],
         "collectives": [{"kind": kind, "group": group, **entry} for (kind, group), entry in collectives.items()],
         "kernels": [{"name": name, **entry} for name, entry in by_name.items()],
+        "scopes": [{"name": name, **entry} for name, entry in scopes(work).items()],
         "steps": {"count": len(steps), "total_ns": sum(span(step)[1] - span(step)[0] for step in steps)},
     }
 

@@ -40,8 +40,8 @@ pub(super) enum Disposition {
     Arrow,
     /// Not at all: it is a part of another event, or counted as lost.
     Done,
-    /// Not at all, in any format: a copy of an annotation on a stream without work.
-    Copy,
+    /// Not at all, in any format: a copy of an annotation on a stream without work, or no event.
+    LeftOut,
 }
 
 /// The same in two bytes.
@@ -52,14 +52,14 @@ impl Packed {
     const AS_IT_IS: Packed = Packed(u16::MAX);
     const ARROW: Packed = Packed(u16::MAX - 1);
     const DONE: Packed = Packed(u16::MAX - 2);
-    const COPY: Packed = Packed(u16::MAX - 3);
+    const LEFT_OUT: Packed = Packed(u16::MAX - 3);
 
     fn open(self) -> Disposition {
         match self.0 {
             0xFFFF => Disposition::AsItIs,
             0xFFFE => Disposition::Arrow,
             0xFFFD => Disposition::Done,
-            0xFFFC => Disposition::Copy,
+            0xFFFC => Disposition::LeftOut,
             lane => Disposition::Slice(lane),
         }
     }
@@ -68,6 +68,8 @@ impl Packed {
 /// Why the output differs from the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lost {
+    NoEvent,
+    Mended,
     NoTime,
     BeforeZero,
     EndWithoutBegin,
@@ -79,9 +81,18 @@ pub(super) enum Lost {
 }
 
 impl Lost {
+    /// Whether it is of every format. Apart from it, the Chrome output has every event unchanged.
+    pub(super) fn is_of_all(self) -> bool {
+        matches!(self, Lost::NoEvent | Lost::Mended)
+    }
+
     /// The text that the command prints before the count.
     pub(super) fn text(self) -> &'static str {
         match self {
+            Lost::NoEvent => "events that are not JSON, left out",
+            Lost::Mended => {
+                "events with what JSON does not allow (such as control characters or NaN), escaped or null in the output"
+            }
             Lost::NoTime => "events without a time, left out",
             Lost::BeforeZero => "events before the time 0, left out",
             Lost::EndWithoutBegin => "ends of slices without a begin, left out",
@@ -187,6 +198,16 @@ impl<'a> Indexer<'a> {
 
     pub(super) fn events(&self) -> usize {
         self.index.events()
+    }
+
+    pub(super) fn lose(&mut self, why: Lost) {
+        self.index.lose(why, 1);
+    }
+
+    /// Counts the next event, of which nothing can be read.
+    pub(super) fn no_event(&mut self) {
+        self.lose(Lost::NoEvent);
+        self.index.fates.push(Packed::LEFT_OUT);
     }
 
     /// Adds the next event.
@@ -333,10 +354,10 @@ impl<'a> Indexer<'a> {
         self.index.copies = copies.len() as u64;
         copies.sort_unstable();
         for of_row in copies.chunk_by(|one, other| one.0 == other.0) {
-            of_row.iter().for_each(|(_, number)| self.index.fates[*number as usize] = Packed::COPY);
+            of_row.iter().for_each(|(_, number)| self.index.fates[*number as usize] = Packed::LEFT_OUT);
             let fates = &self.index.fates;
             if let Some(slices) = of_row.first().and_then(|(row, _)| self.slices.get_mut(*row as usize)) {
-                slices.retain(|slice| fates[slice.number as usize].0 != Packed::COPY.0);
+                slices.retain(|slice| fates[slice.number as usize].0 != Packed::LEFT_OUT.0);
             }
         }
     }

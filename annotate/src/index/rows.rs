@@ -23,6 +23,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Whether it is a device, by its label.
+    pub(crate) fn is_device(&self) -> bool {
+        self.labels.as_deref().is_some_and(|labels| labels.starts_with("GPU"))
+    }
+
     /// The name that a user sees. Never empty: a group of rows without a name cannot be found.
     pub(crate) fn title(&self) -> Cow<'_, str> {
         let given = [&self.labels, &self.name].into_iter().flatten().find(|name| !name.is_empty());
@@ -45,9 +50,10 @@ pub(crate) struct Row {
 
 impl Row {
     /// The name that a user sees. Never empty.
-    pub(crate) fn title(&self) -> Cow<'_, str> {
+    pub(crate) fn title(&self, of: &Process) -> Cow<'_, str> {
         let given = self.name.as_deref().filter(|name| !name.is_empty());
-        given.map_or_else(|| numbered("thread", self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
+        let what = if of.is_device() { "stream" } else { "thread" };
+        given.map_or_else(|| numbered(what, self.tid.as_deref().unwrap_or_default(), "events"), Cow::from)
     }
 }
 

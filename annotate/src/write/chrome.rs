@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use warpline_trace::read::event::Members;
+use warpline_trace::read::event::{Members, us};
 
 use super::{FirstReading, Format, REPLAYS, ReadEvent};
 use crate::index::Disposition;
@@ -166,7 +166,7 @@ impl<W: Write> Format for Chrome<'_, W> {
     }
 
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
-        if told.fate == Disposition::Copy {
+        if told.fate == Disposition::LeftOut {
             return Ok(());
         }
         self.comma()?;
@@ -199,11 +199,4 @@ impl<W: Write> Format for Chrome<'_, W> {
 /// The id as in the trace: most are numbers.
 fn number(id: &str) -> Value {
     id.parse::<i64>().map_or_else(|_| id.into(), Value::from)
-}
-
-/// Microseconds with three decimals.
-fn us(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
-    let ns = ns.unsigned_abs();
-    format!("{sign}{}.{:03}", ns / 1000, ns % 1000)
 }

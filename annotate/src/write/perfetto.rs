@@ -123,7 +123,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
         }
         let mut is_real = Vec::with_capacity(devices.len());
         for (process, is_device) in rows.processes.iter().zip(devices) {
-            let is_device = is_device || process.labels.as_deref().is_some_and(|labels| labels.starts_with("GPU"));
+            let is_device = is_device || process.is_device();
             let pid = process.pid.parse::<i32>().ok().filter(|pid| (1..=MOST_PID).contains(pid) && !is_device);
             let uuid = self.ids.next();
             self.processes.push(uuid);
@@ -158,7 +158,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
             let tid = row.tid.as_ref().and_then(|tid| tid.parse::<i32>().ok()).filter(|tid| *tid > 0);
             let first = self.ids.next();
             let mut lanes = vec![first];
-            let name = &row.title();
+            let name = &row.title(process);
             let thread = pid.zip(tid);
             describe(&mut self.buffer, self.descriptions, first, |track| match thread {
                 Some((pid, tid)) => track.message(descriptor::THREAD, |thread| {
@@ -356,7 +356,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
     fn event(&mut self, told: &ReadEvent<'_>) -> io::Result<()> {
         let event = told.event;
         let index = self.known.index;
-        if matches!(told.fate, Disposition::Done | Disposition::Copy) {
+        if matches!(told.fate, Disposition::Done | Disposition::LeftOut) {
             return Ok(());
         }
         let ns = event.ts.unwrap_or(index.first_ns);
@@ -378,7 +378,7 @@ impl<W: Write> Format for Perfetto<'_, W> {
                 self.details(told);
                 self.put(ns)
             }
-            Disposition::Done | Disposition::Copy => Ok(()),
+            Disposition::Done | Disposition::LeftOut => Ok(()),
         }
     }
 

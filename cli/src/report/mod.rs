@@ -30,20 +30,27 @@ use figures::Figures;
 pub(crate) enum ReportError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("no zone, kernel or step in {}; record with `WARPLINE=perfetto=FILE`, and mark functions with `#[gpu_zone]`", traces(*.0))]
-    Empty(usize),
-    #[error("no zone, kernel or step in {}: {}", traces(*.0), .1)]
-    Unfinished(usize, String),
     #[error(
-        "no zone, kernel or step in {}: {}. Of Chrome traces of other tools, the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
-         `gpu_user_annotation`, `user_annotation`, `cpu_op` and `cuda_sync`",
-        traces(*.0), .1
+        "no zone, kernel or step in {0}; record with `WARPLINE=perfetto=FILE`, and mark functions with `#[gpu_zone]`"
     )]
-    OtherTool(usize, String),
+    Empty(String),
+    #[error("no zone, kernel or step in {0}: {1}")]
+    Unfinished(String, String),
+    #[error(
+        "no zone, kernel or step in {0}: {1}. Of Chrome traces of other tools, the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
+         `gpu_user_annotation`, `user_annotation`, `cpu_op` and `cuda_sync`"
+    )]
+    OtherTool(String, String),
 }
 
-fn traces(count: usize) -> String {
-    if count == 1 { "the trace".to_owned() } else { format!("the {count} traces") }
+/// What files in which nothing is found are called: by the tool that wrote it, if that of one is known.
+fn traces(files: &[PathBuf]) -> String {
+    match files {
+        [file] => {
+            trace::other(file).map_or_else(|| "the trace".to_owned(), |what| format!("the file, which is {what}"))
+        }
+        files => format!("the {} traces", files.len()),
+    }
 }
 
 /// Reads the traces, and returns their common report. Warnings go to standard error.
@@ -73,9 +80,9 @@ fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Fi
     }
     if figures.is_empty() {
         return Err(match (figures.unfinished_note(), figures.others_note()) {
-            (Some(note), _) => ReportError::Unfinished(files.len(), note),
-            (None, Some(note)) => ReportError::OtherTool(files.len(), note),
-            (None, None) => ReportError::Empty(files.len()),
+            (Some(note), _) => ReportError::Unfinished(traces(files), note),
+            (None, Some(note)) => ReportError::OtherTool(traces(files), note),
+            (None, None) => ReportError::Empty(traces(files)),
         });
     }
     Ok(figures)

@@ -49,7 +49,8 @@ impl Visitor for Figures {
                 self.on_stream(slice, rows, names);
             }
             Kind::Sync => {
-                if let Some((Track::Thread(_), thread)) = track(slice.row, rows) {
+                if let Some((on @ Track::Thread(_), thread)) = track(slice.row, rows) {
+                    self.builder.path().synchronized((on, &thread), slice.span);
                     self.builder.host_waits.add((thread, slice.name, slice.args.zone), ns, 0);
                 }
             }

@@ -41,6 +41,9 @@ pub(crate) enum CatalogError {
         "no catalog in the trace; only a finished session writes it into a Chrome trace; name the program's binary"
     )]
     NotInChrome,
+    /// No session wrote the file.
+    #[error("no catalog: the file is {0}; name a binary, or a trace that a session wrote")]
+    Other(&'static str),
     /// A fact is malformed, or a limit is exceeded.
     #[error("the catalog in the trace is damaged: {0}; name the program's binary")]
     Damaged(&'static str),
@@ -63,7 +66,12 @@ pub(crate) fn open(path: &Path) -> Result<(Records, u64), CatalogError> {
     let bar = inputs::bar_of(path);
     let found = inputs::open(path, &bar).map_err(Into::into).and_then(read);
     bar.finish_and_clear();
-    found
+    found.map_err(|error| match error {
+        CatalogError::NotInPerfetto | CatalogError::NotInChrome => {
+            trace::other(path).map_or(error, CatalogError::Other)
+        }
+        error => error,
+    })
 }
 
 /// Puts the catalogs of two traces together. Equal entries are one.

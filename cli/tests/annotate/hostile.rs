@@ -47,15 +47,10 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     // A Perfetto trace without events.
     bad(b"\x0a\x02\x50\x01", "x: none of its 0 events has a `graph node id` to join a.json by");
     bad(b"{\"traceEvents\": {}}", "x: damaged at byte 16 (line 1): `traceEvents` is not an array");
-    bad(
-        b"{\"traceEvents\": [\n{\"ph\": \"X\"},\n{\"ph\" \"X\"}]}",
-        "x: damaged at byte 37 (line 3): expected `:`; export it again",
-    );
     bad(b"{\"traceEvents\": [\n{\"ph\": \"X\"} {}]}", "x: damaged at byte 30 (line 2): no `,` or `]` after an event");
     bad(b"{\"traceEvents\": [1]}", "x: damaged at byte 17 (line 1): an event that is not an object");
     bad(b"{\"traceEvents\": []} x", "data after the end of the trace");
     bad(b"{\"a\": nul, \"traceEvents\": []}", "x: damaged at byte 8 (line 1): EOF while parsing a value");
-    bad(b"{\"traceEvents\": [{\"ph\": \"\xFF\"}]}", "x: damaged at byte 25 (line 1): invalid unicode code point");
     bad(b"{\"traceEvents\": []}", "x: none of its 0 events has a `graph node id` to join a.json by");
     bad(b"\x1f\x8b\x08\0\0\0\0\0\0\x03garbage that is not packed", "x: the compressed file is damaged");
     bad(b"\x28\xb5\x2f\xfd\0\0\0\0\0\x03garbage", "x: the compressed file is damaged");
@@ -178,4 +173,48 @@ proptest! {
             }
         }
     }
+}
+
+/// Programs write names as they are, and floats that are no numbers.
+#[test]
+fn an_event_that_is_not_json_is_mended_or_left_out_alone() {
+    let room = Room::new(Ids::Mixed);
+    let whole = fs::read_to_string(room.path().join("t.json")).unwrap();
+    // The kernels of one name, the arguments of another one, a member, and one event that says nothing.
+    let careless = whole
+        .replace("softmax(float*, int)", "soft\tmax\u{1} C:\\work")
+        .replacen("\"grid\":[1,2,3]", "\"grid\":[1,NaN,-Infinity]", 1)
+        .replace("\"id\":0,\"name\":\"a GPU\"", "\"id\":NaN,\"name\":\"a\tGPU\"")
+        .replace("\"traceEvents\":[", "\"traceEvents\":[{\"ph\" \"X\"},");
+    assert!(serde_json::from_str::<Value>(&careless).is_err() && careless.len() > whole.len());
+    let mut bytes = careless.into_bytes();
+    let at = bytes.windows(5).position(|at| at == b"eager").unwrap();
+    bytes[at] = 0xFF;
+    room.write("careless.json", [&b"\xEF\xBB\xBF"[..], &bytes].concat());
+    let before = room.annotate("a.json", "t.json", "out.json", &[]);
+    let (output, events) = (room.json("out.json"), |output: &Value| output["traceEvents"].as_array().unwrap().clone());
+    let said = room.annotate("a.json", "careless.json", "out.json", &[]);
+    assert_eq!(said.lines().next().unwrap().replace("93 events", "92 events"), before.trim_end());
+    assert!(said.contains("events that are not JSON, left out: 1\n"), "{said}");
+    assert!(said.contains("escaped or null in the output: 7\n"), "{said}");
+    let mended = room.json("out.json");
+    assert_eq!(mended["deviceProperties"], json!([{"id": null, "name": "a\tGPU"}]));
+    let differ: Vec<_> = events(&output).iter().zip(events(&mended)).filter(|(a, b)| *a != b).map(|(_, b)| b).collect();
+    assert_eq!(differ.len(), 7, "{differ:?}");
+    assert_eq!(differ.iter().filter(|event| event["name"] == "soft\tmax\u{1} C:\\work").count(), 5);
+    assert!(differ.iter().any(|event| event["args"]["grid"] == json!([1, null, null])), "{differ:?}");
+    assert!(differ.iter().any(|event| event["name"] == "\u{FFFD}ager"), "{differ:?}");
+    // The report reads the same events.
+    let report = |trace: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpline"))
+            .args(["report", "--format", "json", trace])
+            .current_dir(room.path())
+            .output()
+            .unwrap();
+        (serde_json::from_slice::<Value>(&output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let ((whole, _), (careless, complaints)) = (report("t.json"), report("careless.json"));
+    assert_eq!(whole["streams"][0]["busy_ns"], careless["streams"][0]["busy_ns"]);
+    assert!(complaints.contains("7 events are not valid JSON, and read with"), "{complaints}");
+    assert!(complaints.contains("1 packet or event is malformed or too large, and left out"), "{complaints}");
 }

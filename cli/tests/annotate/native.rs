@@ -54,7 +54,10 @@ fn pftrace() -> Vec<u8> {
     for (index, (_, name)) in KERNELS.iter().enumerate() {
         names = names.message(1000, Proto::default().int(1, index as u64 + 1).text(3, name));
     }
-    names = names.message(24, interned(1, "Kernel")).message(24, interned(100, "stream 07"));
+    names = names
+        .message(24, interned(1, "Kernel"))
+        .message(24, interned(100, "[0007] stream 7"))
+        .message(1001, interned(1, "registers_per_thread"));
     let mut trace = Proto::default()
         .message(1, Proto::default().message(60, Proto::default().int(1, 1).message(3, process)))
         .message(1, Proto::default().message(60, Proto::default().int(1, 2).int(5, 1).message(4, thread)))
@@ -62,7 +65,8 @@ fn pftrace() -> Vec<u8> {
     let begin = |replay: u64| 1_000_000 + 200_000 * replay;
     for replay in 0..REPLAYS {
         let correlation = Proto::default().text(10, "correlation").int(4, 100 + replay);
-        let submitted = Proto::default().int(1, 100 + replay);
+        // The first kernel; the others wait for one another.
+        let submitted = Proto::default().int(1, 1 + 3 * replay);
         let event =
             Proto::default().int(9, 1).int(11, 2).int(10, LAUNCH).message(3000, submitted).message(4, correlation);
         trace = trace.message(1, packet(begin(replay)).int(13, 2).message(11, event));
@@ -74,9 +78,14 @@ fn pftrace() -> Vec<u8> {
     for replay in 0..REPLAYS {
         for (index, (node, _)) in KERNELS.iter().enumerate() {
             let extra = |name: &str, value: u64| Proto::default().text(1, name).text(2, &value.to_string());
-            let stage = Proto::default()
-                .int(1, 100 + replay)
-                .int(2, 5_501)
+            let id = 1 + 3 * replay + index as u64;
+            let registers = Proto::default().int(1, 1).int(4, 40);
+            let mut stage =
+                Proto::default().int(1, id).int(2, 5_501).message(21, Proto::default().message(3, registers));
+            if index > 0 {
+                stage = stage.int(18, id - 1);
+            }
+            let stage = stage
                 .int(11, 0)
                 .int(13, 100)
                 .int(14, 1)
@@ -113,10 +122,16 @@ fn kernels_of_a_perfetto_trace_join_as_those_of_the_chrome_form() {
         let gemm = find("sm90_xmma_gemm_qk");
         assert_eq!((&gemm["args"]["zone"], &gemm["dur"]), (&json!("block.layer > block.attention"), &json!(5.501)));
         // The launch has the length of its own end.
-        assert_eq!((&find("cudaGraphLaunch")["ts"], &find("cudaGraphLaunch")["dur"]), (&json!(1000.0), &json!(8.125)));
+        assert_eq!((&find("cudaGraphLaunch")["ts"], &find("cudaGraphLaunch")["dur"]), (&json!(0.0), &json!(8.125)));
         let is_number =
             |event: &Value| ["ts", "dur"].iter().all(|key| event[*key].is_number() || event.get(*key).is_none());
-        assert!(events.iter().all(is_number) && output["baseTimeNanoseconds"] == 0, "{output}");
+        assert!(events.iter().all(is_number) && output.get("baseTimeNanoseconds").is_none(), "{output}");
+        assert_eq!(gemm["args"]["registers per thread"], 40);
+        let ends = |category: &str, phase: &str| {
+            events.iter().filter(|event| event["cat"] == category && event["ph"] == phase).count() as u64
+        };
+        assert_eq!([ends("ac2g", "s"), ends("ac2g", "f")], [REPLAYS, REPLAYS]);
+        assert_eq!([ends("wait", "s"), ends("wait", "f")], [2 * REPLAYS, 2 * REPLAYS]);
         let replays = events.iter().filter(|event| event["args"]["launch_to_begin_ns"] == 12_000).count();
         assert_eq!(replays as u64, REPLAYS);
     }

@@ -176,6 +176,7 @@ impl SessionFigures {
         if !call.kind.is_on_thread() {
             return;
         }
+        self.builder.current.path.synchronization(call);
         let range = call.zone.map(|zone| self.name_of(zone.range));
         let ThreadInfo { id, name } = &*call.thread;
         let thread = name.as_deref().map_or_else(|| format!("thread {id}").into(), Arc::from);

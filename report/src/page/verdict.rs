@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::super::table::{bounded, percent, time};
 use super::super::{RangeStats, Report, Source, StreamStats};
-use crate::path::PathPart;
 use warpline_core::record::is_bound;
 use warpline_core::suggest::{counted, counted_as};
 
@@ -76,9 +75,8 @@ fn steps(report: &Report) -> Option<Vec<String>> {
 }
 
 fn on_path(report: &Report) -> Option<Vec<String>> {
-    let path = report.critical_path.as_ref().filter(|path| path.arrows > 0)?;
-    let is_range = |part: &&PathPart| !part.name.starts_with('(');
-    let part = path.parts.iter().find(is_range)?;
+    let path = report.critical_path.as_ref().filter(|path| path.arrows > 0 && !path.is_assumed)?;
+    let part = path.range()?;
     let (share, outside) = (percent(part.share), path.parts.iter().find(|part| part.name == "(no recorded zone)"));
     let outside = outside.filter(|outside| outside.share > part.share);
     let more = outside.map_or_else(String::new, |outside| {

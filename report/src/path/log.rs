@@ -1,12 +1,14 @@
 //! The records in which a critical path is found: zones, the waits that held something up, and the names of streams and threads.
 //!
-//! The collector and the readers of traces add them in order of arrival. Memory is bounded, except where all records are asked for.
+//! The collector and the readers of traces add them in order of arrival, which need not be that of the times. Memory is bounded, except where all
+//! records are asked for: the records that ended last are kept.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Track;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo, ZoneRecord, is_bound};
+use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::{SignalInfo, WaitRecord};
 
 #[derive(Clone)]
@@ -31,10 +33,18 @@ pub(super) struct Arrow {
     pub(super) at_ns: i64,
 }
 
-/// The records in which a path is found: the last zones and waits, in order of arrival. `N` is the name of a zone.
+/// A call with which a thread waited for the device.
+#[derive(Clone, Copy)]
+pub(super) struct Synchronized {
+    pub(super) on: Track,
+    pub(super) span: Span,
+}
+
+/// The records in which a path is found: the zones, waits and synchronisations that ended last. `N` is the name of a zone.
 pub struct PathLog<N = &'static str> {
-    pub(super) zones: VecDeque<Passed<N>>,
-    pub(super) arrows: VecDeque<Arrow>,
+    pub(super) zones: Vec<Passed<N>>,
+    pub(super) arrows: Vec<Arrow>,
+    pub(super) synchronized: Vec<Synchronized>,
     pub(super) names: HashMap<Track, String>,
     /// The stream and the thread of the last record, whose names are known.
     last: [Option<Track>; 2],
@@ -48,10 +58,17 @@ pub struct PathLog<N = &'static str> {
 const NAMES: usize = 1 << 13;
 
 impl<N: Clone + AsRef<str>> PathLog<N> {
-    /// Creates a log that keeps at most this many of the last zones, and as many of the last arrows.
+    /// Creates a log that keeps this many of the last zones and as many of the last arrows, and at most a quarter more.
     pub fn new(most: usize) -> PathLog<N> {
-        let (zones, arrows) = (VecDeque::new(), VecDeque::new());
-        PathLog { zones, arrows, names: HashMap::new(), last: [None; 2], most, forgotten_until_ns: i64::MIN }
+        PathLog {
+            zones: Vec::new(),
+            arrows: Vec::new(),
+            synchronized: Vec::new(),
+            names: HashMap::new(),
+            last: [None; 2],
+            most,
+            forgotten_until_ns: i64::MIN,
+        }
     }
 
     /// Adds a zone on a stream or a thread, and its launch. Its end may be earlier by `early_by_ns`.
@@ -89,26 +106,26 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         self.push_arrow(Arrow { on, end_ns: span.end_ns, early_by_ns, from, at_ns: at_ns.min(span.end_ns) });
     }
 
+    /// Adds a call with which a thread waited for the device. Where there is one, all of them are known: a thread that made none did not wait.
+    pub fn synchronized(&mut self, (on, on_name): (Track, &str), span: Span) {
+        self.forget_names();
+        self.know(on, on_name);
+        self.synchronized.push(Synchronized { on, span });
+        trim(&mut self.synchronized, self.most, &mut self.forgotten_until_ns, |call| call.span.end_ns);
+    }
+
     fn know(&mut self, place: Track, name: &str) {
         self.names.entry(place).or_insert_with(|| name.to_owned());
     }
 
     fn push_zone(&mut self, zone: Passed<N>) {
-        if self.zones.len() >= self.most
-            && let Some(oldest) = self.zones.pop_front()
-        {
-            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.span.end_ns);
-        }
-        self.zones.push_back(zone);
+        self.zones.push(zone);
+        trim(&mut self.zones, self.most, &mut self.forgotten_until_ns, |zone| zone.span.end_ns);
     }
 
     fn push_arrow(&mut self, arrow: Arrow) {
-        if self.arrows.len() >= self.most
-            && let Some(oldest) = self.arrows.pop_front()
-        {
-            self.forgotten_until_ns = self.forgotten_until_ns.max(oldest.end_ns);
-        }
-        self.arrows.push_back(arrow);
+        self.arrows.push(arrow);
+        trim(&mut self.arrows, self.most, &mut self.forgotten_until_ns, |arrow| arrow.end_ns);
     }
 
     /// Discards names if there are too many: a program may create ever more streams and threads. The most recently used ones keep
@@ -155,6 +172,15 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         self.push_arrow(Arrow { on, end_ns: span.end_ns, early_by_ns, from, at_ns: (*at_ns).min(span.end_ns) });
     }
 
+    /// Adds a call that made its thread wait.
+    pub fn synchronization(&mut self, call: &SyncRecord) {
+        if call.kind.is_on_thread() {
+            let on = self.place(None, &call.thread);
+            self.synchronized.push(Synchronized { on, span: call.host });
+            trim(&mut self.synchronized, self.most, &mut self.forgotten_until_ns, |call| call.span.end_ns);
+        }
+    }
+
     fn place(&mut self, stream: Option<&Arc<StreamInfo>>, thread: &ThreadInfo) -> Track {
         let place = stream.map_or(Track::Thread(thread.id), |stream| Track::Stream(stream.id));
         let last = &mut self.last[usize::from(stream.is_none())];
@@ -167,6 +193,17 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         }
         place
     }
+}
+
+/// Forgets the records that ended first, if there are a quarter more than `most`. Their times are not in the order of the records.
+fn trim<T>(records: &mut Vec<T>, most: usize, forgotten_until_ns: &mut i64, end_ns: impl Fn(&T) -> i64) {
+    if records.len() < most.saturating_add(most / 4).saturating_add(1) {
+        return;
+    }
+    let forgotten = records.len() - most;
+    records.select_nth_unstable_by_key(forgotten, &end_ns);
+    let last_ns = records.drain(..forgotten).map(|record| end_ns(&record)).max();
+    *forgotten_until_ns = last_ns.map_or(*forgotten_until_ns, |ns| ns.max(*forgotten_until_ns));
 }
 
 /// Returns the time in which a zone may have ended, if its length is only a bound.

@@ -4,8 +4,9 @@
 //! or thread back to the end of the latest wait that held it up: a wait whose signal came after the wait had begun. There it
 //! follows the arrow to the stream or thread that signalled, at the time of the signal, and continues from there. A wait for a
 //! value that had already been signalled held up nothing, and the walk passes it. Where a stream was idle before a zone, the walk
-//! moves to the thread that launched the zone. If the last zone is on a thread that launched work which ended within that zone,
-//! the walk moves to that work: it assumes that the thread waited for it, because no record shows such a wait. Without further
+//! moves to the thread that launched the zone. Where a thread synchronised with the device and work that it had launched ended
+//! meanwhile, the walk moves to that work. If no synchronisation is recorded, each thread is taken to wait for all the work that it launched,
+//! and [`CriticalPath::is_assumed`] says whether that decides what is longest on the path. Without further
 //! arrows, the path ends at the begin of the window. Each moment on the path counts for the innermost zone: a zone's part is its
 //! own time on the path, without the zones within it. The collector finds the path in the last records of a session;
 //! [`critical_path`] finds it in any records. `log` keeps the records, and `walk` walks through them.
@@ -18,6 +19,7 @@ mod walk;
 use std::fmt;
 
 use warpline_core::record::{Span, ZoneRecord};
+use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::WaitRecord;
 
 pub use log::PathLog;
@@ -33,12 +35,22 @@ pub struct CriticalPath {
     /// The time by which the path may end earlier, in ns, because the end of that zone is not timed and its length is only a bound
     /// ([`is_bound`](warpline_core::record::is_bound)).
     pub early_by_ns: i64,
+    /// Whether another part would be the longest if threads had not waited for the work that they launched. No record shows whether they did: a
+    /// session records it with [`synchronizations`](https://docs.rs/warpline/latest/warpline/struct.SessionBuilder.html).
+    pub is_assumed: bool,
     /// The number of arrows on it.
     pub arrows: u64,
     /// The stretches of the path in chronological order: the stream or thread, and the time.
     pub stretches: Vec<PathSegment>,
     /// The parts of the path, longest first. The sum of their times is `to_ns - from_ns`.
     pub parts: Vec<PathPart>,
+}
+
+impl CriticalPath {
+    /// Returns the longest part that is of a range; none if the path passes no recorded zone.
+    pub fn range(&self) -> Option<&PathPart> {
+        self.parts.iter().find(|part| !part.name.starts_with('('))
+    }
 }
 
 /// A stretch of the path on one stream or thread.
@@ -68,11 +80,17 @@ pub struct PathPart {
 /// Returns the critical path through these records, in `window` or in the whole time that they cover; none if no zone ends there.
 ///
 /// Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
-/// window count for that part.
-pub fn critical_path(zones: &[ZoneRecord], waits: &[WaitRecord], window: Option<Span>) -> Option<CriticalPath> {
+/// window count for that part. If there are synchronisations, they must be all of the window: a thread that made none did not wait.
+pub fn critical_path(
+    zones: &[ZoneRecord],
+    waits: &[WaitRecord],
+    synchronizations: &[SyncRecord],
+    window: Option<Span>,
+) -> Option<CriticalPath> {
     let mut log: PathLog = PathLog::new(usize::MAX);
     zones.iter().for_each(|zone| log.zone(zone, || zone.range.name()));
     waits.iter().for_each(|wait| log.wait(wait));
+    synchronizations.iter().for_each(|call| log.synchronization(call));
     log.path(window)
 }
 

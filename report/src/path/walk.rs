@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::log::{Arrow, Passed, PathLog};
+use super::log::{Arrow, Passed, PathLog, Synchronized};
 use super::{CriticalPath, PathPart, PathSegment, Track};
 use warpline_core::record::Span;
 
@@ -19,30 +19,47 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
         let to_ns = last.span.end_ns;
         let launches = self.launches();
-        let mut walk = Walk::new(self.arrows.iter().chain(&launches), from_ns);
-        match self.waited_for(last, self.zones.iter().filter(inside)) {
-            Some(work) => {
-                walk.stretches.push((last.on, Span { begin_ns: work.span.end_ns, end_ns: to_ns }));
-                walk.back(work.on, work.span.end_ns);
-            }
-            None => walk.back(last.on, to_ns),
-        }
-        Some(CriticalPath { early_by_ns: last.early_by_ns, ..walk.finish(self, to_ns) })
+        let walked = |waits: &[Arrow]| {
+            let mut walk = Walk::new(self.arrows.iter().chain(&launches).chain(waits), from_ns);
+            walk.back(last.on, to_ns);
+            walk.finish(self, to_ns)
+        };
+        let mut path = walked(&self.waits_for_work());
+        // Without records of synchronisations, what is longest on the path may be so only because threads are taken to wait.
+        let without = if self.synchronized.is_empty() { walked(&[]) } else { path.clone() };
+        let longest = |path: &CriticalPath| path.range().map(|part| (part.name.clone(), part.on.clone()));
+        path.is_assumed = longest(&path) != longest(&without);
+        Some(CriticalPath { early_by_ns: last.early_by_ns, ..path })
     }
 
-    /// Returns the last zone on a stream for which a thread is assumed to have waited within its zone: the thread launched it, it
-    /// ended within that zone, and no later wait of the thread is known. No record shows that a thread synchronised a stream.
-    fn waited_for<'a>(&self, last: &Passed<N>, zones: impl Iterator<Item = &'a Passed<N>>) -> Option<&'a Passed<N>>
-    where
-        N: 'a,
-    {
-        if last.launch.is_some() {
-            return None;
+    /// Returns the waits of threads for work that they launched: those that calls show, or, if no call is known, as if each thread had waited for all
+    /// of it.
+    fn waits_for_work(&self) -> Vec<Arrow> {
+        let mut work: HashMap<Track, Vec<&Passed<N>>> = HashMap::new();
+        for zone in &self.zones {
+            if let Some((from, _)) = zone.launch.filter(|(_, host)| zone.span.end_ns > host.end_ns) {
+                work.entry(from).or_default().push(zone);
+            }
         }
-        let waits = self.arrows.iter().filter(|arrow| arrow.on == last.on && arrow.end_ns <= last.span.end_ns);
-        let from_ns = waits.map(|arrow| arrow.end_ns).max().unwrap_or(i64::MIN).max(last.span.begin_ns);
-        let is_of_thread = |zone: &&Passed<N>| zone.launch.is_some_and(|(from, _)| from == last.on);
-        zones.filter(is_of_thread).filter(|zone| zone.span.end_ns > from_ns).max_by_key(|zone| zone.span.end_ns)
+        let wait = |on: Track, end_ns: i64, zone: &Passed<N>| Arrow {
+            on,
+            end_ns,
+            early_by_ns: 0,
+            from: zone.on,
+            at_ns: zone.span.end_ns,
+        };
+        if self.synchronized.is_empty() {
+            let all = work.iter().flat_map(|(on, zones)| zones.iter().map(|zone| wait(*on, zone.span.end_ns, zone)));
+            return all.collect();
+        }
+        work.values_mut().for_each(|zones| zones.sort_by_key(|zone| zone.span.end_ns));
+        let known = |call: &Synchronized| {
+            let zones = work.get(&call.on)?;
+            let after = zones.partition_point(|zone| zone.span.end_ns <= call.span.end_ns);
+            let zone = zones.get(after.checked_sub(1)?)?;
+            (zone.span.end_ns > call.span.begin_ns).then(|| wait(call.on, call.span.end_ns, zone))
+        };
+        self.synchronized.iter().filter_map(known).collect()
     }
 
     /// Returns the launches to streams that were idle at that time.
@@ -154,6 +171,7 @@ impl<'a> Walk<'a> {
         CriticalPath {
             from_ns: self.from_ns,
             to_ns,
+            is_assumed: false,
             early_by_ns: 0,
             arrows: self.under_way.len() as u64,
             stretches: self.stretches.iter().map(|(on, span)| PathSegment { on: name(on), span: *span }).collect(),

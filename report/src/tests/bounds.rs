@@ -64,6 +64,7 @@ fn report() -> Report {
         semaphores: vec![semaphore("loaded", 900_000_000), semaphore("saved", 10_000_000)],
         critical_path: Some(CriticalPath {
             from_ns: 0,
+            is_assumed: false,
             to_ns: 1_000_000_000,
             early_by_ns: 400_000_000,
             arrows: 1,

@@ -1,6 +1,6 @@
 //! Reads the slices of a Chrome trace, event by event: of warpline, or of PyTorch's profiler as far as its events mean the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use serde_json::Value;
 use warpline_core::record::Span;
 
 use super::document::{Broken, Document, MAX_VALUE, Piece};
-use super::event::{Event, scalar};
+use super::event::{Event, Lenient, scalar};
 use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
+use super::others::{Annotated, Others, Scopes, is_call, step};
 use super::rows::{Place, Row, Rows, Stream, device_of};
-use super::{Arrow, Fact, Fault, Message, Skipped, Slice, Visitor};
+use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
 use crate::names::{BATCH_ENTRY, COLLECTIVE, NCCL_KERNEL, OVERLAPPING, ZONE_KIND};
-use warpline_report::names::Names;
+use warpline_report::names::{Name, Names};
 
 /// How PyTorch's profiler labels a device.
 const GPU: &str = "GPU ";
@@ -24,9 +25,6 @@ const OPEN: usize = 1 << 16;
 
 /// The most bytes that these take in the file. They are kept until their ends come.
 const OPEN_BYTES: usize = 16 << 20;
-
-/// The most categories that are not read and told apart.
-const OTHERS: usize = 64;
 
 /// The most launches that wait for their zone.
 const LAUNCHES: usize = 1 << 16;
@@ -51,7 +49,8 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         open: HashMap::new(),
         open_in_all: 0,
         open_bytes: 0,
-        others: BTreeMap::new(),
+        others: Others::default(),
+        scopes: Scopes::default(),
         signal: None,
         wait: None,
         skipped: Skipped::default(),
@@ -61,9 +60,12 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         match document.next_piece() {
             Ok(Some(Piece::Event(bytes))) => {
                 has_events = true;
-                match Event::read(bytes) {
-                    Ok(event) => reader.event(&event, bytes, names)?,
-                    Err(_) => reader.skipped.malformed += 1,
+                let mut room = None;
+                let Lenient { event, bytes, is_mended } = Event::read_or_mend(bytes, &mut room);
+                reader.skipped.mended += u64::from(is_mended);
+                match event {
+                    Some(event) => reader.event(&event, bytes, names)?,
+                    None => reader.skipped.malformed += 1,
                 }
             }
             Ok(Some(Piece::Member(name, value))) => reader.member(name, value),
@@ -88,9 +90,8 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
     }
     reader.skipped.is_cut = document.cut().is_some();
     reader.skipped.unpaired += reader.open_in_all as u64;
-    for (category, slices) in std::mem::take(&mut reader.others) {
-        reader.visitor.fact(Fact::Other(category.into(), slices));
-    }
+    reader.zones_of_scopes(names);
+    reader.others.finish(reader.visitor);
     Ok(reader.skipped)
 }
 
@@ -121,8 +122,8 @@ struct Reader<'a, V> {
     open: HashMap<ThreadKey, Vec<Vec<u8>>>,
     open_in_all: usize,
     open_bytes: usize,
-    /// The slices of categories that are not read, of other tools' traces.
-    others: BTreeMap<Box<str>, u64>,
+    others: Others,
+    scopes: Scopes,
     /// The last signal and the last wait. A session writes the signal, the wait, and the end of the arrow from the one to the other.
     signal: Option<(Box<str>, usize, i64)>,
     wait: Option<(usize, Span, i64)>,
@@ -143,6 +144,8 @@ impl<V: Visitor> Reader<'_, V> {
                 Ok(())
             }
             "E" => self.end(event, names),
+            // Asynchronous slices are on no row.
+            "b" | "S" if self.session.is_none() => self.others.count(&event.category, names),
             _ => Ok(()),
         }
     }
@@ -186,8 +189,8 @@ impl<V: Visitor> Reader<'_, V> {
             "thread_name" => {
                 let Some(name) = text("name") else { return Ok(()) };
                 names.spend(name.len())?;
-                // A reused thread keeps its row; the last name counts for rows that come later.
-                self.threads.insert((pid, tid), name.into());
+                // A reused thread keeps its row; the last name counts for rows that come later. PyTorch's profiler writes `stream 7 `.
+                self.threads.insert((pid, tid), name.trim_end().into());
             }
             "process_name" | "process_labels" => {
                 let key = if event.name == "process_name" { "name" } else { "labels" };
@@ -211,25 +214,19 @@ impl<V: Visitor> Reader<'_, V> {
     }
 
     fn slice(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
-        let mut kind = match &*event.category {
-            "cuda_runtime" | "cuda_driver" | "python_function" | "Trace" => return Ok(()),
-            category => Kind::of_category(category),
-        };
-        if kind == Kind::Other && self.session.is_none() {
-            let category = if event.category.is_empty() { "(none)" } else { &*event.category };
-            if let Some(slices) = self.others.get_mut(category) {
-                *slices += 1;
-            } else if self.others.len() < OTHERS {
-                names.spend(category.len())?;
-                self.others.insert(category.into(), 1);
-            }
-            return Ok(());
+        let mut kind = Kind::of_category(&event.category);
+        let is_ours = self.session.is_some();
+        let is_others_work = !is_ours && matches!(kind, Kind::Kernel | Kind::Copy);
+        let is_others_call = !is_ours && is_call(&event.category);
+        if kind == Kind::Other && !is_ours && !is_others_call {
+            return self.others.count(&event.category, names);
         }
         let (mut args, mut is_replay, mut own_kind) = (Args::NONE, false, None);
+        let (mut annotated, mut stream) = (Annotated::default(), None);
         for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
             match &*key {
                 "timed by" => is_replay = true,
-                ZONE_KIND if self.session.is_some() => {
+                ZONE_KIND if is_ours => {
                     own_kind = match &*scalar(value) {
                         COLLECTIVE => Some(Kind::Collective),
                         BATCH_ENTRY => Some(Kind::BatchEntry),
@@ -237,7 +234,12 @@ impl<V: Visitor> Reader<'_, V> {
                     };
                 }
                 "graph correlation" => args.has_correlation = true,
-                "correlation" => {}
+                // PyTorch moves work of graphs to rows that it makes up.
+                "original_stream" if is_others_work => stream = Some(scalar(value)),
+                "graph node id" | "name" | "module_fqn" | "module_name" if is_others_work => {
+                    annotated.argument(&key, &scalar(value), names)?;
+                }
+                "correlation" => args.correlation = scalar(value).parse().ok(),
                 // A stream's number and name are in the row.
                 "stream" => {}
                 key => match Key::of(key) {
@@ -245,7 +247,9 @@ impl<V: Visitor> Reader<'_, V> {
                     key => {
                         let text = scalar(value);
                         let said = match text.parse::<i64>() {
-                            Ok(number) if !value.get().starts_with('"') => Said::Number(number),
+                            Ok(number) if !value.get().starts_with('"') || !is_ours && key.is_number() => {
+                                Said::Number(number)
+                            }
                             _ if value.get().starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
                                 Said::Real(text.parse().unwrap_or(f64::NAN))
                             }
@@ -256,32 +260,21 @@ impl<V: Visitor> Reader<'_, V> {
                 },
             }
         }
-        let step = event.name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok());
+        if is_ours {
+            args.step = step(&event.name);
+        } else {
+            let slice = (kind, &*event.category, &*event.name);
+            let Some(read) = self.others.kind(slice, &mut args, self.visitor, names)? else { return Ok(()) };
+            kind = read;
+        }
         kind = match kind {
             Kind::Kernel | Kind::Zone if own_kind.is_some() => own_kind.unwrap_or(kind),
-            Kind::Kernel if args.collective.is_some() && self.session.is_none() => match Message::kind_of(&args, names)
-            {
-                Ok(_) => {
-                    args.is_kernel = true;
-                    Kind::Collective
-                }
-                Err(unknown) => {
-                    let note = format!(
-                        "the collective `{unknown}` is not known, so its kernels are in no figure of collectives"
-                    );
-                    self.visitor.fact(Fact::Note(note));
-                    Kind::Kernel
-                }
-            },
             Kind::Wait if event.flow_out || event.flow_in => return self.arrow_end(event, names),
             Kind::Zone if is_replay => Kind::Replay,
-            // PyTorch's profiler repeats the steps on the streams.
-            Kind::Zone if step.is_some() => return Ok(()),
-            Kind::HostZone if step.is_some() => Kind::Step,
+            Kind::HostZone if args.step.is_some() => Kind::Step,
             Kind::HostZone if event.bind_id.is_some() || event.name.starts_with("launch of ") => Kind::Launch,
             kind => kind,
         };
-        args.step = step;
         let (Some(begin_ns), Some(length_ns)) = (event.ts, event.dur.filter(|ns| *ns >= 0)) else {
             self.skipped.malformed += 1;
             return Ok(());
@@ -290,16 +283,32 @@ impl<V: Visitor> Reader<'_, V> {
             self.skipped.malformed += 1;
             return Ok(());
         };
-        let is_on_stream = matches!(kind, Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::Replay | Kind::Kernel | Kind::Copy)
+        let span = Span { begin_ns, end_ns };
+        let is_on_stream = matches!(kind, Kind::Collective | Kind::BatchEntry | Kind::Kernel | Kind::Copy)
+                // A zone that is found by the kernels of a replay is on no stream.
+                || (matches!(kind, Kind::Zone | Kind::Replay) && (is_ours || !args.has_correlation))
                 || (kind == Kind::Wait && !self.is_thread(event))
                 // PyTorch's profiler has synchronisations on the rows of devices, and a session on those of threads.
-                || (kind == Kind::Sync && self.session.is_none());
-        let Some(row) = self.row(event, is_on_stream, names)? else {
+                || (kind == Kind::Sync && !is_ours && !is_others_call);
+        let tid = stream.as_deref().unwrap_or(&event.tid);
+        let Some(row) = self.row(&event.pid, tid, is_on_stream, names)? else {
             self.skipped.unplaced += 1;
             return Ok(());
         };
-        let span = Span { begin_ns, end_ns };
+        if let Some(scope) = annotated.scope().filter(|_| args.zone.is_none()) {
+            args.zone = Some(scope);
+            let zones = self.row(&format!("graph zones: {}", event.pid), "", false, names)?;
+            if zones.is_some_and(|row| self.scopes.add(row, (&annotated, args.correlation), span)) {
+                self.zones_of_scopes(names);
+            }
+        }
         let mut launch = None;
+        if !is_ours {
+            launch = self.others.launch(kind, rank(&event.pid, names)?, &args, row, span);
+            if kind == Kind::Call {
+                return Ok(());
+            }
+        }
         if let Some(id) = &event.bind_id {
             if kind == Kind::Launch {
                 if self.launches.len() >= LAUNCHES {
@@ -320,10 +329,19 @@ impl<V: Visitor> Reader<'_, V> {
         Ok(())
     }
 
+    /// The zones of the replays whose kernels came so far.
+    fn zones_of_scopes(&mut self, names: &Names) {
+        let args = Args { has_correlation: true, ..Args::NONE };
+        for (row, name, span) in self.scopes.zones() {
+            let zone = Slice { kind: Kind::Zone, name, row, span, launch: None, args: &args };
+            self.visitor.slice(&zone, &self.rows, names);
+        }
+    }
+
     /// A signal, or the end of the wait that it ended.
     fn arrow_end(&mut self, event: &Event<'_>, names: &mut Names) -> Result<(), Fault> {
         let (Some(ns), Some(id)) = (event.ts, &event.bind_id) else { return Ok(()) };
-        let Some(row) = self.row(event, !self.is_thread(event), names)? else { return Ok(()) };
+        let Some(row) = self.row(&event.pid, &event.tid, !self.is_thread(event), names)? else { return Ok(()) };
         if event.flow_out {
             self.signal = Some(((&**id).into(), row, ns));
         } else if let (Some((signal, from, at_ns)), Some((on, wait, early_by_ns))) = (&self.signal, self.wait)
@@ -348,12 +366,12 @@ impl<V: Visitor> Reader<'_, V> {
         }
     }
 
-    fn row(&mut self, event: &Event<'_>, is_on_stream: bool, names: &mut Names) -> Result<Option<usize>, Fault> {
-        let key = (Arc::from(&*event.pid), Arc::from(&*event.tid));
+    fn row(&mut self, pid: &str, tid: &str, is_on_stream: bool, names: &mut Names) -> Result<Option<usize>, Fault> {
+        let key = (Arc::from(pid), Arc::from(tid));
         if let Some(row) = self.places.get(&key) {
             return Ok(*row);
         }
-        names.spend(event.pid.len() + event.tid.len())?;
+        names.spend(pid.len() + tid.len())?;
         // A number, or a text that is a name.
         let numbered = |what: &str, text: &str| -> Arc<str> {
             if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
@@ -363,10 +381,10 @@ impl<V: Visitor> Reader<'_, V> {
             }
         };
         let what = if is_on_stream { "stream" } else { "thread" };
-        let name = self.threads.get(&key).cloned().unwrap_or_else(|| numbered(what, &event.tid));
+        let name = self.threads.get(&key).cloned().unwrap_or_else(|| numbered(what, tid));
         let place = if is_on_stream {
             let device = self.processes.get(&key.0).cloned();
-            let (device, ordinal) = match (event.pid.strip_prefix(GPU).unwrap_or(&event.pid).parse(), device) {
+            let (device, ordinal) = match (pid.strip_prefix(GPU).unwrap_or(pid).parse(), device) {
                 (Ok(ordinal), None) => (format!("GPU {ordinal}").into(), ordinal),
                 (number, Some(name)) if number.is_ok() || self.session.is_some() => {
                     // Only a session's devices have their number in the name.
@@ -388,7 +406,7 @@ impl<V: Visitor> Reader<'_, V> {
                 .or_insert_with(|| rows.add_stream(Stream { name: stream, device, ordinal }));
             Place::Stream(*at)
         } else {
-            Place::Thread(event.tid.parse().unwrap_or(0))
+            Place::Thread(tid.parse().unwrap_or(0))
         };
         let lane: Arc<str> = name.strip_suffix(OVERLAPPING).unwrap_or(&name).into();
         let next = self.groups.len() as u64;
@@ -452,4 +470,9 @@ impl<V: Visitor> Reader<'_, V> {
         }
         self.visitor.fact(Fact::Ended(0));
     }
+}
+
+/// The rank of a process in a merged trace, such as `[TP00]` of `[TP00] 0`, and that of all others.
+fn rank(pid: &str, names: &mut Names) -> Result<Name, Fault> {
+    Ok(names.number(pid.rsplit_once(' ').map_or("", |(rank, _)| rank).trim_end_matches(GPU.trim_end()))?)
 }

@@ -171,7 +171,7 @@ impl<R: BufRead> Document<R> {
     fn step(&mut self) -> Result<Step, Broken> {
         loop {
             match self.state {
-                State::Begin => match self.peek()? {
+                State::Begin => match self.peek_begin()? {
                     Some(b'{') => {
                         self.skip_one();
                         self.state = State::Object(false);
@@ -271,6 +271,15 @@ impl<R: BufRead> Document<R> {
         self.peek()?.ok_or(Broken::Short(self.at))
     }
 
+    /// The first byte that is neither whitespace nor of a mark.
+    fn peek_begin(&mut self) -> Result<Option<u8>, Broken> {
+        let begin = fill(&mut self.input)?;
+        let mark = begin.len() - without_mark(begin).len();
+        self.at.byte += mark as u64;
+        self.input.consume(mark);
+        self.peek()
+    }
+
     /// The next byte that is not whitespace.
     fn peek(&mut self) -> Result<Option<u8>, Broken> {
         loop {
@@ -318,6 +327,11 @@ impl<R: BufRead> Document<R> {
             }
         }
     }
+}
+
+/// The begin of a file without the byte order mark of UTF-8, which some editors and Windows' programs write.
+pub(super) fn without_mark(begin: &[u8]) -> &[u8] {
+    begin.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(begin)
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

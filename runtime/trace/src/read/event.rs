@@ -71,7 +71,28 @@ pub struct Event<'a> {
     pub rest: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
+/// What was read of the bytes of an event.
+#[derive(Debug)]
+pub struct Lenient<'a> {
+    /// None if they are no JSON, even mended.
+    pub event: Option<Event<'a>>,
+    /// The bytes that were read.
+    pub bytes: &'a [u8],
+    pub is_mended: bool,
+}
+
 impl<'a> Event<'a> {
+    /// Reads an event, [`mended`] into `room` if it is not JSON.
+    pub fn read_or_mend(bytes: &'a [u8], room: &'a mut Option<Vec<u8>>) -> Lenient<'a> {
+        if let Ok(event) = Event::read(bytes) {
+            return Lenient { event: Some(event), bytes, is_mended: false };
+        }
+        *room = mended(bytes);
+        let bytes = room.as_deref().unwrap_or_default();
+        let event = Event::read(bytes).ok();
+        Lenient { is_mended: event.is_some(), event, bytes }
+    }
+
     pub fn read(bytes: &'a [u8]) -> serde_json::Result<Event<'a>> {
         let mut event = Event::default();
         for (key, value) in serde_json::from_slice::<Members<'a>>(bytes)?.0 {
@@ -107,6 +128,43 @@ impl<'a> Event<'a> {
     pub fn members_of_args(&self) -> Option<Members<'a>> {
         self.args.and_then(|args| serde_json::from_str(args.get()).ok())
     }
+}
+
+/// The value that careless programs mean by bytes which are not JSON: control characters and lone backslashes of texts are escaped, what is no UTF-8
+/// becomes U+FFFD, and `NaN` and `Infinity` become `null`. None if it is not JSON even so.
+pub fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut mended = String::with_capacity(text.len() + 16);
+    let (mut rest, mut in_text) = (&*text, false);
+    while let Some(next) = rest.chars().next() {
+        let word = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).len();
+        let mut width = next.len_utf8();
+        match next {
+            '"' => in_text = !in_text,
+            '\\' if in_text => match rest.as_bytes().get(1) {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => width = 2,
+                Some(b'u') if rest.len() > 5 && rest.as_bytes()[2..6].iter().all(u8::is_ascii_hexdigit) => width = 6,
+                _ => mended.push('\\'),
+            },
+            '\0'..' ' if in_text => {
+                mended.push_str(&format!("\\u{:04x}", u32::from(next)));
+                rest = &rest[width..];
+                continue;
+            }
+            _ if !in_text && ["nan", "inf", "infinity"].contains(&&*rest[..word].to_ascii_lowercase()) => {
+                let sign = mended.trim_end_matches('-').len();
+                mended.truncate(sign);
+                mended.push_str("null");
+                rest = &rest[word..];
+                continue;
+            }
+            _ if !in_text && word > 0 => width = word,
+            _ => {}
+        }
+        mended.push_str(&rest[..width]);
+        rest = &rest[width..];
+    }
+    serde_json::from_str::<&RawValue>(&mended).is_ok().then(|| mended.into_bytes())
 }
 
 /// A text without its quotes; any other value as written.
@@ -153,9 +211,35 @@ fn exact_ns(text: &str) -> Option<i64> {
     Some(if negative { -ns } else { ns })
 }
 
+/// Nanoseconds as decimal microseconds, exactly: what [`ns`] reads.
+pub fn us(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    format!("{sign}{}.{:03}", ns / 1000, ns % 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_careless_programs_write_is_mended() {
+        let read =
+            |bytes: &[u8]| mended(bytes).map(|mended| serde_json::from_slice::<serde_json::Value>(&mended).unwrap());
+        for (bytes, name) in [
+            (&b"{\"name\": \"a\tb\n\x01\"}"[..], "a\tb\n\u{1}"),
+            (br#"{"name": "C:\work\\x \" \u00e9 \u12"}"#, "C:\\work\\x \" é \\u12"),
+            (b"{\"name\": \"kern\xFFel\"}", "kern\u{FFFD}el"),
+            (br#"{"a": NaN, "b": [-Infinity, 1e5, inf], "c": true, "name": "NaN -inf"}"#, "NaN -inf"),
+        ] {
+            assert_eq!(read(bytes).expect("JSON")["name"], name);
+        }
+        let values = read(br#"{"a": NaN, "b": [-Infinity, -1e5, inf], "c": true}"#).expect("JSON");
+        assert_eq!(values, serde_json::json!({"a": null, "b": [null, -1e5, null], "c": true}));
+        for bytes in [&b"{\"name\" \"x\"}"[..], b"{\"a\": nul}", b"{", b"", b"{\"a\": \"\\", b"{\"a\": 1 NaN}"] {
+            assert_eq!(mended(bytes), None, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
 
     #[test]
     fn times_are_exact_to_the_nanosecond() {

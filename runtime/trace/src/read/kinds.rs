@@ -20,6 +20,8 @@ pub enum Kind {
     Launch,
     /// A replay of a graph.
     Replay,
+    /// A zone in a replay, which `warpline annotate` found. Visitors get it as a [`Zone`](Kind::Zone) of a replay.
+    GraphZone,
     /// A kernel.
     Kernel,
     /// A copy or a fill of memory.
@@ -30,6 +32,8 @@ pub enum Kind {
     Sync,
     /// The signal that ended a wait.
     Signal,
+    /// A call of another tool's trace that may have submitted work. Visitors do not get it.
+    Call,
     /// A step.
     Step,
     /// What the session says of itself.
@@ -47,7 +51,8 @@ impl Kind {
             "batch_entry" => Kind::BatchEntry,
             "host_zone" | "user_annotation" | "cpu_op" => Kind::HostZone,
             "launch" => Kind::Launch,
-            "replay" => Kind::Replay,
+            "replay" | "graph_replay" => Kind::Replay,
+            "graph_zone" => Kind::GraphZone,
             "kernel" => Kind::Kernel,
             "memcpy" | "memset" | "gpu_memcpy" | "gpu_memset" => Kind::Copy,
             "wait" => Kind::Wait,
@@ -75,6 +80,8 @@ pub struct Args {
     pub window: u32,
     /// Zones in replays, kernels and replays have it.
     pub has_correlation: bool,
+    /// The number that a call and the work that it submitted have in common.
+    pub correlation: Option<u64>,
     /// A collective is its kernel, as PyTorch's profiler has it.
     pub is_kernel: bool,
     /// The name that PyTorch's profiler gives the collective.
@@ -121,6 +128,7 @@ impl Args {
         sampled_share: 0.0,
         window: 0,
         has_correlation: false,
+        correlation: None,
         is_kernel: false,
         collective: None,
         group: None,
@@ -206,6 +214,11 @@ impl Key {
             _ => Key::Other,
         }
     }
+
+    /// Whether its value is a number. PyTorch writes the numbers of its annotations as texts.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Key::GroupSize | Key::Seq | Key::ElementsIn | Key::ElementsOut)
+    }
 }
 
 /// The value of an argument.
@@ -226,7 +239,10 @@ impl Args {
             (Key::Corrected, Said::Number(ns)) => self.corrected_ns = Some(ns),
             (Key::Sampled, Said::Real(share)) => self.sampled_share = share.clamp(0.0, 1.0),
             (Key::Window, Said::Number(number)) => self.window = u32::try_from(number).unwrap_or(0),
-            (Key::Correlation, Said::Number(_)) => self.has_correlation = true,
+            (Key::Correlation, Said::Number(number)) => {
+                self.has_correlation = true;
+                self.correlation = u64::try_from(number).ok();
+            }
             (Key::Collective, Said::Text(text)) => self.collective = Some(text),
             (Key::Group, Said::Text(text)) => self.group = Some(text),
             (Key::Ranks, Said::Text(text)) => self.ranks = Some(text),

@@ -2,9 +2,9 @@
 //! that show or mend a trace (`open`, `catalog`, `recover`), for the joiner of annotations, and for the merger of the ranks' traces.
 //!
 //! [`read`] opens a trace of warpline or of PyTorch's profiler, in Perfetto's format or Chrome JSON, compressed or not, and passes each slice to
-//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `rows` and `messages` have what
-//! both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
-//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, and `budget` bounds memory.
+//! a [`Visitor`]. `packets`, `wire`, `parts` and `perfetto` read the first format, `chrome` the second, and `kinds`, `others`, `rows` and `messages` have
+//! what both have in common. Below it, `inputs` finds, decompresses and bounds the files that a user named, `document` splits Chrome JSON into events and `event`
+//! parses one, `native` reads the Perfetto traces of PyTorch's profiler as Chrome JSON, `annotations` tells files that are no traces, `tools` which other tool wrote one, and `budget` bounds memory.
 //!
 //! A trace can be gigabytes in size, truncated, or hostile: it is read from the front, memory is bounded by the
 //! limits here, a malformed packet is counted and skipped, and nothing here panics.
@@ -21,10 +21,12 @@ mod kinds;
 mod messages;
 pub mod native;
 mod open_zones;
+mod others;
 mod packets;
 pub mod parts;
 mod perfetto;
 mod rows;
+mod tools;
 pub mod wire;
 
 use std::io::{self, BufRead, Read};
@@ -47,6 +49,7 @@ pub use messages::Message;
 pub use open_zones::{LastOpenZone, open_zones};
 pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
 pub use rows::{Place, Row, Rows, Stream};
+pub use tools::other;
 pub use warpline_report::names::{Name, Names};
 
 /// Why a trace cannot be used.
@@ -183,6 +186,8 @@ pub trait Visitor {
 pub struct Skipped {
     /// Packets or events that are malformed or too large.
     pub malformed: u64,
+    /// Events that are not JSON and are read as what is meant: those with control characters in their texts, for example.
+    pub mended: u64,
     /// Slices without an end, and ends without a begin.
     pub unpaired: u64,
     /// Slices with more rows than are kept, or with a time that no clock of the trace gives.
@@ -207,6 +212,8 @@ impl Skipped {
         };
         let events = counted_as(self.malformed, "packet or event", "packets and events");
         say(self.malformed, events, "malformed or too large, and left out");
+        let how = "not valid JSON, and read with what is not allowed escaped or left out";
+        say(self.mended, counted(self.mended, "event"), how);
         say(self.unpaired, format!("{} without an end or a begin", counted(self.unpaired, "slice")), "left out");
         say(self.unplaced, format!("{} without a known time or row", counted(self.unplaced, "slice")), "left out");
         if let Some(at) = self.damaged_at {
@@ -296,7 +303,7 @@ fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut im
 
 /// Whether a trace begins like JSON. A packet's tag is also a line feed, and its length may be a brace.
 pub fn is_json(begin: &[u8]) -> bool {
-    let mut letters = begin.iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
+    let mut letters = document::without_mark(begin).iter().take(64).copied().filter(|byte| !byte.is_ascii_whitespace());
     match letters.next() {
         Some(b'{') => matches!(letters.next(), Some(b'"' | b'}') | None),
         Some(b'[') => matches!(letters.next(), Some(b'{' | b']') | None),
@@ -308,7 +315,7 @@ pub fn is_json(begin: &[u8]) -> bool {
 pub fn is_other_json(path: &Path) -> bool {
     let Ok(mut file) = inputs::open(path, &ProgressBar::hidden()) else { return false };
     if !file.fill_buf().is_ok_and(|begin| {
-        begin.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"{[".contains(byte))
+        document::without_mark(begin).trim_ascii_start().first().is_some_and(|byte| b"{[".contains(byte))
     }) {
         return false;
     }

@@ -15,8 +15,9 @@ const COUNTERS: u32 = 52;
 const GPU_CORRELATION: u32 = 3000;
 /// `GpuCorrelation`: the `event_id` of the work that the call submitted.
 const SUBMITTED: u32 = 1;
-/// `GpuRenderStageEvent.extra_data` and `kernel_iid`.
+/// `GpuRenderStageEvent.extra_data`, `event_wait_ids` and `kernel_iid`.
 const EXTRA: u32 = 6;
+const WAITS_FOR: u32 = 18;
 const KERNEL_IID: u32 = 19;
 /// `DebugAnnotation.pointer_value` and `legacy_json_value`.
 const POINTER: u32 = 7;
@@ -281,6 +282,11 @@ impl<'a> RenderStage<'a> {
             }
         }
         Ok(read)
+    }
+
+    /// The ids of the work for which it waits.
+    pub fn waits_for(&self) -> Result<Vec<u64>, Malformed> {
+        numbers(self.message, WAITS_FOR)
     }
 
     /// Its named facts, as texts.

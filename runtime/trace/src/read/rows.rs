@@ -80,8 +80,11 @@ impl Rows {
     }
 }
 
-/// The name of a device, and its number if the name has one, as in `NVIDIA H100 (device 0)`.
+/// The name of a device, and its number if the name has one, as in `NVIDIA H100 (device 0)` and `GPU 0`.
 pub(super) fn device_of(text: &str) -> (Arc<str>, Option<u32>) {
+    if let Some(number) = text.strip_prefix("GPU ").and_then(|number| number.parse().ok()) {
+        return (text.into(), Some(number));
+    }
     let numbered = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (device "));
     match numbered.and_then(|(name, number)| Some((name, number.parse().ok()?))) {
         Some((name, number)) => (name.into(), Some(number)),

@@ -12,7 +12,7 @@ use crate::perfetto::proto::event::{SLICE_BEGIN, SLICE_END};
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
 use crate::read::packets::Packets;
-use crate::read::parts::{Packet, Process, Thread, Track, TrackEvent};
+use crate::read::parts::{Clocks, Packet, Process, RenderStage, Thread, Track, TrackEvent};
 
 /// The memory limit for the names of tracks.
 const NAMES: usize = 64 << 20;
@@ -31,6 +31,13 @@ pub struct Layout {
     ends: Vec<u64>,
     /// The ends without a begin, by their number in the file.
     pub(super) lone_ends: HashSet<usize>,
+    /// The work that a call submitted, and the work for which other work waits: at both, an arrow begins or ends. Sorted.
+    submitted: Vec<u64>,
+    waited_for: Vec<u64>,
+    /// The earliest time, by the clock of the events.
+    first_ns: Option<u64>,
+    /// How much later the wall clock is.
+    to_wall_ns: Option<i64>,
 }
 
 /// A begin or an end.
@@ -79,6 +86,10 @@ impl Layout {
         };
         while next(&mut packets, |packet| layout.packet(packet, &mut pairing))?.is_some() {}
         layout.pair(&mut pairing);
+        for ids in [&mut layout.submitted, &mut layout.waited_for] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
         Ok(layout)
     }
 
@@ -92,17 +103,27 @@ impl Layout {
             }
             self.tracks.insert(track.uuid, kept(track));
         }
-        let Some(event) = packet.event else { return Ok(()) };
+        let ns = packet.timestamp;
+        self.first_ns = ns.into_iter().chain(self.first_ns).min();
+        if let (None, Clocks { real_ns: Some(real_ns), boot_ns: Some(boot_ns), .. }) =
+            (self.to_wall_ns, packet.clocks()?)
+        {
+            self.to_wall_ns = Some(real_ns.wrapping_sub(boot_ns));
+        }
+        if let Some(stage) = packet.stage {
+            self.waited_for.extend(RenderStage::read(stage)?.waits_for()?);
+        }
+        let Some(event) = packet.event else { return self.check_arrows(pairing) };
         let event = TrackEvent::read(event)?;
-        let edge = |number| Edge { track: event.track, ns: packet.timestamp.unwrap_or(0), number };
+        self.submitted.extend(event.submitted()?);
+        let edge = |number| Edge { track: event.track, ns: ns.unwrap_or(0), number };
         match event.kind {
             SLICE_BEGIN => {
                 if !pairing.run.ends.is_empty() {
                     self.pair(pairing);
                 }
                 if self.ends.len() == pairing.most {
-                    let text = format!("more than {} slices; {}", pairing.most, pairing.remedy);
-                    return Err(Stop::Full(io::Error::other(Refused(text))));
+                    return Err(pairing.full("slices"));
                 }
                 pairing.run.begins.push(edge(self.ends.len()));
                 self.ends.push(NEVER);
@@ -113,7 +134,11 @@ impl Layout {
             }
             _ => {}
         }
-        Ok(())
+        self.check_arrows(pairing)
+    }
+
+    fn check_arrows(&self, pairing: &Pairing<'_>) -> Result<(), Stop> {
+        if self.submitted.len() + self.waited_for.len() > pairing.most { Err(pairing.full("arrows")) } else { Ok(()) }
     }
 
     /// Pairs the begins and ends of a run, and empties it.
@@ -140,6 +165,26 @@ impl Layout {
     /// The end of the n-th begin, from 0; none for a slice that never ends.
     pub(super) fn end(&self, begin: usize) -> Option<u64> {
         self.ends.get(begin).copied().filter(|end| *end != NEVER)
+    }
+
+    /// Whether a call submitted the work with this id.
+    pub(super) fn is_submitted(&self, id: u64) -> bool {
+        self.submitted.binary_search(&id).is_ok()
+    }
+
+    /// Whether other work waits for the work with this id.
+    pub(super) fn is_waited_for(&self, id: u64) -> bool {
+        self.waited_for.binary_search(&id).is_ok()
+    }
+
+    /// The earliest time of the trace, by the clock of its events.
+    pub(super) fn first_ns(&self) -> u64 {
+        self.first_ns.unwrap_or(0)
+    }
+
+    /// The wall clock at that time, if the trace says it.
+    pub(super) fn base_ns(&self) -> Option<i64> {
+        i64::try_from(self.first_ns?).ok()?.checked_add(self.to_wall_ns?)
     }
 
     /// The process of a track: its descriptor's, or that of the tracks around it.
@@ -169,6 +214,12 @@ fn kept(track: Track<'_>) -> Track<'static> {
     let process = process.map(|of| Process { pid: of.pid, name: of.name.into_owned().into() });
     let thread = thread.map(|of| Thread { pid: of.pid, tid: of.tid, name: of.name.into_owned().into() });
     Track { uuid, parent, name: name.into_owned().into(), process, thread, merge_key }
+}
+
+impl Pairing<'_> {
+    fn full(&self, of: &str) -> Stop {
+        Stop::Full(io::Error::other(Refused(format!("more than {} {of}; {}", self.most, self.remedy))))
+    }
 }
 
 impl Run {

@@ -3,12 +3,16 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
+use crate::perfetto::proto::stage;
 use crate::read::wire::{Fields, Malformed, first};
 
 /// `InternedData.gpu_counter_descriptors`.
 pub(super) const COUNTERS: u32 = 47;
-/// `InternedData`, an extension: `GpuInternedData.compute_kernels`.
+/// `InternedData`, an extension: `GpuInternedData.compute_kernels` and `compute_arg_names`.
 pub(super) const KERNELS: u32 = 1000;
+pub(super) const ARGUMENTS: u32 = 1001;
 
 /// The name of an `InternedComputeKernel`: as it is in the source, where that is known.
 pub(super) fn kernel(message: &[u8]) -> Cow<'_, str> {
@@ -61,5 +65,34 @@ pub(super) fn sizes(launch: &[u8]) -> [Option<[u64; 3]>; 2] {
     [1, 2].map(|number| {
         let size = first(launch, number)?.bytes();
         Some([1, 2, 3].map(|axis| first(size, axis).map_or(0, |value| value.int())))
+    })
+}
+
+/// An argument of a `ComputeKernelLaunch`.
+#[derive(Default)]
+pub(super) struct Argument<'a> {
+    pub(super) name_iid: u64,
+    /// None if it is interned.
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) value: Json,
+}
+
+/// The arguments of a `ComputeKernelLaunch`.
+pub(super) fn arguments(launch: &[u8]) -> impl Iterator<Item = Result<Argument<'_>, Malformed>> {
+    let arguments = Fields(launch).filter(|field| !matches!(field, Ok((number, _)) if *number != stage::ARGS));
+    arguments.map(|field| {
+        let mut argument = Argument::default();
+        for field in Fields(field?.1.bytes()) {
+            match field? {
+                (1, value) => argument.name_iid = value.int(),
+                (stage::ARG_NAME, value) => argument.name = Some(value.text()),
+                (3, value) => argument.value = (value.int() as i64).into(),
+                (stage::ARG_UINT, value) => argument.value = value.int().into(),
+                (stage::ARG_DOUBLE, value) => argument.value = value.double().into(),
+                (stage::ARG_STRING, value) => argument.value = value.text().into(),
+                _ => {}
+            }
+        }
+        Ok(argument)
     })
 }

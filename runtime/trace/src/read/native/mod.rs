@@ -2,8 +2,8 @@
 //! writes, so that the readers of Chrome JSON read it, too.
 //!
 //! The file is read once more than JSON: `layout` first finds the tracks and the ends of slices, then `events`
-//! translates packet by packet, in each reading. `packets` refuses what the profiler does not write, `messages` reads what only it writes, and `names` keeps the interned names. Memory is 8 bytes for each slice, the names, and the
-//! largest packet.
+//! translates packet by packet, in each reading. `packets` refuses what the profiler does not write, `messages` reads what only it writes, and
+//! `names` keeps the interned names. Memory is 8 bytes for each slice and each end of an arrow, the names, and the largest packet.
 
 mod events;
 mod layout;
@@ -23,6 +23,7 @@ pub use layout::Layout;
 use names::AllNames;
 use packets::next;
 
+use super::event::us;
 use super::packets::Packets;
 use super::parts::{Packet, RenderStage, TrackEvent};
 
@@ -56,88 +57,80 @@ pub fn is_native(trace: impl Read) -> io::Result<bool> {
     Ok(false)
 }
 
+/// The events of the document that are translated and not yet read.
+struct Text {
+    bytes: Vec<u8>,
+    /// The times of the document are relative to this one, so that a reader's float holds them.
+    zero_ns: u64,
+    is_first: bool,
+}
+
+impl Text {
+    /// Adds an event at a time, with its length if it has one: both as text, because no float holds all times exactly.
+    fn put(&mut self, ns: u64, length_ns: Option<u64>, event: &Value) {
+        self.bytes.extend_from_slice(if std::mem::take(&mut self.is_first) { b"\n" } else { b",\n" });
+        let us = |ns: u64| us(i64::try_from(ns).unwrap_or(i64::MAX));
+        let length = length_ns.map_or_else(String::new, |ns| format!(",\"dur\":{}", us(ns)));
+        let begin = format!("{{\"ts\":{}{length},", us(ns.saturating_sub(self.zero_ns)));
+        self.bytes.extend_from_slice(begin.as_bytes());
+        self.bytes.extend_from_slice(event.to_string().trim_start_matches('{').as_bytes());
+    }
+}
+
 /// A Perfetto trace, read as Chrome JSON.
 pub struct Translated<R> {
     packets: Packets<R>,
     events: Events,
     names: AllNames,
-    /// What is translated and not yet read, from `at`.
-    text: Vec<u8>,
+    text: Text,
+    /// What is read of the text.
     at: usize,
-    is_first: bool,
     is_done: bool,
 }
 
 impl<R: Read> Translated<R> {
     /// `input` is the file from which the layout was read.
     pub fn new(input: R, layout: Rc<Layout>) -> Translated<R> {
+        let base = layout.base_ns().map_or_else(String::new, |ns| format!("\"baseTimeNanoseconds\":{ns},"));
+        let bytes = format!("{{\"schemaVersion\":1,{base}\"traceEvents\":[").into_bytes();
+        let mut text = Text { bytes, zero_ns: layout.first_ns(), is_first: true };
         let events = Events::new(layout);
-        let mut text = b"{\"schemaVersion\":1,\"baseTimeNanoseconds\":0,\"traceEvents\":[".to_vec();
-        let mut is_first = true;
-        events.metadata(|event| put(&mut text, &mut is_first, &event));
-        Translated {
-            packets: Packets::new(input),
-            events,
-            names: AllNames::new(),
-            text,
-            at: 0,
-            is_first,
-            is_done: false,
-        }
+        events.metadata(&mut text);
+        Translated { packets: Packets::new(input), events, names: AllNames::new(), text, at: 0, is_done: false }
     }
 
     /// Translates the next packet, or ends the document.
     fn translate(&mut self) -> io::Result<()> {
         self.at = 0;
-        self.text.clear();
-        let (names, events) = (&mut self.names, &mut self.events);
-        let (text, is_first) = (&mut self.text, &mut self.is_first);
-        let mut add = |event: Value| put(text, is_first, &event);
+        self.text.bytes.clear();
+        let (names, events, text) = (&mut self.names, &mut self.events, &mut self.text);
         let read = next(&mut self.packets, |packet| {
             let (names, ns) = (names.take(packet)?, packet.timestamp.unwrap_or(0));
             if let Some(event) = packet.event {
-                events.track_event(&TrackEvent::read(event)?, ns, names, &mut add)?;
+                events.track_event(&TrackEvent::read(event)?, ns, names, text)?;
             }
             if let Some(stage) = packet.stage {
-                events.render_stage(&RenderStage::read(stage)?, ns, names, &mut add)?;
+                events.render_stage(&RenderStage::read(stage)?, ns, names, text)?;
             }
             if let Some(counters) = packet.counters {
-                events.counters(counters, ns, names, &mut add)?;
+                events.counters(counters, ns, names, text)?;
             }
             Ok(())
         })?;
         if read.is_none() {
-            self.text.extend_from_slice(b"\n]}\n");
+            self.text.bytes.extend_from_slice(b"\n]}\n");
             self.is_done = true;
         }
         Ok(())
     }
 }
 
-fn put(text: &mut Vec<u8>, is_first: &mut bool, event: &Value) {
-    text.extend_from_slice(if std::mem::take(is_first) { b"\n" } else { b",\n" });
-    let mut event = event.to_string();
-    ["\"ts\":\"", "\"dur\":\""].iter().for_each(|begin| unquote(&mut event, begin));
-    text.extend_from_slice(event.as_bytes());
-}
-
-/// Makes a number of a text behind `begin`, the name of a member and a quote: no float holds all times exactly, and readers want numbers. Within a text, the
-/// quotes of `begin` would have a backslash.
-fn unquote(event: &mut String, begin: &str) {
-    if let Some(at) = event.find(begin) {
-        let from = at + begin.len();
-        let end = event[from..].find('"').map_or(event.len(), |length| from + length);
-        event.remove(end);
-        event.remove(from - 1);
-    }
-}
-
 impl<R: Read> BufRead for Translated<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while self.at == self.text.len() && !self.is_done {
+        while self.at == self.text.bytes.len() && !self.is_done {
             self.translate()?;
         }
-        Ok(&self.text[self.at..])
+        Ok(&self.text.bytes[self.at..])
     }
 
     fn consume(&mut self, count: usize) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::messages::{self, COUNTERS, KERNELS};
+use super::messages::{self, ARGUMENTS, COUNTERS, KERNELS};
 use super::packets::Stop;
 use crate::perfetto::proto::interned;
 use crate::read::budget::MemoryBudget;
@@ -24,6 +24,7 @@ pub(super) struct Names {
     pub(super) specifications: HashMap<u64, String>,
     pub(super) texts: HashMap<u64, String>,
     pub(super) kernels: HashMap<u64, String>,
+    pub(super) arguments: HashMap<u64, String>,
     /// The device, and the counters by their ids.
     pub(super) counters: HashMap<u64, (i32, HashMap<u32, String>)>,
 }
@@ -65,6 +66,7 @@ impl Names {
             interned::GPU_SPECIFICATIONS => (&mut self.specifications, text.text()),
             interned::ANNOTATION_STRINGS => (&mut self.texts, text.text()),
             KERNELS => (&mut self.kernels, messages::kernel(message)),
+            ARGUMENTS => (&mut self.arguments, text.text()),
             COUNTERS => {
                 let (gpu, specs) = messages::counters(message);
                 spend(budget, 0)?;

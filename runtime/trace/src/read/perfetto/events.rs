@@ -21,14 +21,20 @@ impl<V: Visitor> Reader<'_, V> {
         let Some(sequence) = self.sequences.get_mut(on) else { return Ok(()) };
         let (mut kind, mut name, mut uuid, mut what) = (Kind::Other, Name::default(), sequence.track, 0);
         let mut flows = Flows::default();
+        let (is_ours, mut category) = (self.skipped.is_ours, Name::default());
         let (mut is_session, mut own_name, mut counted, mut has_args) = (false, None, None, false);
         for read in Fields(bytes) {
             let (number, value) = read?;
             match number {
                 event::TYPE => what = value.int(),
-                event::CATEGORY_IIDS => kind = sequence.categories.get(value.int()).copied().unwrap_or(kind),
+                event::CATEGORY_IIDS => {
+                    (kind, category) = sequence.categories.get(value.int()).copied().unwrap_or((kind, category));
+                }
                 event::CATEGORIES => {
                     kind = Kind::of_category(&value.text());
+                    if kind == Kind::Other && !is_ours {
+                        category = names.number(&value.text())?;
+                    }
                     is_session = kind == Kind::Session;
                 }
                 event::NAME_IID => name = sequence.event_names.get(value.int()).copied().unwrap_or_default(),
@@ -47,7 +53,7 @@ impl<V: Visitor> Reader<'_, V> {
                 _ => {}
             }
         }
-        // The names of steps have their numbers, and are of no use here.
+        // The names of a session's steps have their numbers, and are of no use here.
         if let Some(own) = own_name.filter(|_| kind != Kind::Step) {
             name = names.number(&own.text())?;
         }
@@ -60,13 +66,13 @@ impl<V: Visitor> Reader<'_, V> {
                 };
                 let args = if has_args { self.args.clone() } else { Args::NONE };
                 self.open += 1;
-                sequence.open.push(Open { track: uuid, kind, name, begin_ns, flows, args });
+                sequence.open.push(Open { track: uuid, kind, category, name, begin_ns, flows, args });
             }
             event::SLICE_END => {
                 let at = sequence.open.iter().rposition(|open| open.track == uuid);
                 self.open -= usize::from(at.is_some());
                 match at.map(|at| sequence.open.remove(at)).zip(ns) {
-                    Some((open, end_ns)) if end_ns >= open.begin_ns => self.slice(open, end_ns, names),
+                    Some((open, end_ns)) if end_ns >= open.begin_ns => self.slice(open, end_ns, names)?,
                     _ => self.skipped.unpaired += 1,
                 }
             }
@@ -87,11 +93,17 @@ impl<V: Visitor> Reader<'_, V> {
         }
     }
 
-    fn slice(&mut self, open: Open, end_ns: i64, names: &Names) {
-        let Open { track, kind, name, begin_ns, flows, args } = open;
+    fn slice(&mut self, open: Open, end_ns: i64, names: &mut Names) -> Result<(), Stop> {
+        let Open { track, mut kind, category, name, begin_ns, flows, mut args } = open;
+        if !self.skipped.is_ours {
+            let (category, name) = (names.text(category).clone(), names.text(name).clone());
+            let read = self.others.kind((kind, &category, &name), &mut args, self.visitor, names)?;
+            let Some(read) = read else { return Ok(()) };
+            kind = read;
+        }
         let Some(row) = self.row(track, names) else {
             self.skipped.unplaced += 1;
-            return;
+            return Ok(());
         };
         let span = Span { begin_ns, end_ns };
         let flow = flows.out.max(flows.into);
@@ -99,12 +111,19 @@ impl<V: Visitor> Reader<'_, V> {
             self.launch = Some((flow, row, span));
         }
         let launch = self.launch.filter(|(of, ..)| *of == flow && flow != 0 && kind != Kind::Launch);
-        let launch = launch.map(|(_, row, span)| (row, span));
+        let mut launch = launch.map(|(_, row, span)| (row, span));
+        if !self.skipped.is_ours {
+            launch = launch.or(self.others.launch(kind, Name::default(), &args, row, span));
+            if kind == Kind::Call {
+                return Ok(());
+            }
+        }
         let slice = Slice { kind, name, row, span, launch, args: &args };
         if kind == Kind::Wait {
             self.wait = Some((row, span, slice.early_by_ns()));
         }
         self.visitor.slice(&slice, &self.rows, names);
+        Ok(())
     }
 
     /// A signal, or the end of the wait that it ended.

@@ -18,6 +18,7 @@ use std::io::Read;
 use warpline_core::record::Span;
 
 use super::kinds::Args;
+use super::others::Others;
 use super::packets::Packets;
 use super::parts::Packet;
 use super::rows::Rows;
@@ -44,6 +45,7 @@ pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mu
     if !understood {
         return Err(Fault::NotATrace("not a Perfetto trace; name a trace that a session or a profiler wrote"));
     }
+    reader.others.finish(reader.visitor);
     reader.skipped.malformed += packets.too_large;
     reader.skipped.unpaired += reader.open as u64;
     reader.skipped.damaged_at = packets.damaged_at;
@@ -91,6 +93,7 @@ struct Reader<'a, V> {
     signal: Option<(u64, usize, i64)>,
     wait: Option<(usize, Span, i64)>,
     args: Args,
+    others: Others,
     skipped: Skipped,
 }
 
@@ -109,6 +112,7 @@ impl<'a, V: Visitor> Reader<'a, V> {
             signal: None,
             wait: None,
             args: Args::NONE,
+            others: Others::default(),
             skipped: Skipped::default(),
         }
     }

@@ -15,7 +15,8 @@ pub(super) struct Sequence {
     /// `BOOTTIME` when the sequence's own clock was zero.
     pub(super) zero: Option<i64>,
     pub(super) track: u64,
-    pub(super) categories: ById<Kind>,
+    /// The kind, and the name.
+    pub(super) categories: ById<(Kind, Name)>,
     pub(super) event_names: ById<Name>,
     pub(super) arguments: ById<Key>,
     pub(super) strings: ById<Name>,
@@ -27,6 +28,8 @@ pub(super) struct Sequence {
 pub(super) struct Open {
     pub(super) track: u64,
     pub(super) kind: Kind,
+    /// The name of a category that is not read.
+    pub(super) category: Name,
     pub(super) name: Name,
     pub(super) begin_ns: i64,
     pub(super) flows: Flows,
@@ -46,7 +49,10 @@ impl Sequence {
         for entry in packet.interned() {
             let Interned { number, iid, text, .. } = entry?;
             match number {
-                interned::EVENT_CATEGORIES => self.categories.insert(iid, Kind::of_category(&text.text())),
+                interned::EVENT_CATEGORIES => {
+                    let text = text.text();
+                    self.categories.insert(iid, (Kind::of_category(&text), names.number(&text)?));
+                }
                 interned::ANNOTATION_NAMES => self.arguments.insert(iid, Key::of(&text.text())),
                 interned::EVENT_NAMES => self.event_names.insert(iid, names.number(&text.text())?),
                 interned::ANNOTATION_STRINGS => self.strings.insert(iid, names.number(&text.text())?),

@@ -68,10 +68,10 @@ fn ends_that_follow_a_group_of_begins_are_in_the_order_of_the_begins() {
         slice(SLICE_END, 2, 1_600),
     ];
     let expected = [
-        ("outer", "1.000", "1.000"),
-        ("inner", "1.100", "0.100"),
-        ("next", "2.000", "0.001"),
-        ("elsewhere", "1.500", "0.100"),
+        ("outer", "0.000", "1.000"),
+        ("inner", "0.100", "0.100"),
+        ("next", "1.000", "0.001"),
+        ("elsewhere", "0.500", "0.100"),
     ];
     assert_eq!(slices(&group), expected.map(|(name, ts, dur)| (name.to_owned(), ts.to_owned(), dur.to_owned())));
 }
@@ -88,7 +88,7 @@ fn an_end_in_the_order_of_time_closes_the_innermost_slice() {
     ];
     let found = slices(&nested);
     let expected =
-        [("outer", "1.000", "0.300"), ("inner", "1.100", "0.100"), ("", "1.400", "-"), ("open", "1.500", "-")];
+        [("outer", "0.000", "0.300"), ("inner", "0.100", "0.100"), ("", "0.400", "-"), ("open", "0.500", "-")];
     assert_eq!(found, expected.map(|(name, ts, dur)| (name.to_owned(), ts.to_owned(), dur.to_owned())));
 }
 
@@ -125,6 +125,7 @@ fn names_arguments_arrows_and_counters_are_those_of_the_chrome_form() {
         annotation_names: vec![name(4, "map")],
         texts: vec![name(5, "text")],
         specifications: vec![name(1, "Kernel"), name(107, "stream 0007")],
+        arguments: vec![name(1, "registers_per_thread"), name(3, "thread_count")],
         counters: vec![Counters { iid: 1, gpu: 1, descriptor: Some(CounterDescriptor { specs }) }],
         ..Interned::default()
     };
@@ -145,10 +146,15 @@ fn names_arguments_arrows_and_counters_are_those_of_the_chrome_form() {
         stage_iid: 1,
         name_iid: 2,
         extra: vec![
+            Extra { name: "correlation".to_owned(), value: "412".to_owned() },
             Extra { name: "graph node id".to_owned(), value: "30064771073".to_owned() },
             Extra { name: "arch".to_owned(), value: "sm_90".to_owned() },
         ],
-        launch: Some(Launch { grid: Some(Dim3 { x: 1, y: 2, z: 3 }), block: None }),
+        launch: Some(Launch {
+            grid: Some(Dim3 { x: 1, y: 2, z: 3 }),
+            block: None,
+            arguments: vec![Argument { name_iid: 1, value: 40 }, Argument { name_iid: 3, value: 256 }],
+        }),
         ..RenderStage::default()
     };
     let sample = CounterEvent { counters: vec![Counter { id: 3, int: None, double: Some(412.5) }], descriptor_iid: 1 };
@@ -167,15 +173,17 @@ fn names_arguments_arrows_and_counters_are_those_of_the_chrome_form() {
     assert_eq!(
         events,
         [
-            json!({"ph": "M", "name": "process_name", "pid": 42, "tid": 0, "ts": 0, "args": {"name": "python"}}),
-            json!({"ph": "M", "name": "thread_name", "pid": 42, "tid": 43, "ts": 0, "args": {"name": "main"}}),
-            json!({"ph": "X", "name": "cudaLaunchKernel", "pid": 42, "tid": 43, "ts": 1.234, "dur": 0.766, "args": args}),
-            json!({"ph": "t", "bp": "e", "cat": "flow", "name": "flow", "id": "9", "pid": 42, "tid": 43, "ts": 1.234}),
-            json!({"ph": "s", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": 42, "tid": 43, "ts": 1.234}),
-            json!({"ph": "X", "cat": "kernel", "name": "gemm", "pid": "GPU 1", "tid": "stream 7", "ts": 5.000, "dur": 2.500,
-                   "args": {"graph node id": 30_064_771_073_u64, "arch": "sm_90", "correlation": 17, "grid": [1, 2, 3]}}),
-            json!({"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": "GPU 1", "tid": "stream 7", "ts": 5.000}),
-            json!({"ph": "C", "name": "Power (W)", "pid": "GPU 1", "ts": 6.000, "args": {"value": 412.5}}),
+            json!({"ph": "M", "name": "process_name", "pid": 42, "tid": 0, "ts": 0.0, "args": {"name": "python"}}),
+            json!({"ph": "M", "name": "thread_name", "pid": 42, "tid": 43, "ts": 0.0, "args": {"name": "main"}}),
+            json!({"ph": "X", "name": "cudaLaunchKernel", "pid": 42, "tid": 43, "ts": 0.0, "dur": 0.766, "args": args}),
+            json!({"ph": "t", "bp": "e", "cat": "flow", "name": "flow", "id": "9", "pid": 42, "tid": 43, "ts": 0.0}),
+            json!({"ph": "s", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": 42, "tid": 43, "ts": 0.0}),
+            json!({"ph": "M", "name": "thread_name", "pid": "GPU 1", "tid": 7, "ts": 0.0, "args": {"name": "stream 7"}}),
+            json!({"ph": "X", "cat": "kernel", "name": "gemm", "pid": "GPU 1", "tid": 7, "ts": 3.766, "dur": 2.500,
+                   "args": {"graph node id": 30_064_771_073_u64, "arch": "sm_90", "correlation": 412, "grid": [1, 2, 3],
+                            "registers per thread": 40, "thread count": 256}}),
+            json!({"ph": "f", "bp": "e", "cat": "ac2g", "name": "ac2g", "id": "17", "pid": "GPU 1", "tid": 7, "ts": 3.766}),
+            json!({"ph": "C", "name": "Power (W)", "pid": "GPU 1", "ts": 4.766, "args": {"value": 412.5}}),
         ]
     );
 }
@@ -193,8 +201,65 @@ fn waits_of_a_devices_streams_are_on_its_rows() {
     let events =
         translated(&trace(&[&descriptors[..], &[named(2, 1, "Stream Wait Event"), slice(SLICE_END, 2, 3)]].concat()));
     let events = events.expect("a trace");
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_eq!((&events[0]["pid"], &events[0]["tid"]), (&json!("GPU 0"), &json!("stream 7")));
+    let row =
+        json!({"ph": "M", "name": "thread_name", "pid": "GPU 0", "tid": 7, "ts": 0.0, "args": {"name": "stream 7"}});
+    assert_eq!((events.len(), &events[1]), (3, &row), "{events:?}");
+    assert_eq!((&events[2]["pid"], &events[2]["tid"]), (&json!("GPU 0"), &json!(7)));
+}
+
+/// Work of a graph: its id, its queue, the real stream, and what it waits for.
+fn node(event_id: u64, (queue_iid, stream): (u64, &str), waits_for: &[u64]) -> Packet {
+    let extra = vec![Extra { name: "stream id".to_owned(), value: stream.to_owned() }];
+    let stage = RenderStage {
+        event_id,
+        queue_iid,
+        extra,
+        waits_for: waits_for.to_vec(),
+        duration: 10,
+        ..RenderStage::default()
+    };
+    Packet { timestamp: 1_000 * event_id, sequence: 1, stage: Some(stage), ..Packet::default() }
+}
+
+#[test]
+fn rows_have_no_numbers_to_sort_by_and_work_of_a_graph_says_its_stream_and_what_it_waits_for() {
+    let name = |iid, name: &str| Name { iid, name: name.to_owned() };
+    let specifications = vec![name(100, "[0007] stream 7"), name(101, "[0060] comm: dp")];
+    let interned = Interned { specifications, ..Interned::default() };
+    let events = translated(&trace(&[
+        Packet { sequence: 1, flags: STATE_CLEARED, interned: Some(interned), ..Packet::default() },
+        node(1, (100, "7"), &[]),
+        node(2, (101, "13"), &[1]),
+        node(3, (100, "7"), &[1, 2]),
+    ]));
+    let events = events.expect("a trace");
+    let with = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    let names: Vec<_> = with("M").into_iter().map(|event| (&event["tid"], &event["args"]["name"])).collect();
+    assert_eq!(names, [(&json!(7), &json!("stream 7")), (&json!(60), &json!("comm: dp"))]);
+    let work: Vec<_> = with("X").into_iter().map(|event| (&event["tid"], &event["args"])).collect();
+    let (own, moved) = (json!({"stream": 7}), json!({"stream": 60, "original_stream": 13}));
+    assert_eq!(work, [(&json!(7), &own), (&json!(60), &moved), (&json!(7), &own)]);
+    // No call submitted them, so no other arrow ends there.
+    let ids = |phase: &str| with(phase).into_iter().map(|event| (&event["cat"], &event["id"])).collect::<Vec<_>>();
+    let (wait, [one, two]) = (json!("wait"), [json!("1"), json!("2")]);
+    assert_eq!(ids("s"), [(&wait, &one), (&wait, &two)]);
+    assert_eq!(ids("f"), [(&wait, &one), (&wait, &one), (&wait, &two)]);
+}
+
+#[test]
+fn times_are_exact_in_a_float_and_the_wall_clock_is_kept() {
+    // Half a minute after a boundary of three months, which the profiler takes for the begin.
+    let base = 1_763_243_493_000_000_000;
+    let clocks = [(6, base), (1, base + 7)].map(|(id, timestamp)| Clock { id, timestamp });
+    let clocks = Packet { timestamp: base, clocks: Some(ClockSnapshot { clocks: clocks.into() }), ..Packet::default() };
+    let slice = [named(1, base + 30_000_000_001, "one"), slice(SLICE_END, 1, base + 30_000_000_004)];
+    let bytes = trace(&[&[clocks][..], &slice].concat());
+    let layout = Rc::new(Layout::read(&bytes[..], 100, "").expect("a trace"));
+    let mut text = String::new();
+    Translated::new(&bytes[..], layout).read_to_string(&mut text).expect("a trace");
+    assert!(text.contains("\"ts\":30000000.001,\"dur\":0.003,"), "{text}");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["baseTimeNanoseconds"], base + 7);
 }
 
 #[test]

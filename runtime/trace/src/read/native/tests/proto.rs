@@ -10,6 +10,8 @@ pub const STATE_CLEARED: u32 = 1;
 /// `TracePacket`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Packet {
+    #[prost(message, optional, tag = "6")]
+    pub clocks: Option<ClockSnapshot>,
     #[prost(uint64, tag = "8")]
     pub timestamp: u64,
     #[prost(uint32, tag = "10")]
@@ -30,6 +32,23 @@ pub struct Packet {
     pub clock: u32,
     #[prost(message, optional, tag = "60")]
     pub track: Option<TrackDescriptor>,
+}
+
+/// `ClockSnapshot`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ClockSnapshot {
+    #[prost(message, repeated, tag = "1")]
+    pub clocks: Vec<Clock>,
+}
+
+/// `ClockSnapshot.Clock`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Clock {
+    /// 1 is `BUILTIN_CLOCK_REALTIME`, and 6 `BUILTIN_CLOCK_BOOTTIME`.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(uint64, tag = "2")]
+    pub timestamp: u64,
 }
 
 /// `TrackDescriptor`.
@@ -162,6 +181,9 @@ pub struct Interned {
     /// An extension: `GpuInternedData.compute_kernels`.
     #[prost(message, repeated, tag = "1000")]
     pub kernels: Vec<Kernel>,
+    /// An extension: `GpuInternedData.compute_arg_names`.
+    #[prost(message, repeated, tag = "1001")]
+    pub arguments: Vec<Name>,
 }
 
 /// Any interned text. Its messages have different names and the same fields.
@@ -248,6 +270,8 @@ pub struct RenderStage {
     pub stage_iid: u64,
     #[prost(string, optional, tag = "17")]
     pub name: Option<String>,
+    #[prost(uint64, repeated, packed = "false", tag = "18")]
+    pub waits_for: Vec<u64>,
     #[prost(uint64, tag = "19")]
     pub kernel_iid: u64,
     #[prost(uint64, tag = "20")]
@@ -272,6 +296,17 @@ pub struct Launch {
     pub grid: Option<Dim3>,
     #[prost(message, optional, tag = "2")]
     pub block: Option<Dim3>,
+    #[prost(message, repeated, tag = "3")]
+    pub arguments: Vec<Argument>,
+}
+
+/// `ExtraComputeArg`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Argument {
+    #[prost(uint64, tag = "1")]
+    pub name_iid: u64,
+    #[prost(uint64, tag = "4")]
+    pub value: u64,
 }
 
 /// `Dim3`.

@@ -1,0 +1,205 @@
+//! The slices of other tools: what those of PyTorch's profiler and of `warpline annotate` are, and how many of further categories there are.
+//!
+//! Both formats are read by this one rule, so that a trace has the same figures in each.
+
+use std::collections::{BTreeMap, HashMap};
+
+use warpline_core::record::Span;
+
+use super::kinds::{Args, Kind};
+use super::{Fact, Fault, Message, Visitor};
+use warpline_report::names::{Name, Names};
+
+/// The most categories that are not read and told apart.
+const OTHERS: usize = 64;
+
+/// The most calls whose work is still to come.
+const CALLS: usize = 1 << 18;
+
+/// What is known of the slices of other tools.
+#[derive(Default)]
+pub(super) struct Others {
+    /// The slices of categories that are not read, by category.
+    unread: BTreeMap<Box<str>, u64>,
+    /// The calls that may have submitted work, by the rank of a merged trace and the correlation: the row of the thread, and the time.
+    calls: HashMap<(Name, u64), (usize, Span)>,
+}
+
+impl Others {
+    /// Returns what a slice of another tool is, and completes its arguments; none if it is in no figure.
+    pub(super) fn kind(
+        &mut self,
+        (kind, category, name): (Kind, &str, &str),
+        args: &mut Args,
+        visitor: &mut impl Visitor,
+        names: &mut Names,
+    ) -> Result<Option<Kind>, Fault> {
+        let step = step(name);
+        // What all work of the profiler has is, in a session, of replays alone.
+        args.has_correlation = kind == Kind::GraphZone;
+        args.step = step;
+        Ok(Some(match kind {
+            Kind::Other if is_call(category) && name.contains("Synchronize") => Kind::Sync,
+            Kind::Other if is_call(category) && args.correlation.is_some() => Kind::Call,
+            Kind::Other => {
+                self.count(category, names)?;
+                return Ok(None);
+            }
+            Kind::Kernel if args.collective.is_some() => match Message::kind_of(args, names) {
+                Ok(_) => {
+                    args.is_kernel = true;
+                    Kind::Collective
+                }
+                Err(unknown) => {
+                    let note = format!(
+                        "the collective `{unknown}` is not known, so its kernels are in no figure of collectives"
+                    );
+                    visitor.fact(Fact::Note(note));
+                    Kind::Kernel
+                }
+            },
+            // PyTorch's profiler repeats the steps on the streams.
+            Kind::Zone if step.is_some() => return Ok(None),
+            Kind::HostZone if step.is_some() => Kind::Step,
+            Kind::GraphZone => Kind::Zone,
+            kind => kind,
+        }))
+    }
+
+    /// Takes a call, and returns for work the call that submitted it: a launch of a graph submits several pieces. If there are too many calls, the
+    /// earlier ones are forgotten.
+    pub(super) fn launch(
+        &mut self,
+        kind: Kind,
+        rank: Name,
+        args: &Args,
+        row: usize,
+        span: Span,
+    ) -> Option<(usize, Span)> {
+        let key = (rank, args.correlation?);
+        match kind {
+            Kind::Call => {
+                if self.calls.len() >= CALLS {
+                    self.calls.clear();
+                }
+                self.calls.insert(key, (row, span));
+                None
+            }
+            Kind::Kernel | Kind::Copy | Kind::Collective => self.calls.get(&key).copied(),
+            _ => None,
+        }
+    }
+
+    /// Counts a slice that is not read.
+    pub(super) fn count(&mut self, category: &str, names: &mut Names) -> Result<(), Fault> {
+        if is_call(category) || matches!(category, "python_function" | "Trace") {
+            return Ok(());
+        }
+        let category = if category.is_empty() { "(none)" } else { category };
+        if let Some(slices) = self.unread.get_mut(category) {
+            *slices += 1;
+        } else if self.unread.len() < OTHERS {
+            names.spend(category.len())?;
+            self.unread.insert(category.into(), 1);
+        }
+        Ok(())
+    }
+
+    /// Passes the numbers on.
+    pub(super) fn finish(self, visitor: &mut impl Visitor) {
+        self.unread.into_iter().for_each(|(category, slices)| visitor.fact(Fact::Other(category.into(), slices)));
+    }
+}
+
+/// Whether a slice of this category is a call of the runtime or the driver on a thread, also of HIP's.
+pub(super) fn is_call(category: &str) -> bool {
+    matches!(category, "cuda_runtime" | "cuda_driver")
+}
+
+/// The number in the name of a step of PyTorch's profiler, as a session's Chrome trace has it, too.
+pub(super) fn step(name: &str) -> Option<u64> {
+    name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok())
+}
+
+/// The members of an annotation of PyTorch that name its scope; the first that there is counts.
+const NAMES: [&str; 3] = ["name", "module_fqn", "module_name"];
+
+/// The most kernels of graphs whose scopes wait for the others of their replays.
+const WAITING: usize = 1 << 18;
+
+/// What a kernel of a graph says that PyTorch annotated itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Annotated {
+    /// The number of the member of [`NAMES`], and its value.
+    scope: Option<(usize, Name)>,
+    node: Option<u64>,
+}
+
+impl Annotated {
+    /// Takes an argument. The text is without quotes.
+    pub(super) fn argument(&mut self, key: &str, text: &str, names: &mut Names) -> Result<(), Fault> {
+        if key == "graph node id" {
+            self.node = text.parse().ok();
+        } else if let Some(rank) = NAMES.iter().position(|name| *name == key)
+            && self.scope.is_none_or(|(known, _)| rank <= known)
+        {
+            self.scope = Some((rank, names.number(text)?));
+        }
+        Ok(())
+    }
+
+    /// Returns the scope of a node; none for other work.
+    pub(super) fn scope(&self) -> Option<Name> {
+        self.scope.filter(|_| self.node.is_some()).map(|(_, name)| name)
+    }
+}
+
+/// A kernel of a replay, in a scope. Sorted, the nodes of a replay follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Node {
+    row: usize,
+    correlation: u64,
+    id: u64,
+    scope: Name,
+    begin_ns: i64,
+    end_ns: i64,
+}
+
+/// The kernels of replays that wait to become zones. `row` is that of the zones of their device.
+#[derive(Default)]
+pub(super) struct Scopes(Vec<Node>);
+
+impl Scopes {
+    /// Takes a kernel. Returns whether there are so many that [`Scopes::zones`] must be asked for.
+    pub(super) fn add(
+        &mut self,
+        row: usize,
+        (of, correlation): (&Annotated, Option<u64>),
+        Span { begin_ns, end_ns }: Span,
+    ) -> bool {
+        if let (Some(scope), Some(correlation), Some(id)) = (of.scope(), correlation, of.node) {
+            self.0.push(Node { row, correlation, id, scope, begin_ns, end_ns });
+        }
+        self.0.len() >= WAITING
+    }
+
+    /// Returns the zones of the replays so far, each with its row: nodes of one scope whose ids follow one another are one zone, as `warpline annotate`
+    /// has it.
+    pub(super) fn zones(&mut self) -> Vec<(usize, Name, Span)> {
+        let mut nodes = std::mem::take(&mut self.0);
+        nodes.sort_unstable();
+        let is_one = |one: &Node, next: &Node| {
+            (one.row, one.correlation, one.scope, one.id.saturating_add(1))
+                == (next.row, next.correlation, next.scope, next.id)
+        };
+        let zone = |nodes: &[Node]| {
+            let first = nodes.first()?;
+            let begin_ns = nodes.iter().map(|node| node.begin_ns).min()?;
+            let end_ns = nodes.iter().map(|node| node.end_ns).max()?;
+            Some((first.row, first.scope, Span { begin_ns, end_ns }))
+        };
+        let mut zones: Vec<_> = nodes.chunk_by(is_one).filter_map(zone).collect();
+        zones.sort_by_key(|(.., span)| (span.begin_ns, -span.end_ns));
+        zones
+    }
+}
