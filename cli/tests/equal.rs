@@ -183,7 +183,7 @@ fn of_a_pipeline_with_steps_waits_and_nested_zones() {
             used.wait(20, Duration::from_secs(60)).unwrap();
         },
     ));
-    assert_eq!(names(&report, "streams"), ["copy", "compute"]);
+    assert_eq!(names(&report, "streams"), ["compute", "copy"]);
     assert!(report["critical_path"].as_array().is_some_and(|path| path.len() > 2), "{report}");
 }
 

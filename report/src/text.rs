@@ -12,7 +12,7 @@ mod work;
 use std::fmt;
 
 use super::table::{BAR, NONE, Row, bounded, percent, short_percent, shortened, size, table, time};
-use super::{CollectiveStats, LeftOut, RangeStats, Report, Source, StreamStats, WindowFigures};
+use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
 pub(super) use account::Account;
 use device::{host_waits, top_kernels};
@@ -73,15 +73,13 @@ impl fmt::Display for Report {
             memory(f, &self.memory)?;
             writeln!(f)?;
         }
-        if self.waits.recorded > 0 || self.source != Source::Session {
-            if !self.streams.is_empty() {
-                streams(f, &self.streams)?;
-                writeln!(f)?;
-            }
-            if let Some(path) = &self.critical_path {
-                critical_path(f, path, is_complete)?;
-                writeln!(f)?;
-            }
+        if !self.streams.is_empty() {
+            streams(f, &self.streams)?;
+            writeln!(f)?;
+        }
+        if let Some(path) = &self.critical_path {
+            critical_path(f, path, is_complete)?;
+            writeln!(f)?;
         }
         Account(self).fmt(f)
     }
