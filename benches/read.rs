@@ -31,7 +31,7 @@ const ZONES: u64 = 200_000;
 struct Count(u64);
 
 impl Visitor for Count {
-    fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &Names) {
+    fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &mut Names) {
         self.0 += u64::from(slice.span.end_ns >= slice.span.begin_ns);
     }
 }

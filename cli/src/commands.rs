@@ -32,7 +32,7 @@ use crate::open::{self, OpenError};
 use crate::output::{self, OutputError};
 use crate::place::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
-use crate::report::{self, ReportError};
+use crate::report::{self, ReportError, Shown};
 use crate::shell::{self, ShellError};
 use crate::stragglers::run::{self, Judged, StragglersError};
 use crate::trace_catalog::{self, CatalogError};
@@ -90,7 +90,9 @@ pub fn warpline() -> ExitCode {
     end(match Warpline::from_process().command {
         Command::Catalog { binary, show } => catalog(&binary, &show),
         Command::Check { files, strict } => check(&files, strict),
-        Command::Report { traces, format, output, html } => report(&traces, format, output.as_deref(), html.as_deref()),
+        Command::Report { traces, format, output, html, shown } => {
+            report(&traces, &shown, format, output.as_deref(), html.as_deref())
+        }
         Command::Compare { traces, base, new, fail_above, seed, format, output } => {
             let (base, new) = match traces.split_first() {
                 Some((base, new)) => (vec![base.clone()], new.to_vec()),
@@ -299,17 +301,18 @@ fn check(files: &[PathBuf], strict: bool) -> Result<u8, CommandError> {
 
 fn report(
     traces: &[PathBuf],
+    shown: &Shown,
     format: ReportFormat,
     output: Option<&Path>,
     html: Option<&Path>,
 ) -> Result<u8, CommandError> {
     let report = match html {
         Some(html) => {
-            let (report, page) = report::report_and_page(traces)?;
+            let (report, page) = report::report_and_page(traces, shown)?;
             output::write_page(&page, &place::expand_here(html)?)?;
             report
         }
-        None => report::report(traces)?,
+        None => report::report(traces, shown)?,
     };
     let text = match format {
         ReportFormat::Table => report::text(&report, output.is_none() && output::stdout_is_terminal()),

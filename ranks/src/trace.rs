@@ -29,7 +29,9 @@ use crate::error::Error;
 pub(crate) fn open(path: &Path, sql: &str) -> Result<(Sql, Vec<String>), Error> {
     let engine = Sql::new().map_err(|error| Error::query("SQL", error))?;
     let wanted = wanted(&engine, sql)?;
-    let warnings = fill(&engine.context, path, wanted)?;
+    // They take room and time, so they are read for a query that can show them.
+    let wants_fields = sql.contains('*') || sql.to_ascii_lowercase().contains("fields");
+    let warnings = fill(&engine.context, path, Collected::new(wanted, wants_fields))?;
     // A view keeps the rows that its tables had when it was defined.
     define_views(&engine)?;
     Ok((engine, warnings))
@@ -93,8 +95,8 @@ fn views() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Reads the trace into the tables.
-fn fill(context: &SessionContext, path: &Path, wanted: BTreeSet<TraceTable>) -> Result<Vec<String>, Error> {
-    let (mut names, mut collected) = (Names::default(), Collected::new(wanted));
+fn fill(context: &SessionContext, path: &Path, mut collected: Collected) -> Result<Vec<String>, Error> {
+    let mut names = Names::default();
     let skipped = read::read(path, &mut names, &mut collected)?;
     if collected.is_full {
         return Err(Error::Asked(format!(

@@ -136,6 +136,9 @@ pub struct Report {
     pub is_printed: bool,
     #[doc(hidden)]
     pub source: Source,
+    /// How many ranges the text has at most, if the reader has chosen that.
+    #[doc(hidden)]
+    pub rows: Option<usize>,
 }
 
 /// What a report is made from.

@@ -43,7 +43,7 @@ const LEAST_OF_SAMPLE: u64 = 5;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_complete = self.is_complete();
-        let (shown, more) = self.ranges.split_at(self.ranges.len().min(RANGES));
+        let (shown, more) = self.ranges.split_at(self.ranges.len().min(self.rows.unwrap_or(RANGES)));
         RangeTables {
             ranges: shown,
             more: MoreRanges::new(more),
@@ -53,7 +53,7 @@ impl fmt::Display for Report {
         }
         .fmt(f)?;
         if !self.range_steps.is_empty() {
-            steps::range_steps(f, &self.range_steps)?;
+            steps::range_steps(f, &self.range_steps, self.rows)?;
             writeln!(f)?;
         }
         if !self.collectives.is_empty() {

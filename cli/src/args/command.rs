@@ -11,6 +11,7 @@ use super::values::{
     ComparisonFormat, DoctorFormat, FindingsFormat, JoinBy, ReplyFormat, ReportFormat, Serving, Show, share, size, time,
 };
 use crate::doctor::Part;
+use crate::report::Shown;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -68,6 +69,8 @@ pub(crate) enum Command {
         /// Also write the report as a page that needs nothing else: tables, timeline of a step, time by call, histograms, critical path
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+        #[command(flatten)]
+        shown: Shown,
     },
     /// Compare the traces of two versions of a program: which ranges, steps, kernels and collectives became slower
     ///

@@ -134,7 +134,7 @@ impl Kept {
 }
 
 impl Visitor for Reader {
-    fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &Names) {
+    fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &mut Names) {
         let of_stage = slice.row == usize::MAX;
         let what = match slice.kind {
             Kind::Step => What::Step,

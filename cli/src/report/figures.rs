@@ -37,6 +37,10 @@ pub(crate) struct Figures {
     pub(super) messages: Messages,
     /// What only the page shows.
     pub(super) steps: Option<Steps>,
+    /// The field by whose values ranges are split.
+    pub(super) by: Option<String>,
+    /// The times to which the figures are limited; none for the whole trace.
+    pub(super) only: Option<Vec<Span>>,
 }
 
 impl Figures {
@@ -136,6 +140,18 @@ impl Figures {
     /// Returns a device of the current trace among those of all traces.
     fn device(&self, ordinal: u32) -> (DeviceKind, u32) {
         (DeviceKind::Cuda, self.builder.recording() << 12 | ordinal)
+    }
+
+    /// Returns the slice under the name of its range and of its value of the field by which ranges are split.
+    pub(super) fn split<'a>(&self, slice: &Slice<'a>, names: &mut Names) -> Slice<'a> {
+        let value = self.by.as_ref().and_then(|by| {
+            let (_, value) = slice.args.fields(names).find(|(field, _)| field == by)?;
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some(format!("{} [{by}={value}]", names.text(slice.name)))
+        });
+        // There is a limit to names; beyond it, values are counted together.
+        let name = value.map_or(slice.name, |text| names.number(&text).unwrap_or(Name::MORE));
+        Slice { name, ..*slice }
     }
 
     /// Adds a zone, or an entry of a batch with its share of the batch's time.

@@ -10,6 +10,7 @@ mod figures;
 mod memory;
 mod messages;
 mod page;
+mod shown;
 mod steps;
 mod texts;
 mod timeline;
@@ -24,6 +25,8 @@ use crate::inputs::{TRACES, stem, uncompressed};
 use crate::output;
 use crate::trace::{self, Names, ReadError, Skipped};
 use figures::Figures;
+pub(crate) use shown::Shown;
+use shown::StepFinder;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,8 @@ pub(crate) enum ReportError {
     Empty(String),
     #[error("no zone, kernel or step in {0}: {1}")]
     Unfinished(String, String),
+    #[error("no step {0} in {1}; `warpline query TRACE 'select step from steps'` lists those that are there")]
+    NoStep(u64, String),
     #[error(
         "no zone, kernel or step in {0}: {1}. Of Chrome traces of other tools, the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
          `gpu_user_annotation`, `user_annotation`, `cpu_op` and `cuda_sync`"
@@ -54,29 +59,44 @@ fn traces(files: &[PathBuf]) -> String {
 }
 
 /// Reads the traces, and returns their common report. Warnings go to standard error.
-pub(crate) fn report(paths: &[PathBuf]) -> Result<Report, ReportError> {
+pub(crate) fn report(paths: &[PathBuf], shown: &Shown) -> Result<Report, ReportError> {
     let files = files::expand(paths, TRACES).map_err(ReadError::from)?;
     let mut names = Names::default();
-    Ok(read(&files, &mut names, Figures::default())?.report(&names))
+    let mut report = read(&files, shown, &mut names, Figures::default())?.report(&names);
+    shown.apply(&mut report);
+    Ok(report)
 }
 
 /// Reads the traces, and returns their common report and its page, which needs a second reading.
-pub(crate) fn report_and_page(paths: &[PathBuf]) -> Result<(Report, String), ReportError> {
+pub(crate) fn report_and_page(paths: &[PathBuf], shown: &Shown) -> Result<(Report, String), ReportError> {
     let files = files::expand(paths, TRACES).map_err(ReadError::from)?;
     let mut names = Names::default();
-    let mut figures = read(&files, &mut names, Figures::for_page())?;
-    let report = figures.report(&names);
+    let mut figures = read(&files, shown, &mut names, Figures::for_page())?;
+    let mut report = figures.report(&names);
+    shown.apply(&mut report);
     let page = page::page(&report, figures, &files, &mut names)?;
     Ok((report, page))
 }
 
-fn read(files: &[PathBuf], names: &mut Names, mut figures: Figures) -> Result<Figures, ReportError> {
+fn read(files: &[PathBuf], shown: &Shown, names: &mut Names, mut figures: Figures) -> Result<Figures, ReportError> {
     figures.name_traces(short_names(files));
+    figures.by.clone_from(&shown.by);
+    let mut has_step = shown.step.is_none();
     for path in files {
+        if let Some(step) = shown.step {
+            // A step comes behind its zones.
+            let mut finder = StepFinder { step, spans: Vec::new() };
+            trace::read(path, names, &mut finder)?;
+            has_step |= !finder.spans.is_empty();
+            figures.only = Some(finder.spans);
+        }
         let skipped = trace::read(path, names, &mut figures)?;
         complain_of(path, &skipped);
         let is_whole = !skipped.is_cut && skipped.damaged_at.is_none() && skipped.malformed + skipped.unplaced == 0;
         figures.end_trace(is_whole, skipped.is_ours, names);
+    }
+    if let Some(step) = shown.step.filter(|_| !has_step) {
+        return Err(ReportError::NoStep(step, traces(files)));
     }
     if figures.is_empty() {
         return Err(match (figures.unfinished_note(), figures.others_note()) {

@@ -238,7 +238,7 @@ fn kind_of(kind: Kind) -> Option<u8> {
 }
 
 impl Visitor for Timelines {
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, _: &Names) {
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, _: &mut Names) {
         // Work that is on no row is there a second time, on the row of its stream.
         if let Some(kind) = kind_of(slice.kind).filter(|_| rows.row(slice.row).is_some()) {
             self.0.iter_mut().for_each(|timeline| timeline.slice(kind, slice, rows));

@@ -4,11 +4,20 @@ use warpline_report::builder::Place;
 use warpline_report::path::Track;
 
 use super::figures::{Figures, track};
+use super::shown::is_in;
 use super::steps::Step;
 use crate::trace::{Arrow, Fact, Kind, Names, Rows, Slice, Visitor};
 
 impl Visitor for Figures {
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+    fn wants_fields(&self) -> bool {
+        self.by.is_some()
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &mut Names) {
+        if self.only.as_ref().is_some_and(|only| !is_in(slice, only)) {
+            return;
+        }
+        let slice = &self.split(slice, names);
         if slice.kind != Kind::BatchEntry || !self.messages.continues(slice) {
             let batch = self.messages.take_batch();
             if !batch.is_empty() {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
-use warpline_report::frame::Page;
 use warpline_core::text::{printable, printable_json};
+use warpline_report::frame::Page;
 
 use super::{HeatMap, Report};
 use crate::error::Error;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use warpline_core::record::{Span, is_bound};
 use warpline_report::nesting::{self, Nesting};
 use warpline_report::traffic::is_of_collective;
-use warpline_trace::read::{Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
+use warpline_trace::read::{Args, Fact, Kind, Message, Name, Names, Place, Rows, Slice, Visitor};
 
 use super::tables::TraceTable;
 
@@ -22,6 +22,7 @@ const NO_ROW: usize = usize::MAX;
 /// What was collected.
 pub(super) struct Collected {
     wanted: BTreeSet<TraceTable>,
+    wants_fields: bool,
     zones: Vec<Zone>,
     /// Collectives, with the numbers of their zones.
     messages: Vec<(usize, Message)>,
@@ -69,6 +70,8 @@ struct Zone {
     corrected_ns: Option<i64>,
     bytes: Option<u64>,
     flops: Option<u64>,
+    /// The fields and the label as JSON.
+    fields: Option<Box<str>>,
     /// The length: of a part of a batch, its share.
     ns: i64,
     self_ns: i64,
@@ -106,8 +109,10 @@ struct Wait {
 }
 
 impl Collected {
-    pub(super) fn new(wanted: BTreeSet<TraceTable>) -> Self {
+    /// Returns what is to be collected for these tables. `wants_fields`: the fields of zones, too.
+    pub(super) fn new(wanted: BTreeSet<TraceTable>, wants_fields: bool) -> Self {
         Self {
+            wants_fields: wants_fields && wanted.contains(&TraceTable::Zones),
             wanted,
             zones: Vec::new(),
             messages: Vec::new(),
@@ -182,6 +187,7 @@ impl Collected {
             corrected_ns: args.corrected_ns,
             bytes: args.work().bytes,
             flops: args.work().flops,
+            fields: self.wants_fields.then(|| json(args, names)).flatten(),
             ns,
             self_ns: ns,
             self_early_ns: 0,
@@ -284,8 +290,19 @@ impl Zone {
     }
 }
 
+/// Returns the fields and the label of a zone as a JSON object; none if it has none.
+fn json(args: &Args, names: &Names) -> Option<Box<str>> {
+    let fields: serde_json::Map<_, _> =
+        args.fields(names).map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    (!fields.is_empty()).then(|| serde_json::Value::from(fields).to_string().into())
+}
+
 impl Visitor for Collected {
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+    fn wants_fields(&self) -> bool {
+        self.wants_fields
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &mut Names) {
         use TraceTable::{Collectives, Kernels, Launches, Ranges, Replays, Streams, Waits, Zones};
         let is_wanted = match slice.kind {
             Kind::Zone | Kind::Collective | Kind::BatchEntry | Kind::HostZone => {
@@ -297,7 +314,7 @@ impl Visitor for Collected {
             Kind::Sync => self.wants(&[Waits]),
             Kind::Replay => self.wants(&[Replays]),
             Kind::Step => true,
-            Kind::Signal | Kind::Session | Kind::Other => false,
+            Kind::Signal | Kind::Session | Kind::Call | Kind::GraphZone | Kind::Other => false,
         };
         if !is_wanted || self.is_full {
             return;

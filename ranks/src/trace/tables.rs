@@ -126,6 +126,7 @@ impl TraceTable {
                 ("flops", MaybeInt),
                 ("sampled", MaybeFloat),
                 ("failed", Bool),
+                ("fields", MaybeText),
             ],
             Self::Launches => &[
                 ("zone", MaybeInt),

@@ -15,13 +15,13 @@ use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, collective, gpu_zone, host_zone};
 use warpline_core::catalog::{Kind, RangeSpec};
-use warpline_report::fixture::{self, ATTENTION, STEP, main_thread, span, stream, zone};
 use warpline_core::kernel::{KernelRecord, KernelWork, ZoneRef};
 use warpline_core::record::{EndSource, Span};
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
-use warpline_report::Report;
 use warpline_core::step::StepRecord;
 use warpline_ranks::trace::{NAMED, TraceTable};
+use warpline_report::Report;
+use warpline_report::fixture::{self, ATTENTION, STEP, main_thread, span, stream, zone};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
 

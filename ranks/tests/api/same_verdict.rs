@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline_core::catalog::{Kind, RangeSpec};
-use warpline_report::fixture::{self, range, span, stream, thread, zone};
-use warpline_report::Report as Counts;
-use warpline_report::sink::{Batch, SessionInfo, Sink};
 use warpline_ranks::clocks::Options;
 use warpline_ranks::generate::{Late, Plan, Slow, Stage, generate};
 use warpline_ranks::{Engine, Report};
+use warpline_report::Report as Counts;
+use warpline_report::fixture::{self, range, span, stream, thread, zone};
+use warpline_report::sink::{Batch, SessionInfo, Sink};
 use warpline_trace::perfetto::PerfettoSink;
 
 static SYNC: RangeSpec = range("demo.sync\0", Kind::Collective, None, 1);

@@ -7,10 +7,11 @@ use super::super::{RangeStepStats, StepStats};
 use super::more;
 use warpline_core::suggest::counted;
 
-/// The maximum number of ranges that are printed.
+/// The maximum number of ranges that are printed, unless the reader chooses another one.
 const RANGES: usize = 20;
 
-pub(super) fn range_steps(f: &mut fmt::Formatter<'_>, ranges: &[RangeStepStats]) -> fmt::Result {
+pub(super) fn range_steps(f: &mut fmt::Formatter<'_>, ranges: &[RangeStepStats], most: Option<usize>) -> fmt::Result {
+    let most = most.unwrap_or(RANGES);
     let head = Row::new("in a step", ["steps", "zones", "mean", "p50", "p99", "max"].map(str::to_owned));
     let row = |range: &RangeStepStats| {
         let zones = range.zones as f64 / range.steps.max(1) as f64;
@@ -30,9 +31,9 @@ pub(super) fn range_steps(f: &mut fmt::Formatter<'_>, ranges: &[RangeStepStats])
         let cells = [range.steps.to_string(), zones, mean, p50, p99, max];
         Row { note, ..Row::new(format!("{}{on}", range.name), cells) }
     };
-    let rows: Vec<_> = ranges.iter().take(RANGES).map(row).collect();
+    let rows: Vec<_> = ranges.iter().take(most).map(row).collect();
     table(f, head, &rows)?;
-    more(f, ranges.len(), RANGES, "more range")
+    more(f, ranges.len(), most, "more range")
 }
 
 pub(super) fn steps(f: &mut fmt::Formatter<'_>, steps: StepStats) -> fmt::Result {

@@ -61,6 +61,29 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |rest| rest.starts_with('\n'), escape)
 }
 
+/// Returns whether the pattern, in which `*` is any characters, matches the whole name. The time is at most the product of the two lengths.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // Where to resume when the characters after the last star do not match.
+    let mut retry = None;
+    while n < name.len() {
+        if pattern.get(p) == Some(&b'*') {
+            retry = Some((p + 1, n));
+            p += 1;
+        } else if pattern.get(p) == Some(&name[n]) {
+            p += 1;
+            n += 1;
+        } else if let Some((after_star, from)) = retry {
+            retry = Some((after_star, from + 1));
+            (p, n) = (after_star, from + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
 /// Returns the text as one value of CSV, on one line. A text that a spreadsheet would take for a formula begins with `'`; numbers are none.
 pub fn csv(text: &str) -> Cow<'_, str> {
     let text = printable(text);

@@ -66,6 +66,39 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
     }
 }
 
+/// What a session says of every zone, under these names.
+#[cfg(feature = "read")]
+const OWN: [&str; 19] = [
+    ALGBW,
+    BUSBW,
+    "begin_late_by_ns",
+    "correlation",
+    "description",
+    "device",
+    "end",
+    "end_early_by_ns",
+    "error",
+    "gpu_ns_corrected",
+    "launch_wait_ns",
+    "parent",
+    "parent_id",
+    SAMPLED,
+    "span_id",
+    "status",
+    WINDOW,
+    ZONE_KIND,
+    "stream",
+];
+
+/// Returns the field that a trace shows under this name; none for what a session itself says of every zone.
+#[cfg(feature = "read")]
+pub(crate) fn field_of(arg: &str) -> Option<&str> {
+    match arg.strip_prefix("field.") {
+        Some(field) => Some(field),
+        None => Some(arg).filter(|arg| !OWN.contains(arg)),
+    }
+}
+
 /// Returns the name under which a trace shows how many items a list or a map had that was cut. No field's own name has a dot.
 pub fn len_name(field: &str) -> String {
     format!("{field}.len")

@@ -111,6 +111,7 @@ impl Collected {
             zone.flops.into(),
             sampled.into(),
             zone.has_failed.into(),
+            zone.fields.as_deref().into(),
         ])
     }
 

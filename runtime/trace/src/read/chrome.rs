@@ -223,7 +223,11 @@ impl<V: Visitor> Reader<'_, V> {
         }
         let (mut args, mut is_replay, mut own_kind) = (Args::NONE, false, None);
         let (mut annotated, mut stream) = (Annotated::default(), None);
+        let wants_fields = self.visitor.wants_fields() && !is_others_work;
         for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
+            if wants_fields {
+                args.add_field(&key, names, || serde_json::from_str(value.get()).unwrap_or_default())?;
+            }
             match &*key {
                 "timed by" => is_replay = true,
                 ZONE_KIND if is_ours => {
@@ -330,7 +334,7 @@ impl<V: Visitor> Reader<'_, V> {
     }
 
     /// The zones of the replays whose kernels came so far.
-    fn zones_of_scopes(&mut self, names: &Names) {
+    fn zones_of_scopes(&mut self, names: &mut Names) {
         let args = Args { has_correlation: true, ..Args::NONE };
         for (row, name, span) in self.scopes.zones() {
             let zone = Slice { kind: Kind::Zone, name, row, span, launch: None, args: &args };

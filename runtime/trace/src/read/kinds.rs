@@ -1,5 +1,6 @@
 //! What a slice is, and the arguments that figures need.
 
+use serde_json::Value;
 use warpline_core::record::{SAMPLED, WINDOW};
 use warpline_core::work::Work;
 
@@ -118,6 +119,8 @@ pub struct Args {
     pub has_byte_rate: bool,
     /// Whether the trace has the rate of the declared operations. Without it, `flops` is a field of the program.
     pub has_flop_rate: bool,
+    /// The arguments that may be fields, and whether their name in the trace says that they are.
+    pub(super) fields: Vec<(Name, bool, Value)>,
 }
 
 impl Args {
@@ -147,6 +150,7 @@ impl Args {
         step: None,
         has_byte_rate: false,
         has_flop_rate: false,
+        fields: Vec::new(),
     };
 
     /// Returns the work that the zone's mark declares.

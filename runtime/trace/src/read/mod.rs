@@ -15,6 +15,7 @@ mod chrome;
 pub mod document;
 mod endings;
 pub mod event;
+mod fields;
 mod ids;
 pub mod inputs;
 mod kinds;
@@ -168,8 +169,13 @@ pub struct Arrow {
 
 /// Receives what a trace contains.
 pub trait Visitor {
-    /// A slice. They come in the order of the file.
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names);
+    /// A slice. They come in the order of the file. The visitor may add names of its own.
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &mut Names);
+
+    /// Returns whether slices of zones shall have their fields and labels ([`Args::fields`]).
+    fn wants_fields(&self) -> bool {
+        false
+    }
 
     /// What ended a wait.
     fn arrow(&mut self, _arrow: &Arrow, _rows: &Rows) {}

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::error::ConfigError;
+use warpline_core::text::matches;
 
 /// A pattern over range names, in which `*` matches any characters. A leading `!` excludes the ranges that the pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,25 +60,7 @@ impl Filter {
 
     /// Returns whether the pattern matches the whole name. The time is at most the product of the two lengths.
     pub(crate) fn matches(&self, name: &str) -> bool {
-        let (pattern, name) = (self.pattern.as_bytes(), name.as_bytes());
-        let (mut p, mut n) = (0, 0);
-        // Where to resume when the characters after the last star do not match.
-        let mut retry = None;
-        while n < name.len() {
-            if pattern.get(p) == Some(&b'*') {
-                retry = Some((p + 1, n));
-                p += 1;
-            } else if pattern.get(p) == Some(&name[n]) {
-                p += 1;
-                n += 1;
-            } else if let Some((after_star, from)) = retry {
-                retry = Some((after_star, from + 1));
-                (p, n) = (after_star, from + 1);
-            } else {
-                return false;
-            }
-        }
-        pattern[p..].iter().all(|&byte| byte == b'*')
+        matches(&self.pattern, name)
     }
 }
 

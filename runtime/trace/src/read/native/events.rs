@@ -10,7 +10,8 @@ use super::layout::Layout;
 use super::messages::{arguments, samples, sizes};
 use super::names::Names;
 use crate::perfetto::proto::event::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END};
-use crate::read::parts::{Annotation, RenderStage, Said, Track, TrackEvent};
+use crate::read::fields::{name_of, value};
+use crate::read::parts::{RenderStage, Track, TrackEvent};
 use crate::read::wire::Malformed;
 
 /// The deepest nesting of arguments.
@@ -69,7 +70,7 @@ impl Events {
         let mut args = Map::new();
         for annotation in event.annotations() {
             let annotation = annotation?;
-            args.insert(name_of(&annotation, names), value(&annotation, names, DEPTH)?);
+            args.insert(name_of(&annotation, names).to_owned(), value(&annotation, names, DEPTH)?);
         }
         let name = event.name.as_deref().or_else(|| names.events.get(&event.name_iid).map(String::as_str));
         let name = name.unwrap_or_default();
@@ -238,34 +239,4 @@ fn tid(track: &Track<'_>) -> Value {
 /// The values of work on a device are texts in this format, and numbers in Chrome's.
 fn number_or_text(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
-}
-
-fn name_of(annotation: &Annotation<'_>, names: &Names) -> String {
-    let name = annotation.name.as_deref().or_else(|| names.annotations.get(&annotation.name_iid).map(String::as_str));
-    name.unwrap_or_default().to_owned()
-}
-
-fn value(annotation: &Annotation<'_>, names: &Names, depth: usize) -> Result<Value, Malformed> {
-    if depth == 0 {
-        return Ok(Value::Null);
-    }
-    let mut entries = Map::new();
-    for entry in annotation.entries() {
-        let entry = entry?;
-        entries.insert(name_of(&entry, names), value(&entry, names, depth - 1)?);
-    }
-    if !entries.is_empty() {
-        return Ok(entries.into());
-    }
-    Ok(match &annotation.value {
-        None => annotation.values().map(|one| value(&one?, names, depth - 1)).collect::<Result<_, _>>()?,
-        Some(Said::Bool(value)) => (*value).into(),
-        Some(Said::Uint(value)) => (*value).into(),
-        Some(Said::Int(value)) => (*value).into(),
-        Some(Said::Double(value)) => (*value).into(),
-        Some(Said::Text(text)) => (&**text).into(),
-        Some(Said::Pointer(value)) => format!("{value:#x}").into(),
-        Some(Said::Json(text)) => serde_json::from_str(text).unwrap_or_else(|_| (&**text).into()),
-        Some(Said::TextIid(iid)) => names.texts.get(iid).map(String::as_str).into(),
-    })
 }

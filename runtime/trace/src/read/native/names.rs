@@ -8,7 +8,8 @@ use super::packets::Stop;
 use crate::perfetto::proto::interned;
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
-use crate::read::parts::{Interned, Packet};
+use crate::read::fields::Interned;
+use crate::read::parts::{self, Packet};
 
 /// The memory limit for interned names.
 const NAMES: usize = 256 << 20;
@@ -35,6 +36,16 @@ pub(super) struct AllNames {
     budget: MemoryBudget,
 }
 
+impl Interned for Names {
+    fn name(&self, iid: u64) -> Option<&str> {
+        self.annotations.get(&iid).map(String::as_str)
+    }
+
+    fn text(&self, iid: u64) -> Option<&str> {
+        self.texts.get(&iid).map(String::as_str)
+    }
+}
+
 impl AllNames {
     pub(super) fn new() -> AllNames {
         AllNames { sequences: HashMap::new(), budget: MemoryBudget::new(NAMES) }
@@ -57,8 +68,8 @@ impl AllNames {
 }
 
 impl Names {
-    fn add(&mut self, entry: &Interned<'_>, budget: &MemoryBudget) -> Result<(), Stop> {
-        let Interned { number, iid, text, message } = *entry;
+    fn add(&mut self, entry: &parts::Interned<'_>, budget: &MemoryBudget) -> Result<(), Stop> {
+        let parts::Interned { number, iid, text, message } = *entry;
         let (to, name) = match number {
             interned::EVENT_CATEGORIES => (&mut self.categories, text.text()),
             interned::EVENT_NAMES => (&mut self.events, text.text()),

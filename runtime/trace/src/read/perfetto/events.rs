@@ -4,7 +4,7 @@ use warpline_core::record::Span;
 
 use super::super::kinds::{Args, Kind};
 use super::super::wire::Fields;
-use super::sequence::{Flows, Open, annotate};
+use super::sequence::{Flows, Open, add_field, annotate};
 use super::{Arrow, Reader, Slice, Stop, Visitor};
 use crate::perfetto::proto::event;
 use warpline_report::names::{Name, Names};
@@ -49,6 +49,9 @@ impl<V: Visitor> Reader<'_, V> {
                         has_args = true;
                     }
                     annotate(value.bytes(), sequence, &mut self.args, names)?;
+                    if self.wants_fields {
+                        add_field(value.bytes(), sequence, &mut self.args, names)?;
+                    }
                 }
                 _ => {}
             }

@@ -93,12 +93,15 @@ struct Reader<'a, V> {
     signal: Option<(u64, usize, i64)>,
     wait: Option<(usize, Span, i64)>,
     args: Args,
+    /// Whether the visitor wants the fields of zones.
+    wants_fields: bool,
     others: Others,
     skipped: Skipped,
 }
 
 impl<'a, V: Visitor> Reader<'a, V> {
     fn new(visitor: &'a mut V) -> Reader<'a, V> {
+        let wants_fields = visitor.wants_fields();
         Reader {
             visitor,
             rows: Rows::default(),
@@ -112,6 +115,7 @@ impl<'a, V: Visitor> Reader<'a, V> {
             signal: None,
             wait: None,
             args: Args::NONE,
+            wants_fields,
             others: Others::default(),
             skipped: Skipped::default(),
         }

@@ -1,12 +1,16 @@
 //! What a packet sequence has defined: its clock, its track, and the names that its packets refer to by number.
 
+use super::super::fields;
 use super::super::ids::ById;
 use super::super::kinds::{Args, Key, Kind, Said};
-use super::super::parts::{Interned, Packet};
+use super::super::parts::{Annotation, Interned, Packet};
 use super::super::wire::Fields;
 use super::Stop;
 use crate::perfetto::proto::{annotation, interned};
 use warpline_report::names::{Name, Names};
+
+/// The deepest nesting of a field.
+const DEPTH: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Sequence {
@@ -18,7 +22,7 @@ pub(super) struct Sequence {
     /// The kind, and the name.
     pub(super) categories: ById<(Kind, Name)>,
     pub(super) event_names: ById<Name>,
-    pub(super) arguments: ById<Key>,
+    pub(super) arguments: ById<(Key, Name)>,
     pub(super) strings: ById<Name>,
     pub(super) specifications: ById<Name>,
     pub(super) open: Vec<Open>,
@@ -53,7 +57,10 @@ impl Sequence {
                     let text = text.text();
                     self.categories.insert(iid, (Kind::of_category(&text), names.number(&text)?));
                 }
-                interned::ANNOTATION_NAMES => self.arguments.insert(iid, Key::of(&text.text())),
+                interned::ANNOTATION_NAMES => {
+                    let name = text.text();
+                    self.arguments.insert(iid, (Key::of(&name), names.number(&name)?));
+                }
                 interned::EVENT_NAMES => self.event_names.insert(iid, names.number(&text.text())?),
                 interned::ANNOTATION_STRINGS => self.strings.insert(iid, names.number(&text.text())?),
                 interned::GPU_SPECIFICATIONS => self.specifications.insert(iid, names.number(&text.text())?),
@@ -73,7 +80,7 @@ pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names
         let (number, value) = read?;
         let said = match number {
             annotation::NAME_IID => {
-                key = sequence.arguments.get(value.int()).copied().unwrap_or(Key::Other);
+                key = sequence.arguments.get(value.int()).map_or(Key::Other, |(key, _)| *key);
                 continue;
             }
             annotation::NAME => {
@@ -90,4 +97,31 @@ pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names
         args.set(key, said);
     }
     Ok(())
+}
+
+/// Adds an annotation to the arguments that may be fields.
+pub(super) fn add_field(bytes: &[u8], sequence: &Sequence, args: &mut Args, names: &mut Names) -> Result<(), Stop> {
+    let annotation = Annotation::read(bytes)?;
+    let (value, name) = {
+        let interned = OfSequence { sequence, names };
+        (fields::value(&annotation, &interned, DEPTH)?, fields::name_of(&annotation, &interned).to_owned())
+    };
+    args.add_field(&name, names, || value)?;
+    Ok(())
+}
+
+/// The names and texts that a sequence has defined.
+struct OfSequence<'a> {
+    sequence: &'a Sequence,
+    names: &'a Names,
+}
+
+impl fields::Interned for OfSequence<'_> {
+    fn name(&self, iid: u64) -> Option<&str> {
+        self.sequence.arguments.get(iid).map(|(_, name)| &**self.names.text(*name))
+    }
+
+    fn text(&self, iid: u64) -> Option<&str> {
+        self.sequence.strings.get(iid).map(|name| &**self.names.text(*name))
+    }
 }

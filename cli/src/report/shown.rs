@@ -1,0 +1,136 @@
+//! What a report shows of its traces: one step, ranges by the values of a field, some ranges, in an order of the reader's.
+
+use std::cmp::Reverse;
+
+use clap::{Args, ValueEnum};
+use warpline_core::record::Span;
+use warpline_core::text::matches;
+use warpline_report::{RangeStats, Report};
+
+use crate::output::counted_as;
+use crate::trace::{Kind, Names, Rows, Slice, Visitor};
+
+/// What is shown.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// Split each range by the values of this field, or by `label`
+    #[arg(long, value_name = "FIELD")]
+    pub(super) by: Option<String>,
+    /// Show these ranges alone, such as `llm.*`; with `!` all others. `*` is any characters
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    filter: Vec<String>,
+    /// Count only what was launched in the step with this number
+    #[arg(long, value_name = "N")]
+    pub(super) step: Option<u64>,
+    /// The order of ranges
+    #[arg(long, value_enum, default_value_t = SortBy::Total)]
+    sort: SortBy,
+    /// How many ranges the tables for people have; 40 otherwise
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+}
+
+/// An order of ranges: the largest first, names from `a` to `z`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum SortBy {
+    #[default]
+    Total,
+    #[value(name = "self")]
+    Own,
+    Count,
+    Mean,
+    P50,
+    P99,
+    Max,
+    Name,
+}
+
+impl Shown {
+    /// Leaves out and orders what a report shows, and says so in it.
+    pub(super) fn apply(&self, report: &mut Report) {
+        report.rows = self.top;
+        if let Some(step) = self.step {
+            report.notes.push(format!("of step {step} only; the counts of zones are those of the session"));
+        }
+        if !self.filter.is_empty() {
+            let all = report.ranges.len();
+            report.ranges.retain(|range| self.lets_through(&range.name));
+            report.range_steps.retain(|range| self.lets_through(&range.name));
+            report.top_kernels.retain(|kernel| kernel.range.as_ref().is_some_and(|range| self.lets_through(range)));
+            report.host_waits.retain(|wait| wait.range.as_ref().is_some_and(|range| self.lets_through(range)));
+            let hidden = counted_as((all - report.ranges.len()) as u64, "range does", "ranges do");
+            report.notes.push(format!(
+                "{hidden} not match `--filter {}`, and {} not shown; shares are of all",
+                self.filter.join(","),
+                if hidden.starts_with("1 ") { "is" } else { "are" },
+            ));
+        }
+        let key = |range: &RangeStats| match self.sort {
+            SortBy::Total | SortBy::Name => range.total_ns,
+            SortBy::Own => range.self_ns,
+            SortBy::Count => range.count as i64,
+            SortBy::Mean => range.mean_ns,
+            SortBy::P50 => range.p50_ns,
+            SortBy::P99 => range.p99_ns,
+            SortBy::Max => range.max_ns.max(range.bounded_max_ns),
+        };
+        match self.sort {
+            SortBy::Name => report.ranges.sort_by(|a, b| a.name.cmp(&b.name)),
+            _ => report.ranges.sort_by_key(|range| Reverse(key(range))),
+        }
+    }
+
+    /// Returns whether a range is shown: one of the patterns without `!` matches it, if there are any, and none of those with it.
+    fn lets_through(&self, range: &str) -> bool {
+        let base = self.by.as_ref().and_then(|by| range.rsplit_once(&format!(" [{by}=")));
+        let name = base.map_or(range, |(name, _)| name);
+        let mut wanted = self.filter.iter().filter(|pattern| !pattern.starts_with('!')).peekable();
+        let is_wanted = wanted.peek().is_none() || wanted.any(|pattern| matches(pattern, name));
+        is_wanted && !self.filter.iter().filter_map(|pattern| pattern.strip_prefix('!')).any(|not| matches(not, name))
+    }
+}
+
+/// Finds the times of a step, which follows its zones in a trace.
+pub(super) struct StepFinder {
+    pub(super) step: u64,
+    pub(super) spans: Vec<Span>,
+}
+
+impl Visitor for StepFinder {
+    fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &mut Names) {
+        if slice.kind == Kind::Step && slice.args.step == Some(self.step) {
+            self.spans.push(slice.span);
+        }
+    }
+}
+
+/// Returns whether a slice was launched in one of these times, or began in it where its launch is not known.
+pub(super) fn is_in(slice: &Slice<'_>, spans: &[Span]) -> bool {
+    let at = slice.launch.map_or(slice.span, |(_, host)| host).begin_ns;
+    spans.iter().any(|span| span.begin_ns <= at && at < span.end_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_show_ranges_also_where_they_are_split() {
+        let shown = |by: Option<&str>, patterns: &[&str]| Shown {
+            by: by.map(str::to_owned),
+            filter: patterns.iter().map(|pattern| (*pattern).to_owned()).collect(),
+            ..Shown::default()
+        };
+        for (by, patterns, range, is_shown) in [
+            (None, &["llm.*"][..], "llm.mlp", true),
+            (None, &["llm.*", "!llm.mlp"], "llm.mlp", false),
+            (None, &["!llm.mlp"], "Optimizer.step#Adam", true),
+            (None, &["Optimizer*"], "Optimizer.step#Adam", true),
+            (None, &["llm.mlp"], "llm.mlp [n=8]", false),
+            (Some("n"), &["llm.mlp"], "llm.mlp [n=8]", true),
+            (Some("n"), &["!llm.mlp"], "llm.mlp [n=8]", false),
+        ] {
+            assert_eq!(shown(by, patterns).lets_through(range), is_shown, "{patterns:?} {range}");
+        }
+    }
+}
