@@ -8,6 +8,7 @@
 mod account;
 mod figures;
 mod memory;
+mod merged;
 mod messages;
 mod page;
 mod steps;
