@@ -58,8 +58,8 @@ const REPORT_COLUMNS = (() => {
     freed: number('frees'),
     peak_bytes: number('peak', undefined, bytes),
     peak_at_ns: ns('peak at'),
-    uncertainty_ns: ns('positions within ±'),
-    bracket_ns: ns('an empty pair of events'),
+    uncertainty_ns: ns('begins within ±'),
+    bracket_ns: ns('added by events'),
     busy_bracket_ns: ns('behind queued work'),
   };
 })();
