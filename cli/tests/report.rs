@@ -128,12 +128,16 @@ fn it_says_what_the_session_said() {
     let said = session.finish();
     let said_text = said.to_string();
     assert_eq!(tables(&said_text).len(), 3, "{said_text}");
+    // As wide as a terminal is.
+    for columns in [80, 120] {
+        let text = format!("{said:columns$}");
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+    }
     for trace in [&packets, &json] {
         let text = report(trace);
         assert_eq!(tables(&text), tables(&said_text), "{text}\n{said_text}");
         assert!(text.contains("180 zones begun, 180 recorded, 0 dropped"), "{text}");
         assert!(text.contains("29 steps recorded"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
     // The same figures in all formats, and all of them in the JSON that a session writes.
     let output = warpline(&["report", "--format", "json", packets.to_str().unwrap()]);

@@ -417,7 +417,7 @@ fn a_wait_whose_end_is_seen_late_is_a_bound() {
         if name == "w.pftrace" {
             let parts = told["critical_path"].as_array().unwrap();
             let part = |name: &str| parts.iter().find(|part| part["name"] == name && part["on"] == "side");
-            assert_eq!(part("(on the way)").unwrap()["total_ns"], 300, "{parts:?}");
+            assert_eq!(part("(launch or signal delay)").unwrap()["total_ns"], 300, "{parts:?}");
             assert_eq!(part("(end not timed)").unwrap()["total_ns"], 700, "{parts:?}");
         }
     }

@@ -417,6 +417,13 @@ fn what_is_cut_changed_or_nested_deeply_has_a_page_or_an_error() {
     assert!(nodes.iter().all(|node| node[0].as_u64().unwrap() < 64));
     let zones: u64 = nodes.iter().map(|node| node[2].as_u64().unwrap()).sum();
     assert_eq!(zones + calls["left_out"].as_u64().unwrap(), 9_000);
+    // What is too short to be drawn alone is drawn together.
+    let timeline = &data["details"]["timelines"][0];
+    let merged: u64 = timeline["merged"].as_array().unwrap().iter().map(|block| block[4].as_u64().unwrap()).sum();
+    assert_eq!((timeline["slices"].as_array().unwrap().len(), merged), (4_000, 5_000));
+    assert_eq!(timeline["left_out"], 0);
+    let shares = timeline["merged"].as_array().unwrap().iter().map(|block| block[3].as_f64().unwrap());
+    assert!(shares.clone().all(|share| (0.0..=1.0).contains(&share)) && shares.fold(0.0, f64::max) == 1.0);
 }
 
 #[test]

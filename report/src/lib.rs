@@ -211,7 +211,10 @@ impl Report {
     /// Prints the report on standard output, unless the setting `summary` has printed it.
     pub fn print(&self) {
         if !self.is_printed {
-            let text = format!("{self}\n");
+            let text = match warpline_core::terminal::columns() {
+                Some(columns) => format!("{self:columns$}\n"),
+                None => format!("{self}\n"),
+            };
             // A closed pipe is the reader's choice; `println!` would panic. The report is written in one piece after the buffer's
             // content, because text that stays in the buffer after an error is written again when the program ends, and may then
             // end it with a signal.

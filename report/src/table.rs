@@ -1,5 +1,6 @@
-//! Tables for people, always 80 columns wide: a name that does not fit is written in full on its own line, so that it can be
-//! searched for and copied into a filter.
+//! Tables for people, as wide as the width with which a report is formatted, which is that of a terminal. A name that does not fit is written in full,
+//! so that it can be searched for and copied into a filter: on a terminal on its own line, and elsewhere before its figures, so that each
+//! line is a row.
 //!
 //! `text` fills them in. Nothing here knows the meaning of the cells.
 
@@ -7,8 +8,14 @@ use std::fmt;
 
 use warpline_core::text::printable;
 
-/// The maximum width of a row, unless a name alone is longer.
+/// The width of a row without a terminal, unless its names are longer than that leaves.
 pub(super) const WIDTH: usize = 80;
+
+/// The longest name that is in one column with the others where no terminal bounds the row.
+const ALIGNED: usize = 32;
+
+/// The width from which rows have columns for which there is no room otherwise.
+pub(super) const WIDE: usize = 100;
 
 /// The width of the gap between two columns.
 const GAP: usize = 2;
@@ -39,23 +46,24 @@ impl Row {
 /// Writes rows below their head, which is also a row.
 pub(super) fn table(f: &mut fmt::Formatter<'_>, head: Row, rows: &[Row]) -> fmt::Result {
     let all = || std::iter::once(&head).chain(rows);
-    let width = |column: usize| all().filter_map(|row| row.figures.get(column)).map(|cell| length(cell)).max();
-    let widths: Vec<usize> = (0..head.figures.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let width_of = |column: usize| all().filter_map(|row| row.figures.get(column)).map(|cell| length(cell)).max();
+    let widths: Vec<usize> = (0..head.figures.len()).map(|column| width_of(column).unwrap_or(0)).collect();
     let bars = head.figures.iter().filter(|cell| cell.starts_with(BAR)).count();
     let figures: usize = widths.iter().map(|width| GAP + width).sum::<usize>() - bars;
+    let width = f.width().unwrap_or(WIDTH);
     let longest_text = all().filter_map(|row| row.text.as_deref()).map(length).max();
     // A text gets a third of the row, or the space that the names leave.
-    let least_text = longest_text.map_or(0, |longest| GAP + longest.min(WIDTH / 3));
-    let room = WIDTH.saturating_sub(figures + least_text);
+    let least_text = longest_text.map_or(0, |longest| GAP + longest.min(width / 3));
+    let room = width.saturating_sub(figures + least_text).max(if f.width().is_none() { ALIGNED } else { 0 });
     let fitting = all().map(|row| length(&row.name)).filter(|name| *name <= room).max().unwrap_or(0);
-    let text_room = WIDTH.saturating_sub(fitting + figures + GAP);
+    let text_room = width.saturating_sub(fitting + figures + GAP).max(least_text.saturating_sub(GAP));
     for row in all() {
         let mut name = row.name.as_str();
-        if length(name) > fitting {
+        if length(name) > fitting && f.width().is_some() {
             writeln!(f, "{name}")?;
             name = "";
         }
-        let mut line = format!("{name}{:1$}", "", fitting - length(name));
+        let mut line = format!("{name}{:1$}", "", fitting.saturating_sub(length(name)));
         for (cell, width) in row.figures.iter().zip(&widths) {
             let gap = if cell.starts_with(BAR) { GAP - 1 } else { GAP };
             line += &format!("{:gap$}{cell:>width$}", "");
@@ -203,12 +211,20 @@ mod tests {
         let row = |name: &str, text: &str| Row { text: Some(text.to_owned()), ..Row::new(name, ["1 ns".to_owned()]) };
         let long = "model.".repeat(12) + "block";
         let rows = vec![row("a.b", "compute"), row(&long, &"stream-".repeat(20))];
-        let text = Shown(rows).to_string();
+        let shown = Shown(rows);
+        let text = format!("{shown:80}");
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[..3], ["range  time  on", "a.b    1 ns  compute", long.as_str()]);
         assert!(
             lines[3].starts_with("       1 ns  stream-") && lines[3].contains('…') && lines[3].ends_with("stream-")
         );
         assert_eq!((lines.len(), length(lines[3])), (4, WIDTH));
+        // On a wider terminal it fits, and in a pipe its figures are beside it.
+        let wide = format!("{shown:200}");
+        assert_eq!(wide.lines().nth(1), Some(format!("{:1$}  1 ns  compute", "a.b", long.len()).as_str()));
+        let text = shown.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines.len(), lines[1]), (3, "a.b    1 ns  compute"));
+        assert!(lines[2].starts_with(&format!("{long}  1 ns  stream-")), "{}", lines[2]);
     }
 }

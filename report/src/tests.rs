@@ -82,7 +82,8 @@ fn whole() -> Report {
     ranges[1].name = "model.decoder.attention.scaled_dot_product.flash.forward".into();
     (ranges[1].first_ns, ranges[1].failed) = (Some(147_000_000), 3);
     ranges[2] = range("model.load".to_owned(), false, 1_300_000_000, 1);
-    let stretch = [part("model.layer000.mlp", "compute", 3_000_000_000), part("(on the way)", "copy", 1_000_000)];
+    let stretch =
+        [part("model.layer000.mlp", "compute", 3_000_000_000), part("(launch or signal delay)", "copy", 1_000_000)];
     Report {
         ranges,
         collectives: vec![
@@ -126,13 +127,24 @@ fn whole() -> Report {
 fn reads(report: &Report, expected: &str) {
     let text = report.to_string();
     assert_eq!(text.trim_end(), expected.trim_end(), "\n{text}\n");
-    let fits = |line: &&str| line.chars().count() > table::WIDTH && line.contains(' ');
-    assert_eq!(text.lines().filter(fits).collect::<Vec<_>>(), Vec::<&str>::new());
+    for columns in [80, 100, 160] {
+        let text = format!("{report:columns$}");
+        let is_wider = |line: &&str| line.chars().count() > columns && line.contains(' ');
+        assert_eq!(text.lines().filter(is_wider).collect::<Vec<_>>(), Vec::<&str>::new());
+    }
 }
 
 #[test]
 fn a_whole_report_reads_like_this() {
     reads(&whole(), include_str!("tests/whole.txt"));
+    // With room, the own time of a range is there as a time, too.
+    let mut report = whole();
+    report.ranges[0].self_ns = 1_000_000_000;
+    let text = format!("{report:120}");
+    let lines: Vec<_> =
+        text.lines().take(2).map(|line| line.split_whitespace().take(9).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[0], "on streams count total self share mean p50 p99");
+    assert!(lines[1].ends_with(" 1000 4.00 s 1.00 s 25 % 40"), "{text}");
 }
 
 #[test]
@@ -240,11 +252,11 @@ fn what_an_empty_pair_reads_on_an_idle_stream_is_not_called_nothing_where_it_is_
     };
     let idle_unknown = clock(0, 3_100).to_string();
     assert!(
-        idle_unknown.contains("reads 3.10 µs behind queued work; on an idle stream it is not known"),
+        idle_unknown.contains("a zone longer by 3.10 µs behind queued work; on an idle stream that is not known"),
         "{idle_unknown}"
     );
     let unknown = clock(0, 0).to_string();
-    assert!(unknown.contains("what an empty pair of events reads is not known"), "{unknown}");
+    assert!(unknown.contains("it is not known by how much its events make a zone longer"), "{unknown}");
 }
 
 #[test]
@@ -260,9 +272,9 @@ fn the_uncertainty_of_positions_is_that_of_the_worst_one() {
         };
         Report { clocks: vec![clock], ..Report::default() }.to_string()
     };
-    assert!(positions(2_900).contains("NVIDIA H100: positions within ±2.90 µs,\n"), "{}", positions(2_900));
+    assert!(positions(2_900).contains("NVIDIA H100: begins are known within ±2.90 µs,\n"), "{}", positions(2_900));
     let far = positions(70_000);
-    assert!(far.contains("positions within ±70.0 µs (near a comparison of the clocks ±1.50 µs),\n"), "{far}");
+    assert!(far.contains("begins are known within ±70.0 µs (near a comparison of the clocks ±1.50 µs),\n"), "{far}");
 }
 
 #[test]

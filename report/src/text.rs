@@ -11,7 +11,7 @@ mod work;
 
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, bounded, percent, short_percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, WIDE, bounded, percent, short_percent, shortened, size, table, time};
 use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
 pub(super) use account::Account;
@@ -179,9 +179,10 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
     let launch = ranges.iter().any(|range| range.on_stream && !range.in_replays);
     // The range's own time says nothing new where no range has others within it.
     let nests = ranges.iter().any(|range| range.self_ns < range.recorded_ns || range.self_early_ns > 0);
-    let with_self = |mut row: Row, cell: &dyn Fn() -> String| {
+    let is_wide = f.width().is_none_or(|width| width >= WIDE);
+    let with_self = |mut row: Row, [own, share]: [String; 2]| {
         if nests {
-            row.figures.insert(2, cell());
+            row.figures.splice(2..2, is_wide.then_some(own).into_iter().chain([share]));
         }
         row
     };
@@ -190,7 +191,9 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
         row
     };
     let head = Row::new(place, ["count", "total", "share", "mean", "p50", "p99"].map(str::to_owned));
-    let head = with_launch(with_self(head, &|| "self".to_owned()), &|| format!("{BAR} launch"));
+    let head = with_launch(with_self(head, ["self", if is_wide { "" } else { "self" }].map(str::to_owned)), &|| {
+        format!("{BAR} launch")
+    });
     let rows: Vec<_> = ranges
         .iter()
         .map(|r| {
@@ -199,16 +202,15 @@ fn all_of_ranges(f: &mut fmt::Formatter<'_>, place: &str, ranges: &[&RangeStats]
             let lengths = Shown::new(r);
             let total = bounded(r.total_is_bound(), time(r.total_ns));
             let cells = [r.count.to_string(), total, bounded(r.total_is_bound(), share), lengths.mean];
-            let own = || match r.timed() {
-                0 => NONE.to_owned(),
-                _ => bounded(r.self_is_bound(), short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64)),
-            };
-            let mut row = with_self(named(r, Row::new(&*r.name, cells)), &own);
+            let own = [time(r.self_ns), short_percent(r.self_ns as f64 / r.recorded_ns.max(1) as f64)];
+            let own = own.map(|own| if r.timed() == 0 { NONE.to_owned() } else { bounded(r.self_is_bound(), own) });
+            let mut row = with_self(named(r, Row::new(&*r.name, cells)), own);
             row.figures.extend([lengths.p50, lengths.p99]);
             with_launch(row, &|| format!("{BAR}{:>7}", launch_time(r)))
         })
         .collect();
-    table(f, head, &rows)
+    table(f, head, &rows)?;
+    if launch { writeln!(f, "{BAR} launch: the mean time that a thread takes to launch a zone") } else { Ok(()) }
 }
 
 /// Writes ranges of which only a sample was recorded.

@@ -317,7 +317,7 @@ fn the_report_has_figures_and_says_how_good_they_are() {
     assert_eq!(report.clocks.len(), 1);
     let text = report.to_string();
     assert!(text.contains("api.recording.outer") && text.contains("3 zones begun, 3 recorded, 0 dropped"), "{text}");
-    assert!(text.contains("host: positions within ±0 ns,\n  an empty pair of events reads "), "{text}");
+    assert!(text.contains("host: begins are exact,\n  and its events make a zone longer by "), "{text}");
 }
 
 struct ZoneAtTheEnd(HostStream);

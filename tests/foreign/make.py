@@ -163,7 +163,24 @@ def graphs():
     yield from metadata(0, None, [(60, "layers"), (61, "sync")])
 
 
-TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others, graphs]
+def loop():
+    """Steps of 45 ms in which a thread launches a kernel of 40 ms and synchronises. Nothing is in the order of time."""
+    yield from metadata(4000, "CPU")
+    yield from metadata(0, "GPU 0")
+    for step in (step * 7 % 20 for step in range(20)):
+        at = 45000 * step
+        call = {"correlation": 100 + step}
+        yield slice_("user_annotation", "train", 4000, 4000, at, 45000)
+        yield slice_("cuda_runtime", "cudaLaunchKernel", 4000, 4000, at + 4900, 50, **call)
+        yield {"ph": "s", "id": 100 + step, "pid": 4000, "tid": 4000, "ts": at + 4900, "cat": "ac2g", "name": "ac2g"}
+        yield slice_("cuda_runtime", "cudaStreamSynchronize", 4000, 4000, at + 4960, 40040, correlation=500 + step)
+        event = kernel("gemm", 7, at + 4990, 40000)
+        event["args"].update(call)
+        yield event
+        yield {"ph": "f", "bp": "e", "id": 100 + step, "pid": 0, "tid": 7, "ts": at + 4990, "cat": "ac2g", "name": "ac2g"}
+
+
+TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others, graphs, loop]
 
 
 def main(folder):

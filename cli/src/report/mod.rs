@@ -8,6 +8,7 @@
 mod account;
 mod figures;
 mod memory;
+mod merged;
 mod messages;
 mod page;
 mod shown;
@@ -127,7 +128,8 @@ fn short_names(files: &[PathBuf]) -> Vec<String> {
 
 /// The report's text. On a terminal that has colors, the heads of its tables are bold.
 pub(crate) fn text(report: &Report, on_terminal: bool) -> String {
-    let text = format!("{report}\n");
+    let columns = warpline_core::terminal::columns().filter(|_| on_terminal);
+    let text = columns.map_or_else(|| format!("{report}\n"), |columns| format!("{report:columns$}\n"));
     let has_colors = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if !has_colors {
         return text;

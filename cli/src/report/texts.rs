@@ -11,6 +11,7 @@ const END_NOT_TIMED: &str = "(end not timed)";
 pub(super) struct Texts {
     numbers: HashMap<(Name, bool), usize>,
     end_not_timed: Option<usize>,
+    steps: HashMap<u64, usize>,
     texts: Vec<String>,
 }
 
@@ -20,6 +21,14 @@ impl Texts {
         *self.numbers.entry((name, is_bounded)).or_insert_with(|| {
             let text = names.text(name);
             self.texts.push(if is_bounded { format!("{text} {END_NOT_TIMED}") } else { text.to_string() });
+            self.texts.len() - 1
+        })
+    }
+
+    /// Returns the place of the name of a step.
+    pub(super) fn of_step(&mut self, number: u64) -> usize {
+        *self.steps.entry(number).or_insert_with(|| {
+            self.texts.push(format!("step {number}"));
             self.texts.len() - 1
         })
     }

@@ -1,7 +1,7 @@
 //! The slices of one step, or of a whole trace, for the timeline of the page. It is a second reading of the trace, after the figures have said
 //! which steps are worth looking at.
 //!
-//! Memory is bounded: of the slices, the longest stay, and the others are counted.
+//! Memory is bounded: the longest slices stay, and the others are merged.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,6 +12,7 @@ use warpline_core::record::Span;
 use warpline_report::path::{CriticalPath, Track};
 
 use super::figures::track;
+use super::merged::{Block, Merged};
 use super::texts::Texts;
 use crate::trace::{Kind, Name, Names, Place, Rows, Slice, Visitor};
 
@@ -40,8 +41,10 @@ pub(super) struct Timeline {
     window: Window,
     /// The shortest first.
     kept: BinaryHeap<Reverse<Kept>>,
+    merged: Merged,
     rows: HashMap<usize, RowOf>,
     order: u64,
+    /// The slices of rows that are not known.
     left_out: u64,
     /// The end of what the step launched.
     until_ns: i64,
@@ -64,6 +67,7 @@ struct Kept {
     row: usize,
     name: Name,
     kind: u8,
+    step: Option<u64>,
     begin_ns: i64,
     /// The time by which it may have ended earlier, if its length is only a bound; otherwise 0.
     early_by_ns: i64,
@@ -72,7 +76,15 @@ struct Kept {
 impl Timeline {
     pub(super) fn new(window: Window) -> Timeline {
         let until_ns = window.step.map_or(i64::MIN, |step| step.end_ns);
-        Timeline { window, kept: BinaryHeap::new(), rows: HashMap::new(), order: 0, left_out: 0, until_ns }
+        Timeline {
+            window,
+            kept: BinaryHeap::new(),
+            merged: Merged::default(),
+            rows: HashMap::new(),
+            order: 0,
+            left_out: 0,
+            until_ns,
+        }
     }
 
     /// Returns the row of a slice; none if there are too many.
@@ -106,28 +118,53 @@ impl Timeline {
         self.order += 1;
         let (ns, begin_ns) = (slice.span.duration_ns().max(0), slice.span.begin_ns);
         let early_by_ns = if slice.is_bounded() { slice.early_by_ns().min(ns) } else { 0 };
-        self.kept.push(Reverse(Kept { ns, order: self.order, row, name: slice.name, kind, begin_ns, early_by_ns }));
-        if self.kept.len() > SLICES {
-            self.kept.pop();
-            self.left_out += 1;
+        let (order, name, step) = (self.order, slice.name, slice.args.step);
+        self.kept.push(Reverse(Kept { ns, order, row, name, kind, step, begin_ns, early_by_ns }));
+        if self.kept.len() > SLICES
+            && let Some(Reverse(Kept { row, ns, begin_ns, .. })) = self.kept.pop()
+        {
+            self.merged.add(row, Span { begin_ns, end_ns: begin_ns.saturating_add(ns) });
         }
     }
 
     /// Returns the timeline for the page. `path` is the critical path, if it is that of the trace.
     pub(super) fn page(self, trace: &str, path: Option<&CriticalPath>, texts: &mut Texts, names: &Names) -> Value {
-        let Timeline { window, kept, rows, mut left_out, until_ns, .. } = self;
+        let Timeline { window, kept, merged, rows, mut left_out, until_ns, .. } = self;
+        let merged = merged.blocks();
         let mut kept: Vec<Kept> = kept.into_iter().map(|Reverse(kept)| kept).collect();
         let from_ns = window.step.map(|step| step.begin_ns);
-        let from_ns = from_ns.or_else(|| kept.iter().map(|kept| kept.begin_ns).min()).unwrap_or(0);
+        let first_ns =
+            kept.iter().map(|kept| kept.begin_ns).chain(merged.iter().map(|block| block.span.begin_ns)).min();
+        let from_ns = from_ns.or(first_ns).unwrap_or(0);
         let end_ns = |kept: &Kept| kept.begin_ns.saturating_add(kept.ns);
         let until_ns = match window.step {
             Some(_) => until_ns,
-            None => kept.iter().map(end_ns).max().unwrap_or(from_ns),
+            None => {
+                kept.iter().map(end_ns).chain(merged.iter().map(|block| block.span.end_ns)).max().unwrap_or(from_ns)
+            }
         };
-        let shown = shown_rows(&rows, &kept);
+        let shown = shown_rows(&rows, &kept, &merged);
         let before = kept.len();
         kept.retain(|kept| shown.contains(&kept.row));
         left_out += (before - kept.len()) as u64;
+        let blocks: Vec<Value> = merged
+            .iter()
+            .filter_map(|block| {
+                let Some(row) = shown.iter().position(|row| *row == block.row) else {
+                    left_out += block.slices;
+                    return None;
+                };
+                let (begin_ns, end_ns) = (block.span.begin_ns.max(from_ns), block.span.end_ns.min(until_ns));
+                let share = (block.share * 1_000.0).ceil() / 1_000.0;
+                Some(json!([
+                    row,
+                    begin_ns.saturating_sub(from_ns),
+                    end_ns.saturating_sub(begin_ns).max(0),
+                    share,
+                    block.slices
+                ]))
+            })
+            .collect();
         kept.sort_unstable_by_key(|kept| (kept.begin_ns, Reverse(kept.ns), kept.order));
         let slices: Vec<Value> = kept
             .iter()
@@ -135,7 +172,10 @@ impl Timeline {
                 let row = shown.iter().position(|row| *row == one.row)?;
                 let begin_ns = one.begin_ns.max(from_ns);
                 let ns = end_ns(one).min(until_ns).saturating_sub(begin_ns).max(0);
-                let name = texts.of_slice(one.name, one.early_by_ns > 0, names);
+                let name = match one.step {
+                    Some(number) => texts.of_step(number),
+                    None => texts.of_slice(one.name, one.early_by_ns > 0, names),
+                };
                 let x = begin_ns.saturating_sub(from_ns);
                 let certain_ns = end_ns(one).saturating_sub(one.early_by_ns);
                 Some(if one.early_by_ns > 0 {
@@ -165,6 +205,7 @@ impl Timeline {
             "edges": window.step.map(|step| [0, step.duration_ns()]),
             "rows": shown.iter().map(label).collect::<Vec<_>>(),
             "slices": slices,
+            "merged": blocks,
             "left_out": left_out,
             "path": on_path,
         })
@@ -172,11 +213,12 @@ impl Timeline {
 }
 
 /// The rows with most time, in the order in which they are shown.
-fn shown_rows(rows: &HashMap<usize, RowOf>, kept: &[Kept]) -> Vec<usize> {
+fn shown_rows(rows: &HashMap<usize, RowOf>, kept: &[Kept], merged: &[Block]) -> Vec<usize> {
     let mut times: HashMap<usize, i64> = HashMap::new();
-    for one in kept {
-        let ns = times.entry(one.row).or_default();
-        *ns = ns.saturating_add(one.ns);
+    let merged = merged.iter().map(|block| (block.row, (block.share * block.span.duration_ns() as f64) as i64));
+    for (row, ns) in kept.iter().map(|one| (one.row, one.ns)).chain(merged) {
+        let all = times.entry(row).or_default();
+        *all = all.saturating_add(ns);
     }
     let mut shown: Vec<usize> = times.keys().copied().collect();
     shown.sort_unstable_by_key(|row| (Reverse(times[row]), *row));

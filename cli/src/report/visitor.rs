@@ -50,6 +50,10 @@ impl Visitor for Figures {
                 if !of_stages {
                     self.on_stream(slice, rows, names);
                 }
+                // A session's zones have the launches of their kernels.
+                if slice.launch.is_some() {
+                    self.follow(slice, rows, names);
+                }
             }
             Kind::Wait => {
                 if let Some(semaphore) = slice.args.semaphore {

@@ -203,7 +203,8 @@ fn profiled() -> (Vec<u8>, String) {
         json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": 7, "ts": 0, "args": {"name": "stream 7"}}),
     ];
     for (name, category, begin, end) in host {
-        events.push(json!({"ph": "X", "cat": category, "name": name, "pid": 4242, "tid": 4243, "ts": begin, "dur": end - begin}));
+        let args = if category == "cuda_runtime" { json!({"correlation": 17}) } else { json!({}) };
+        events.push(json!({"ph": "X", "cat": category, "name": name, "pid": 4242, "tid": 4243, "ts": begin, "dur": end - begin, "args": args}));
     }
     for (name, category, stage_of, begin, us) in work {
         let extra = Proto::default().text(1, "correlation").text(2, "17");

@@ -29,7 +29,7 @@ function hueOf(name) {
 
 /**
  * Draws a model: `rows` with a `label` and a number of `lanes`, `rects` with `x`, `w`, `lane` (counted over all rows), `name` and perhaps
- * `isWait`, `isUncertain` (pale) or `uncertain` (so much of its end is), the `length` of the axis, `describe(rect)` in lines, perhaps `marks` (lines below a lane), `links` (between lanes) and `edges`
+ * `isWait`, `density` (a gray block, as dark as that share), `isUncertain` (pale) or `uncertain` (so much of its end is), the `length` of the axis, `describe(rect)` in lines, perhaps `marks` (lines below a lane), `links` (between lanes) and `edges`
  * (lines from top to bottom with a text).
  */
 class Chart {
@@ -184,15 +184,16 @@ class Chart {
     const alpha = this.test(rect.name) ? 1 : 0.2;
     const drawn = wide > 3 ? wide - 0.75 : wide;
     const certain = rect.isUncertain ? 0 : Math.min(drawn, Math.max(0, this.at(rect.x + rect.w - (rect.uncertain ?? 0)) - x));
-    context.fillStyle = this.fill(rect);
-    context.globalAlpha = alpha;
+    context.fillStyle = rect.density === undefined ? this.fill(rect) : colors.soft;
+    context.globalAlpha = rect.density === undefined ? alpha : alpha * (0.12 + 0.78 * rect.density);
     context.fillRect(x, y, rect.uncertain > 0 || rect.isUncertain ? certain : drawn, LANE - 1.5);
     if (certain < drawn && (rect.uncertain > 0 || rect.isUncertain)) {
       context.globalAlpha = alpha * PALE;
       context.fillRect(x + certain, y, drawn - certain, LANE - 1.5);
       context.globalAlpha = alpha;
     }
-    if (wide > 26) {
+    context.globalAlpha = alpha;
+    if (wide > 26 && rect.density === undefined) {
       context.fillStyle = colors.ink;
       context.fillText(this.cut(rect.name, wide - 7), x + 3, y + LANE / 2);
     }

@@ -29,11 +29,20 @@ function timelineModel(timeline) {
   for (const [row, name, kind, x, w, all = w, least = all, uncertain = 0] of timeline.slices) {
     rows[row].slices.push({ name: nameOf(name) || NAMELESS[kind] || '', kind, x, w, all, least, uncertain, isWait: kind >= WAITS && kind !== STEP, row });
   }
+  // Those that are too short to be drawn alone are below the others, the darker the more of the time they take.
+  for (const [row, x, w, density, slices] of timeline.merged ?? []) {
+    rows[row].merged ??= [];
+    rows[row].merged.push({ name: `${plural(slices, 'slice')} too short to be drawn alone`, x, w, density, slices, row });
+  }
   const rects = [];
   const below = [];
   let lane = 0;
   for (const row of rows) {
-    row.lanes = nested(row.slices);
+    row.lanes = row.slices.length > 0 ? nested(row.slices) : 0;
+    if (row.merged) {
+      for (const block of row.merged) if (lane + row.lanes < MOST_LANES) rects.push({ ...block, lane: lane + row.lanes });
+      row.lanes += 1;
+    }
     below.push(lane + row.lanes - 1);
     for (const slice of row.slices) if (lane + slice.depth < MOST_LANES) rects.push({ ...slice, lane: lane + slice.depth });
     lane += row.lanes;
@@ -51,7 +60,9 @@ function timelineModel(timeline) {
     length: timeline.length_ns,
     edges: (timeline.edges ?? []).map((x) => ({ x })),
     marks: (timeline.path ?? []).map(([row, x, w]) => ({ lane: below[row], x, w })).filter((mark) => mark.lane < drawn),
-    describe: (rect) => [shortened(rect.name), `${rect.least < rect.all ? `${timeOrZero(rect.least)} to ` : ''}${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`],
+    describe: (rect) => rect.density !== undefined
+      ? [rect.name, `${percent(rect.density)} of ${time(rect.w)}, from ${timeOrZero(rect.x)}`, shortened(timeline.rows[rect.row])]
+      : [shortened(rect.name), `${rect.least < rect.all ? `${timeOrZero(rect.least)} to ` : ''}${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`],
   };
 }
 
@@ -73,8 +84,13 @@ function makeTimeline(section) {
     const timeline = timelines[Number(picker.value)];
     const model = timelineModel(timeline);
     chart.show(model);
-    const left = timeline.left_out + (timeline.slices.length - model.rects.length);
-    const parts = [`${plural(model.rects.length, 'slice')}${left > 0 ? `; ${count(left)} more, the shortest, are left out` : ''}.`];
+    const sum = (blocks) => blocks.reduce((all, { slices }) => all + slices, 0);
+    const blocks = model.rects.filter((rect) => rect.density !== undefined);
+    const merged = sum(blocks);
+    const alone = model.rects.length - blocks.length;
+    const all = timeline.left_out + timeline.slices.length + (timeline.merged ?? []).reduce((of, [, , , , slices]) => of + slices, 0);
+    const left = all - alone - merged;
+    const parts = [`${plural(alone, 'slice')}${merged > 0 ? `; ${count(merged)} shorter ones are merged into the gray blocks below them, the darker the more of the time they take` : ''}${left > 0 ? `; ${count(left)} on rows with less time are left out` : ''}.`];
     if (timeline.edges) parts.push('Dashed: the begin and the end of the step; what it launched may run later.');
     if (model.rects.some((rect) => rect.uncertain > 0)) parts.push('Pale: the zone or the wait may have ended there, because no event times its end.');
     if (model.marks.length > 0) parts.push('Red below a row: the critical path.');

@@ -12,6 +12,13 @@ function makePage() {
   makeAccount();
   const all = Object.values(charts).filter((chart) => chart !== undefined);
 
+  // What a link leads to is seen below the search, which may take several lines.
+  const bar = byId('search');
+  new ResizeObserver(() => {
+    const above = getComputedStyle(bar).position === 'sticky' ? bar.offsetHeight : 0;
+    for (const section of document.querySelectorAll('main section')) section.style.scrollMarginTop = `${above + 8}px`;
+  }).observe(bar);
+
   for (const section of document.querySelectorAll('main section[aria-labelledby]')) {
     byId('contents').append(element('a', { href: `#${section.id}` }, section.querySelector('h2').textContent));
   }

@@ -2,7 +2,7 @@
 
 const REPORT_COLUMNS = (() => {
   const text = (title, hint) => ({ title, hint, show: (value) => (value ? code(value) : '') });
-  const number = (title, hint, show = (value) => count(value)) => ({ title, hint, show: (value) => (value === null || value === undefined ? '–' : show(value)), isNumber: true });
+  const number = (title, hint, show = (value) => count(value)) => ({ title, hint, show: (value, largest) => (value === null || value === undefined ? '–' : show(value, largest)), isNumber: true });
   const ns = (title, hint) => number(title, hint, timeOrZero);
   const share = (title, hint) => number(title, hint, withBar);
   const rate = (title, unit, hint) => number(title, hint, (value) => scaledRate(value, unit));
@@ -58,8 +58,8 @@ const REPORT_COLUMNS = (() => {
     freed: number('frees'),
     peak_bytes: number('peak', undefined, bytes),
     peak_at_ns: ns('peak at'),
-    uncertainty_ns: ns('positions within ±'),
-    bracket_ns: ns('an empty pair of events'),
+    uncertainty_ns: ns('begins within ±'),
+    bracket_ns: ns('added by events'),
     busy_bracket_ns: ns('behind queued work'),
   };
 })();
@@ -105,10 +105,10 @@ function shown(row, key, show) {
   return made;
 }
 
-/** A share with a bar. */
-function withBar(share) {
+/** A share with a bar, which is full for the largest share of the column. */
+function withBar(share, largest) {
   const bar = element('i');
-  bar.style.width = `${Math.min(100, Math.max(0, 100 * share))}%`;
+  bar.style.width = `${Math.min(100, Math.max(0, (100 * share) / largest))}%`;
   return element('span', {}, percent(share), element('span', { class: 'share', 'aria-hidden': 'true' }, bar));
 }
 
@@ -137,7 +137,8 @@ function makeTables(main, more, pickRange) {
     const isNeeded = (key) => key === 'name' || rows.some((row) => (key === 'seen' ? row.seen > row.count : key === 'streams' ? row.streams > 1 : Boolean(row[key] ?? boundOf(row, key))));
     const made = columns.filter(isNeeded).map((key) => {
       const { title: head, hint, show, isNumber } = REPORT_COLUMNS[key];
-      return { key, title: head, hint, isNumber, value: (row) => row[key] ?? boundOf(row, key), show: (row) => shown(row, key, show) };
+      const largest = rows.reduce((most, row) => (typeof row[key] === 'number' ? Math.max(most, row[key]) : most), 0) || 1;
+      return { key, title: head, hint, isNumber, value: (row) => row[key] ?? boundOf(row, key), show: (row) => shown(row, key, (value) => show(value, largest)) };
     });
     if (table === 'ranges' && pickRange) {
       made[0].show = (row) => {

@@ -110,8 +110,7 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
     pub fn synchronized(&mut self, (on, on_name): (Track, &str), span: Span) {
         self.forget_names();
         self.know(on, on_name);
-        self.synchronized.push(Synchronized { on, span });
-        trim(&mut self.synchronized, self.most, &mut self.forgotten_until_ns, |call| call.span.end_ns);
+        self.push_call(Synchronized { on, span });
     }
 
     fn know(&mut self, place: Track, name: &str) {
@@ -121,6 +120,11 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
     fn push_zone(&mut self, zone: Passed<N>) {
         self.zones.push(zone);
         trim(&mut self.zones, self.most, &mut self.forgotten_until_ns, |zone| zone.span.end_ns);
+    }
+
+    fn push_call(&mut self, call: Synchronized) {
+        self.synchronized.push(call);
+        trim(&mut self.synchronized, self.most, &mut self.forgotten_until_ns, |call| call.span.end_ns);
     }
 
     fn push_arrow(&mut self, arrow: Arrow) {
@@ -172,12 +176,11 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         self.push_arrow(Arrow { on, end_ns: span.end_ns, early_by_ns, from, at_ns: (*at_ns).min(span.end_ns) });
     }
 
-    /// Adds a call that made its thread wait.
+    /// Adds a call with which a thread or a stream waited for the device. Only the waits of threads count.
     pub fn synchronization(&mut self, call: &SyncRecord) {
         if call.kind.is_on_thread() {
             let on = self.place(None, &call.thread);
-            self.synchronized.push(Synchronized { on, span: call.host });
-            trim(&mut self.synchronized, self.most, &mut self.forgotten_until_ns, |call| call.span.end_ns);
+            self.push_call(Synchronized { on, span: call.host });
         }
     }
 

@@ -65,7 +65,7 @@ pub struct PathSegment {
 /// The contribution of one range's zones, or of time without a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathPart {
-    /// The range's name; `(no recorded zone)` where the path passes no recorded zone, `(on the way)` between a signal and the
+    /// The range's name; `(no recorded zone)` where the path passes no recorded zone, `(launch or signal delay)` between a signal and the
     /// end of its wait, or a launch and the begin of its zone, and `(end not timed)` where a zone or a wait, whose length is only a bound,
     /// may have ended.
     pub name: String,

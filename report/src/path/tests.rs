@@ -37,8 +37,8 @@ fn it_counts_the_innermost_zone_and_each_time_once() {
     let zones = [(A, "outer", 10, 100, 0), (A, "inner", 20, 40, 1), (A, "empty", 30, 30, 2), (B, "after", 110, 150, 3)];
     let path = path(&zones, &[(B, 110, A, 100)]);
     let expected = [
-        ("(on the way)", "a", 10),
-        ("(on the way)", "b", 10),
+        ("(launch or signal delay)", "a", 10),
+        ("(launch or signal delay)", "b", 10),
         ("after", "b", 40),
         ("inner", "a", 20),
         ("outer", "a", 70),
@@ -140,7 +140,7 @@ fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
     let path = log.path(None).expect("there are zones");
     let expected = [
         ("(end not timed)", "a", 90),
-        ("(on the way)", "a", 10),
+        ("(launch or signal delay)", "a", 10),
         ("around", "a", 90),
         ("inner", "a", 40),
         ("known", "a", 100),
@@ -163,8 +163,8 @@ fn time_in_which_a_wait_may_have_ended_is_not_on_the_way() {
     let expected = |on_the_way, uncertain| {
         let all = [
             ("(end not timed)", "b", uncertain),
-            ("(on the way)", "a", 1),
-            ("(on the way)", "b", on_the_way),
+            ("(launch or signal delay)", "a", 1),
+            ("(launch or signal delay)", "b", on_the_way),
             ("copy", "a", 99),
             ("use", "b", 50),
         ];

@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
         let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
         for (on, ns, uncertain_ns) in &self.under_way {
-            *parts.entry(("(on the way)", *on)).or_default() += ns - uncertain_ns;
+            *parts.entry(("(launch or signal delay)", *on)).or_default() += ns - uncertain_ns;
             *parts.entry(("(end not timed)", *on)).or_default() += uncertain_ns;
         }
         let mut of_place: BTreeMap<Track, Vec<Span>> = BTreeMap::new();

@@ -179,7 +179,7 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
     write!(f, "\n{}", parts.join(", "))?;
     if counts.bracket_ns > 0 {
         let [bracket, uncertainty] = [counts.bracket_ns, counts.uncertainty_ns].map(time);
-        write!(f, "; two stamps add {bracket}, positions within ±{uncertainty}")?;
+        write!(f, "; two stamps add {bracket}, begins are known within ±{uncertainty}")?;
     }
     if lost + unknown > 0 {
         write!(f, "\n{} lost, {unknown} of graphs that were not registered", counted(lost, "stamp"))?;
@@ -202,41 +202,29 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
 
 fn clock(f: &mut fmt::Formatter<'_>, clock: &ClockFigures, has_events: bool) -> fmt::Result {
     let [bracket, busy] = [clock.bracket_ns, clock.busy_bracket_ns].map(time);
-    let uncertainty = positions(clock);
-    let device = printable(&clock.device);
-    if clock.bracket_ns == 0 && clock.busy_bracket_ns == 0 {
-        if !has_events {
-            return write!(f, "\n{device}: positions within {uncertainty}");
-        }
-        return write!(
+    write!(f, "\n{}: {}", printable(&clock.device), positions(clock))?;
+    let longer = "its events make a zone longer by";
+    match (clock.bracket_ns, clock.busy_bracket_ns) {
+        (0, 0) if has_events => write!(f, ",\n  and it is not known by how much its events make a zone longer"),
+        (0, 0) => Ok(()),
+        _ if clock.bracket_is_bound => write!(
             f,
-            "\n{device}: positions within {uncertainty},\n  what an empty pair of events reads is not known"
-        );
+            ",\n  and {longer} at most {bracket}, behind queued work by {busy}:\n  the device was busy whenever that was measured, so \
+             lengths are not corrected"
+        ),
+        (0, _) => write!(f, ",\n  and {longer} {busy} behind queued work; on an idle stream that is not known"),
+        _ => write!(f, ",\n  and {longer} {bracket}, behind queued work by {busy}"),
     }
-    if clock.bracket_is_bound {
-        return write!(
-            f,
-            "\n{device}: positions within {uncertainty},\n  an empty pair of events reads at most {bracket}, {busy} behind queued \
-             work:\n  the device was busy whenever that was measured, so lengths are not corrected"
-        );
-    }
-    if clock.bracket_ns == 0 {
-        return write!(
-            f,
-            "\n{device}: positions within {uncertainty},\n  an empty pair of events reads {busy} behind queued work; on an idle \
-             stream it is not known"
-        );
-    }
-    write!(
-        f,
-        "\n{device}: positions within {uncertainty},\n  an empty pair of events reads {bracket}, {busy} behind queued work"
-    )
 }
 
 /// Returns the uncertainty of the positions of all zones; if it is much smaller for most of them, that too.
 fn positions(clock: &ClockFigures) -> String {
     let ClockFigures { uncertainty_ns, worst_uncertainty_ns, .. } = *clock;
-    let worst = format!("±{}", time(worst_uncertainty_ns.max(uncertainty_ns)));
+    let worst_ns = worst_uncertainty_ns.max(uncertainty_ns);
+    if worst_ns == 0 {
+        return "begins are exact".to_owned();
+    }
+    let worst = format!("begins are known within ±{}", time(worst_ns));
     if worst_uncertainty_ns > 2 * uncertainty_ns {
         return format!("{worst} (near a comparison of the clocks ±{})", time(uncertainty_ns));
     }

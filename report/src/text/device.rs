@@ -53,7 +53,7 @@ pub(super) fn kernels(f: &mut fmt::Formatter<'_>, kernels: KernelCounts) -> fmt:
         write!(f, " ({} there was no buffer left)", counted(buffers_refused, "time"))?;
     }
     if uncertainty_ns > 0 {
-        write!(f, "; positions within ±{}", time(uncertainty_ns))?;
+        write!(f, "; begins are known within ±{}", time(uncertainty_ns))?;
     }
     Ok(())
 }

@@ -52,6 +52,7 @@ pub mod switch;
 #[cfg_attr(loom, path = "sync_loom.rs")]
 pub mod sync;
 pub mod synchronization;
+pub mod terminal;
 pub mod text;
 pub mod threads;
 pub mod timing;
