@@ -8,7 +8,7 @@
 //! [`Stage`]: `budget`, `spans` of `tracing`, `steps`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
 //! `stall_monitor` for the flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
 //! stages share, `subscriptions` are the consumers of records, and `admission` admits external requests. `session_stats` holds the
-//! session's figures, with `timelines` and `left_out`.
+//! session's figures and its account, with `left_out`.
 
 mod admission;
 mod budget;
