@@ -284,3 +284,19 @@ fn a_device_that_breaks_answers() {
         driver.stub_break(SUCCESS);
     });
 }
+
+#[test]
+fn a_trace_that_is_asked_for_has_the_zones_of_a_device_that_began_just_before() {
+    on_stub(this_test!(), |driver| {
+        driver.start();
+        let folder = tempfile::tempdir().unwrap();
+        let (file, trace) = (folder.path().join("run.flight"), folder.path().join("asked.pftrace"));
+        let stream = driver.stream();
+        let (session, _zones) = start(|builder| builder.ends(EndMode::Eager).flight_at(1 << 20, &file));
+        // The device is left alone for longer than this takes.
+        (0..20).for_each(|_| launch(driver, stream, US));
+        let found = session.dump(&trace).expect("it has zones");
+        assert!(found.zones + found.open_zones >= 20, "{found:?}");
+        assert_exact(&session.finish());
+    });
+}

@@ -137,6 +137,7 @@ impl Collector {
             let is_launching = self.look();
             let is_removing = !self.cx.subscriptions.removals.is_empty();
             let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all()) || is_removing;
+            self.cx.streams.is_asked = is_asked;
             let mut collected = self.pass(is_asked || !is_launching);
             if is_removing {
                 // Some zones need two passes.

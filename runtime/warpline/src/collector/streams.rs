@@ -36,11 +36,13 @@ pub(super) struct Streams {
     pub(super) generation: u64,
     /// The devices whose first zones wait for their clocks.
     newcomer: Option<Newcomer>,
+    /// Whether a caller waits for all zones of this round, so that no device is left alone.
+    pub(super) is_asked: bool,
 }
 
 impl Streams {
     pub(super) fn new() -> Streams {
-        Streams { all: Vec::new(), clocks: Clocks::default(), generation: 0, newcomer: None }
+        Streams { all: Vec::new(), clocks: Clocks::default(), generation: 0, newcomer: None, is_asked: false }
     }
 
     /// Adds the streams that have appeared since the last call.
@@ -82,7 +84,7 @@ impl Streams {
         let begun: u64 = contexts.iter().filter(is_new).map(|context| context.ring().taken()).sum();
         let now = Instant::now();
         let newcomer = self.newcomer.get_or_insert_with(|| Newcomer::new(begun, now));
-        let may = begun == 0 || !recorder.is_on() || newcomer.is_ready(begun, now);
+        let may = begun == 0 || self.is_asked || !recorder.is_on() || newcomer.is_ready(begun, now);
         if may {
             self.newcomer = None;
         }
