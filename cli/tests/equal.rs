@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use warpline::sink::{Batch, Sink};
 use warpline::timeline::Semaphore;
 use warpline::{HostStream, Session, SessionBuilder, gpu_zone, host_zone};
 use warpline_core::record::ZoneRecord;
+use warpline_core::replay::{ReplayRecord, ReplayedZone};
+use warpline_report::builder::{CameBy, SessionFigures};
 use warpline_report::fixture::{self, ATTENTION, STEP};
 use warpline_trace::chrome::ChromeSink;
 use warpline_trace::perfetto::PerfettoSink;
@@ -330,6 +332,148 @@ fn of_zones_that_begin_in_one_tick() {
         assert_eq!(of_range(STEP.name()), (Some(50 * 550), Some(25 * 300)), "{}", trace.display());
         assert_eq!(of_range(ATTENTION.name()), (Some(50 * 400), Some(50 * 400)), "{}", trace.display());
     }
+}
+
+/// Zones of graphs are in the replays. A driver is not needed to record some.
+#[test]
+fn of_replays_of_graphs() {
+    let (stream, main) = (fixture::stream(1, "compute"), fixture::main_thread());
+    let span = fixture::span;
+    let mut batches = Vec::new();
+    for replay in 0..40_i64 {
+        let at = 10_000 + 20_000 * replay;
+        let of = |range, depth, begin, end| ReplayedZone {
+            zone: ZoneRecord {
+                depth,
+                ..fixture::zone(range, Some(&stream), &main, span(at - 500, at - 100), Some(span(at + begin, at + end)))
+            },
+            lane: None,
+            kernels: 1,
+            captured_on: 1,
+        };
+        let zones = vec![of(&LANE, 1, 1_000, 4_000 + replay), of(&OUTER, 0, 500, 9_000)];
+        let record =
+            ReplayRecord { correlation: 20 + replay as u32, ..fixture::replay(&stream, span(at, at + 9_500), zones) };
+        let eager = fixture::zone(
+            &OUTER,
+            Some(&stream),
+            &main,
+            span(at + 9_000, at + 9_100),
+            Some(span(at + 10_000, at + 12_000)),
+        );
+        batches.push((eager, record));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let [perfetto, chrome] = ["t.pftrace", "t.json"].map(|name| folder.path().join(name));
+    let mut figures = SessionFigures::new(false, None);
+    let mut sinks: [Box<dyn Sink>; 2] = [
+        Box::new(PerfettoSink::create(&perfetto).expect("a file")),
+        Box::new(ChromeSink::create(&chrome).expect("a file")),
+    ];
+    sinks.iter_mut().for_each(|sink| sink.start(&fixture::session()).expect("the file takes it"));
+    for (eager, replay) in &batches {
+        for batch in [Batch::Zones(std::slice::from_ref(eager)), Batch::Replays(std::slice::from_ref(replay))] {
+            figures.add(batch);
+            sinks.iter_mut().for_each(|sink| sink.write(batch).expect("the file takes it"));
+        }
+    }
+    let mut report = Report { begun: 40, recorded: 40, duration: Duration::from_micros(802), ..Report::default() };
+    figures.add_to(&mut report, CameBy::Counted);
+    sinks.iter_mut().for_each(|sink| sink.finish(&report).expect("the file takes it"));
+    drop(sinks);
+    let session = serde_json::from_str(&report.to_json()).expect("JSON");
+    let report = assert_equal([session, report_of(&perfetto), report_of(&chrome)]);
+    let replayed = report["ranges"].as_array().expect("ranges").iter().filter(|row| row["on"] == "replay");
+    let found: Vec<_> =
+        replayed.map(|row| (row["name"].as_str(), row["count"].as_u64(), row["self_ns"].as_i64())).collect();
+    // 0 to 39 ns more, each once.
+    let inner = 40 * 3_000 + 39 * 40 / 2;
+    let expected = [(OUTER.name(), 40 * 8_500 - inner), (LANE.name(), inner)];
+    assert_eq!(found, expected.map(|(name, ns)| (Some(name), Some(40), Some(ns))));
+}
+
+/// Futures that a runtime of several threads polls, as it likes.
+#[test]
+fn of_tasks_of_tokio() {
+    for threads in [1, 3] {
+        let report = assert_equal(reports(
+            |builder| builder,
+            || {
+                let runtime =
+                    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().expect("threads");
+                let streams = ["one", "other"].map(|name| Arc::new(HostStream::new(name)));
+                let tasks: Vec<_> = (0..24)
+                    .map(|number: usize| {
+                        let stream = Arc::clone(&streams[number % 2]);
+                        runtime.spawn(async move { task(&stream, number as u32 % 4).await })
+                    })
+                    .collect();
+                runtime.block_on(async {
+                    for task in tasks {
+                        task.await.expect("no panic");
+                    }
+                });
+                streams.iter().for_each(|stream| stream.synchronize().unwrap());
+            },
+        ));
+        assert_eq!(names(&report, "streams"), ["one", "other"]);
+    }
+}
+
+/// Is suspended between its parts, and goes on on another thread.
+#[gpu_zone("equal.task", stream = stream)]
+async fn task(stream: &HostStream, turns: u32) {
+    for _ in 0..=turns {
+        part(stream, 20 * US);
+        tokio::task::yield_now().await;
+        load();
+    }
+}
+
+/// Two processes, one for each rank: each report is that of its traces, and that of both traces has the zones of both.
+#[test]
+fn of_the_processes_of_two_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = |rank: &str| {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "rank", "--ignored"]).env("FOLDER", folder.path()).env("RANK", rank);
+        command
+            .env("WORLD_SIZE", "2")
+            .env_remove("WARPLINE")
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("it starts")
+    };
+    let ranks = ["0", "1"].map(start);
+    ranks.into_iter().for_each(|mut rank| assert!(rank.wait().expect("it ends").success()));
+    let file = |rank: u32, ending: &str| folder.path().join(format!("{rank}.{ending}"));
+    let mut zones = 0;
+    for rank in [0, 1] {
+        let said = std::fs::read(file(rank, "report")).expect("a report");
+        let said = serde_json::from_slice(&said).expect("JSON");
+        let report = assert_equal([said, report_of(&file(rank, "pftrace")), report_of(&file(rank, "json"))]);
+        zones += report["zones"]["recorded"].as_u64().expect("a number");
+    }
+    let mut both = Command::new(env!("CARGO_BIN_EXE_warpline"));
+    both.args(["report", "--format", "json"]).args([file(0, "pftrace"), file(1, "json")]);
+    let both: Value = serde_json::from_slice(&both.output().expect("the command starts").stdout).expect("JSON");
+    assert_eq!((both["zones"]["recorded"].as_u64(), zones), (Some(zones), 2 * 20 * 3));
+}
+
+#[test]
+#[ignore = "a rank, which another test starts"]
+fn rank() {
+    let folder = std::path::PathBuf::from(std::env::var_os("FOLDER").expect("a folder"));
+    let rank = std::env::var("RANK").expect("a number");
+    let file = |ending: &str| folder.join(format!("{rank}.{ending}"));
+    let session = Session::builder().quiet().perfetto(file("pftrace")).chrome(file("json")).start().expect("a session");
+    let stream = HostStream::new("compute");
+    for step in 0..20 {
+        warpline::step(step);
+        whole(&stream);
+        stream.synchronize().unwrap();
+    }
+    std::fs::write(file("report"), session.finish().to_json()).expect("the folder takes it");
 }
 
 fn write(sink: &mut dyn Sink, zones: &[ZoneRecord]) {

@@ -294,6 +294,16 @@ test('a hostile name stays a text', PATIENCE, withPage('report-hostile.html', {}
   assert.equal((await rowsOf(page, 'ranges-stream')).length, 1);
 }));
 
+test('slices that are too short to be drawn alone are drawn together, and a link leads to a title that is seen', PATIENCE, withPage('report-merged.html', {}, async (page) => {
+  const rects = await hook(page, 'rects', 'timeline');
+  const blocks = rects.filter(({ name }) => name.endsWith('too short to be drawn alone'));
+  assert.equal(blocks.reduce((sum, { name }) => sum + Number(name.split(' ')[0].replace(/\D/g, '')), 0), 5_000);
+  assert.match(await page.locator('#timeline > p.note').first().innerText(), /5,000 shorter ones are merged into the gray blocks/);
+  await page.locator('#contents a', { hasText: 'Time by call' }).click();
+  const edge = async (at, side) => (await page.locator(at).boundingBox()).y + (side === 'bottom' ? (await page.locator(at).boundingBox()).height : 0);
+  assert.ok(await edge('#icicle h2') >= await edge('#search', 'bottom'), 'the title is below the search');
+}));
+
 test('one step, one slice and nothing have pages', PATIENCE, async () => {
   await withPage('report-one.html', {}, async (page) => {
     assert.deepEqual(await page.locator('#which option').allTextContents(), ['the first step, 0: 990 µs']);
@@ -305,6 +315,7 @@ test('one step, one slice and nothing have pages', PATIENCE, async () => {
   })();
   await withPage('report-empty.html', {}, async (page) => {
     assert.equal(await page.locator('#verdict').innerText(), 'no zone was recorded');
+    assert.equal(await page.locator('#verdict.incomplete').count(), 1);
     assert.equal(await page.locator('table').count(), 0);
     assert.equal(await page.locator('canvas').count(), 0);
   })();

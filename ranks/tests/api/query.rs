@@ -280,6 +280,18 @@ fn figures_are_those_of_the_report_and_of_every_format_of_the_trace() {
         )[0];
         assert_eq!((&told["count"], &told["total_ns"]), (&found["n"], &found["ns"]), "{trace}: {told}");
         assert_eq!(found["bytes"], 4_000);
+        let of_streams = |rows: &[Value], name: &str| -> BTreeMap<String, [Value; 3]> {
+            let row = |row: &Value| {
+                let figures = ["busy_ns", "waiting_ns", "uncertain_ns"].map(|figure| row[figure].clone());
+                (row[name].as_str().unwrap().to_owned(), figures)
+            };
+            rows.iter().map(row).collect()
+        };
+        let told = of_streams(report["streams"].as_array().unwrap(), "name");
+        assert_eq!((told.len(), &told), (2, &of_streams(&of("SELECT * FROM streams"), "stream")), "{trace}");
+        let told = report["collectives"][0]["hidden_share"].as_f64().unwrap();
+        let found = &of("SELECT SUM(hidden_ns) / CAST(SUM(comm_ns) AS DOUBLE) AS share FROM hidden_communication")[0];
+        assert!((told - found["share"].as_f64().unwrap()).abs() < 1e-6, "{trace}: {told} {found}");
         // The last step has no end.
         let found = &of(
             "SELECT COUNT(DISTINCT step) AS steps, COUNT(*) AS n, MAX(call) AS last FROM zones WHERE range = 'test.asked.matmul'",

@@ -116,7 +116,8 @@ impl SessionFigures {
             span: zone.gpu.unwrap_or(zone.host),
             early_by_ns: zone.gpu.map_or(0, |_| zone.end_early_by_ns),
             found_early_by_ns: zone.end.is_bound().then_some(zone.end_early_by_ns),
-            host: Some(zone.host),
+            // A replay launches all of its zones at once.
+            host: (place != Place::Replays).then_some(zone.host),
             entry: zone.entry.map(|entry| entry.share),
             sampled_share: f64::from(zone.sample_share),
             window: zone.window,

@@ -90,7 +90,7 @@ function makeTimeline(section) {
     const alone = model.rects.length - blocks.length;
     const all = timeline.left_out + timeline.slices.length + (timeline.merged ?? []).reduce((of, [, , , , slices]) => of + slices, 0);
     const left = all - alone - merged;
-    const parts = [`${plural(alone, 'slice')}${merged > 0 ? `; ${count(merged)} shorter ones are merged into the gray blocks below them, the darker the more of the time they take` : ''}${left > 0 ? `; ${count(left)} on rows with less time are left out` : ''}.`];
+    const parts = [`${plural(alone, 'slice')}${merged > 0 ? `; ${count(merged)} shorter ones are merged into the gray blocks below them, the darker the more of the time they take` : ''}${left > 0 ? `; ${count(left)} more, on rows or lanes that are not drawn, are left out` : ''}.`];
     if (timeline.edges) parts.push('Dashed: the begin and the end of the step; what it launched may run later.');
     if (model.rects.some((rect) => rect.uncertain > 0)) parts.push('Pale: the zone or the wait may have ended there, because no event times its end.');
     if (model.marks.length > 0) parts.push('Red below a row: the critical path.');

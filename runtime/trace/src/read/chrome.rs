@@ -43,6 +43,7 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
         devices: HashMap::new(),
         groups: HashMap::new(),
         threads: HashMap::new(),
+        ids: HashMap::new(),
         processes: HashMap::new(),
         session: None,
         launches: HashMap::new(),
@@ -106,13 +107,15 @@ struct Reader<'a, V> {
     rows: Rows,
     /// The rows by process and thread; none where there are too many.
     places: HashMap<(Arc<str>, Arc<str>), Option<usize>>,
-    /// The streams by process and name.
+    /// The streams by process, and by number or name.
     streams: HashMap<(Arc<str>, Arc<str>), usize>,
-    /// The numbers of rows that are one, by process and name.
+    /// The numbers of rows that are one, by process, and by number and name.
     groups: HashMap<(Arc<str>, Arc<str>), u64>,
     /// The numbers of devices whose process is no number, by that.
     devices: HashMap<Arc<str>, u32>,
     threads: HashMap<ThreadKey, Arc<str>>,
+    /// The number of the stream or thread that a row is of, in a trace of warpline: overlapping slices have rows with numbers of their own.
+    ids: HashMap<ThreadKey, u64>,
     processes: HashMap<Arc<str>, Arc<str>>,
     /// The process of the session, in a trace of warpline: all others are devices.
     session: Option<Arc<str>>,
@@ -191,6 +194,12 @@ impl<V: Visitor> Reader<'_, V> {
                 names.spend(name.len())?;
                 // A reused thread keeps its row; the last name counts for rows that come later. PyTorch's profiler writes `stream 7 `.
                 self.threads.insert((pid, tid), name.trim_end().into());
+            }
+            "thread_sort_index" if self.session.is_some() => {
+                if let Some(id) = text("sort_index").and_then(|id| id.parse().ok()) {
+                    names.spend(0)?;
+                    self.ids.insert((pid, tid), id);
+                }
             }
             "process_name" | "process_labels" => {
                 let key = if event.name == "process_name" { "name" } else { "labels" };
@@ -386,6 +395,7 @@ impl<V: Visitor> Reader<'_, V> {
         };
         let what = if is_on_stream { "stream" } else { "thread" };
         let name = self.threads.get(&key).cloned().unwrap_or_else(|| numbered(what, tid));
+        let id = self.ids.get(&key).copied();
         let place = if is_on_stream {
             let device = self.processes.get(&key.0).cloned();
             let (device, ordinal) = match (pid.strip_prefix(GPU).unwrap_or(pid).parse(), device) {
@@ -406,13 +416,15 @@ impl<V: Visitor> Reader<'_, V> {
             let stream = name.strip_suffix(OVERLAPPING).unwrap_or(&name);
             let stream: Arc<str> = stream.split_once(": ").map_or(stream, |(stream, _)| stream).into();
             let rows = &mut self.rows;
-            let at = (self.streams.entry((key.0.clone(), stream.clone())))
+            let of = id.map_or_else(|| stream.clone(), |id| id.to_string().into());
+            let at = (self.streams.entry((key.0.clone(), of)))
                 .or_insert_with(|| rows.add_stream(Stream { name: stream, device, ordinal }));
             Place::Stream(*at)
         } else {
-            Place::Thread(tid.parse().unwrap_or(0))
+            Place::Thread(id.or(tid.parse().ok()).unwrap_or(0))
         };
-        let lane: Arc<str> = name.strip_suffix(OVERLAPPING).unwrap_or(&name).into();
+        let lane = name.strip_suffix(OVERLAPPING).unwrap_or(&name);
+        let lane: Arc<str> = id.map_or_else(|| lane.into(), |id| format!("{id} {lane}").into());
         let next = self.groups.len() as u64;
         let group = *self.groups.entry((key.0.clone(), lane)).or_insert(next);
         let row = self.rows.add(Row { place, name, group });
