@@ -65,8 +65,13 @@ pub struct Hang {
     pub answered: usize,
     /// Ranks whose processes have ended without the end of their sessions.
     pub gone: Vec<u32>,
+    /// Files that had no room for all groups.
+    pub truncated: usize,
     /// Files that were not read.
     pub left_out: Vec<Omission>,
+    /// How many ranks of each host wrote a file.
+    #[serde(skip)]
+    of_host: BTreeMap<String, usize>,
 }
 
 /// A rank for which others wait.
@@ -86,6 +91,12 @@ pub struct Culprit {
     pub chain: Vec<Wait>,
     /// Its oldest open zone.
     pub open: Option<Open>,
+    /// Its thread has entered what the others are in: its device has not come to it.
+    pub has_entered: bool,
+    /// Its session has ended.
+    pub has_ended: bool,
+    /// Its file is there, and cannot be read.
+    pub is_damaged: bool,
     /// Its process has ended, its file is missing, or its file is old and its process cannot be seen from here.
     pub is_dead: bool,
     /// Its process runs, and neither writes its file nor answers.
@@ -161,23 +172,32 @@ impl Hang {
         Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out })
     }
 
-    fn judged(Look { run, files, lives, mut left_out }: Look) -> Self {
-        let files = &files;
-        let stale = stale(files);
+    fn judged(Look { run, mut files, lives, mut left_out }: Look) -> Self {
+        let stale = stale(&files);
         let life = |rank: u32| lives.get(&rank).copied();
-        let groups = Groups::of(files);
+        leave_out_earlier(&mut files, &stale, &mut left_out);
+        let is_dead = |rank: u32| life(rank) == Some(Life::Gone) || stale.contains(&rank) && life(rank).is_none();
+        let mut alive = files.clone();
+        // A job of which nobody writes any more is looked at as it was left.
+        if files.keys().any(|rank| !is_dead(*rank)) {
+            alive.iter_mut().filter(|(rank, _)| is_dead(**rank)).for_each(|(_, file)| file.is_dead());
+        }
+        let files = &files;
+        let groups = Groups::of(&alive);
         if groups.left_out > 0 {
             let why =
                 format!("have more members than the {MOST_IN_ALL} that are followed, with the groups before them");
             left_out.push(Omission { file: format!("{} groups", groups.left_out), why });
         }
-        let Followed { sinks, more_sinks, cycles, more_cycles, waiting } = follow::follow(files, &groups);
+        let Followed { sinks, more_sinks, cycles, more_cycles, waiting } = follow::follow(&alive, &groups);
         let members = groups.all.iter().flat_map(|group| &group.members).copied();
         let missing: BTreeSet<u32> = members.filter(|rank| !files.contains_key(rank)).collect();
         let culprit = |Sink { rank, waiting, chain }: Sink| {
             let file = files.get(&rank);
             let is_stale = stale.contains(&rank);
-            let is_dead = file.is_none() || life(rank) == Some(Life::Gone) || is_stale && life(rank).is_none();
+            let name = format!("rank-{rank:05}.json");
+            let is_damaged = file.is_none() && left_out.iter().any(|one| one.file.ends_with(&name));
+            let is_dead = file.is_none() && !is_damaged || file.is_some() && is_dead(rank);
             // A recorder is read after the death of its process alone: until then, its zones may have ended.
             let last = file.filter(|_| is_dead).and_then(dead::last_open);
             let mut open = file.and_then(|file| file.open.clone());
@@ -194,6 +214,11 @@ impl Hang {
                 pid: file.map(|file| file.pid),
                 step: file.and_then(|file| file.step),
                 waiting,
+                has_entered: chain
+                    .last()
+                    .is_some_and(|last| file.is_some_and(|file| file.has_entered(&last.comm, last.seq))),
+                has_ended: file.is_some_and(|file| file.ended),
+                is_damaged,
                 chain,
                 open,
                 is_dead,
@@ -219,8 +244,13 @@ impl Hang {
             ranks: files.len(),
             answered: with(Life::Answered).count(),
             gone: with(Life::Gone).collect(),
+            truncated: files.values().filter(|file| file.truncated).count(),
             left_out,
+            of_host: BTreeMap::new(),
         };
+        for file in files.values() {
+            *hang.of_host.entry(file.host.clone()).or_default() += 1;
+        }
         hang.verdict = hang.sentences();
         hang
     }
@@ -233,17 +263,39 @@ impl Hang {
         for cycle in &self.cycles {
             all.push(cycle.sentence());
         }
-        for culprit in &self.culprits {
+        // A host that is dead is one finding.
+        let mut dead: BTreeMap<&str, usize> = BTreeMap::new();
+        for host in self.culprits.iter().filter(|culprit| culprit.is_dead).filter_map(|culprit| culprit.host.as_deref())
+        {
+            *dead.entry(host).or_default() += 1;
+        }
+        dead.retain(|host, ranks| *ranks > 1 && self.of_host.get(*host) == Some(ranks));
+        for (host, ranks) in &dead {
+            let of_host = self.culprits.iter().filter(|culprit| culprit.host.as_deref() == Some(host));
+            let waiting = of_host.map(|culprit| culprit.waiting).max().unwrap_or(0);
+            all.push(format!(
+                "{waiting} ranks wait for host {host}: none of its {ranks} ranks writes progress any more; it died, or is cut off"
+            ));
+        }
+        let is_alone = |culprit: &&Culprit| culprit.host.as_deref().is_none_or(|host| !dead.contains_key(host));
+        for culprit in self.culprits.iter().filter(is_alone) {
             let rank = match &culprit.host {
                 Some(host) => format!("rank {} on {host}", culprit.rank),
+                None if culprit.is_damaged => format!("rank {}, whose file cannot be read,", culprit.rank),
                 None => format!("rank {}, which wrote no file,", culprit.rank),
             };
-            let missing = culprit
-                .chain
-                .last()
-                .map_or(String::new(), |last| format!(": it has not entered number {} of {}", last.seq, last.comm));
+            let missing = culprit.chain.last().filter(|_| !culprit.is_damaged).map_or(String::new(), |last| {
+                let what = match culprit.has_entered {
+                    true if culprit.is_dead => "it has not completed",
+                    true => "its thread has entered, and its device has not come to",
+                    false => "it has not entered",
+                };
+                format!(": {what} number {} of {}", last.seq, last.comm)
+            });
             all.push(format!("{} ranks wait for {rank}{missing}", culprit.waiting));
-            all.push(self.state(culprit));
+            if !culprit.is_damaged {
+                all.push(self.state(culprit));
+            }
         }
         for (more, what) in
             [(self.more_cycles, "sets of ranks wait for each other"), (self.more_culprits, "ranks are waited for")]
@@ -254,6 +306,10 @@ impl Hang {
         }
         if all.is_empty() {
             all.push(match self.waiting {
+                0 if self.truncated > 0 => format!(
+                    "no rank is known to wait in a collective; {} files had no room for all groups",
+                    self.truncated
+                ),
                 0 => "no rank waits in a collective".to_owned(),
                 waiting => format!("{waiting} ranks are in a collective that all its ranks have entered"),
             });
@@ -282,6 +338,7 @@ impl Hang {
                 )
             }
             (_, _, Some(zone)) => format!("rank {rank} is in {zone}"),
+            (_, _, None) if culprit.has_ended => format!("the session of rank {rank} has ended"),
             (_, _, None) => format!("rank {rank} is in no zone"),
         }
     }
@@ -330,6 +387,38 @@ impl Hang {
         }
         out
     }
+}
+
+/// Leaves out old files of ranks that are in no group of those that still write: of an earlier, larger job under the same id.
+fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, stale: &BTreeSet<u32>, left_out: &mut Vec<Omission>) {
+    if stale.is_empty() {
+        return;
+    }
+    let fresh = files.values().filter(|file| !stale.contains(&file.rank)).flat_map(|file| &file.comms);
+    // Lists of a million ranks are short as ranges: by their first ranks, with the last one of all that begin there or before.
+    let mut members: BTreeMap<u32, u32> = BTreeMap::new();
+    for (first, last) in fresh.filter_map(Group::ranges).flatten() {
+        let known = members.entry(first).or_insert(last);
+        *known = last.max(*known);
+    }
+    let mut furthest = 0;
+    members.values_mut().for_each(|last| {
+        furthest = furthest.max(*last);
+        *last = furthest;
+    });
+    if members.is_empty() {
+        return;
+    }
+    let is_member = |rank: u32| members.range(..=rank).next_back().is_some_and(|(_, last)| rank <= *last);
+    files.retain(|rank, _| {
+        let is_earlier = stale.contains(rank) && !is_member(*rank);
+        if is_earlier {
+            let why =
+                "is old, and of a rank that is in no group of the others: of an earlier job under this id".to_owned();
+            left_out.push(Omission { file: format!("rank-{rank:05}.json"), why });
+        }
+        !is_earlier
+    });
 }
 
 /// The ranks whose files are old. Files of one boot are compared by its clock, which no step of a wall clock moves; boots are compared by the

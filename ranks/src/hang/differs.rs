@@ -16,6 +16,10 @@ pub struct Difference {
     pub seq: i64,
     /// The call before it is the same: this is the first one of all.
     pub is_first: bool,
+    /// The calls of this number are equal, and only the signatures of all calls up to it differ: they differ before it.
+    pub is_before: bool,
+    /// More ranks than any others called what most ranks called.
+    pub is_majority: bool,
     /// What most ranks called.
     pub most_called: String,
     /// Who called something else, and what.
@@ -29,9 +33,19 @@ impl Difference {
             self.others.iter().take(4).map(|(rank, call)| format!("rank {rank} called {call}")).collect();
         let more = self.others.len().saturating_sub(4);
         let more = if more > 0 { format!(" and {more} more differ") } else { String::new() };
+        if self.is_before {
+            let ranks: Vec<u32> = self.others.iter().map(|(rank, _)| *rank).collect();
+            return format!(
+                "the calls of {} differ before number {}, in {}: the last calls are equal; `report` looks for the number in the tables",
+                self.comm,
+                self.seq,
+                crate::report::ranks(&ranks, 4)
+            );
+        }
         let first = if self.is_first { "" } else { " or before it" };
+        let most = if self.is_majority { "most ranks called" } else { "as many ranks as others called" };
         format!(
-            "the calls of {} differ in number {}{first}: most ranks called {}, {}{more}",
+            "the calls of {} differ in number {}{first}: {most} {}, {}{more}",
             self.comm,
             self.seq,
             self.most_called,
@@ -99,7 +113,11 @@ fn first_difference(comm: &str, shared: &Shared<'_>, begin: i64, key: fn(&Call) 
         by_call.entry(key(call)).or_default().push((*rank, call.sentence()));
     }
     let most = by_call.iter().max_by_key(|(_, ranks)| ranks.len()).map(|(key, _)| key.clone())?;
-    let most_called = by_call.remove(&most)?.first()?.1.clone();
-    let others = by_call.into_values().flatten().collect();
-    Some(Difference { comm: comm.to_owned(), seq: *seq, is_first: place > 0 || *seq == begin, most_called, others })
+    let most = by_call.remove(&most)?;
+    let most_called = most.first()?.1.clone();
+    let is_majority = by_call.values().all(|ranks| ranks.len() < most.len());
+    let others: Vec<(u32, String)> = by_call.into_values().flatten().collect();
+    let is_before = others.iter().all(|(_, called)| *called == most_called);
+    let is_first = place > 0 || *seq == begin;
+    Some(Difference { comm: comm.to_owned(), seq: *seq, is_first, is_before, is_majority, most_called, others })
 }

@@ -1,6 +1,6 @@
 //! Which rank waits for which: a rank that has entered a collective of a group, and has not completed it, waits for each member that has not
 //! entered it. Where all have entered it, because their threads run ahead of their streams, it waits for the members whose streams are still in
-//! another collective. The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
+//! another collective, or in work of their own. The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
 //!
 //! Half of a group may wait for the other half, so no wait is kept for itself: the members that a rank waits for are the first ones of the group
 //! in the order of how far they are, and the graph has a node for each such beginning. Its size grows with the members of the groups.
@@ -252,8 +252,12 @@ impl<'a> Graph<'a> {
 fn lines<'a>(files: &BTreeMap<u32, Progress>, group: &Known<'a>, node: &impl Fn(u32) -> u32) -> [Line<'a>; 2] {
     let entered = |rank: u32| group.of(rank).and_then(|of| of.entered);
     let mut behind: Vec<(Option<i64>, u32)> = group.members.iter().map(|rank| (entered(*rank), *rank)).collect();
+    // Work that is no collective holds others up only if it is not what most do: a zone around everything is open on all ranks.
+    let works =
+        |rank: &&u32| files.get(rank).is_some_and(|file| file.open.as_ref().is_some_and(|open| open.comm.is_none()));
+    let are_few = 2 * group.members.iter().filter(works).count() < group.members.len();
     let mut elsewhere: Vec<(Option<i64>, u32)> =
-        group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank)?, *rank))).collect();
+        group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank, are_few)?, *rank))).collect();
     behind.sort_unstable();
     elsewhere.sort_unstable();
     let line = |members: &[(Option<i64>, u32)]| {
@@ -275,13 +279,17 @@ fn lines<'a>(files: &BTreeMap<u32, Progress>, group: &Known<'a>, node: &impl Fn(
     lines
 }
 
-/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, behind which the next ones are queued.
-fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> Option<Option<i64>> {
+/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, or other work if `works` says so,
+/// behind which the next ones are queued.
+fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32, works: bool) -> Option<Option<i64>> {
     let file = files.get(&rank).filter(|file| !file.ended)?;
     let open = file.open.as_ref()?;
-    let comm = open.comm.as_deref()?;
     let completed = group.of(rank).and_then(|of| of.completed);
-    Some(if comm == group.comm { completed.max(open.seq) } else { completed })
+    match open.comm.as_deref() {
+        Some(comm) if comm == group.comm => Some(completed.max(open.seq)),
+        Some(_) => Some(completed),
+        None => works.then_some(completed),
+    }
 }
 
 /// Breadth first, over the waits forwards or backwards. The marks of one search are those of its number, so that the next one clears none.

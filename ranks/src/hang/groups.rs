@@ -103,7 +103,7 @@ impl Group {
     }
 
     /// The first and the last ranks of the parts of its list.
-    fn ranges(&self) -> Option<Vec<(u32, u32)>> {
+    pub(super) fn ranges(&self) -> Option<Vec<(u32, u32)>> {
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

@@ -62,6 +62,9 @@ pub struct Progress {
     /// Its oldest open zone.
     #[serde(default)]
     pub open: Option<Open>,
+    /// Something had no room.
+    #[serde(default)]
+    pub truncated: bool,
 }
 
 /// How far a rank is in a group.
@@ -162,6 +165,16 @@ impl Progress {
     /// Takes what it has begun for completed.
     pub fn waits_for_nobody(&mut self) {
         self.comms.iter_mut().for_each(|group| group.completed = group.entered);
+    }
+
+    /// Takes what it has not completed for not begun: a dead rank waits for nobody, and others for it.
+    pub fn is_dead(&mut self) {
+        self.comms.iter_mut().for_each(|group| group.entered = group.completed);
+    }
+
+    /// Whether it has entered this collective.
+    pub fn has_entered(&self, comm: &str, seq: i64) -> bool {
+        self.comms.iter().any(|group| group.comm == comm && group.entered >= Some(seq))
     }
 }
 

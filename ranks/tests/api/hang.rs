@@ -312,3 +312,118 @@ fn a_recorder_that_a_file_names_is_a_file_that_has_something() {
     // Only root may open it.
     assert!(["is empty", "cannot be read"].iter().any(|why| of(Path::new("/proc/kmsg")).starts_with(why)), "{hang}");
 }
+
+/// A job of eight ranks on two hosts, all in number 5 of one group. `more` changes what a rank wrote.
+fn job(more: impl Fn(u32, &mut Value, &mut Value)) -> (tempfile::TempDir, Hang) {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..8 {
+        let mut group = json!({ "comm": "dp0", "size": 8, "members": "0-7", "entered": 5, "completed": 4 });
+        let open = json!({ "name": "demo.sync", "file": "sync.rs", "line": 7, "comm": "dp0", "seq": 5 });
+        let host = format!("node{}", number / 4);
+        let mut file =
+            json!({ "open": open, "host": host, "boot_id": host, "updated_boottime_ns": 100_000_000_000_i64 });
+        more(number, &mut group, &mut file);
+        rank(folder.path(), number, &[group], &file);
+    }
+    let hang = Hang::new(folder.path(), None).unwrap();
+    (folder, hang)
+}
+
+/// The ranks that are named.
+fn culprits(hang: &Hang) -> Vec<u32> {
+    hang.culprits.iter().map(|culprit| culprit.rank).collect()
+}
+
+#[test]
+fn a_device_that_hangs_in_work_of_its_own_is_named_although_all_threads_run_ahead() {
+    let work = json!({ "name": "demo.backward", "file": "train.rs", "line": 40 });
+    let (_folder, hang) = job(|number, group, file| {
+        group["entered"] = 9.into();
+        if number == 3 {
+            file["open"] = work.clone();
+        }
+    });
+    assert_eq!(culprits(&hang), [3], "{:#?}", hang.verdict);
+    let said =
+        "7 ranks wait for rank 3 on node0: its thread has entered, and its device has not come to number 5 of dp0";
+    assert_eq!(hang.verdict, [said, "rank 3 is in `demo.backward` at train.rs:40, thread ``"]);
+    // A zone around everything is open on all ranks, and no finding.
+    let (_folder, hang) = job(|number, group, file| {
+        group["entered"] = 9.into();
+        if number > 2 {
+            file["open"] = work.clone();
+        }
+    });
+    assert_eq!(culprits(&hang), [0; 0], "{:#?}", hang.verdict);
+}
+
+#[test]
+fn a_dead_rank_is_waited_for_also_in_what_it_has_entered_and_a_dead_host_is_one_sentence() {
+    let (_folder, hang) = job(|number, _, file| {
+        if number == 6 {
+            file["updated_boottime_ns"] = 50_000_000_000_i64.into();
+        }
+    });
+    assert_eq!((culprits(&hang), hang.culprits[0].is_dead), (vec![6], true), "{:#?}", hang.verdict);
+    assert_eq!(hang.verdict[0], "7 ranks wait for rank 6 on node1: it has not completed number 5 of dp0");
+    // The ranks of a host that are all dead.
+    let (_folder, hang) = job(|number, _, file| {
+        let old = if number < 3 { 50_000_000_000_i64 } else { 100_000_000_000 };
+        file["updated_boottime_ns"] = old.into();
+        file["host"] = if number < 3 { "node0" } else { "node1" }.into();
+        file["boot_id"] = "one".into();
+    });
+    let said = "5 ranks wait for host node0: none of its 3 ranks writes progress any more; it died, or is cut off";
+    assert_eq!(hang.verdict, [said]);
+}
+
+#[test]
+fn an_ended_session_and_a_damaged_file_are_said_as_such() {
+    let (_folder, hang) = job(|number, group, file| {
+        if number == 2 {
+            (group["entered"], file["open"], file["ended"]) = (4.into(), Value::Null, true.into());
+        }
+    });
+    assert_eq!(hang.verdict[1], "the session of rank 2 has ended", "{:#?}", hang.verdict);
+    let (folder, _) = job(|_, _, _| ());
+    std::fs::write(folder.path().join("progress/run=1/rank-00005.json"), "{\"rank\":").unwrap();
+    let hang = Hang::new(folder.path(), None).unwrap();
+    assert_eq!(hang.verdict, ["7 ranks wait for rank 5, whose file cannot be read,"]);
+}
+
+#[test]
+fn files_of_an_earlier_larger_job_under_the_same_id_name_nobody() {
+    let (folder, _) = job(|_, _, _| ());
+    let group = json!({ "comm": "old", "size": 12, "members": "0-11", "entered": 5, "completed": 4 });
+    for number in 8..12 {
+        let file = json!({ "host": "node0", "boot_id": "node0", "updated_boottime_ns": 1_000_000_000_i64 });
+        rank(folder.path(), number, std::slice::from_ref(&group), &file);
+    }
+    let hang = Hang::new(folder.path(), None).unwrap();
+    assert_eq!((culprits(&hang), hang.left_out.len()), (vec![], 4), "{:#?}", hang.verdict);
+}
+
+#[test]
+fn two_halves_are_no_majority_and_an_old_difference_has_no_number() {
+    let call = |kind: &str, seq: i64, signature: &str| json!([seq, kind, "f32", 10, null, signature]);
+    let (_folder, hang) = job(|number, group, _| {
+        let (kind, signature) = if number < 4 { ("all_reduce", "a") } else { ("all_gather", "b") };
+        group["recent"] = json!([call("barrier", 4, "x"), call(kind, 5, signature)]);
+    });
+    assert!(hang.verdict[0].contains("as many ranks as others called all_"), "{:#?}", hang.verdict);
+    let (_folder, hang) = job(|number, group, _| {
+        let signature = if number == 3 { "b" } else { "a" };
+        group["recent"] = json!([call("barrier", 4, signature), call("all_reduce", 5, signature)]);
+        group["first"] = 0.into();
+    });
+    let said = "the calls of dp0 differ before number 4, in rank 3: the last calls are equal; `report` looks for the number in the tables";
+    assert_eq!(hang.verdict[0], said);
+}
+
+#[test]
+fn what_had_no_room_is_not_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..4).for_each(|number| rank(folder.path(), number, &[], &json!({ "truncated": true })));
+    let hang = Hang::new(folder.path(), None).unwrap();
+    assert_eq!(hang.verdict, ["no rank is known to wait in a collective; 4 files had no room for all groups"]);
+}
