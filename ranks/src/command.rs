@@ -320,7 +320,10 @@ fn options(of: &Of) -> Result<Options, Error> {
     if of.max_drift_ppm.is_finite() && of.max_drift_ppm >= 0.0 {
         return Ok(Options { max_drift_ppm: of.max_drift_ppm });
     }
-    Err(Error::Asked(format!("`--max-drift-ppm {}` is no drift; 200 is twice what poor clocks have", of.max_drift_ppm)))
+    Err(Error::Asked(format!(
+        "`--max-drift-ppm {}` is no drift; 500 is what NTP may slew a clock by",
+        of.max_drift_ppm
+    )))
 }
 
 /// Says beside an answer what it lacks.

@@ -16,8 +16,8 @@ use serde::Serialize;
 pub use run::{At, Run};
 pub use segments::all;
 
-/// Two clocks drift apart no faster, unless the user states another number: twice what a poor crystal has, in parts per million.
-pub const MAX_DRIFT_PPM: f64 = 200.0;
+/// Two clocks drift apart no faster, unless the user states another number: what NTP may slew a clock by, in parts per million.
+pub const MAX_DRIFT_PPM: f64 = 500.0;
 
 /// The length of a segment: within it, a clock is taken as a straight line.
 pub const SEGMENT_NS: i64 = 60_000_000_000;
