@@ -241,7 +241,20 @@ fn tests_on() -> Result<u64, Stop> {
 fn ranks_crate() -> Result<u64, Stop> {
     line("cargo fmt --manifest-path ranks/Cargo.toml --check").run()?;
     line("python3 -B -m unittest discover -s ranks/engines").run()?;
-    needs::ranks_crate("test").run_tests()
+    let tests = needs::ranks_crate("test").run_tests()?;
+    truth("--seeds 0-0 --require").map(|()| tests)
+}
+
+/// Asks `warpline-ranks` about jobs that a simulator in Python has made, which knows the truth: one job of each class, with the seed that is written here.
+fn truth(options: &str) -> Result<(), Stop> {
+    let folder = crate::shell::target().join("truth");
+    let python = folder.join("bin/python");
+    if !python.exists() {
+        line(&format!("python3 -m venv {}", folder.display())).run()?;
+    }
+    line(&format!("{} -m pip install --quiet -r ranks/tests/truth/requirements.txt", python.display())).run()?;
+    let judge = needs::reader()?;
+    line(&format!("{} -B ranks/tests/truth/score.py {} {options}", python.display(), judge.display())).run()
 }
 
 fn loom() -> Result<u64, Stop> {
