@@ -84,7 +84,7 @@ function makeScale(metric, values) {
 /** Draws the legend of a scale. */
 function showLegend(place, metric, scale) {
   place.replaceChildren();
-  const missing = element('span', {}, element('span', { class: 'swatch missing' }), 'nothing written');
+  const missing = element('span', {}, element('span', { class: 'swatch missing' }), metric === 'beyond' ? 'nothing written, or compared with no rank' : 'nothing written');
   if (metric === 'beyond') {
     const text = scale.isEven ? `no cell is more than ${time(scale.low)} beyond its peers: noise` : `up to ${time(scale.low)} beyond: noise`;
     place.append(element('span', {}, element('span', { class: 'swatch neutral' }), text));

@@ -42,7 +42,7 @@ const METRICS = {
     name: 'own time beyond peers',
     about:
       'Color: how much longer the own time of a rank in a step is than the median of its peers. Own time is compute and idle, that is the step '
-      + 'without waiting for other ranks. Peers are the ranks with groups of the same sizes.',
+      + 'without waiting for other ranks. Peers are the ranks that do the same work.',
     of: (cells, at) => TIMES[cells.beyond[at]],
   },
   waiting: {
@@ -119,7 +119,7 @@ function makeModel(map) {
     /** All that is known of a cell; undefined where no rank has written. */
     cell(row, column) {
       const at = row * columns + column;
-      if (cells.beyond[at] === NONE || cells.beyond[at] === undefined) return undefined;
+      if (cells.compute[at] === NONE || cells.compute[at] === undefined) return undefined;
       const all = { rank: ranks[row * map.rank_block + (rankInBlock[at] ?? 0)], step: steps[column * map.step_block + (stepInBlock[at] ?? 0)] };
       for (const [name, metric] of Object.entries(METRICS)) all[name] = metric.of(cells, at);
       all.own = all.compute + all.idle;

@@ -63,7 +63,8 @@ function describe({ row, column }) {
   const lines = [`rank ${cell.rank}${cell.host === '' ? '' : ` on ${cell.host}`}, step ${cell.step}`];
   if (MODEL.rankBlock > 1 || MODEL.stepBlock > 1) lines.push(`the worst of ranks ${MODEL.rowLabel(row)} and steps ${MODEL.columnLabel(column)}`);
   const share = cell.own > cell.beyond && cell.beyond !== 0 ? ` (${cell.beyond > 0 ? '+' : ''}${digits((100 * cell.beyond) / (cell.own - cell.beyond))} %)` : '';
-  lines.push(`own time ${time(cell.own)}: ${time(Math.abs(cell.beyond))} ${cell.beyond < 0 ? 'below' : 'beyond'} its peers${share}`);
+  const beside = Number.isNaN(cell.beyond) ? 'compared with no rank' : `${time(Math.abs(cell.beyond))} ${cell.beyond < 0 ? 'below' : 'beyond'} its peers${share}`;
+  lines.push(`own time ${time(cell.own)}: ${beside}`);
   lines.push(`compute ${time(cell.compute)} · idle ${time(cell.idle)} · waiting ${time(cell.waiting)}${cell.uncertain > 0 ? ` · end not timed ${time(cell.uncertain)}` : ''}`);
   lines.push(`step ${time(cell.wall)}; times are exact to 0.1 % and ${time(cell.errNs)}`);
   if (cell.isIncomplete) lines.push('zones were dropped in this step: its times are too short');
@@ -165,7 +166,7 @@ function makeVerdict() {
 function sentenceOf(sentence) {
   const parts = sentence.replaceAll(' +- ', ' ± ').split(/`([^`]*)`/);
   const item = element('li', {}, ...parts.map((part, at) => (at % 2 === 1 ? code(part) : part)));
-  const rank = Number(/^rank (\d+)/.exec(sentence)?.[1] ?? -1);
+  const rank = Number(/^ranks? (\d+)/.exec(sentence)?.[1] ?? -1);
   const late = REPORT.late.find((one) => one.rank === rank);
   const slow = REPORT.slow.find((one) => one.rank === rank);
   const step = sentence.includes('slow') ? slow?.since_step : late?.worst_step;

@@ -36,12 +36,11 @@ function showOtherStep(step) {
 /** From the wait to the work. */
 function blameOf(one) {
   const list = element('ol');
-  one.chain.forEach((link, at) => {
-    const who = at === 0 ? 'The other ranks of the group' : `Rank ${one.chain[at - 1].rank}`;
-    list.append(element('li', {}, `${who} waited ${time(link.late_ns)} in `, code(link.comm), ` number ${link.seq} for rank ${link.rank}.`));
-  });
+  for (const link of one.chain) {
+    list.append(element('li', {}, `The other ranks of the group waited ${time(link.late_ns)} in `, code(link.comm), ` number ${link.seq} for rank ${link.rank}.`));
+  }
   const range = one.stage === '' ? ['.'] : [', in ', code(one.stage), '.'];
-  list.append(element('li', {}, `Rank ${one.rank} waited for nobody: ${CAUSES[one.cause]}`, ...range));
+  list.append(element('li', {}, `Rank ${one.rank} took longer itself: ${CAUSES[one.cause]}`, ...range));
   const host = hostOf(one.rank);
   const title = `Rank ${one.rank}${host === '' ? '' : ` on ${host}`} was ${time(one.late_ns)}${plusMinus(one.err_ns)} late`;
   return element('div', {}, element('h3', {}, MODEL.stepBlock > 1 ? `${title} in step ${one.step}` : title), list);

@@ -109,7 +109,7 @@ function makeTables() {
   });
 
   add('slow', {
-    about: 'Ranks whose device works longer for a step than those of their peers, the ranks with groups of the same sizes. z: robust deviations from their median.',
+    about: 'Ranks whose device works longer for a step than those of their peers, the ranks that do the same work, up to the end of the run.',
     none: REPORT.size.ranks < 4 ? 'Fewer than 4 ranks: nobody can say who is slow.' : 'No device is slow.',
     rows: REPORT.slow,
     rankOf,
@@ -119,16 +119,13 @@ function makeTables() {
       rank,
       text('host', host),
       number('since step', (row) => row.since_step, (row) => stepLink(row.since_step, row.rank)),
-      number('windows', (row) => row.windows, (row) => count(row.windows), 'in how many windows of the tables'),
-      number('more', (row) => row.share, (row) => percent(row.share), 'than the median of its peers, in the worst window'),
+      number('more', (row) => row.share, (row) => percent(row.share), 'than the median of its peers, since that step'),
       number('a step', (row) => row.more_ns, (row) => time(row.more_ns), 'how much longer its device works for a step'),
-      number('z', (row) => row.z, (row) => digits(row.z), 'robust deviations from the median of its peers, in the worst window'),
-      number('peers', (row) => row.peers - 1, (row) => count(row.peers - 1)),
     ],
   });
 
   add('blame', {
-    about: `Each step in which a rank of the first table was late, followed from the wait to its cause.${areCorrected}`,
+    about: `Each step in which a rank of the first table took longer itself than its peers, with the collective to which it came latest.${areCorrected}`,
     none: 'No step is blamed on a rank.',
     rows: REPORT.blame,
     rankOf,
@@ -140,15 +137,15 @@ function makeTables() {
       number('late', (row) => row.late_ns, (row) => `${time(row.late_ns)}${plusMinus(row.err_ns)}`),
       text('why', (row) => CAUSES[row.cause]),
       text('range', (row) => row.stage, (row) => (row.stage === '' ? '' : code(row.stage))),
-      text('the others waited', (row) => row.chain.length, (row) => chainText(row.chain), 'from the wait that was seen to the rank that worked'),
+      text('the others waited', (row) => row.chain.length, (row) => chainText(row.chain), 'in the collective to which it came latest'),
     ],
   });
 
   const events = REPORT.events;
   add('events', {
     about: events.length < REPORT.events_in_all
-      ? `The ${count(events.length)} largest of ${count(REPORT.events_in_all)}. Whoever arrives last may have waited for another rank before: the blame above follows that.`
-      : 'Whoever arrives last may have waited for another rank before: the blame above follows that.',
+      ? `The ${count(events.length)} largest of ${count(REPORT.events_in_all)}. They are those of the ranks that are named.`
+      : 'They are those of the ranks that are named.',
     none: 'No arrival stands out.',
     rows: events,
     rankOf,
@@ -212,6 +209,5 @@ function makeTables() {
 
 /** A chain in one line. */
 function chainText(chain) {
-  const links = chain.map((link) => `rank ${link.rank} in ${link.comm} number ${link.seq}`);
-  return `for ${links.join(', which waited for ')}`;
+  return chain.map((link) => `${time(link.late_ns)} in ${link.comm} number ${link.seq}`).join(', ');
 }

@@ -8,7 +8,7 @@ SELECT c.run AS run, c.comm AS comm, c.seq AS seq, c.rank AS rank, c.kind AS kin
        c.begin_ns + p.base_ns
            - CAST(FLOOR(k.offset_ns + k.drift * CAST(c.begin_ns + p.base_ns - k.mid_ns AS DOUBLE)) AS BIGINT) AS at_ns
 FROM collectives c
-JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank
+JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank AND c.begin_ns >= p.since_ns
 JOIN clocks k ON c.run = k.run AND p.boot_id = k.boot_id
     AND k.segment = CAST((c.begin_ns + p.base_ns - (c.begin_ns + p.base_ns) % 60000000000) / 60000000000 AS BIGINT)
 WHERE c.why = 'sample' AND c.kind IN ('all_reduce', 'all_gather', 'all_gather_v', 'reduce_scatter', 'all_to_all', 'barrier')

@@ -4,7 +4,7 @@
 -- begin to the first end; where ends are not timed, it may be as short as least_early_ns.
 WITH met AS (
     SELECT run, comm, seq, MIN(kind) AS kind, MIN(bytes) AS bytes, COUNT(*) AS n, MIN(at_ns) AS first_ns,
-           MAX(at_ns) AS last_ns, SUM(at_ns) AS sum_ns, MIN(dur_ns) AS least_dur_ns, MIN(dur_ns - early_ns) AS least_early_ns, MAX(read_ns) AS read_ns,
+           MAX(at_ns) AS last_ns, CAST(SUM(at_ns) AS BIGINT) AS sum_ns, MIN(dur_ns) AS least_dur_ns, MIN(dur_ns - early_ns) AS least_early_ns, MAX(read_ns) AS read_ns,
            CASE WHEN MIN(boot_id) = MAX(boot_id) THEN 0 ELSE MAX(clock_ns) END AS clock_ns
     FROM aligned
     GROUP BY run, comm, seq

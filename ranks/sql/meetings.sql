@@ -15,6 +15,6 @@ JOIN (
     GROUP BY g.run, g.comm
     HAVING MIN(q.boot_id) <> MAX(q.boot_id)
 ) s ON c.run = s.run AND c.comm = s.comm
-JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank
+JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank AND c.begin_ns >= p.since_ns
 WHERE c.why = 'sample' AND c.kind IN ('all_reduce', 'all_gather', 'all_gather_v', 'reduce_scatter', 'all_to_all', 'barrier')
 GROUP BY c.run, c.comm, c.seq, p.boot_id

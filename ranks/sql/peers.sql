@@ -1,8 +1,11 @@
 -- Which ranks do the same work: those that reduce or gather large messages together. Of several such groups, a rank is compared with the
 -- one on most hosts, so that a slow host is seen and a heavier stage of a pipeline is not. A rank without such a group has an
--- empty comm, and is compared with the ranks whose groups have the same sizes: those of one role.
+-- empty comm, and is compared with the ranks whose groups have the same sizes: those of one role. One that is a stage of a pipeline does what
+-- no other does: it has a role of its own.
 WITH used AS (
-    SELECT run, rank, comm, MIN(host) AS host, MAX(size) AS size FROM comms GROUP BY run, rank, comm
+    SELECT c.run AS run, c.rank AS rank, c.comm AS comm, MIN(c.host) AS host, MAX(c.size) AS size
+    FROM comms c JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank
+    GROUP BY c.run, c.rank, c.comm
 ),
 heavy AS (
     SELECT run, comm FROM collectives
@@ -13,7 +16,7 @@ wide AS (
     SELECT u.run AS run, u.comm AS comm, COUNT(*) AS n, COUNT(DISTINCT u.host) AS hosts
     FROM used u JOIN heavy h ON u.run = h.run AND u.comm = h.comm
     GROUP BY u.run, u.comm
-    HAVING COUNT(*) >= 4
+    HAVING COUNT(*) > 1
 ),
 best AS (
     SELECT o.run AS run, o.rank AS rank, o.comm AS comm
@@ -25,9 +28,10 @@ best AS (
     WHERE o.i = 1
 )
 SELECT w.run AS run, w.rank AS rank, COALESCE(b.comm, '') AS comm,
-       CASE WHEN COALESCE(b.comm, '') = '' THEN COALESCE(r.role, 0) ELSE 0 END AS role
+       CASE WHEN COALESCE(b.comm, '') <> '' THEN 0 WHEN t.rank IS NOT NULL THEN -1 - w.rank ELSE COALESCE(r.role, 0) END AS role
 FROM (SELECT DISTINCT run, rank FROM windows) w
 LEFT JOIN best b ON w.run = b.run AND w.rank = b.rank
 LEFT JOIN (
-    SELECT run, rank, SUM(CAST(size AS BIGINT) * size + 1) AS role FROM used GROUP BY run, rank
+    SELECT run, rank, CAST(SUM(CAST(size AS BIGINT) * size + 1) AS BIGINT) AS role FROM used GROUP BY run, rank
 ) r ON w.run = r.run AND w.rank = r.rank
+LEFT JOIN (SELECT DISTINCT run, rank FROM collectives WHERE kind IN ('send', 'recv', 'send_recv')) t ON w.run = t.run AND w.rank = t.rank

@@ -44,7 +44,7 @@ use crate::views;
 const HELD: usize = 1280 << 20;
 
 /// Views with a row for each rank, step or collective at most, on which others build.
-const KEPT: [&str; 6] = ["placed", "late", "peers", "pace", "peer_steps", "suspect_steps"];
+const KEPT: [&str; 4] = ["placed", "late", "peers", "suspect_steps"];
 
 /// Answers queries.
 pub struct Engine {

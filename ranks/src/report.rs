@@ -18,14 +18,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use warpline_core::suggest::counted_as;
 use warpline_judge::clocks::Clock;
+use warpline_judge::own::{Own, Verdict};
 use warpline_judge::tables::Table;
 
 use crate::clocks::{Options, clocks};
 use crate::engine::Engine;
 use crate::error::{Error, Omission};
 use crate::judge::{
-    Blamed, BlamedStep, Calls, Event, LateRank, SlowRank, after_clocks, before_clocks, blame, late, margins, slow,
-    without_clocks,
+    BlamedStep, Calls, Differs, Event, LateRank, SlowLink, SlowRank, after_clocks, before_clocks, blame, differs, late,
+    links, margins, one_in, own,
 };
 
 /// A run, judged.
@@ -39,9 +40,15 @@ pub struct Report {
     pub verdict: Vec<String>,
     /// Ranks that others waited for, the most costly first.
     pub late: Vec<LateRank>,
+    /// Hosts all of whose ranks are in `late`.
+    pub late_hosts: Vec<Arc<str>>,
     /// Ranks whose device is slow.
     pub slow: Vec<SlowRank>,
-    /// The steps in which ranks of `late` were late, in order, each followed to its cause.
+    /// Groups whose collectives take longer than those of their siblings, once all have come.
+    pub links: Vec<SlowLink>,
+    /// Ranks that called something else than the others.
+    pub differs: Vec<Differs>,
+    /// The steps in which ranks of `late` were late, in order, each with its cause.
     pub blame: Vec<BlamedStep>,
     /// Single late arrivals, the largest first.
     pub events: Vec<Event>,
@@ -60,6 +67,11 @@ pub struct Report {
     /// What each rank did in each step, for the page ([`Report::with_heat_map`]).
     #[serde(skip)]
     pub heat_map: Option<HeatMap>,
+    /// What was judged, of one in so many steps.
+    #[serde(skip)]
+    own: Own,
+    #[serde(skip)]
+    one_in: i64,
 }
 
 /// How large the run is.
@@ -170,32 +182,33 @@ impl Report {
         let found = clocks(engine, options)?;
         after_clocks(engine)?;
         // All of them, also those whose device work is not known.
-        let all = engine.query("steps", "SELECT COUNT(*) AS steps, COALESCE(SUM(wall_ns), 0) AS wall_ns FROM steps")?;
+        let all = engine.query("cells", "SELECT COUNT(*) AS steps, COALESCE(SUM(wall_ns), 0) AS wall_ns FROM cells")?;
         let sum = |column: &str| Ok::<i64, Error>(all.ints(column)?.first().copied().unwrap_or(0));
         let (steps, wall) = (sum("steps")?, sum("wall_ns")?);
         size.step_ns = wall / steps.max(1);
         size.steps = steps / size.ranks.max(1);
-        let slow = slow(engine)?;
         let late = late(engine)?;
         let calls = Calls::new(&late)?;
         drop(late);
         size.collectives_judged = calls.met.judged().len();
-        let events = calls.met.standing_out();
+        let one_in = one_in(steps);
+        let own = own(engine, one_in)?;
         let run_ns = wall / size.ranks.max(1);
-        let blamed = match calls.met.judged().is_empty() {
-            true => without_clocks(engine, size.step_ns, run_ns)?,
-            false => blame(engine, &calls, &events, run_ns)?,
-        };
-        let events_in_all = events.len();
-        let mut events = calls.events(&events[..events_in_all.min(EVENTS)]);
+        let judged = own.judge(run_ns / one_in);
+        let blamed = blame(engine, &own, &judged, &calls)?;
+        let events_in_all = blamed.arrivals.len();
+        let mut events = calls.events(&blamed.arrivals[..events_in_all.min(EVENTS)]);
         margins(engine, &mut events)?;
         let mut report = Self {
             version: 1,
             run: engine.folder().run,
             verdict: Vec::new(),
-            late: blamed.ranks.clone(),
-            blame: blamed.steps.clone(),
-            slow,
+            late: blamed.ranks,
+            late_hosts: blamed.hosts,
+            blame: blamed.steps,
+            slow: blamed.slow,
+            links: links(&calls, run_ns),
+            differs: differs(engine)?,
             events,
             events_in_all,
             bandwidth: bandwidth(engine)?,
@@ -228,29 +241,31 @@ impl Report {
             not_judged: Vec::new(),
             left_out: Vec::new(),
             heat_map: None,
+            own,
+            one_in,
         };
-        report.not_judged = report.omissions(engine, &account, &blamed, &calls, found.one_in)?;
+        report.not_judged = report.omissions(engine, &account, &judged, &calls, found.one_in)?;
         report.left_out = engine.folder().left_out().0.to_vec();
-        report.verdict = report.sentences();
+        report.verdict = report.sentences(&judged);
         Ok(report)
     }
 
     /// Reads the heat map for the page. The engine is the one of [`Report::of`].
     pub fn with_heat_map(mut self, engine: &Engine) -> Result<Self, Error> {
-        self.heat_map = Some(HeatMap::of(engine, self.size.ranks * self.size.steps)?);
+        self.heat_map = Some(HeatMap::of(engine, &self.own, self.one_in)?);
         Ok(self)
     }
 
     /// Whether a rank is named.
     pub fn names_somebody(&self) -> bool {
-        !self.late.is_empty() || !self.slow.is_empty()
+        !self.late.is_empty() || !self.slow.is_empty() || !self.links.is_empty() || !self.differs.is_empty()
     }
 
     fn omissions(
         &self,
         engine: &Engine,
         account: &crate::engine::Rows,
-        blamed: &Blamed,
+        judged: &Verdict,
         calls: &Calls,
         one_in: i64,
     ) -> Result<Vec<String>, Error> {
@@ -272,17 +287,23 @@ impl Report {
             "file is under a temporary name: a rank writes it, or was killed then",
             "files are under a temporary name: a rank writes them, or was killed then",
         );
-        let expected = self.size.ranks * self.size.windows;
-        let sql = "SELECT rank, COUNT(*) AS n FROM placed GROUP BY rank ORDER BY rank";
-        let seen = engine.query("placed", sql)?;
-        let windows = seen.ints("n")?;
-        let of_ranks = seen.ints("rank")?.into_iter().zip(&windows);
-        let short: Vec<i64> = of_ranks.filter(|(_, n)| **n < self.size.windows).map(|(rank, _)| rank).collect();
-        let short = ranks(&short, LISTED);
+        // Ranks may have other sets of windows: what counts are the steps that others have.
+        let sql = "SELECT c.rank AS rank, MIN(t.n) - COUNT(*) AS n FROM cells c \
+                   CROSS JOIN (SELECT COUNT(DISTINCT step) AS n FROM cells) t GROUP BY c.rank ORDER BY c.rank";
+        let seen = engine.query("cells", sql)?;
+        let lacks: Vec<(i64, i64)> =
+            seen.ints("rank")?.into_iter().zip(seen.ints("n")?).filter(|(_, n)| *n > 0).collect();
+        let short = ranks(&lacks.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), LISTED);
         say(
-            expected - windows.iter().sum::<i64>(),
-            &format!("window is missing, of {short}: its steps and collectives are not judged"),
-            &format!("windows are missing, of {short}: their steps and collectives are not judged"),
+            lacks.iter().map(|(_, n)| n).sum(),
+            &format!("step that others have is missing, of {short}: it is not judged"),
+            &format!("steps that others have are missing, of {short}: they are not judged"),
+        );
+        let sql = "SELECT COUNT(*) AS n FROM (SELECT DISTINCT rank, boot_id, pid FROM windows) w";
+        say(
+            engine.query("windows", sql)?.ints("n")?.first().copied().unwrap_or(0) - self.size.ranks,
+            "earlier process of a rank is not judged: the rank was started again",
+            "earlier processes of ranks are not judged: the ranks were started again",
         );
         let least = one("least_rank")?;
         say(
@@ -330,29 +351,14 @@ impl Report {
             "collective has an end that is not timed: its length is in no bandwidth, and in nothing that is usual",
             "collectives have an end that is not timed: their lengths are in no bandwidth, and in nothing that is usual",
         );
-        let sql = "SELECT COUNT(*) AS n FROM steps WHERE 20 * COALESCE(uncertain_ns, 0) > compute_ns";
+        let sql = "SELECT COUNT(*) AS n FROM cells WHERE 20 * uncertain_ns > own_ns";
         say(
-            engine.query("steps", sql)?.ints("n")?.first().copied().unwrap_or(0),
-            "step of a rank has ends that are not timed: its device work is compared with nothing",
-            "steps of ranks have ends that are not timed: their device work is compared with nothing",
+            engine.query("cells", sql)?.ints("n")?.first().copied().unwrap_or(0),
+            "step of a rank has ends that are not timed: its time is compared with nothing",
+            "steps of ranks have ends that are not timed: their time is compared with nothing",
         );
         say(
-            blamed.unknown as i64,
-            "late arrival has no known cause: the rank may have waited in a collective that is not judged, or whose end is not timed",
-            "late arrivals have no known cause: the rank may have waited in a collective that is not judged, or whose end is not timed",
-        );
-        say(
-            blamed.not_followed as i64,
-            "smaller late arrival was not followed to its cause",
-            "smaller late arrivals were not followed to their cause",
-        );
-        say(
-            blamed.without_step as i64,
-            "late arrival is in no step that was written: its cause is unknown",
-            "late arrivals are in no step that was written: their cause is unknown",
-        );
-        say(
-            blamed.below as i64,
+            judged.below as i64,
             "rank was late for less than 0.05 % of the run and is not named",
             "ranks were late for less than 0.05 % of the run and are not named",
         );
@@ -375,9 +381,7 @@ impl Report {
             all.push(format!("one in {one_in} collectives was used for the clocks"));
         }
         if self.size.collectives_judged == 0 && self.size.ranks > 1 {
-            all.push(
-                "no collective compares the ranks' clocks: who is late is judged by the stages of its steps".to_owned(),
-            );
+            all.push("no collective compares the clocks of the ranks".to_owned());
         }
         for table in folder.missing() {
             all.push(format!("the table `{table}` is missing: what needs it is empty"));

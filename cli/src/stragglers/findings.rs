@@ -151,6 +151,9 @@ pub struct Verdict {
     pub rank: u32,
     /// Its host; empty if the trace does not name it.
     pub host: String,
+    /// How many ranks its host has, if all of them came late; none if not all did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_ranks: Option<u32>,
     /// The process group in which it came late.
     pub group: String,
     /// The number of collectives to which it came so late.
@@ -161,6 +164,8 @@ pub struct Verdict {
     pub median_ns: i64,
     /// The sum of these, in ns.
     pub total_ns: i64,
+    /// What it took longer itself than the others, of the run's time.
+    pub share: f64,
     /// The number of the first of them.
     pub since_seq: u64,
     /// When that was, in ns after the first session began.
@@ -180,18 +185,4 @@ pub struct Verdict {
     pub late_by_ns: i64,
     /// The uncertainty of `late_by_ns`, in ns.
     pub uncertain_ns: i64,
-    /// The ranks through which others waited for it in the worst, from the one that was seen to come late.
-    pub through: Vec<Link>,
-}
-
-/// A rank that came late because it had waited itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Link {
-    /// The process group in which it came late.
-    pub group: String,
-    /// The number of the collective.
-    pub seq: u64,
-    /// The global rank.
-    pub rank: u32,
 }

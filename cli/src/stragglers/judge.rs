@@ -46,7 +46,7 @@ impl Calls {
         let labels = labels(&self.groups);
         let clocks = Clocks::estimate(&self.sessions);
         let mut findings = Findings {
-            version: 2,
+            version: 3,
             summary: String::new(),
             verdict: None,
             worst: Vec::new(),

@@ -25,7 +25,7 @@ use std::io::Read;
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
 use warpline_judge::Key;
 
-pub use findings::{Findings, Group, Late, LeftOut, Link, Mismatch, Rank, RankKind, Verdict};
+pub use findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind, Verdict};
 pub use read::{MAX_CALLS, MAX_TEXTS, Skipped, TraceError};
 
 use read::{ENTRY, GroupKey, Reader, spend};

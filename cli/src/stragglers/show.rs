@@ -3,9 +3,9 @@
 use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
-use warpline_judge::blame::Open;
+use warpline_judge::links::SlowGroup;
 
-use super::findings::{Findings, Group, LeftOut, Link, Rank, Verdict};
+use super::findings::{Findings, Group, LeftOut, Rank, Verdict};
 use crate::output::{self, printable, sheet, time};
 
 impl Findings {
@@ -146,8 +146,11 @@ impl fmt::Display for Verdict {
             late_by_ns: self.late_by_ns,
             uncertain_ns: self.uncertain_ns,
         };
+        if let Some(ranks) = self.host_ranks {
+            write!(f, "host {}: its {ranks} ranks came late, most of all ", self.host)?;
+        }
         write!(f, "rank {rank}")?;
-        if !self.host.is_empty() {
+        if !self.host.is_empty() && self.host_ranks.is_none() {
             write!(f, " on {}", self.host)?;
         }
         let since = format!("{} after the first session began", time(self.since_ns as f64));
@@ -174,13 +177,6 @@ impl fmt::Display for Verdict {
                 arrived.what()
             )?;
             write!(f, "nothing else stands out in {judged} collective{}", plural(*judged))?;
-        }
-        if let Some(Link { rank, group, seq }) = self.through.first() {
-            let through = self.through.len() - 1;
-            write!(f, "; rank {rank} came late to number {seq} of {group} because it waited for it")?;
-            if through > 0 {
-                write!(f, " through {through} more rank{}", plural(through as u64))?;
-            }
         }
         Ok(())
     }
@@ -216,28 +212,27 @@ impl Arrived<'_> {
     }
 }
 
-/// The sentence if no rank stands out among `judged` collectives, of which `usual` are of the kind and group of the latest; `least` of them
-/// show what is usual.
-pub(super) fn none_stands_out(latest: &Arrived<'_>, judged: usize, usual: usize, least: usize) -> String {
+/// The sentence if no rank stands out among `judged` collectives; `is_enough` says whether they show what is usual.
+pub(super) fn none_stands_out(latest: &Arrived<'_>, judged: usize, is_enough: bool) -> String {
     let (rank, by, number, group) = (latest.rank, latest.by(), latest.number(), latest.group);
     let collectives = counted(judged, "judged collective");
     let latest = format!("rank {rank} came {by} late to number {number} of {group} ({})", latest.what());
-    if usual >= least {
-        return format!("no rank stands out in {collectives}; at most, {latest}");
+    match is_enough {
+        true => format!("no rank stands out in {collectives}; at most, {latest}"),
+        false => format!("not enough to say who is late: in {collectives}, at most, {latest}"),
     }
-    format!("{latest}; {least} such collectives show whether that is usual, here are {usual}")
 }
 
-/// The sentence if each rank that stands out may have waited for another one, as far as the collectives before it tell.
-pub(super) fn may_have_waited(latest: &Arrived<'_>, why: Open) -> String {
-    let (rank, by, number, group) = (latest.rank, latest.by(), latest.number(), latest.group);
-    let why = match why {
-        Open::NotTimed => "the ends of collectives before it were not timed; record with `ends=eager`",
-        Open::NotJudged => "a collective before it took as long, and is not judged",
-    };
-    let what = latest.what();
+/// The sentence if a group has a slow link.
+pub(super) fn slow_group(group: &str, slow: &SlowGroup) -> String {
     format!(
-        "rank {rank} came {by} late to number {number} of {group} ({what}), but may have waited for another rank itself: {why}"
+        "collectives of {group} take {:.1} times as long as those of its siblings: {} of {}, {} in place of {}, {:.1} % of the run",
+        slow.median_ns as f64 / slow.usual_ns.max(1) as f64,
+        slow.kind,
+        bytes(slow.bytes),
+        time(slow.median_ns as f64),
+        time(slow.usual_ns as f64),
+        100.0 * slow.share
     )
 }
 

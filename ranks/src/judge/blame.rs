@@ -1,24 +1,26 @@
-//! From late arrivals back to their causes, as the judge follows them, and what each rank at the end did in that step: which column and which stage of it
-//! took longer than those of its peers.
+//! The ranks that the judge names, and what each did in its steps: which column and which stage took longer than those of its peers, and to which
+//! collective it came late.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
-use warpline_judge::blame::{self as judge, Loss};
+use warpline_judge::own::{Own, Verdict};
 use warpline_judge::{Met, median};
 
 use super::late::Calls;
 use super::prepare::Peers;
-use super::steps::{Stage, Step, Steps};
-use crate::engine::Engine;
+use super::since::since;
+use super::steps::{Step, ask};
+use crate::engine::{Engine, Rows};
 use crate::error::Error;
 
-/// Events that are followed; further ones are counted.
-const FOLLOWED: usize = 2_000;
+/// Steps of a rank that are looked at, evenly spaced, and ranks of which they are.
+const LOOKED_AT: usize = 64;
+const RANKS: usize = 32;
 
-/// Queries for ranks that the first did not ask for.
-const ROUNDS: usize = 4;
+/// A device is slow if its rank took longer in so many of the steps since the first.
+const STEADY: f64 = 0.8;
 
 /// What a rank did while the others waited.
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +36,7 @@ pub enum Cause {
     Unknown,
 }
 
-/// A wait on the way back.
+/// A collective to which it came late.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Link {
     /// The group.
@@ -43,7 +45,7 @@ pub struct Link {
     pub seq: i64,
     /// Who came last.
     pub rank: i64,
-    /// How long the others, or the rank before it in the chain, waited.
+    /// How long the others waited.
     pub late_ns: i64,
 }
 
@@ -52,6 +54,8 @@ pub struct Link {
 pub struct LateRank {
     /// The rank.
     pub rank: i64,
+    /// Its host.
+    pub host: Arc<str>,
     /// In how many steps.
     pub steps: usize,
     /// The first one.
@@ -64,7 +68,7 @@ pub struct LateRank {
     pub worst_ns: i64,
     /// The worst step.
     pub worst_step: i64,
-    /// How wrong the worst may be.
+    /// By how much ranks that are fine differ in a step.
     pub err_ns: i64,
     /// What all steps add up to.
     pub total_ns: i64,
@@ -74,8 +78,27 @@ pub struct LateRank {
     pub cause: Cause,
     /// The range in which it took longer; empty where no stage is known.
     pub stage: Arc<str>,
-    /// How the worst step was followed: from the wait that was seen to the one that this rank caused.
+    /// The collective of the worst step to which it came latest, if one is known.
     pub chain: Vec<Link>,
+}
+
+/// A rank whose device is slower than those of its peers, to the end of the run.
+#[derive(Debug, Clone, Serialize)]
+pub struct SlowRank {
+    /// The rank.
+    pub rank: i64,
+    /// Its host.
+    pub host: Arc<str>,
+    /// The first slow step.
+    pub since_step: i64,
+    /// The first one was not before this step, 99 of 100 times.
+    pub since_least: i64,
+    /// Nor after this one.
+    pub since_most: i64,
+    /// How much longer its device works in a step since then.
+    pub more_ns: i64,
+    /// The same, of what is usual.
+    pub share: f64,
 }
 
 /// A step in which others waited for a rank that is named.
@@ -87,173 +110,166 @@ pub struct BlamedStep {
     pub rank: i64,
     /// By how much it was late.
     pub late_ns: i64,
-    /// How wrong that may be.
+    /// By how much ranks that are fine differ in a step.
     pub err_ns: i64,
     /// Why.
     pub cause: Cause,
     /// The range in which it took longer; empty where no stage is known.
     pub stage: Arc<str>,
-    /// From the wait that was seen to the one that this rank caused.
+    /// The collective to which it came latest, if one is known.
     pub chain: Vec<Link>,
 }
 
-/// What was found and what was not followed.
+/// What was found.
 #[derive(Debug, Default)]
 pub struct Blamed {
     pub ranks: Vec<LateRank>,
+    pub slow: Vec<SlowRank>,
+    /// Hosts of several ranks that are all late.
+    pub hosts: Vec<Arc<str>>,
     /// Their steps, in order.
     pub steps: Vec<BlamedStep>,
-    /// The ranks that were late too rarely to name, with their time.
-    pub below: usize,
-    pub not_followed: usize,
-    /// Events whose step is not in the tables.
-    pub without_step: usize,
-    /// Events that lead to a wait for an unknown rank.
-    pub unknown: usize,
+    /// The late arrivals of these ranks, the latest first.
+    pub arrivals: Vec<Met>,
 }
 
-/// Follows the events, and names the ranks at their ends. `run_ns` is the time of one rank in the run.
-pub fn blame(engine: &Engine, calls: &Calls, events: &[Met], run_ns: i64) -> Result<Blamed, Error> {
-    let followed = &events[..events.len().min(FOLLOWED)];
-    let mut steps = Steps::new(engine, calls);
-    let mut wanted: BTreeSet<(i64, i64)> = followed.iter().map(|event| (event.rank, event.begin_ns)).collect();
-    let place = |cause: &judge::Cause| (cause.met.rank, cause.met.begin_ns);
-    for _ in 0..ROUNDS {
-        steps.ask(&wanted)?;
-        let before = wanted.len();
-        for event in followed {
-            wanted.extend(judge::follow(&calls.met, &steps, event).causes.iter().map(place));
-        }
-        if wanted.len() == before {
-            break;
-        }
+/// Looks at the ranks that are named.
+pub fn blame(engine: &Engine, own: &Own, verdict: &Verdict, calls: &Calls) -> Result<Blamed, Error> {
+    let peers = Peers::new(engine)?;
+    let mut wanted = BTreeSet::new();
+    for named in verdict.named.iter().take(RANKS) {
+        let spaced = named.steps.iter().step_by(named.steps.len().div_ceil(LOOKED_AT).max(1));
+        let worst = named.steps.iter().max_by_key(|(_, more)| *more);
+        wanted.extend(spaced.chain(worst).map(|(step, _)| (named.rank, *step)));
     }
-    let mut blamed = Blamed { not_followed: events.len() - followed.len(), ..Blamed::default() };
-    let mut causes: Vec<(&Met, judge::Cause)> = Vec::new();
-    for event in followed {
-        let found = judge::follow(&calls.met, &steps, event);
-        blamed.unknown += usize::from(found.open.is_some());
-        causes.extend(found.causes.into_iter().map(|cause| (event, cause)));
-    }
-    let asked = causes.iter().map(|(_, cause)| place(cause)).collect();
-    steps.ask_stages(&Peers::new(engine)?, &asked)?;
-    let mut by_step: BTreeMap<(i64, i64), Found> = BTreeMap::new();
-    let mut losses = Vec::new();
-    for (event, found) in causes {
-        let (rank, begin_ns, late_ns) = (found.met.rank, found.met.begin_ns, found.late_ns);
-        let Some(step) = steps.at(rank, begin_ns) else {
-            blamed.without_step += 1;
-            continue;
-        };
-        let at_begin = |step: &Step| step.begin_ns + step.wall_ns;
-        let now = why(step, begin_ns, late_ns, calls);
-        let before = || steps.before(rank, step).map(|before| (before, why(before, at_begin(before), late_ns, calls)));
-        // A stage that was longer says most; then a column of the step.
-        let (step, (cause, stage, _)) = match (&now.2, now.0) {
-            (true, _) => (step, now),
-            (false, Cause::Unknown) => before().filter(|(_, why)| why.0 != Cause::Unknown).unwrap_or((step, now)),
-            (false, _) => before().filter(|(_, why)| why.2).unwrap_or((step, now)),
-        };
-        losses.push(Loss { rank, step: step.step, key: found.met.key, late_ns });
-        let known = by_step.get(&(rank, step.step));
-        if known.is_none_or(|known| known.late_ns < late_ns) {
-            let link = |(met, late_ns): &(Met, i64)| Link {
-                comm: calls.comm(&met.key),
-                seq: met.key.seq as i64,
-                rank: met.rank,
-                late_ns: *late_ns,
-            };
-            let chain = found.chain.iter().map(link).collect();
-            by_step.insert((rank, step.step), Found { late_ns, err_ns: event.err_ns, cause, stage, chain });
-        }
-    }
-    for (step, late_ns) in judge::cost(losses) {
-        by_step.entry(step).and_modify(|found| found.late_ns = late_ns);
-    }
-    name(by_step, run_ns, &mut blamed);
-    Ok(blamed)
-}
-
-/// Why a rank was late in a step.
-#[derive(Debug)]
-pub struct Found {
-    pub late_ns: i64,
-    pub err_ns: i64,
-    pub cause: Cause,
-    pub stage: Arc<str>,
-    pub chain: Vec<Link>,
-}
-
-/// Names the ranks that cost the run enough, the most costly first. `by_step` is by rank and step.
-pub fn name(by_step: BTreeMap<(i64, i64), Found>, run_ns: i64, blamed: &mut Blamed) {
-    let cost = by_step.iter().map(|(step, found)| (*step, found.late_ns)).collect();
-    let (named, below) = judge::named(&cost, run_ns);
-    blamed.below += below;
-    let mut by_rank: BTreeMap<i64, Vec<(i64, Found)>> = BTreeMap::new();
-    for ((rank, step), found) in by_step {
-        by_rank.entry(rank).or_default().push((step, found));
-    }
-    for judge::Named { rank, total_ns, share } in named {
-        let found = by_rank.remove(&rank).unwrap_or_default();
-        blamed.steps.extend(found.iter().map(|(step, one)| BlamedStep {
-            step: *step,
-            rank,
-            late_ns: one.late_ns,
-            err_ns: one.err_ns,
-            cause: one.cause,
-            stage: one.stage.clone(),
-            chain: one.chain.clone(),
-        }));
-        let Some((worst_step, worst)) = found.iter().max_by_key(|(_, one)| one.late_ns) else { continue };
+    let looked = ask(engine, &peers, &wanted)?;
+    let arrivals = Arrivals::new(calls, verdict);
+    let hosts = hosts(&engine.query("placed", "SELECT rank, MIN(host) AS host FROM placed GROUP BY rank")?)?;
+    let mut blamed = Blamed { arrivals: arrivals.latest(), ..Blamed::default() };
+    for named in &verdict.named {
+        let rank = named.rank;
+        let of_rank = || named.steps.iter().filter_map(|(step, more)| Some((*more, looked.get(&(rank, *step))?)));
         // The cause and the stage of most of the time.
         let mut causes: BTreeMap<(Cause, Arc<str>), i64> = BTreeMap::new();
-        for (_, one) in &found {
-            *causes.entry((one.cause, one.stage.clone())).or_default() += one.late_ns;
+        for (more, step) in of_rank() {
+            *causes.entry(why(step, more)).or_default() += more;
         }
         let most = causes.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause);
         let (cause, stage) = most.unwrap_or((Cause::Unknown, "".into()));
+        let host = hosts.get(&rank).cloned().unwrap_or_default();
+        blamed.steps.extend(named.steps.iter().map(|(step, more)| {
+            let seen = looked.get(&(rank, *step));
+            let (cause, stage) = seen.map_or_else(|| (cause, stage.clone()), |seen| why(seen, *more));
+            let chain = seen.and_then(|seen| arrivals.of(rank, seen, calls)).into_iter().collect();
+            BlamedStep { step: *step, rank, late_ns: *more, err_ns: verdict.deviation_ns, cause, stage, chain }
+        }));
+        let Some((worst_step, worst_ns)) = named.steps.iter().copied().max_by_key(|(_, more)| *more) else { continue };
+        let worst = looked.get(&(rank, worst_step)).and_then(|seen| arrivals.of(rank, seen, calls));
+        if let Some(slow) = slow(own, rank, &named.steps, cause, of_rank().map(|(_, step)| step)) {
+            blamed.slow.push(SlowRank { host: host.clone(), ..slow });
+        }
         blamed.ranks.push(LateRank {
             rank,
-            steps: found.len(),
-            first_step: found.first().map_or(0, |(step, _)| *step),
-            last_step: found.last().map_or(0, |(step, _)| *step),
-            median_ns: median(&mut found.iter().map(|(_, one)| one.late_ns).collect::<Vec<_>>()),
-            worst_ns: worst.late_ns,
-            worst_step: *worst_step,
-            err_ns: worst.err_ns,
-            total_ns,
-            share,
+            host,
+            steps: named.steps.len(),
+            first_step: named.steps.first().map_or(0, |(step, _)| *step),
+            last_step: named.steps.last().map_or(0, |(step, _)| *step),
+            median_ns: median(&mut named.steps.iter().map(|(_, more)| *more).collect::<Vec<_>>()),
+            worst_ns,
+            worst_step,
+            err_ns: verdict.deviation_ns,
+            total_ns: named.total_ns,
+            share: named.share,
             cause,
             stage,
-            chain: worst.chain.clone(),
+            chain: worst.into_iter().collect(),
         });
     }
+    let mut of_host: BTreeMap<&Arc<str>, (usize, usize)> = BTreeMap::new();
+    for (rank, host) in &hosts {
+        let (all, late) = of_host.entry(host).or_default();
+        *all += 1;
+        *late += usize::from(blamed.ranks.iter().any(|late| late.rank == *rank));
+    }
+    let whole = of_host.into_iter().filter(|(_, (all, late))| *all > 1 && all == late);
+    blamed.hosts = whole.map(|(host, _)| host.clone()).collect();
     blamed.steps.sort_by_key(|one| (one.step, one.rank));
+    Ok(blamed)
 }
 
-/// What a rank did longer than the others in a step, in which stage, and whether that stage was longer, before it came `late_ns` late at the time `until` of its clock.
-fn why(step: &Step, until: i64, late_ns: i64, calls: &Calls) -> (Cause, Arc<str>, bool) {
+fn hosts(rows: &Rows) -> Result<HashMap<i64, Arc<str>>, Error> {
+    Ok(rows.ints("rank")?.into_iter().zip(rows.texts("host")?).collect())
+}
+
+/// What a rank did longer than the others in a step in which it took so much longer, and in which stage.
+fn why(step: &Step, more_ns: i64) -> (Cause, Arc<str>) {
     let causes = [Cause::Device, Cause::Idle, Cause::Launch];
     let most = causes.into_iter().zip(step.more).max_by_key(|(_, more)| *more);
-    let cause = most.filter(|(_, more)| *more >= late_ns / 3).map_or(Cause::Unknown, |(cause, _)| cause);
-    let waits = |from: i64, to: i64| -> i64 {
-        let inside = step.calls.iter().filter(|call| (from..to).contains(&call.begin_ns));
-        inside.filter_map(|call| Some(call.spent.dur_ns - calls.met.get(&call.spent.key)?.least_ns)).sum()
-    };
-    let mut at = step.begin_ns;
-    let mut longest: Option<(i64, &Arc<str>)> = None;
-    let mut inside = None;
-    for Stage { name, dur_ns, early_ns, least_ns } in &step.stages {
-        let ends = at + dur_ns;
-        let more = dur_ns - early_ns - waits(at, ends) - least_ns;
-        if at < until && more >= late_ns / 3 && longest.is_none_or(|known| known.0 < more) {
-            longest = Some((more, name));
-        }
-        if (at..ends).contains(&until) {
-            inside = Some(name);
-        }
-        at = ends;
+    let cause = most.filter(|(_, more)| *more >= more_ns / 3).map_or(Cause::Unknown, |(cause, _)| cause);
+    let stage = step.stage.as_ref().filter(|(_, more)| *more >= more_ns / 3);
+    (cause, stage.map_or_else(|| "".into(), |(name, _)| name.clone()))
+}
+
+/// If the device of the rank worked longer in most steps up to the end of the run.
+fn slow<'a>(
+    own: &Own,
+    rank: i64,
+    blamed: &[(i64, i64)],
+    cause: Cause,
+    looked: impl Iterator<Item = &'a Step>,
+) -> Option<SlowRank> {
+    let (first, _) = blamed.first()?;
+    let since_first = own.steps().iter().filter(|step| **step >= *first).count();
+    if cause != Cause::Device || (blamed.len() as f64) < STEADY * since_first as f64 {
+        return None;
     }
-    let stage = longest.map(|(_, name)| name).or(inside).cloned().unwrap_or_else(|| "".into());
-    (cause, stage, longest.is_some())
+    let (more_ns, usual_ns): (Vec<i64>, Vec<i64>) = looked.map(|step| (step.more[0], step.device_ns)).unzip();
+    let share = more_ns.iter().sum::<i64>() as f64 / usual_ns.iter().sum::<i64>().max(1) as f64;
+    let at = own.ranks().binary_search(&rank).ok()?;
+    let all = (0..own.steps().len()).filter_map(|step| Some((own.steps()[step], own.more_ns(at, step)? as f64)));
+    let all: Vec<(i64, f64)> = all.collect();
+    let typical = more_ns.iter().sum::<i64>() as f64 / more_ns.len().max(1) as f64;
+    let changed = since(&all, typical / 4.0)?;
+    Some(SlowRank {
+        rank,
+        host: "".into(),
+        since_step: changed.step,
+        since_least: changed.least,
+        since_most: changed.most,
+        more_ns: typical as i64,
+        share,
+    })
+}
+
+/// The collectives to which ranks that are named came last, beyond the errors of the clocks.
+struct Arrivals {
+    of_rank: HashMap<i64, Vec<Met>>,
+}
+
+impl Arrivals {
+    fn new(calls: &Calls, verdict: &Verdict) -> Self {
+        let mut of_rank: HashMap<i64, Vec<Met>> = verdict.named.iter().map(|named| (named.rank, Vec::new())).collect();
+        for met in calls.met.judged().iter().filter(|met| met.is_beyond_noise()) {
+            if let Some(of_rank) = of_rank.get_mut(&met.rank) {
+                of_rank.push(*met);
+            }
+        }
+        of_rank.values_mut().for_each(|of_rank| of_rank.sort_unstable_by_key(|met| met.begin_ns));
+        Self { of_rank }
+    }
+
+    /// That of the step to which the rank came latest. What it does after its last collective of a step makes it late in the next one.
+    fn of(&self, rank: i64, step: &Step, calls: &Calls) -> Option<Link> {
+        let all = self.of_rank.get(&rank)?;
+        let from = all.partition_point(|met| met.begin_ns < step.begin_ns);
+        let inside = all[from..].iter().take_while(|met| met.begin_ns < step.begin_ns + 2 * step.wall_ns);
+        let met = inside.max_by_key(|met| met.late_ns)?;
+        Some(Link { comm: calls.comm(&met.key), seq: met.key.seq as i64, rank, late_ns: met.late_ns })
+    }
+
+    fn latest(&self) -> Vec<Met> {
+        let mut all: Vec<Met> = self.of_rank.values().flatten().copied().collect();
+        all.sort_unstable_by(|a, b| b.late_ns.cmp(&a.late_ns).then(a.key.cmp(&b.key)));
+        all
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, StringArray};
 use serde::Serialize;
-use warpline_judge::{Collectives, Form, Key, Met, SYNCHRONISING};
+use warpline_judge::{Collectives, Key, Met, SYNCHRONISING};
 
 use crate::engine::{Engine, Rows};
 use crate::error::Error;
@@ -80,14 +80,12 @@ impl Calls {
 
     /// The name of a group.
     pub fn comm(&self, key: &Key) -> Arc<str> {
-        self.comms[key.group as usize].clone()
+        self.comm_of(key.group)
     }
 
-    /// A collective of a rank, which is not always one of those that were judged.
-    pub fn called(&self, comm: &str, seq: i64, kind: &str, bytes: i64) -> (Key, Form) {
-        // Of a group in which nobody met.
-        let group = self.numbers.get(comm).copied().unwrap_or(u32::MAX);
-        (Key { group, turn: 0, seq: seq as u64 }, Form { group, kind: word(kind), bytes: bytes as u64 })
+    /// The name of the group with this number.
+    pub fn comm_of(&self, group: u32) -> Arc<str> {
+        self.comms[group as usize].clone()
     }
 
     /// What a report says of these.

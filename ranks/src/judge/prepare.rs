@@ -1,12 +1,12 @@
 //! What the judgement asks for again and again, read once: columns of the files, kept in memory, and the views that others build on, in
 //! their order. Called by the report; without it the judgement is the same, and reads each file many times.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warpline_judge::tables::Table;
 
-use crate::engine::{Engine, Rows, Scope};
+use crate::engine::{Engine, Rows};
 use crate::error::Error;
 
 /// Before the clocks: whose windows they are, and which collectives they met in.
@@ -18,6 +18,7 @@ pub fn before_clocks(engine: &Engine) {
             "rank",
             "host",
             "boot_id",
+            "pid",
             "begin_ns",
             "end_ns",
             "realtime_offset_ns",
@@ -31,7 +32,7 @@ pub fn before_clocks(engine: &Engine) {
             "coarsened",
         ],
     );
-    engine.hold(Table::Comms, &["win", "rank", "host", "comm", "size"]);
+    engine.hold(Table::Comms, &["win", "rank", "host", "comm", "size", "last_seq", "signature"]);
     engine.hold(
         Table::Collectives,
         &["win", "rank", "comm", "seq", "kind", "bytes", "begin_ns", "dur_ns", "err_ns", "end_early_ns", "why"],
@@ -42,12 +43,11 @@ pub fn before_clocks(engine: &Engine) {
 pub fn after_clocks(engine: &Engine) -> Result<(), Error> {
     engine.keep("peers")?;
     engine.define("aligned")?;
+    engine.define("cells")?;
     engine.hold(
         Table::Steps,
         &["win", "rank", "host", "step", "begin_ns", "wall_ns", "compute_ns", "idle_ns", "uncertain_ns", "launch_ns"],
     );
-    engine.keep("pace")?;
-    engine.keep("peer_steps")?;
     Ok(())
 }
 
@@ -81,13 +81,10 @@ impl Peers {
         Ok(peers)
     }
 
-    /// A scope of these ranks, and for each at most `most` of its peers, evenly spaced.
-    pub fn scope(&self, ranks: &BTreeSet<i64>, windows: BTreeSet<i64>, most: usize) -> Scope {
-        let groups: BTreeSet<&(Arc<str>, i64)> = ranks.iter().filter_map(|rank| self.group.get(rank)).collect();
-        let mut all = ranks.clone();
-        for peers in groups.into_iter().filter_map(|group| self.ranks.get(group)) {
-            all.extend(peers.iter().step_by(peers.len().div_ceil(most).max(1)));
-        }
-        Scope { ranks: all, windows: Some(windows) }
+    /// At most so many of the others, evenly spaced.
+    pub fn some(&self, rank: i64, most: usize) -> Vec<i64> {
+        let all = self.group.get(&rank).and_then(|group| self.ranks.get(group)).map_or(&[][..], Vec::as_slice);
+        let others: Vec<i64> = all.iter().copied().filter(|other| *other != rank).collect();
+        others.iter().copied().step_by(others.len().div_ceil(most).max(1)).collect()
     }
 }

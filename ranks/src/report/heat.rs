@@ -1,13 +1,12 @@
 //! The heat map of a report: what each rank did in each step, beside its peers. Only the page shows it, so only the page pays for it.
 //! Too many ranks or steps are merged to blocks, each shown as its worst rank and step, so nothing that stands out disappears.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use warpline_judge::median;
+use warpline_judge::own::Own;
 
-use super::cells::{Cells, code, flags};
+use super::cells::{Cells, NONE, code, flags};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::views;
@@ -17,12 +16,6 @@ const CELLS: usize = 1 << 20;
 
 /// Rows or columns of a page: canvases are not larger.
 const SIDE: usize = 8_192;
-
-/// What is read into memory at most: 10,000 ranks of 1,600 steps. Beyond it, one in so many steps is read.
-const READ: i64 = 16_000_000;
-
-/// With fewer ranks of one role, all ranks are compared.
-const LEAST_PEERS: usize = 3;
 
 /// Rank × step.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -60,28 +53,12 @@ struct Read {
 }
 
 impl HeatMap {
-    /// Of the run of an engine that has judged it: `steps` and `peers` are kept there. `size` is about how many ranks and steps there are.
-    pub(super) fn of(engine: &Engine, size: i64) -> Result<Self, Error> {
-        let roles = engine.query(
-            "peers",
-            // Not those of `pace`, which lacks ranks whose device work is not known in any step. `peers` lacks ranks without a window.
-            "SELECT s.rank AS rank, s.host AS host, COALESCE(q.comm, '') AS comm, COALESCE(q.role, 0) AS role \
-             FROM (SELECT run, rank, MIN(host) AS host FROM steps GROUP BY run, rank) s \
-             LEFT JOIN peers q ON s.run = q.run AND s.rank = q.rank ORDER BY s.rank",
-        )?;
-        let (ranks, host) = (roles.ints("rank")?, roles.texts("host")?);
-        // The number of each group of peers, in the order of their first ranks.
-        let mut numbers = HashMap::new();
-        let peers = roles.texts("comm")?.into_iter().zip(roles.ints("role")?);
-        let role: Vec<i64> = peers
-            .map(|peers| {
-                let next = numbers.len() as i64;
-                *numbers.entry(peers).or_insert(next)
-            })
-            .collect();
-        let one_in = (size - 1).max(0) / READ + 1;
+    /// Of the run of an engine that has judged it by this own time, which is of one in so many steps.
+    pub(super) fn of(engine: &Engine, own: &Own, one_in: i64) -> Result<Self, Error> {
+        let hosts = engine.query("steps", "SELECT rank, MIN(host) AS host FROM steps GROUP BY rank ORDER BY rank")?;
+        let (ranks, host) = (hosts.ints("rank")?, hosts.texts("host")?);
         let rows = read(engine, one_in)?;
-        let mut map = Self::merged(&ranks, &role, &rows);
+        let mut map = Self::merged(&ranks, own, &rows);
         map.one_in = one_in;
         for name in host {
             let known = map.hosts.iter().rposition(|known| *known == name);
@@ -93,7 +70,7 @@ impl HeatMap {
         Ok(map)
     }
 
-    fn merged(ranks: &[i64], role: &[i64], rows: &Read) -> Self {
+    fn merged(ranks: &[i64], own: &Own, rows: &Read) -> Self {
         let mut steps = rows.step.clone();
         steps.sort_unstable();
         steps.dedup();
@@ -102,7 +79,11 @@ impl HeatMap {
         let at = |all: &[i64], value: i64| all.binary_search(&value).unwrap_or(0);
         let places: Vec<(usize, usize)> =
             rows.rank.iter().zip(&rows.step).map(|(rank, step)| (at(ranks, *rank), at(&steps, *step))).collect();
-        let beyond = beyond(role, steps.len(), &places, &rows.own);
+        let more = |(rank, step): (&i64, &i64)| {
+            own.more_ns(own.ranks().binary_search(rank).ok()?, own.steps().binary_search(step).ok()?)
+        };
+        // None for a step that is not compared.
+        let beyond: Vec<Option<i64>> = rows.rank.iter().zip(&rows.step).map(more).collect();
         let mut map = Self {
             ranks: runs(ranks),
             steps: runs(&steps),
@@ -123,7 +104,7 @@ impl HeatMap {
             }
         }
         for (cell, row) in worst.iter().enumerate().filter_map(|(cell, row)| Some((cell, (*row)?))) {
-            map.cells.beyond[cell] = code(beyond[row]);
+            map.cells.beyond[cell] = beyond[row].map_or(NONE, code);
             map.cells.compute[cell] = code(rows.compute[row]);
             map.cells.idle[cell] = code(rows.own[row] - rows.compute[row]);
             map.cells.waiting[cell] = code(rows.wall[row] - rows.own[row] - rows.uncertain[row]);
@@ -176,52 +157,6 @@ fn blocks(ranks: usize, steps: usize) -> (usize, usize) {
     }
 }
 
-/// By how much the own time of each row is beyond the median of its peers in that step. `places` are the rank's and the step's of each row.
-fn beyond(role: &[i64], steps: usize, places: &[(usize, usize)], own: &[i64]) -> Vec<i64> {
-    let mut size: HashMap<i64, usize> = HashMap::new();
-    for role in role {
-        *size.entry(*role).or_default() += 1;
-    }
-    // The number of each role that is large enough; the others are one.
-    let mut number: HashMap<i64, usize> = HashMap::new();
-    for (role, size) in size {
-        if size >= LEAST_PEERS {
-            let next = number.len() + 1;
-            number.insert(role, next);
-        }
-    }
-    let number_of: Vec<usize> = role.iter().map(|role| number.get(role).copied().unwrap_or(0)).collect();
-    let roles = number.len() + 1;
-    // The rows by step and role, by counting: there are millions.
-    let group = |(y, x): (usize, usize)| x * roles + number_of[y];
-    let mut ends = vec![0; steps * roles + 1];
-    for place in places {
-        ends[group(*place) + 1] += 1;
-    }
-    for at in 1..ends.len() {
-        ends[at] += ends[at - 1];
-    }
-    let begins = ends.clone();
-    let mut order = vec![0; places.len()];
-    for (row, place) in places.iter().enumerate() {
-        let next = &mut ends[group(*place)];
-        order[*next] = row;
-        *next += 1;
-    }
-    let mut beyond = vec![0; places.len()];
-    let mut times = Vec::new();
-    for bounds in begins.windows(2) {
-        let peers = &order[bounds[0]..bounds[1]];
-        times.clear();
-        times.extend(peers.iter().map(|row| own[*row]));
-        let median = median(&mut times);
-        for row in peers {
-            beyond[*row] = own[*row] - median;
-        }
-    }
-    beyond
-}
-
 /// Sorted numbers as runs of first, last and stride.
 fn runs(numbers: &[i64]) -> Vec<[i64; 3]> {
     let mut runs: Vec<[i64; 3]> = Vec::new();
@@ -237,6 +172,8 @@ fn runs(numbers: &[i64]) -> Vec<[i64; 3]> {
 
 #[cfg(test)]
 mod tests {
+    use warpline_judge::own::Step;
+
     use super::*;
 
     fn rows(ranks: i64, steps: i64, own: impl Fn(i64, i64) -> i64) -> Read {
@@ -254,23 +191,32 @@ mod tests {
         }
     }
 
+    /// The own time of ranks with these numbers of peers.
+    fn own(peers: &[usize], rows: &Read) -> Own {
+        let step = |at: usize| Step { rank: rows.rank[at], step: rows.step[at], own_ns: rows.own[at] };
+        Own::new(&(0..).zip(peers.iter().copied()).collect(), &(0..rows.rank.len()).map(step).collect::<Vec<_>>())
+    }
+
     #[test]
     fn a_cell_is_compared_with_the_peers_of_its_role() {
         // The ranks of the second role work twice as long; rank 5 of them is late in step 2.
         let late = |rank, step| i64::from((rank, step) == (5, 2)) * 1_500_000;
         let rows = rows(8, 4, |rank, step| 10_000_000 * (1 + i64::from(rank >= 4)) + late(rank, step));
-        let map = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &[1, 1, 1, 1, 2, 2, 2, 2], &rows);
+        let map = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &own(&[1, 1, 1, 1, 2, 2, 2, 2], &rows), &rows);
         assert_eq!((map.ranks, map.steps), (vec![[0, 7, 1]], vec![[0, 3, 1]]));
         for cell in 0..32 {
             let expected = if cell == 5 * 4 + 2 { code(1_500_000) } else { 0 };
             assert_eq!(map.cells.beyond[cell], expected, "cell {cell}");
         }
+        // A rank that does what no other does is not compared.
+        let alone = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &own(&[0, 1, 1, 1, 2, 2, 2, 2], &rows), &rows);
+        assert_eq!((alone.cells.beyond[1], alone.cells.compute[1]), (NONE, map.cells.compute[1]));
         assert_eq!(map.wall_ns[2], 10_000_000 * 2 + 1_500_000 + 7_000);
         let cells = &map.cells;
         assert_eq!((cells.waiting[0], cells.idle[0], cells.uncertain[0]), (code(5_000), code(3_000), code(2_000)));
         // Most jobs have none.
         let known = Read { uncertain: vec![0; 32], ..rows };
-        let cells = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &[1; 8], &known).cells;
+        let cells = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &own(&[1; 8], &known), &known).cells;
         assert_eq!((cells.waiting[0], cells.uncertain.len()), (code(7_000), 0));
     }
 
@@ -279,7 +225,7 @@ mod tests {
         let mut some = rows(4, 3, |_, _| 1_000_000);
         some.step[7] = 1; // Rank 2 has step 1 and no step 2 … and the row of step 1 twice.
         some.step[8] = 1;
-        let map = HeatMap::merged(&[0, 1, 2, 3], &[0; 4], &some);
+        let map = HeatMap::merged(&[0, 1, 2, 3], &own(&[0; 4], &some), &some);
         assert_eq!(map.cells.beyond[2 * 3 + 2], crate::report::cells::NONE);
         assert_eq!(map.cells.beyond[2 * 3 + 1], 0);
     }
@@ -292,7 +238,7 @@ mod tests {
         let (rank_block, step_block) = blocks(20_000, 20_000);
         assert!(20_000usize.div_ceil(rank_block) * 20_000usize.div_ceil(step_block) <= CELLS);
         let rows = rows(2_000, 1_000, |rank, step| 1_000_000 + i64::from((rank, step) == (1_234, 567)) * 9_000_000);
-        let map = HeatMap::merged(&(0..2_000).collect::<Vec<_>>(), &[0; 2_000], &rows);
+        let map = HeatMap::merged(&(0..2_000).collect::<Vec<_>>(), &own(&[0; 2_000], &rows), &rows);
         assert_eq!((map.rank_block, map.step_block), (2, 1));
         let cell = 1_234 / 2 * 1_000 + 567;
         assert_eq!(map.cells.beyond[cell], code(9_000_000));

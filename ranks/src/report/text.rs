@@ -2,10 +2,15 @@
 
 use std::fmt::Write;
 
+use warpline_core::suggest::counted;
 use warpline_core::text::printable;
+use warpline_judge::own::{LEAST_STEPS, Verdict};
 
 use super::Report;
-use crate::judge::Cause;
+use crate::judge::{Called, Cause, Differs, LateRank, SlowRank};
+
+/// Sentences about ranks of one kind.
+const SENTENCES: usize = 3;
 
 /// Rows of a table; the rest is counted.
 const ROWS: usize = 8;
@@ -15,47 +20,80 @@ const WIDTH: usize = 80;
 
 impl Report {
     /// What to know, in sentences.
-    pub(super) fn sentences(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        for late in self.late.iter().take(3) {
-            let what = match late.cause {
-                Cause::Device => "its device worked longer",
-                Cause::Idle => "its device had nothing to do",
-                Cause::Launch => "its launches took longer",
-                Cause::Unknown => "its own steps do not show why",
-            };
-            let place = if late.stage.is_empty() { String::new() } else { format!(" in `{}`", late.stage) };
-            let range = match late.steps {
-                1 => format!("in step {}", late.worst_step),
-                steps => format!("in {steps} steps ({} to {})", late.first_step, late.last_step),
-            };
-            all.push(format!(
-                "rank {} was late {range} by {} +- {}, {:.1} % of the run: {what}{place}",
-                late.rank,
-                time(late.median_ns as f64),
-                time(late.err_ns as f64),
-                100.0 * late.share,
-            ));
+    pub(super) fn sentences(&self, judged: &Verdict) -> Vec<String> {
+        let mut all: Vec<String> = self.differs.iter().take(SENTENCES).map(how_differs).collect();
+        let mut late: Vec<&LateRank> = self.late.iter().collect();
+        for host in &self.late_hosts {
+            let (of_host, others): (Vec<&LateRank>, _) = late.into_iter().partition(|late| late.host == *host);
+            late = others;
+            let Some(first) = of_host.first() else { continue };
+            all.push(format!("host {host}: its {} ranks were late {}", of_host.len(), self.how_late(first)));
         }
-        for slow in self.slow.iter().take(3) {
+        let as_late = late.iter().filter(|other| 2 * other.total_ns > late[0].total_ns).count();
+        for (at, late) in late.iter().take(SENTENCES).enumerate() {
+            let more = if at == 0 && as_late > SENTENCES {
+                format!("; and {} more as late", as_late - 1)
+            } else {
+                String::new()
+            };
+            all.push(format!("rank {} was late {}{more}", late.rank, self.how_late(late)));
+        }
+        let of_host = |slow: &&SlowRank| !self.late_hosts.contains(&slow.host);
+        for slow in self.slow.iter().filter(of_host).take(SENTENCES) {
             all.push(format!(
-                "rank {} ({}) has a slow device since step {}: {:.1} % more than {} peers, z = {:.0}",
+                "rank {} ({}) has a slow device since step {}: {:.1} % more than its peers",
                 slow.rank,
                 slow.host,
                 slow.since_step,
                 100.0 * slow.share,
-                slow.peers - 1,
-                slow.z,
             ));
         }
-        if all.is_empty() {
-            all.push(match (self.size.collectives_judged, self.size.steps) {
-                (0, 0) => "nothing could be judged: no collective and no step was read".to_owned(),
-                (0, _) => "no rank is slow; no collective could be judged".to_owned(),
-                _ => "no rank stands out".to_owned(),
-            });
+        all.extend(self.links.iter().take(SENTENCES).map(|link| {
+            format!(
+                "collectives of group {} take {:.1} times as long as those of its siblings: {} of {} bytes, {} in place of {}, {:.1} % of the run",
+                link.comm,
+                link.median_ns as f64 / link.usual_ns.max(1) as f64,
+                link.kind,
+                link.bytes,
+                time(link.median_ns as f64),
+                time(link.usual_ns as f64),
+                100.0 * link.share,
+            )
+        }));
+        if !all.is_empty() {
+            return all;
         }
+        all.push(match (judged.ranks, judged.steps, judged.spread) {
+            (0 | 1, _, _) if self.size.steps == 0 => "nothing could be judged: no step was read".to_owned(),
+            (0 | 1, _, _) => "not enough to say who is late: no two ranks do the same work".to_owned(),
+            (_, ..LEAST_STEPS, _) => format!("not enough to say who is late: {}", counted(judged.steps as u64, "step")),
+            (_, _, Some(spread)) => spread.to_string(),
+            (2 | 3, _, None) => {
+                format!("no rank stands out; {} ranks are too few to say which one is slow", judged.ranks)
+            }
+            _ => "no rank stands out".to_owned(),
+        });
         all
+    }
+
+    fn how_late(&self, late: &LateRank) -> String {
+        let what = match late.cause {
+            Cause::Device => "its device worked longer",
+            Cause::Idle => "its device had nothing to do",
+            Cause::Launch => "its launches took longer",
+            Cause::Unknown => "its own steps do not show why",
+        };
+        let place = if late.stage.is_empty() { String::new() } else { format!(" in `{}`", late.stage) };
+        let range = match late.steps {
+            1 => format!("in step {}", late.worst_step),
+            steps => format!("in {steps} steps ({} to {})", late.first_step, late.last_step),
+        };
+        format!(
+            "{range} by {} +- {}, {:.1} % of the run: {what}{place}",
+            time(late.median_ns as f64),
+            time(late.err_ns as f64),
+            100.0 * late.share,
+        )
     }
 
     /// The report for a terminal.
@@ -92,28 +130,18 @@ impl Report {
                     late.stage,
                 );
                 cut(&mut out, &line);
-                if late.chain.len() > 1 {
-                    let chain: Vec<String> = late
-                        .chain
-                        .iter()
-                        .map(|link| format!("rank {} in {} {}", link.rank, link.comm, link.seq))
-                        .collect();
-                    wrap(&mut out, "       ", &format!("all waited for {}", chain.join(", which waited for ")));
-                }
             }
             more(&mut out, self.late.len());
         }
         if !self.slow.is_empty() {
-            let _ = writeln!(out, "\nslow   windows  since       more      %      z  host");
+            let _ = writeln!(out, "\nslow     since       more      %  host");
             for slow in self.slow.iter().take(ROWS) {
                 let line = format!(
-                    "{:>6} {:>7} {:>6} {:>10} {:>6.1} {:>6.0}  {}",
+                    "{:>6} {:>7} {:>10} {:>6.1}  {}",
                     slow.rank,
-                    slow.windows,
                     slow.since_step,
-                    time(slow.more_ns),
+                    time(slow.more_ns as f64),
                     100.0 * slow.share,
-                    slow.z,
                     slow.host,
                 );
                 cut(&mut out, &line);
@@ -155,6 +183,20 @@ impl Report {
         }
         out
     }
+}
+
+fn how_differs(differs: &Differs) -> String {
+    let call = |called: &Called| format!("{} of {} bytes", called.kind, called.bytes);
+    let called = differs.called.as_ref().map_or_else(|| "something else, which is not kept,".to_owned(), call);
+    let again =
+        if differs.numbers > 1 { format!(", and at {} more numbers", differs.numbers - 1) } else { String::new() };
+    format!(
+        "{} called {called} as number {} of {}{again}, where the others called {}: the data may be wrong since then",
+        ranks(&differs.ranks, ROWS),
+        differs.seq,
+        differs.comm,
+        call(&differs.others),
+    )
 }
 
 fn more(out: &mut String, all: usize) {

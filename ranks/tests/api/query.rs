@@ -428,8 +428,8 @@ fn a_folder_of_tables_is_no_trace() {
     let writes = refused(folder.path(), &["tables", "DELETE FROM steps"]);
     assert!(writes.contains("begins with `DELETE FROM`"), "{writes}");
     // A row for each rank and window.
-    let pace = asked(folder.path(), &["tables", "--name", "pace", "--format", "csv"]);
-    assert!(pace.starts_with("run,win,rank,host,") && pace.lines().count() == 1 + 4 * 2, "{pace}");
+    let placed = asked(folder.path(), &["tables", "--name", "placed", "--format", "csv"]);
+    assert!(placed.starts_with("run,win,rank,host,") && placed.lines().count() == 1 + 4 * 2, "{placed}");
 }
 
 #[test]

@@ -86,15 +86,20 @@ fn named(plan: &Plan) -> ([Option<i64>; 2], [String; 2]) {
     generate(folder.path(), plan).unwrap();
     let engine = Engine::open(folder.path(), None).unwrap();
     let report = Report::of(&engine, Options::default()).unwrap();
+    let (rank, said) = of_traces(&engine);
+    ([report.late.first().map(|late| late.rank), rank], [report.verdict.join(" "), said])
+}
+
+/// Whom `warpline stragglers` names of the job whose tables the engine has, and what it says.
+fn of_traces(engine: &Engine) -> (Option<i64>, String) {
+    let folder = tempfile::tempdir().unwrap();
     let traces = folder.path().join("traces");
-    write_traces(&engine, &traces);
+    write_traces(engine, &traces);
     let command = std::env::var_os(COMMAND).unwrap_or_else(|| panic!("{COMMAND} does not say where `warpline` is"));
     let output = Command::new(command).args(["stragglers", "--format", "json"]).arg(&traces).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    let first = report.late.first().map(|late| late.rank);
-    let said = [report.verdict.join(" "), found["summary"].as_str().unwrap_or_default().to_owned()];
-    ([first, found["verdict"]["rank"].as_i64()], said)
+    (found["verdict"]["rank"].as_i64(), found["summary"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Jobs of 8 ranks, on one host and on two, with few steps and with many.
@@ -172,4 +177,57 @@ fn both_commands_name_nobody_in_place_of_a_rank_whose_rows_are_lost() {
         let (named, said) = named(&Plan { missing: vec![(3, 1)], ..plan });
         assert_eq!(named, [None; 2], "seed {seed}, {hosts} hosts: {said:#?}");
     }
+}
+
+/// Jobs that `ranks/tests/truth/score.py --keep FOLDER` has left there, of the classes that traces can have: all of their collectives are in the tables, and
+/// the job ran once.
+const OF_TRACES: [&str; 20] = [
+    "late",
+    "large",
+    "overlapped",
+    "slow",
+    "constant",
+    "spread",
+    "pipelines",
+    "host",
+    "link",
+    "several",
+    "tails",
+    "partway",
+    "wandering",
+    "steady_after_start",
+    "clean_plain",
+    "clean_pauses",
+    "clean_tails",
+    "clean_batches",
+    "clean_drain",
+    "clean_leave",
+];
+
+#[test]
+#[ignore = "needs the command `warpline`, and in WARPLINE_TRUTH the folder of jobs that are made in Python"]
+fn both_commands_say_the_same_of_jobs_with_known_truth() {
+    let Some(folder) = std::env::var_os("WARPLINE_TRUTH") else { return };
+    let (mut jobs, mut wrong) = (0, Vec::new());
+    for job in std::fs::read_dir(folder).unwrap().flatten() {
+        let name = job.file_name().into_string().unwrap();
+        if !OF_TRACES.contains(&name.rsplit_once('-').unwrap_or_default().0) {
+            continue;
+        }
+        let engine = Engine::open(&job.path(), None).unwrap();
+        let report = Report::of(&engine, Options::default()).unwrap();
+        let (rank, said) = of_traces(&engine);
+        // A host, a rank, or the group of a slow link: the words with which the two sentences begin.
+        let what = |sentence: &str| sentence.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let first = report.verdict.first().cloned().unwrap_or_default();
+        let is_named = |rank: i64| report.late.iter().any(|late| late.rank == rank);
+        assert!(rank.is_none_or(is_named), "{name}: `stragglers` names a rank that the report clears: {said}; {first}");
+        let is_one_of_several = rank.is_some() && what(&said).starts_with("rank") && what(&first).starts_with("rank");
+        jobs += 1;
+        if what(&said) != what(&first) && !is_one_of_several {
+            wrong.push(format!("{name}: {said}; {first}"));
+        }
+    }
+    println!("{} of {jobs}", jobs - wrong.len());
+    assert!(20 * wrong.len() <= jobs, "{} of {jobs}:\n{}", wrong.len(), wrong.join("\n"));
 }

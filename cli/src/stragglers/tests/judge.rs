@@ -10,7 +10,7 @@ fn the_late_rank_is_the_one_that_began_last() {
     a.call("allgather", 7, 141 * MS, 2 * MS, &[early(200_000)]);
     b.call("allgather", 7, 140 * MS, 3 * MS, &[early(500_000)]);
     let expected = "\
-rank 1 came 10.00 ms late to number 5 of tp0 [0,1] (net.sum, all_reduce); 10 such collectives show whether that is usual, here are 4
+not enough to say who is late: in 5 judged collectives, at most, rank 1 came 10.00 ms late to number 5 of tp0 [0,1] (net.sum, all_reduce)
 
  collective  group      seq  late rank   late by  ends differ by  range
  all_reduce  tp0 [0,1]    5          1  10.00 ms            0 ns  net.sum
@@ -91,7 +91,7 @@ fn hosts_without_a_common_clock_are_compared_by_the_collectives_themselves() {
     // The bounds on the offset are about 50 µs apart, so only the collective with a lateness of 10 ms gives a result.
     let [late] = &two.worst[..] else { panic!("one is certain: {two:?}") };
     assert_eq!((late.seq, late.late_rank, late.one_clock), (5, 1, false));
-    assert!((late.late_by_ns - 10 * MS).abs() <= late.uncertain_ns && late.uncertain_ns < 60_000, "{late:?}");
+    assert!((late.late_by_ns - 10 * MS).abs() <= late.uncertain_ns && late.uncertain_ns < 80_000, "{late:?}");
     assert_eq!(two.groups[0].left_out.uncertain, 3);
 }
 
