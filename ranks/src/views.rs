@@ -80,9 +80,7 @@ mod tests {
         let found = below("SELECT * FROM bandwidth");
         assert!(["bandwidth", "late", "aligned", "placed"].iter().all(|name| found.contains(name)), "{found:?}");
         assert!(!found.contains("peers") && below("SELECT 1 FROM late_rows").is_empty());
-        assert!(
-            ["select * from LATE", "SELECT 1 FROM suspect_calls", "SELECT 1 FROM Clocks"].into_iter().all(reads_clocks)
-        );
+        assert!(["select * from LATE", "SELECT 1 FROM margins", "SELECT 1 FROM Clocks"].into_iter().all(reads_clocks));
         assert!(!reads_clocks("SELECT rank FROM steps"));
     }
 }
