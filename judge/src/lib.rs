@@ -1,4 +1,4 @@
-//! The judge: which rank of a job is late, whom it waited for itself, and how well the clocks of hosts are known.
+//! The judge: which rank of a job takes longer itself than its peers, and how well the clocks of hosts are known.
 //!
 //! `warpline stragglers` fills the model from traces and `warpline-ranks` from tables; both ask this crate, so that both name the same rank of the
 //! same job. [`own::Own`] is the time that each rank took itself in each step, and says which ranks stand out. A [`Met`] is a collective in which
