@@ -35,6 +35,9 @@ const LEAST_STRETCH: usize = 8;
 /// A few events of one rank alone are named if one is so many times as far.
 const ALONE: f64 = 2.0;
 
+/// Events of one rank dwarf those of all others if they cost so many times as much.
+const DWARFS: f64 = 10.0;
+
 /// How likely chance may be.
 const CHANCE: f64 = 1e-4;
 
@@ -226,10 +229,11 @@ impl Own {
         for (rank, more_ns) in self.slower(start, &noise) {
             found.entry(rank).or_insert(more_ns);
         }
-        let all: usize = events.iter().map(|(_, all)| all.len()).sum();
         if found.is_empty() {
-            // Nothing is usual about a few events of one rank alone, if they are far.
-            let alone = events.iter().filter(|(_, of_one)| of_one.len() == all);
+            // Nothing is usual about a few events of one rank alone, if they are far, nor about those that dwarf all others.
+            let cost = |of: &[i64]| of.iter().map(|more| *more as f64).sum::<f64>();
+            let all: f64 = events.iter().map(|(_, of_one)| cost(of_one)).sum();
+            let alone = events.iter().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
             found = alone.filter_map(|(rank, all)| Some((*rank, *all.iter().max()?))).collect();
             found.retain(|_, worst| *worst as f64 >= ALONE * noise.far_ns);
         }

@@ -183,6 +183,17 @@ fn two_ranks_do_not_say_which_is_usual_but_what_changes_in_time_does() {
 }
 
 #[test]
+fn one_step_that_costs_more_than_all_jitter_is_named_beside_it() {
+    for seed in 0..20 {
+        let job = Job { ranks: 4, steps: 100, seed, ..JOB };
+        let jitter = |rank: usize, step: usize| if step % 31 == 7 * rank { 12.0 } else { 0.0 };
+        assert_eq!(named(&job.judge(|_, rank, step| jitter(rank, step))), NOBODY, "seed {seed}");
+        let late = job.judge(|_, rank, step| jitter(rank, step) + if rank == 2 && step == 50 { 2_000.0 } else { 0.0 });
+        assert_eq!(named(&late), [2], "seed {seed}");
+    }
+}
+
+#[test]
 fn what_is_not_enough_says_nothing() {
     let steps = LEAST_STEPS;
     let late = |_: &mut Random, rank, _| if rank == 3 { 50.0 } else { 0.0 };

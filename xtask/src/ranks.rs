@@ -32,7 +32,7 @@ pub fn faults() -> Result<u64, Stop> {
     let (judge, command) = (needs::reader()?, needs::command()?);
     let job = needs::faults()?;
     let judges = format!("--judge {} --stragglers {}", judge.display(), command.display());
-    line(&format!("{} --host --repeat 1 {judges}", job.display())).run()?;
+    line(&format!("{} --host --ranks 4 --repeat 1 {judges}", job.display())).run()?;
     needs::ranks_crate("test --test api same_verdict -- --ignored")
         .with("WARPLINE_COMMAND", command.display().to_string())
         .run_tests()
