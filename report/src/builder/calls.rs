@@ -50,7 +50,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the number of the range, and whether the lengths of its zones are only bounds. None for [`END_NOT_TIMED`].
+    /// Returns the number of the range, and whether the lengths of its zones are only bounds. None for time in which a zone may have ended.
     pub fn range(&self) -> Option<(u32, bool)> {
         (self.number != END_NOT_TIMED).then_some((self.number & !BOUNDED, self.number & BOUNDED != 0))
     }

@@ -9,7 +9,7 @@ use crate::names::Name;
 /// The most rows of a table.
 const MOST: usize = 4_096;
 
-/// Sums by key. Beyond [`MOST`] keys, later ones are counted under the key that stands for them.
+/// Sums by key. Beyond 4,096 keys, later ones are counted under the key that stands for them.
 #[derive(Clone, Debug)]
 pub struct Counted<K>(HashMap<K, Sum>);
 
