@@ -98,7 +98,7 @@ test('a click selects a step, and its link shows the same again', PATIENCE, with
   const text = await page.locator('#step-body').innerText();
   assert.match(text, /Rank 42 on node0005 was .* ms ± .* late/);
   assert.match(text, /waited .* ms in .* number \d+ for rank 42\./);
-  assert.match(text, /Rank 42 waited for nobody: its device had nothing to do, in demo\.load\./);
+  assert.match(text, /Rank 42 took longer itself: its device had nothing to do, in demo\.load\./);
   assert.equal(await page.locator('#step tbody tr').first().locator('td').first().innerText(), '42', 'who is furthest beyond comes first');
   await page.reload();
   assert.equal(await page.locator('#step-title').innerText(), 'Step 45');
@@ -166,7 +166,7 @@ test('a table is sorted by its columns', PATIENCE, withPage('ranks.html', {}, as
   assert.match(arrivals[0].join(' | '), /^all_reduce \| [td]p\d+#\w+ \| \d+ \| \d+ \| node000\d \| 1\d\d ms ± .* \| .* ms \| \d$/);
   const bandwidth = await rowsOf(page, 'bandwidth');
   for (const size of ['1 MiB', '64 MiB']) assert.ok(bandwidth.some((row) => row[0] === 'all_reduce' && row[1] === '8' && row[2] === size), size);
-  assert.match(await page.locator('#omitted').innerText(), /windows? (is|are) missing, of rank/);
+  assert.match(await page.locator('#omitted').innerText(), /steps? that others have (is|are) missing, of rank/);
 }));
 
 test('the keyboard reaches everything', PATIENCE, withPage('ranks.html', {}, async (page) => {
