@@ -68,6 +68,11 @@ impl Names {
         }
     }
 
+    /// Returns how many texts there are.
+    pub fn count(&self) -> usize {
+        self.texts.len()
+    }
+
     /// Takes the memory of an entry elsewhere, with so many bytes.
     ///
     /// # Errors

@@ -58,21 +58,17 @@ impl<K> Default for Counted<K> {
 impl<K: Key> Counted<K> {
     /// Adds a time, which may be shorter by `early_by_ns`.
     pub fn add(&mut self, key: K, ns: i64, early_by_ns: i64) {
-        let key = if self.has_room() || self.0.contains_key(&key) { key } else { K::more() };
-        self.0.entry(key).or_default().add(Sum {
-            count: 1,
-            total_ns: ns,
-            early_ns: early_by_ns.clamp(0, ns.max(0)),
-            max_ns: ns,
-        });
+        self.add_sum(key, Sum { count: 1, total_ns: ns, early_ns: early_by_ns.clamp(0, ns.max(0)), max_ns: ns });
     }
 
     /// Adds the sums of another table.
     pub fn merge(&mut self, other: Counted<K>) {
-        for (key, sum) in other.0 {
-            let key = if self.has_room() || self.0.contains_key(&key) { key } else { K::more() };
-            self.0.entry(key).or_default().add(sum);
-        }
+        other.0.into_iter().for_each(|(key, sum)| self.add_sum(key, sum));
+    }
+
+    fn add_sum(&mut self, key: K, sum: Sum) {
+        let key = if self.has_room() || self.0.contains_key(&key) { key } else { K::more() };
+        self.0.entry(key).or_default().add(sum);
     }
 
     /// Returns whether a new key gets a row of its own.

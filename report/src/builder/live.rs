@@ -23,7 +23,7 @@ use crate::{FieldCounts, Report};
 #[derive(Default)]
 pub struct SessionFigures {
     pub(super) builder: ReportBuilder,
-    names: Names,
+    pub(super) names: Names,
     /// By the number of a range.
     ranges: Vec<Option<Known>>,
     fields: FieldCounts,
@@ -31,6 +31,9 @@ pub struct SessionFigures {
     are_of_part: bool,
     captured_range: Option<CapturedRange>,
 }
+
+/// The most names of a session. Those of signallers, which have no table of their own, are the only ones that may reach it.
+const NAMES: usize = 1 << 15;
 
 /// Returns the range in which a kernel of a replay was captured.
 pub type CapturedRange = fn(&KernelRecord) -> Option<&'static RangeSpec>;
@@ -79,13 +82,14 @@ impl SessionFigures {
             // Zones that were captured on one stream nest, and replays of one graph follow one another.
             let lane = replayed.lane.as_deref().map_or(0, |lane| self.lane(lane));
             let id = u64::from(replay.graph) << 32 ^ replayed.captured_on;
-            self.zone(&replayed.zone, Place::Replays, Some(Row { place: 2, id, lane }));
+            self.zone(&replayed.zone, Place::Replays, Row { place: 2, id, lane }, false);
         }
         self.builder.end_batch();
         self.builder.traffic.add_replay(replay, is_wanted);
     }
 
     pub(super) fn add_zones(&mut self, batch: &[ZoneRecord]) {
+        let has_steps = self.builder.has_steps() || steps::current().is_some() || steps::has_ended();
         for zone in batch {
             let place = if zone.gpu.is_some() { Place::Streams } else { Place::Threads };
             let lane = zone.named_lane().map_or(0, |lane| self.lane(lane));
@@ -93,7 +97,7 @@ impl SessionFigures {
                 (Some(stream), Some(_)) => Row { place: 0, id: u64::from(stream.id), lane },
                 _ => Row { place: 1, id: zone.thread.id, lane },
             };
-            let name = self.zone(zone, place, Some(row));
+            let name = self.zone(zone, place, row, has_steps);
             let text = self.names.text(name);
             self.builder.current.path.zone(zone, || Arc::clone(text));
             if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
@@ -104,14 +108,13 @@ impl SessionFigures {
         self.builder.traffic.add(batch);
     }
 
-    /// Adds a zone, and returns its name. The entries of a batch repeat the batch, and have no row.
-    fn zone(&mut self, zone: &ZoneRecord, place: Place, row: Option<Row>) -> Name {
+    /// Adds a zone, and returns its name. The entries of a batch repeat the batch: they have no row, and no step counts them.
+    fn zone(&mut self, zone: &ZoneRecord, place: Place, row: Row, has_steps: bool) -> Name {
         let (range, name) = self.range(zone.range, place);
         let device = zone.stream.as_ref().filter(|_| zone.gpu.is_some()).map(|stream| &stream.device);
         let work = zone.work();
         let work_ns = if work.is_none() { None } else { zone.work_ns() };
         let is_entry = zone.entry.is_some();
-        let has_steps = self.builder.has_steps() || steps::current().is_some() || steps::has_ended();
         let added = Zone {
             span: zone.gpu.unwrap_or(zone.host),
             early_by_ns: zone.gpu.map_or(0, |_| zone.end_early_by_ns),
@@ -124,9 +127,9 @@ impl SessionFigures {
             device: device.map(|device| (device.kind, device.ordinal)),
             has_failed: zone.status != Status::Complete,
             work: work_ns.map(|ns| (work, ns, zone.stream.as_ref().map_or("", |stream| &*stream.device.name))),
-            row: row.filter(|_| !is_entry),
+            row: (!is_entry).then_some(row),
             depth: zone.depth,
-            in_steps: !is_entry && place != Place::Replays && has_steps,
+            in_steps: !is_entry && has_steps,
         };
         // In a sampled session the first zone may not be recorded. Launching threads write the counts, so they are read last.
         let are_of_part = self.are_of_part;
@@ -193,7 +196,7 @@ impl SessionFigures {
         self.builder.semaphores.add(semaphore, wait.duration_ns(), early_ns);
         if let (Some(stream), Some(gpu)) = (&wait.stream, wait.gpu) {
             let by = wait.signal.as_ref().map_or_else(String::new, |signal| signal.by());
-            let by = self.names.number_if(&by, self.builder.semaphores.has_room());
+            let by = self.names.number_if(&by, self.names.count() < NAMES);
             self.builder.streams().wait(stream.id, (gpu, wait.end_early_by_ns), by, || stream_use(stream));
         }
     }

@@ -91,6 +91,10 @@ impl Ranges {
         self.all.get(number as usize).map(|range| (range.name, range.place))
     }
 
+    pub(super) fn has(&self, name: Name, place: Place) -> bool {
+        self.numbers.contains_key(&(name, place))
+    }
+
     pub(super) fn lengths(&self) -> impl Iterator<Item = (Name, Place, &Lengths)> {
         self.all.iter().map(|range| (range.name, range.place, &range.lengths))
     }

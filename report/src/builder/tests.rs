@@ -224,6 +224,23 @@ fn time_in_which_a_wait_may_have_ended_makes_waiting_and_idle_bounds() {
 }
 
 #[test]
+fn ever_new_signallers_take_bounded_memory() {
+    let mut figures = SessionFigures::default();
+    let mut wait = waits().into_iter().find(|wait| wait.gpu.is_some() && wait.signal.is_some()).expect("a signal");
+    for id in 0..40_000 {
+        if let Some(signal) = &mut wait.signal {
+            signal.stream = Some(stream(id, &format!("stream {id}")));
+        }
+        figures.add(Batch::Waits(std::slice::from_ref(&wait)));
+    }
+    assert!(figures.names.count() <= (1 << 15) + 100, "{} names", figures.names.count());
+    let report = report(&figures, CameBy::Counted);
+    let waited: Vec<_> = report.streams.iter().flat_map(|stream| &stream.waited_for).collect();
+    assert_eq!(waited.iter().map(|by| by.count).sum::<u64>(), 40_000);
+    assert!(waited.iter().any(|by| by.by == "(more)" && by.count > 30_000), "{} rows", waited.len());
+}
+
+#[test]
 fn kernels_are_counted_by_name_and_range_whoever_made_the_name() {
     let stream = stream(1, "compute");
     let mut figures = SessionFigures::new(false, Some(|kernel| (kernel.correlation == 2).then_some(&COPY)));

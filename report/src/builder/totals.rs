@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::ranges::{RANGES, Range};
+use super::ranges::RANGES;
 use super::{Complete, Place, ReportBuilder};
 use crate::Report;
 use crate::figures::{HostWaitStats, KernelStats, RangeStats, RangeStepStats, SemaphoreStats, StreamStats};
@@ -78,13 +78,15 @@ impl ReportBuilder {
         let windows = self.windows.map_or(0, |(first, last)| last - first + 1);
         let window_ns = self.window_ns + self.current.window.map_or(0, |window| window.duration_ns());
         let coverage = Coverage { window_ns: window_ns.max(1), windows, ..Coverage::default() };
-        let is_in =
-            |name, place| self.ranges.all.iter().any(|range: &Range| (range.name, range.place) == (name, place));
         let stats = self.ranges.all.iter().map(|range| {
             // Zones that ran are counted per range, not separately for threads and streams, and zones of replays are not counted.
-            let (seen, scales) = match range.place {
-                Place::Threads if !is_in(range.name, Place::Streams) => seen(range.name, range.lengths.count()),
-                Place::Streams if !is_in(range.name, Place::Threads) => seen(range.name, range.lengths.count()),
+            let elsewhere = match range.place {
+                Place::Threads => Some(Place::Streams),
+                Place::Streams => Some(Place::Threads),
+                Place::Replays => None,
+            };
+            let (seen, scales) = match elsewhere {
+                Some(other) if !self.ranges.has(range.name, other) => seen(range.name, range.lengths.count()),
                 _ => (None, false),
             };
             let coverage = Coverage { seen, scales, ..coverage };

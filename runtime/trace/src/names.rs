@@ -41,7 +41,12 @@ pub(super) fn arg_name(record: &ZoneRecord, field: &'static str) -> &'static str
 
 /// Like [`arg_name`], for zones that are not collectives and for spans of `tracing`.
 pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
-    match field {
+    renamed(field).unwrap_or(field)
+}
+
+/// Returns the name under which a trace shows a field that has the name of what a session itself says of every zone.
+fn renamed(field: &str) -> Option<&'static str> {
+    Some(match field {
         ALGBW => "field.algbw_gb_per_s",
         BUSBW => "field.busbw_gb_per_s",
         "begin_late_by_ns" => "field.begin_late_by_ns",
@@ -62,40 +67,16 @@ pub(super) fn plain_arg_name(field: &'static str) -> &'static str {
         WINDOW => "field.window",
         ZONE_KIND => "field.zone_kind",
         "stream" => "field.stream",
-        other => other,
-    }
+        _ => return None,
+    })
 }
 
-/// What a session says of every zone, under these names.
-#[cfg(feature = "read")]
-const OWN: [&str; 19] = [
-    ALGBW,
-    BUSBW,
-    "begin_late_by_ns",
-    "correlation",
-    "description",
-    "device",
-    "end",
-    "end_early_by_ns",
-    "error",
-    "gpu_ns_corrected",
-    "launch_wait_ns",
-    "parent",
-    "parent_id",
-    SAMPLED,
-    "span_id",
-    "status",
-    WINDOW,
-    ZONE_KIND,
-    "stream",
-];
-
-/// Returns the field that a trace shows under this name; none for what a session itself says of every zone.
+/// Returns the field or label that a trace shows under this name; none for what else a session itself says of every zone.
 #[cfg(feature = "read")]
 pub(crate) fn field_of(arg: &str) -> Option<&str> {
     match arg.strip_prefix("field.") {
         Some(field) => Some(field),
-        None => Some(arg).filter(|arg| !OWN.contains(arg)),
+        None => Some(arg).filter(|arg| *arg == "label" || renamed(arg).is_none()),
     }
 }
 
