@@ -9,16 +9,16 @@
 //! # The rules
 //! Where there was a choice, the rule is the one that is right on jobs whose truth is known (`ranks/tests/truth`), with few ranks and with many.
 //!
-//! * **Own time** of a rank in a step is the step without its collectives. A rank that waits takes no longer itself, so no chain of waits has to be
-//!   followed, and however a delay is spread over a step, it counts whole. It is compared with the median of the other ranks that do the same work, in
+//! * **Own time** of a rank in a step is the step without its collectives. Waiting is not in it, so no chain of waits has to be
+//!   followed, and a delay counts whole, however it is spread over the step. It is compared with the median of the other ranks that do the same work, in
 //!   the same step. It needs one clock, the rank's own, and no collective has to be recorded.
 //! * **Events** are steps far beyond the noise of all ranks: eight robust deviations. A rank is named if it has more of them than chance gives to one of
-//!   so many; then the others are judged without it. Pauses and heavy tails hit all ranks alike, so that they name nobody. A few events are named if they
+//!   so many; then the others are judged without it. Pauses and heavy tails hit all ranks alike, so no rank has too many. A few events are named if they
 //!   are far, and all of one rank or ten times what those of all others cost.
 //! * **Slower ranks** have a mean of many steps, of the run or of a half, a quarter and so on, that is far beyond the means of the other
-//!   ranks: six robust deviations, and more where ranks are few. So the spread of devices names nobody.
+//!   ranks: six robust deviations, and more where ranks are few. The spread of devices is less.
 //! * **The start** of a run is not judged: its first step, and those after it that take longer at all ranks.
-//! * **Two or three ranks** do not say which of them is usual: what differs by less than a twentieth names nobody.
+//! * **Two or three ranks** do not tell which of them is usual: only steps that are longer by a twentieth, beyond the noise between the ranks, count.
 //! * **Cost.** What a rank took longer in its steps adds up. Less than 0.05 % of the run is not named.
 //! * **Links.** A group whose collectives take at least twice as long as those of its siblings, once all ranks have come, has a slow link.
 //!

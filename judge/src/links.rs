@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::{Collectives, median};
 
 /// So many times as long as those of its siblings. Groups that lie differently differ by less.
@@ -18,9 +20,10 @@ const LEAST_BYTES: u64 = 1 << 16;
 const LEAST_SHARE: f64 = 0.005;
 
 /// A group with a slow link.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SlowGroup {
-    /// The group, by the reader's number of it.
+    /// The group, by the reader's number of it, which no other reader knows.
+    #[serde(skip)]
     pub group: u32,
     /// The operation.
     pub kind: &'static str,

@@ -1,5 +1,5 @@
-//! The own time of ranks: how long each took itself in each step, outside of collectives, beside the ranks that do the same work. A rank that waits
-//! takes no longer itself, so what a rank takes beyond the others is what they wait for, however many collectives they wait in, and
+//! The own time of ranks: how long each took itself in each step, outside of collectives, beside the ranks that do the same work. Waiting is
+//! not in it, so what a rank takes beyond the others is what they wait for, however many collectives they wait in, and
 //! however many of these were recorded. One matrix is behind the verdict and the map.
 
 use std::collections::HashMap;
@@ -288,7 +288,7 @@ impl Own {
     }
 
     /// The ranks whose mean of many steps is far beyond those of the others, and by how much. A step counts no more than noise may be: a few
-    /// long pauses make nobody slow.
+    /// long pauses do not make a rank slow.
     fn slower(&self, start: usize, noise: &Noise) -> Vec<(usize, i64)> {
         let mut found: HashMap<usize, (f64, f64)> = HashMap::new();
         if self.compared < LEAST_RANKS {

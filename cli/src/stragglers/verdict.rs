@@ -255,7 +255,7 @@ struct OfRank {
 
 impl Periods {
     fn new(traces: &Calls, calls: &[Call], judged: &Judged) -> Periods {
-        // In a group of one, a rank waits for nobody. Further entries of a batch have the times of the first one.
+        // A group of one has no other rank to wait for. Further entries of a batch have the times of the first one.
         let is_alone = |call: &Call| traces.groups[call.group as usize].ranks.len() == 1;
         let is_entry = |call: &Call| judged.entries.binary_search(&call.key()).is_ok();
         let mut order: Vec<(i64, &Call)> = calls

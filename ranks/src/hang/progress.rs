@@ -167,7 +167,7 @@ impl Progress {
         self.comms.iter_mut().for_each(|group| group.completed = group.entered);
     }
 
-    /// Takes what it has not completed for not begun: a dead rank waits for nobody, and others for it.
+    /// Takes what it has not completed for not begun: a dead rank does not wait, and others wait for it.
     pub fn is_dead(&mut self) {
         self.comms.iter_mut().for_each(|group| group.entered = group.completed);
     }

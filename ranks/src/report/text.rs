@@ -52,12 +52,12 @@ impl Report {
             format!(
                 "collectives of group {} take {:.1} times as long as those of its siblings: {} of {} bytes, {} in place of {}, {:.1} % of the run",
                 link.comm,
-                link.median_ns as f64 / link.usual_ns.max(1) as f64,
-                link.kind,
-                link.bytes,
-                time(link.median_ns as f64),
-                time(link.usual_ns as f64),
-                100.0 * link.share,
+                link.slow.median_ns as f64 / link.slow.usual_ns.max(1) as f64,
+                link.slow.kind,
+                link.slow.bytes,
+                time(link.slow.median_ns as f64),
+                time(link.slow.usual_ns as f64),
+                100.0 * link.slow.share,
             )
         }));
         if !all.is_empty() {
