@@ -260,7 +260,7 @@ impl Sink for RanksSink {
         }
         if losses.windows > 0 {
             let windows = counted(losses.windows, "window");
-            let (records, why) = (counted(losses.records, "record"), losses.first.unwrap_or_default());
+            let (records, why) = (counted(losses.records, "record"), losses.why());
             return Err(io::Error::other(format!("{windows} with {records} lost: {why}")));
         }
         Ok(())

@@ -27,17 +27,39 @@ pub(super) struct Losses {
     pub(super) windows: u64,
     /// Records in them.
     pub(super) records: u64,
-    /// The first reason.
-    pub(super) first: Option<String>,
+    /// The first error of a window that the disk refused, and how many it refused.
+    refused: (Option<String>, u64),
+    /// Why windows had no room in the queue, and how many.
+    slow: (Option<String>, u64),
     /// Windows and records that the thread has dealt with, one way or the other.
     treated: (u64, u64),
 }
 
 impl Losses {
-    fn add(&mut self, records: u64, why: String) {
-        self.windows += 1;
+    fn refuse(&mut self, records: u64, why: String) {
+        self.add(1, records);
+        self.refused.0.get_or_insert(why);
+        self.refused.1 += 1;
+    }
+
+    fn late(&mut self, windows: u64, records: u64, why: &str) {
+        self.add(windows, records);
+        self.slow.0.get_or_insert_with(|| why.to_owned());
+        self.slow.1 += windows;
+    }
+
+    fn add(&mut self, windows: u64, records: u64) {
+        self.windows += windows;
         self.records += records;
-        self.first.get_or_insert(why);
+    }
+
+    /// Why the windows are lost: one reason, or two with the windows of each.
+    pub(super) fn why(&self) -> String {
+        match (&self.refused, &self.slow) {
+            ((Some(refused), n), (Some(slow), m)) => format!("{n} because of {refused}; {m} because {slow}"),
+            ((Some(why), _), _) | (_, (Some(why), _)) => why.clone(),
+            _ => String::new(),
+        }
     }
 }
 
@@ -66,7 +88,7 @@ impl Writer {
                 let (outcome, count) = (write(&window, &identity), window.records);
                 let mut losses = lock(&its);
                 if let Err(why) = outcome {
-                    losses.add(count, why);
+                    losses.refuse(count, why);
                 }
                 losses.treated = (losses.treated.0 + 1, losses.treated.1 + count);
             }
@@ -84,7 +106,7 @@ impl Writer {
             Ok(()) => self.handed = (self.handed.0 + 1, self.handed.1 + records),
             Err(TrySendError::Full(window)) => return Some(window),
             Err(TrySendError::Disconnected(_)) => {
-                lock(&self.losses).add(records, "the thread that writes has ended".to_owned());
+                lock(&self.losses).refuse(records, "the thread that writes has ended".to_owned());
             }
         }
         None
@@ -93,7 +115,7 @@ impl Writer {
     /// Counts a window for which the disk had no room in time.
     pub(super) fn lose(&self, window: &Window) {
         let why = format!("the disk is slow: {} windows already wait for it", 2 * WAITING);
-        lock(&self.losses).add(window.records, why);
+        lock(&self.losses).late(1, window.records, &why);
     }
 
     /// Whether all that was handed over is written.
@@ -113,9 +135,8 @@ impl Writer {
         let is_done = matches!(self.done.recv_timeout(within), Err(mpsc::RecvTimeoutError::Disconnected));
         let mut losses = self.losses();
         if !is_done {
-            losses.windows += self.handed.0.saturating_sub(losses.treated.0);
-            losses.records += self.handed.1.saturating_sub(losses.treated.1);
-            losses.first.get_or_insert_with(|| "the disk did not take it in time".to_owned());
+            let (windows, records) = (self.handed.0 - losses.treated.0, self.handed.1 - losses.treated.1);
+            losses.late(windows, records, "the disk did not take them in time");
         }
         losses
     }
@@ -205,13 +226,27 @@ mod tests {
         let losses = writer.finish(Duration::from_millis(300));
         // Of 20 windows, the first is written or waits; a few more wait for the one that stalls.
         assert!(losses.windows >= 18 && losses.records == 3 * losses.windows, "{losses:?}");
-        assert!(losses.first.as_deref().is_some_and(|why| why.contains("the disk is slow")), "{losses:?}");
+        assert!(losses.why().contains("the disk is slow"), "{losses:?}");
         // Where the disk comes back, the thread deals with the rest.
         drop(fs::File::open(&pipe));
         let _ = writer.done.recv_timeout(Duration::from_secs(20));
         let Losses { windows, treated, .. } = writer.losses();
         assert!(treated == writer.handed && windows < losses.windows, "{treated:?} of {:?}", writer.handed);
         fs::remove_dir_all(root).expect("a folder");
+    }
+
+    /// A machine that stalls once fills the queue; that must not stand for the windows that a full disk refuses.
+    #[test]
+    fn each_reason_has_its_windows() {
+        let mut losses = Losses::default();
+        losses.late(1, 5, "the disk is slow: 8 windows already wait for it");
+        assert_eq!(losses.why(), "the disk is slow: 8 windows already wait for it");
+        (0..9).for_each(|n| losses.refuse(10, format!("`{n}`: No space left on device")));
+        assert_eq!(
+            losses.why(),
+            "9 because of `0`: No space left on device; 1 because the disk is slow: 8 windows already wait for it"
+        );
+        assert_eq!((losses.windows, losses.records), (10, 95));
     }
 
     /// Another user of a shared disk may write to the folder, and this process to more than that user may.
