@@ -37,10 +37,21 @@ pub(super) fn forget(engine: &Engine) {
     lock(&ENGINES.recording).take_if(|current| std::ptr::eq(&**current, engine));
 }
 
-/// Ends the engine that is held for external subscriptions, if any: the program starts a session, or the last subscription has ended.
+/// Ends the engine that is held for external subscriptions, if any: the last subscription has ended.
 /// Its report is not read; the notes on what it leaves in the program go to standard error.
 pub(crate) fn end_held() {
     let _turn = lock(&ENGINES.turn);
+    end_held_in_turn();
+}
+
+/// Ends the engine that is held, and reserves its place for a session of the program before a subscriber can take it again.
+pub(super) fn replace_held<T>(reserve: impl FnOnce() -> Option<T>) -> Option<T> {
+    let _turn = lock(&ENGINES.turn);
+    end_held_in_turn();
+    reserve()
+}
+
+fn end_held_in_turn() {
     if let Some(engine) = current().filter(|engine| engine.is_held) {
         let (report, _) = engine.finish();
         report.notes.iter().filter(|note| note.starts_with(CUPTI_STAYS)).for_each(stderr::line);

@@ -81,8 +81,7 @@ impl EngineBuilder {
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
         if recorder.is_none() && !is_held {
-            current::end_held();
-            recorder = reserve();
+            recorder = current::replace_held(reserve);
         }
         let recorder = recorder.ok_or(Error::AlreadyRecording)?;
         let _ = recorder.on_device.set(exit::watch_device);

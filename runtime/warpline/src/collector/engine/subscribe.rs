@@ -98,8 +98,11 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use super::*;
+    use crate::Session;
     use crate::collector::engine::end_held;
     use warpline_core::switch;
     use warpline_report::sink::MemorySink;
@@ -144,5 +147,34 @@ mod tests {
         assert!(switch::epoch().is_none() && three.outcome().is_some_and(|outcome| outcome.with_session));
         two.cancel();
         assert!(switch::epoch().is_none(), "the third was not cancelled, and its engine is over");
+    }
+
+    /// Whoever watches a program subscribes again at once when an engine ends.
+    #[test]
+    fn a_session_takes_the_place_of_an_engine_however_soon_others_subscribe_again() {
+        let _alone = lock(&ALONE);
+        let is_over = AtomicBool::new(false);
+        let subscribe_again = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let (sink, handle) = (Box::new(MemorySink::new(1)), SubscriptionHandle::new(|| {}));
+                let new = NewSubscription { sink, filters: Vec::new(), info: SessionInfo::now(), handle };
+                drop(subscribe(new, &Config::default()));
+            }
+        };
+        thread::scope(|scope| {
+            (0..2).for_each(|_| drop(scope.spawn(subscribe_again)));
+            let refused = (0..200)
+                .filter(|_| match Session::builder().quiet().start() {
+                    Ok(session) => {
+                        drop(session);
+                        false
+                    }
+                    Err(_) => true,
+                })
+                .count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(refused, 0, "of 200 sessions");
+        });
+        end_held();
     }
 }
