@@ -18,7 +18,8 @@
 //! * **Slower ranks** have a mean of many steps, of the run or of a half, a quarter and so on, that is far beyond the means of the other
 //!   ranks: six robust deviations, and more where ranks are few. The spread of devices is less.
 //! * **The start** of a run is not judged: its first step, and those after it that take longer at all ranks.
-//! * **Two or three ranks** do not tell which of them is usual: only steps that are longer by a twentieth, beyond the noise between the ranks, count.
+//! * **Two or three ranks** do not show by how much ranks differ. A rank is named if it takes longer by more than a twentieth of a step, in more steps than
+//!   chance gives to one of two, or in steps far beyond the noise of one rank: what lasts is not noise. Its few pauses count if one is longer than a step.
 //! * **Cost.** What a rank took longer in its steps adds up. Less than 0.05 % of the run is not named.
 //! * **Links.** A group whose collectives take at least twice as long as those of its siblings, once all ranks have come, has a slow link.
 //!

@@ -20,10 +20,10 @@ const LEAST_OF_STEP: f64 = 0.003;
 /// The least by which a rank is slower than others, of a step: devices of one kind differ by less.
 const LEAST_SLOWER: f64 = 0.01;
 
-/// Between two or three ranks, nothing says which one is usual: the least that matters of a step.
+/// Two or three ranks do not show by how much devices differ: the least that matters of a step.
 const LEAST_OF_FEW: f64 = 0.05;
 
-/// With fewer ranks, there is no usual one.
+/// Fewer ranks do not show what is usual among ranks.
 const LEAST_RANKS: usize = 4;
 
 /// With fewer steps, nothing is usual.
@@ -164,11 +164,12 @@ impl Own {
         found
     }
 
-    /// Of two ranks, one that takes less than usual is no reason to name the other one: each must also take longer than it usually does.
+    /// Where there is no third rank to tell, a step in which the others take less than they usually do is no fault of this one.
     fn compare_in_time(&mut self) {
         let steps = self.steps.len().max(1);
         for (own, more) in self.own.chunks(steps).zip(self.more.chunks_mut(steps)) {
-            let usual = median(&mut own.iter().copied().filter(|own| *own != NONE).collect::<Vec<_>>());
+            let of_others = own.iter().zip(more.iter()).filter(|(_, more)| **more != NONE);
+            let usual = median(&mut of_others.map(|(own, more)| own.saturating_sub(*more)).collect::<Vec<_>>());
             for (own, more) in own.iter().zip(more).filter(|(_, more)| **more != NONE) {
                 *more = (*more).min(own.saturating_sub(usual));
             }
@@ -235,7 +236,9 @@ impl Own {
             let all: f64 = events.iter().map(|(_, of_one)| cost(of_one)).sum();
             let alone = events.iter().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
             found = alone.filter_map(|(rank, all)| Some((*rank, *all.iter().max()?))).collect();
-            found.retain(|_, worst| *worst as f64 >= ALONE * noise.far_ns);
+            // Two or three ranks have a few pauses of one rank alone by chance too: one that is no longer than a step names nobody.
+            let least_ns = if self.compared < LEAST_RANKS { noise.step_ns } else { 0.0 };
+            found.retain(|_, worst| *worst as f64 >= least_ns.max(ALONE * noise.far_ns));
         }
         let share = |ns: i64| (ns as f64 / run_ns.max(1) as f64).min(1.0);
         for (rank, more_ns) in found {
@@ -290,10 +293,10 @@ impl Own {
     /// The ranks whose mean of many steps is far beyond those of the others, and by how much. A step counts no more than noise may be: a few
     /// long pauses do not make a rank slow.
     fn slower(&self, start: usize, noise: &Noise) -> Vec<(usize, i64)> {
-        let mut found: HashMap<usize, (f64, f64)> = HashMap::new();
         if self.compared < LEAST_RANKS {
-            return Vec::new();
+            return self.slower_of_few(start, noise);
         }
+        let mut found: HashMap<usize, (f64, f64)> = HashMap::new();
         let steps = self.steps.len() - start;
         let limit = SLOWER * (1.0 + 8.0 / self.compared as f64);
         let most_ns = (3.0 * noise.deviation_ns).max(1.5 * LEAST_SLOWER * noise.step_ns);
@@ -323,6 +326,25 @@ impl Own {
             parts *= 2;
         }
         found.into_iter().map(|(rank, (_, more_ns))| (rank, more_ns as i64)).collect()
+    }
+
+    /// Of two or three ranks, whose means show no deviation of ranks: those that take longer in more steps than chance gives to one of two, and by more
+    /// than devices differ by.
+    fn slower_of_few(&self, start: usize, noise: &Noise) -> Vec<(usize, i64)> {
+        let least_ns = LEAST_OF_FEW * noise.step_ns;
+        let slowest = |rank: usize| {
+            let row = &self.row(rank)[start..];
+            let halved = std::iter::successors(Some(row.len()), |steps| Some(steps / 2));
+            let stretches =
+                halved.take_while(|steps| *steps >= LEAST_STRETCH).flat_map(|steps| row.chunks_exact(steps));
+            let longer = stretches.filter_map(|stretch| {
+                let known = stretch.iter().filter(|more| **more != NONE).count();
+                let mut longer: Vec<i64> = stretch.iter().copied().filter(|more| *more as f64 > least_ns).collect();
+                (at_least(longer.len(), known, 0.5) < CHANCE).then(|| median(&mut longer))
+            });
+            Some((rank, longer.max()?))
+        };
+        (0..self.ranks.len()).filter_map(slowest).collect()
     }
 
     /// The steps in which this rank took longer, by about `more_ns`: those that stand out of noise, or all of the stretch that explains most.
@@ -361,12 +383,18 @@ struct Noise {
 impl Noise {
     fn new(own: &Own, start: usize, step_ns: f64) -> Self {
         let is_few = own.compared < LEAST_RANKS;
-        let mut away = Vec::new();
+        let (mut away, mut changes) = (Vec::new(), Vec::new());
         for rank in 0..own.ranks.len() {
-            let known = own.row(rank)[start..].iter().copied().filter(|more| *more != NONE);
-            away.extend(known.map(i64::saturating_abs));
+            let known: Vec<i64> = own.row(rank)[start..].iter().copied().filter(|more| *more != NONE).collect();
+            // Of few ranks, what lasts is no noise: neither beside the median of the run, nor from one step to the next.
+            let usual = if is_few { median(&mut known.clone()) } else { 0 };
+            away.extend(known.iter().map(|more| more.saturating_sub(usual).saturating_abs()));
+            changes.extend(known.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_abs()));
         }
-        let deviation_ns = 1.4826 * median(&mut away) as f64;
+        let mut deviation_ns = 1.4826 * median(&mut away) as f64;
+        if is_few {
+            deviation_ns = deviation_ns.min(1.4826 * median(&mut changes) as f64 / std::f64::consts::SQRT_2);
+        }
         let least = if is_few { LEAST_OF_FEW } else { LEAST_OF_STEP } * step_ns;
         Self { step_ns, deviation_ns, far_ns: (FAR * deviation_ns).max(LEAST_NS).max(least) }
     }

@@ -174,12 +174,54 @@ fn the_start_of_a_run_comes_before_no_steady_fault() {
 }
 
 #[test]
-fn two_ranks_do_not_say_which_is_usual_but_what_changes_in_time_does() {
-    let job = Job { ranks: 2, ..JOB };
-    assert_eq!(named(&job.judge(|_, rank, _| if rank == 1 { 4.0 } else { 0.0 })), NOBODY);
-    assert_eq!(named(&job.judge(|_, rank, step| if rank == 1 && step >= 40 { 15.0 } else { 0.0 })), [1]);
-    // That one took less than usual is no fault of the other one.
-    assert_eq!(named(&job.judge(|_, rank, step| if rank == 1 && step == 40 { -60.0 } else { 0.0 })), NOBODY);
+fn of_two_or_three_ranks_one_is_named_if_it_takes_longer_than_devices_and_steps_differ_by() {
+    for (ranks, seed) in [2, 3].into_iter().flat_map(|ranks| (0..20).map(move |seed| (ranks, seed))) {
+        let what = format!("{ranks} ranks, seed {seed}");
+        let job = Job { ranks, seed, ..JOB };
+        let of_last = |rank: usize, ms: f64| if rank + 1 == ranks { ms } else { 0.0 };
+        let last = [ranks as i64 - 1];
+        for noise in [0.0005, 0.005, 0.02] {
+            let job = Job { noise, ..job };
+            assert_eq!(named(&job.judge(|_, rank, _| of_last(rank, 3.0))), NOBODY, "{what}: devices differ");
+            for ms in [12.0, 30.0, 300.0] {
+                let always = job.judge(|_, rank, _| of_last(rank, ms));
+                assert_eq!(named(&always), last, "{what}, {noise}: by {ms} ms in all steps");
+                let total = always.named[0].total_ns as f64 / MS / 59.0;
+                assert!((total / ms - 1.0).abs() < 0.25, "{what}, {noise}: {total} for {ms}");
+                // Twenty steps of much noise show no small change.
+                if ms < 1_000.0 * noise {
+                    continue;
+                }
+                let later = job.judge(|_, rank, step| if step >= 40 { of_last(rank, ms) } else { 0.0 });
+                assert_eq!(named(&later), last, "{what}, {noise}: by {ms} ms since step 40");
+                assert!(later.named[0].steps[0].0.abs_diff(40) < 3, "{what}, {noise}: {:?}", later.named[0].steps[0]);
+            }
+        }
+        assert_eq!(named(&job.judge(|_, rank, step| if step == 20 { of_last(rank, 900.0) } else { 0.0 })), last);
+        // That one took less than usual is no fault of the other one.
+        let fast = job.judge(|_, rank, step| if step % 9 == 4 { of_last(rank, -60.0) } else { 0.0 });
+        assert_eq!(named(&fast), NOBODY, "{what}");
+        let pauses = job.judge(|random, _, _| if random.unit() < 0.1 { 30.0 * random.unit() } else { 0.0 });
+        assert_eq!(named(&pauses), NOBODY, "{what}: pauses");
+        let batches = job.judge(|random, _, _| 60.0 * (random.unit() - 0.5));
+        assert_eq!(named(&batches), NOBODY, "{what}: batches");
+    }
+}
+
+/// Of traces, a step is the time between two collectives: parts of one step follow each other, and a fault is in all of them or in one.
+#[test]
+fn of_two_ranks_one_is_named_whose_fault_is_not_alike_in_all_parts_of_a_step() {
+    for seed in 0..20 {
+        let job = Job { ranks: 2, steps: 90, seed, ..JOB };
+        for parts in [[96.0, 32.0, 32.0], [150.0, 0.0, 0.0], [20.0, 40.0, 8.0]] {
+            for since in [0, 45] {
+                let verdict = job.judge(|_, rank, step| if rank == 1 && step >= since { parts[step % 3] } else { 0.0 });
+                assert_eq!(named(&verdict), [1], "seed {seed}, {parts:?} since {since}");
+            }
+            let both = job.judge(|_, _, step| parts[step % 3]);
+            assert_eq!(named(&both), NOBODY, "seed {seed}, {parts:?} at both");
+        }
+    }
 }
 
 #[test]

@@ -372,11 +372,14 @@ impl Report {
             "group of hosts never met another in a collective: nothing compares them",
             "groups of hosts never met in a collective: nothing compares them",
         );
-        say(
-            self.size.ranks.min(3) * i64::from(self.size.ranks < 4),
-            "rank is too few to say who is slow",
-            "ranks are too few to say who is slow",
-        );
+        match self.size.ranks {
+            1 => all.push("there is no other rank to compare the only one with".to_owned()),
+            2 | 3 => all.push(format!(
+                "{} ranks do not show by how much devices differ: a rank that takes up to 5 % of a step longer is not named",
+                self.size.ranks
+            )),
+            _ => {}
+        }
         if one_in > 1 {
             all.push(format!("one in {one_in} collectives was used for the clocks"));
         }

@@ -18,12 +18,14 @@ pub struct Differs {
     pub seq: i64,
     /// How many numbers there are.
     pub numbers: usize,
-    /// The ranks of which there are fewer; of two halves, those with the higher numbers.
+    /// The ranks of which there are fewer; of two halves, of which nothing says which one is wrong, those with the higher numbers.
     pub ranks: Vec<i64>,
     /// What they called; none if the tables do not have it.
     pub called: Option<Called>,
     /// What the others called.
     pub others: Called,
+    /// The other half, if there are two; otherwise empty.
+    pub other_half: Vec<i64>,
 }
 
 /// A call.
@@ -59,10 +61,12 @@ pub fn differs(engine: &Engine) -> Result<Vec<Differs>, Error> {
             continue;
         };
         let others = most.0.clone();
-        called.remove(&others);
+        let of_others = called.remove(&others).unwrap_or_default();
         let Some((odd, _)) = called.first_key_value() else { continue };
-        let ranks = called.values().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
-        let one = Differs { comm: comm.clone(), seq, numbers: 1, ranks, called: Some(odd.clone()), others };
+        let ranks: BTreeSet<i64> = called.values().flatten().copied().collect();
+        let other_half = if ranks.len() == of_others.len() { Vec::from_iter(of_others) } else { Vec::new() };
+        let (ranks, called) = (Vec::from_iter(ranks), Some(odd.clone()));
+        let one = Differs { comm: comm.clone(), seq, numbers: 1, ranks, called, others, other_half };
         found.entry(comm.clone()).and_modify(|known| known.numbers += 1).or_insert(one);
     }
     let unseen = left_out(engine, &found)?;
@@ -85,28 +89,41 @@ fn left_out(engine: &Engine, known: &BTreeMap<Arc<str>, Differs>) -> Result<Vec<
     for (comm, by_number) in by_comm {
         let Some((last, signatures)) = by_number.into_iter().next() else { continue };
         let most = signatures.values().map(Vec::len).max().unwrap_or(0);
-        let mut ranks: Vec<i64> = signatures.into_values().filter(|ranks| ranks.len() < most).flatten().collect();
-        ranks.sort_unstable();
-        if ranks.is_empty() {
-            continue;
+        let (equal, fewer): (Vec<_>, Vec<_>) = signatures.into_values().partition(|ranks| ranks.len() == most);
+        // Of as many ranks on each side, those that lack a number are the ones whose call is left out.
+        let sides = if fewer.is_empty() && equal.len() > 1 { equal } else { vec![fewer.concat()] };
+        let mut of_sides = Vec::new();
+        for mut ranks in sides.into_iter().filter(|ranks| !ranks.is_empty()) {
+            ranks.sort_unstable();
+            if let Some((seq, others)) = the_missing(engine, comm, last, &ranks)? {
+                let (comm, other_half) = (comm.clone(), Vec::new());
+                of_sides.push(Differs { comm, seq, numbers: 1, ranks, called: None, others, other_half });
+            }
         }
-        // A rank that has begun its session later has other signatures as well: it must have the numbers around it.
-        let listed = ranks.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        let sql = format!(
-            "SELECT c.seq AS seq, MIN(c.kind) AS kind, MIN(c.bytes) AS bytes, SUM(CASE WHEN c.rank IN ({listed}) THEN 1 ELSE 0 END) AS odd \
-             FROM collectives c JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank AND c.begin_ns >= p.since_ns \
-             WHERE c.comm = '{}' AND c.seq <= {last} GROUP BY c.seq ORDER BY c.seq",
-            comm.replace('\'', "''"),
-        );
-        let rows = engine.query("collectives", &sql)?;
-        let (seq, odd) = (rows.ints("seq")?, rows.ints("odd")?);
-        let (kind, bytes) = (rows.texts("kind")?, rows.ints("bytes")?);
-        let is_between = |at: usize| odd[..at].iter().any(|n| *n > 0) && odd[at + 1..].iter().any(|n| *n > 0);
-        let missing: Vec<usize> = (0..rows.len()).filter(|at| odd[*at] == 0 && is_between(*at)).collect();
-        if let [at] = missing[..] {
-            let others = Called { kind: kind[at].clone(), bytes: bytes[at] };
-            found.push(Differs { comm: comm.clone(), seq: seq[at], numbers: 1, ranks, called: None, others });
+        if of_sides.len() == 1 {
+            found.append(&mut of_sides);
         }
     }
     Ok(found)
+}
+
+/// The only number up to the last one that these ranks do not have, and others have, and what it is.
+fn the_missing(engine: &Engine, comm: &str, last: i64, ranks: &[i64]) -> Result<Option<(i64, Called)>, Error> {
+    let listed = ranks.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let sql = format!(
+        "SELECT c.seq AS seq, MIN(c.kind) AS kind, MIN(c.bytes) AS bytes, SUM(CASE WHEN c.rank IN ({listed}) THEN 1 ELSE 0 END) AS odd \
+         FROM collectives c JOIN placed p ON c.run = p.run AND c.win = p.win AND c.rank = p.rank AND c.begin_ns >= p.since_ns \
+         WHERE c.comm = '{}' AND c.seq <= {last} GROUP BY c.seq ORDER BY c.seq",
+        comm.replace('\'', "''"),
+    );
+    let rows = engine.query("collectives", &sql)?;
+    let (seq, odd) = (rows.ints("seq")?, rows.ints("odd")?);
+    let (kind, bytes) = (rows.texts("kind")?, rows.ints("bytes")?);
+    // A rank that has begun its session later has other signatures as well: it must have the numbers around it.
+    let is_between = |at: usize| odd[..at].iter().any(|n| *n > 0) && odd[at + 1..].iter().any(|n| *n > 0);
+    let missing: Vec<usize> = (0..rows.len()).filter(|at| odd[*at] == 0 && is_between(*at)).collect();
+    Ok(match missing[..] {
+        [at] => Some((seq[at], Called { kind: kind[at].clone(), bytes: bytes[at] })),
+        _ => None,
+    })
 }

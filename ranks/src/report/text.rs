@@ -69,7 +69,7 @@ impl Report {
             (_, ..LEAST_STEPS, _) => format!("not enough to say who is late: {}", counted(judged.steps as u64, "step")),
             (_, _, Some(spread)) => spread.to_string(),
             (2 | 3, _, None) => {
-                format!("no rank stands out; {} ranks are too few to say which one is slow", judged.ranks)
+                format!("no rank stands out; with {} ranks, less than 5 % of a step names nobody", judged.ranks)
             }
             _ => "no rank stands out".to_owned(),
         });
@@ -190,13 +190,17 @@ fn how_differs(differs: &Differs) -> String {
     let called = differs.called.as_ref().map_or_else(|| "something else, which is not kept,".to_owned(), call);
     let again =
         if differs.numbers > 1 { format!(", and at {} more numbers", differs.numbers - 1) } else { String::new() };
-    format!(
-        "{} called {called} as number {} of {}{again}, where the others called {}: the data may be wrong since then",
-        ranks(&differs.ranks, ROWS),
-        differs.seq,
-        differs.comm,
-        call(&differs.others),
-    )
+    let who = ranks(&differs.ranks, ROWS);
+    let (at, others) = (format!("number {} of {}{again}", differs.seq, differs.comm), call(&differs.others));
+    match differs.other_half.as_slice() {
+        [] => {
+            format!("{who} called {called} as {at}, where the others called {others}: the data may be wrong since then")
+        }
+        half => format!(
+            "{who} called {called} as {at}, and {} {others}: one of the two is wrong, and the data may be since then",
+            ranks(half, ROWS)
+        ),
+    }
 }
 
 fn more(out: &mut String, all: usize) {

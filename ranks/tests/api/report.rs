@@ -253,6 +253,36 @@ fn ranks_meet_in_what_all_wait_for_and_not_in_different_operations() {
 }
 
 #[test]
+fn a_call_that_differs_is_the_first_finding_and_of_two_halves_both_are_named() {
+    let made: Vec<Call> = (0..8).map(|seq| (seq, "all_reduce", 1 << 20, 1 << 20, 4)).collect();
+    let said = |odd: &[i64]| {
+        let folder = tempfile::tempdir().unwrap();
+        job_of(
+            folder.path(),
+            &made,
+            |rank, call| if odd.contains(&rank) && call.0 == 5 { "all_gather" } else { call.1 },
+        );
+        let report = Report::new(folder.path(), None, Options::default()).unwrap();
+        assert!(report.names_somebody());
+        report.verdict[0].clone()
+    };
+    let call = |kind: &str| format!("{kind} of 1048576 bytes");
+    let (gather, reduce) = (call("all_gather"), call("all_reduce"));
+    let first = said(&[1]);
+    let expected = format!(
+        "rank 1 called {gather} as number 5 of tp0#4e1c6318, where the others called {reduce}: the data may be wrong since then"
+    );
+    assert_eq!(first, expected);
+    let (low, high) = (said(&[0, 1]), said(&[2, 3]));
+    let half = |high: &str, low: &str| {
+        format!(
+            "ranks 2, 3 called {high} as number 5 of tp0#4e1c6318, and ranks 0, 1 {low}: one of the two is wrong, and the data may be since then"
+        )
+    };
+    assert_eq!((low, high), (half(&reduce, &gather), half(&gather, &reduce)));
+}
+
+#[test]
 fn bandwidths_are_those_computed_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let made = [

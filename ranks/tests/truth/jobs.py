@@ -103,6 +103,20 @@ def slow(seed):
     return job
 
 
+def few(seed):
+    """Two or three ranks, of which one is late in a stage, or has a slower device, in a part of the run or in all of it."""
+    job = Job("few", seed, ["dp", "zero1"], sizes=(2, 3), noise=dict(devices=0.01))
+    rank, share = job.rank(), job.random.uniform(0.1, 0.4)
+    span = range(job.steps) if seed % 2 else job.span()
+    if seed % 3:
+        job.faults.delay(STAGES[seed % 4], rank, share * job.step_ns, span)
+        job.blame([rank], share * job.step_ns)
+    else:
+        job.faults.slow_device(rank, share, span)
+        job.blame([rank], share * job.step_ns * 0.85)
+    return job
+
+
 def constant(seed):
     """Late in every step, by as much as the step, in groups with two kinds of calls (item 1)."""
     job = Job("constant", seed, ["zero1", "zero3"])
@@ -224,7 +238,7 @@ def partway(seed):
 
 def mismatch(seed):
     """One rank calls with another size, or another operation, and the job goes on (item 14)."""
-    job = Job("mismatch", seed, ["dp", "zero1", "tp"], sizes=(8, 16, 32))
+    job = Job("mismatch", seed, ["dp", "zero1", "tp"], sizes=(2, 8, 16, 32))
     rank, step = job.rank(), int(job.random.integers(10, job.steps - 10))
     done = []
 
@@ -313,6 +327,12 @@ def clean_few(seed):
     return job
 
 
+def clean_pair(seed):
+    """Two ranks with what all ranks of clean jobs have: devices that differ, pauses, heavy tails, batches of different lengths."""
+    noise = [dict(devices=0.01), dict(pauses=0.05, pause_ms=20.0), dict(tails=0.05), dict(batches=0.2)][seed % 4]
+    return Job("clean_pair", seed, ["dp", "zero1"], sizes=(2,), noise=noise)
+
+
 def clean_lives(seed):
     """The first life had a fault, the last one has none (item 7)."""
     job = restart(seed)
@@ -338,7 +358,7 @@ def clean_leave(seed):
     return job
 
 
-FAULTY = [late, large, overlapped, slow, constant, spread, pipelines, host, link, restart, samples, several, tails, partway, mismatch, checkpoint,
+FAULTY = [late, large, overlapped, slow, few, constant, spread, pipelines, host, link, restart, samples, several, tails, partway, mismatch, checkpoint,
           missing, stages_only, wandering, steady_after_start]
 CLEAN = {
     "clean_plain": clean("clean_plain"),
@@ -352,6 +372,7 @@ CLEAN = {
     "clean_small": clean("clean_small", layouts=["small"]),
     "clean_large": clean("clean_large", sizes=(128, 256), steps=(40, 60), noise=dict(devices=0.005)),
     "clean_few": clean_few,
+    "clean_pair": clean_pair,
     "clean_lives": clean_lives,
     "clean_leave": clean_leave,
 }
