@@ -20,6 +20,18 @@ pub struct Findings {
     pub groups: Vec<Group>,
     /// The first collectives whose ranks call different operations with one sequence number.
     pub mismatches: Vec<Mismatch>,
+    /// What is left out because the job was started again.
+    pub earlier: Earlier,
+}
+
+/// What ranks called before they were started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Earlier {
+    /// The processes of ranks that had ended when another process of their rank began.
+    pub processes: u64,
+    /// Their collectives, each rank's counted.
+    pub calls: u64,
 }
 
 /// A collective for which one rank came last.

@@ -10,7 +10,7 @@ use warpline_judge::clocks::Run;
 use super::clocks::{Arrival, Clocks};
 use super::findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind};
 use super::verdict::{Judged, conclude};
-use super::{Call, Calls, GroupInfo};
+use super::{Call, Calls, GroupInfo, lives};
 
 /// The most mismatches that are listed individually.
 const MISMATCHES: usize = 5;
@@ -40,6 +40,7 @@ impl Calls {
     /// Matches and judges the collectives; `top` limits the number of worst ones.
     pub fn judge(mut self, top: usize) -> Findings {
         let mut calls = std::mem::take(&mut self.calls);
+        let earlier = lives::keep_last(&self, &mut calls);
         number_replays(&mut calls);
         // Fully ordered, so that the result does not depend on the order of the files.
         calls.sort_unstable_by_key(|call| (call.group, call.turn, call.seq, call.rank, call.begin_ns));
@@ -53,6 +54,7 @@ impl Calls {
             ranks: Vec::new(),
             groups: Vec::new(),
             mismatches: Vec::new(),
+            earlier,
         };
         let mut judged = Judged::default();
         let groups = calls.chunk_by(|a, b| a.group == b.group);

@@ -1,7 +1,7 @@
 //! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
-//! them across ranks and determines which rank was late, `verdict` asks for the rank that stands out, `show` formats the findings, and `run` is
+//! them across ranks and determines which rank was late, `lives` leaves out what ran before a restart, `verdict` asks for the rank that stands out, `show` formats the findings, and `run` is
 //! the command.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
@@ -11,6 +11,7 @@
 mod clocks;
 mod findings;
 mod judge;
+mod lives;
 mod read;
 pub(crate) mod run;
 mod show;
@@ -25,7 +26,7 @@ use std::io::Read;
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
 use warpline_judge::Key;
 
-pub use findings::{Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind, Verdict};
+pub use findings::{Earlier, Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind, Verdict};
 pub use read::{MAX_CALLS, MAX_TEXTS, Skipped, TraceError};
 
 use read::{ENTRY, GroupKey, Reader, spend};

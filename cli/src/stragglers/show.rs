@@ -24,7 +24,14 @@ impl Findings {
         if self.ranks.iter().any(|rank| rank.late > 0) && top > 0 {
             self.write_ranks(top, &mut text, on_terminal);
         }
-        let mut notes: Vec<String> = self.groups.iter().flat_map(notes_of).collect();
+        let mut notes = Vec::new();
+        if self.earlier.processes > 0 {
+            let calls = output::counted(self.earlier.calls, "call");
+            notes.push(format!(
+                "ranks were started again: {calls} of earlier processes left out; the last process of each rank is judged"
+            ));
+        }
+        notes.extend(self.groups.iter().flat_map(notes_of));
         notes.extend(self.likely_ranks(top));
         if self.worst.iter().any(|late| !late.one_clock) {
             notes.push("`±` across hosts: how well the collectives themselves prove their clocks apart".to_owned());

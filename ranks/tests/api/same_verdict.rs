@@ -181,11 +181,12 @@ fn both_commands_name_nobody_in_place_of_a_rank_whose_rows_are_lost() {
 
 /// Jobs that `ranks/tests/truth/score.py --keep FOLDER` has left there, of the classes that traces can have: all of their collectives are in the tables, and
 /// the job ran once.
-const OF_TRACES: [&str; 20] = [
+const OF_TRACES: [&str; 22] = [
     "late",
     "large",
     "overlapped",
     "slow",
+    "few",
     "constant",
     "spread",
     "pipelines",
@@ -201,6 +202,7 @@ const OF_TRACES: [&str; 20] = [
     "clean_tails",
     "clean_batches",
     "clean_drain",
+    "clean_pair",
     "clean_leave",
 ];
 

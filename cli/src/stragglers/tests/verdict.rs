@@ -45,6 +45,55 @@ fn the_verdict_names_rank_number_range_size_and_since_when() {
     assert_eq!(format!("{}\n", json["summary"].as_str().unwrap()), text);
 }
 
+/// Each rank's trace of one life of a job: which process, since when, and which rank is late by 10 ms.
+fn life(process: i32, begin_ns: i64, late: Option<u64>) -> Vec<Trace> {
+    let on_process = |rank: u64| {
+        let mut trace = on_host(rank, "node0");
+        let track = Some(Track { process: Some(Process { pid: process + rank as i32 }) });
+        trace.packet(Packet { track, ..packet() });
+        trace.group = ("world", "[0, 1, 2, 3]", None);
+        trace
+    };
+    let mut traces: Vec<Trace> = (0..4).map(on_process).collect();
+    for seq in 0..40_u64 {
+        let begin = |rank: u64| {
+            let jitter = (seq * 7 + rank * 5) as i64 % 9 * 1_000;
+            begin_ns + (seq as i64 + 1) * 40 * MS + jitter + if Some(rank) == late { 10 * MS } else { 0 }
+        };
+        let end = (0..4).map(begin).max().unwrap() + 100_000;
+        for (rank, trace) in (0..).zip(&mut traces) {
+            trace.call("allreduce", seq, begin(rank), end - begin(rank), &sized());
+        }
+    }
+    traces
+}
+
+#[test]
+fn of_a_job_that_was_started_again_the_last_life_is_judged() {
+    let after = |first, second| {
+        let mut traces = life(200, 0, first);
+        traces.extend(life(300, 60_000 * MS, second));
+        judge(&mut traces)
+    };
+    for (first, second) in [(Some(1), None), (None, Some(2)), (Some(1), Some(3))] {
+        let findings = after(first, second);
+        let named = findings.verdict.as_ref().map(|verdict| u64::from(verdict.rank));
+        assert_eq!(named, second, "{}", findings.summary);
+        assert_eq!((findings.earlier.processes, findings.earlier.calls), (4, 160));
+        assert_eq!((findings.groups[0].judged, findings.groups[0].left_out.repeated), (40, 0));
+        assert!(findings.verdict.is_none_or(|verdict| verdict.share < 1.0));
+    }
+    let text = after(None, None).to_text(20, false);
+    let note =
+        "ranks were started again: 160 calls of earlier processes left out; the last process of each rank is judged\n";
+    assert!(text.contains(note), "{text}");
+    // Processes at one time are no restart: their numbers are said to be repeated.
+    let mut traces = life(200, 0, None);
+    traces.extend(life(300, 500 * MS, None));
+    let findings = judge(&mut traces);
+    assert_eq!((findings.earlier.processes, findings.groups[0].left_out.repeated), (0, 40));
+}
+
 #[test]
 fn in_a_clean_run_no_rank_stands_out() {
     for seed in 0..20_u64 {
