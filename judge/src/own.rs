@@ -118,6 +118,13 @@ pub struct Spread {
     pub share: f64,
 }
 
+impl Verdict {
+    /// Whether enough was compared to say who is late: two ranks that do the same, in [`LEAST_STEPS`].
+    pub fn is_enough(&self) -> bool {
+        self.ranks > 1 && self.steps >= LEAST_STEPS
+    }
+}
+
 impl fmt::Display for Spread {
     /// A sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,7 +227,7 @@ impl Own {
         let (start, step_ns) = self.start();
         let steps = self.steps.len() - start;
         let mut verdict = Verdict { ranks: self.compared, steps, start, ..Verdict::default() };
-        if self.compared < 2 || steps < LEAST_STEPS {
+        if !verdict.is_enough() {
             return verdict;
         }
         let noise = Noise::new(self, start, step_ns);

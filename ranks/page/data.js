@@ -102,6 +102,7 @@ function makeModel(map) {
     stepBlock: map.step_block,
     oneIn: map.one_in,
     wallNs: map.wall_ns,
+    meanNs: map.mean_ns,
     hasUncertain: cells.uncertain.length > 0,
     hostOf: (rank) => map.hosts[map.host_of[placeOfRank.get(rank)]] ?? '',
     rowOf: (rank) => (placeOfRank.has(rank) ? Math.floor(placeOfRank.get(rank) / map.rank_block) : undefined),

@@ -71,6 +71,8 @@ function describe({ row, column }) {
   for (const one of (BLAME.get(cell.step) ?? []).filter((one) => one.rank === cell.rank)) {
     lines.push(`late by ${time(one.late_ns)}${plusMinus(one.err_ns)}: ${CAUSES[one.cause]}${one.stage === '' ? '' : ` in ${one.stage}`}`);
   }
+  const mean = MODEL.meanNs[row];
+  if (mean !== null) lines.push(`on average ${time(Math.abs(mean))} ${mean < 0 ? 'below' : 'beyond'} its peers in a step`);
   if (NAMED.has(cell.rank)) lines.push(`the report names this rank: ${NAMED.get(cell.rank)}`);
   return lines;
 }
@@ -143,6 +145,9 @@ function nextBlamed(direction) {
   if (found !== undefined) goTo({ step: found });
 }
 
+/** Whether the report names a rank, or a group with a slow link. */
+const isFinding = () => NAMED.size > 0 || REPORT.links.length > 0 || REPORT.differs.length > 0;
+
 function makeVerdict() {
   const { size, clocks } = REPORT;
   document.title = `${REPORT.verdict[0]} – run ${REPORT.run}`;
@@ -150,12 +155,13 @@ function makeVerdict() {
   byId('facts').textContent = [
     plural(size.ranks, 'rank'),
     plural(size.hosts, 'host'),
-    `${plural(size.steps, 'step')} of ${time(size.step_ns)}`,
+    `${plural(size.steps, 'step')}${size.steps > 0 ? ` of ${time(size.step_ns)}` : ''}`,
     `${count(size.collectives_judged)} collectives judged of the ${count(size.collectives_begun)} calls that ranks began`,
     clocks.hosts > 1 ? `clocks known to ±${time(clocks.worst_err_ns)}` : 'one clock',
   ].join(' · ');
   const list = byId('verdict').querySelector('ul');
-  byId('verdict').classList.toggle('named', NAMED.size > 0);
+  byId('verdict').classList.toggle('named', isFinding());
+  byId('verdict').classList.toggle('unjudged', !isFinding() && !REPORT.is_judged);
   for (const sentence of REPORT.verdict) list.append(sentenceOf(sentence));
   const more = REPORT.late.length + REPORT.slow.length - REPORT.verdict.length;
   if (NAMED.size > 0 && more > 0) list.append(element('li', { class: 'more' }, `and ${plural(more, 'more finding')} in the tables below`));
@@ -260,6 +266,17 @@ window.warplineRanks = {
   },
   neutral: () => [...new Uint8Array(Uint32Array.of(map.scale.neutral).buffer)],
   order: () => map.order.map((row) => MODEL.rowLabel(row)),
+  strip: () => ({ ...map.strip }),
+  meanOf: (rank) => MODEL.meanNs[MODEL.rowOf(rank)],
+  /** The color of the bar of a rank's mean, as red, green, blue and opacity. */
+  meanColor(rank) {
+    map.draw();
+    const { x, w } = map.plot;
+    const y = map.point(MODEL.rowOf(rank), 0).y;
+    const pixel = element('canvas', { width: 1, height: 1 }).getContext('2d');
+    pixel.drawImage(map.canvas, Math.floor((x + w + 10) * map.dpr), Math.floor(y * map.dpr), 1, 1, 0, 0, 1, 1);
+    return [...pixel.getImageData(0, 0, 1, 1).data];
+  },
   scale: () => ({ low: map.scale.low, high: map.scale.high }),
   zoom: (factor, point) => map.zoom(factor, point),
   pan: (x, y) => map.pan(x, y),

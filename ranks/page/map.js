@@ -4,12 +4,17 @@
 /** Pixels around the cells. What is left of them has room for the longest name of a row. */
 const LEFT = 70;
 const RIGHT = 10;
+/** The bars of the means of the rows. */
+const MARGIN = 84;
 const STRIP = 46;
 const GAP = 10;
 const BOTTOM = 34;
 const TALLEST = 560;
 const LOWEST = 120;
 const FONT = '12px system-ui, "DejaVu Sans", sans-serif';
+
+/** A step that is so many times as long as most does not flatten the strip of the others: its bar is cut. */
+const CLIPPED = 8;
 
 /** Nobody needs fewer cells on the screen. */
 const LEAST_CELLS = 6;
@@ -70,7 +75,7 @@ class HeatMap {
     this.context.font = FONT;
     const longest = this.context.measureText(`${this.model.rowLabel(this.model.rows - 1)} ▸`).width;
     const left = Math.max(LEFT, Math.ceil(longest) + 28);
-    this.plot = { x: left, y: STRIP + GAP, w: width - left - RIGHT, h: height - STRIP - GAP - BOTTOM };
+    this.plot = { x: left, y: STRIP + GAP, w: width - left - RIGHT - MARGIN, h: height - STRIP - GAP - BOTTOM };
     this.canvas.style.height = `${height}px`;
     this.canvas.width = Math.round(width * scale);
     this.canvas.height = Math.round(height * scale);
@@ -141,6 +146,7 @@ class HeatMap {
     context.drawImage(picture, view.x / bx, view.y / by, view.w / bx, view.h / by, plot.x, plot.y, plot.w, plot.h);
     context.restore();
     this.drawStrip();
+    this.drawMeans(by);
     this.drawAxes();
     if (this.hovered && !this.selected) this.mark(this.hovered, this.colors.soft);
     if (this.selected) this.mark(this.selected, this.colors.select);
@@ -151,8 +157,8 @@ class HeatMap {
     const { context, plot, view } = this;
     const wall = this.model.wallNs;
     const [first, last] = [Math.floor(view.x), Math.min(wall.length, Math.ceil(view.x + view.w))];
-    this.longest ??= wall.reduce((most, ns) => Math.max(most, ns), 1);
-    const most = this.longest;
+    this.strip ??= stripScale(wall);
+    const { most, isClipped } = this.strip;
     context.save();
     context.beginPath();
     context.rect(plot.x, 0, plot.w, STRIP);
@@ -163,16 +169,39 @@ class HeatMap {
     for (let column = first - (first % stride); column < last; column += stride) {
       let ns = 0;
       for (let at = Math.max(0, column); at < Math.min(column + stride, wall.length); at += 1) ns = Math.max(ns, wall[at]);
-      const height = ((STRIP - 2) * ns) / most;
+      const height = (STRIP - 2) * Math.min(1, ns / most);
+      context.fillStyle = ns > most ? this.colors.bad : this.colors.hatch;
       context.fillRect(plot.x + (column - view.x) * width, STRIP - height, Math.max(1, width * stride), height);
     }
     context.restore();
     context.fillStyle = this.colors.soft;
     context.textAlign = 'right';
     context.textBaseline = 'top';
-    context.fillText(time(most), plot.x - 6, 0);
+    context.fillText(`${isClipped ? 'cut at ' : ''}${time(most)}`, plot.x - 6, 0);
     context.textBaseline = 'bottom';
     context.fillText('step time', plot.x - 6, STRIP - 8);
+  }
+
+  /** How much longer than its peers each row took on average, beside the map: what lasts shows here even if no single cell stands out. */
+  drawMeans(by) {
+    const { context, plot, view } = this;
+    const means = this.model.meanNs;
+    const most = means.reduce((most, ns) => Math.max(most, ns ?? 0), 0);
+    const left = plot.x + plot.w + 8;
+    context.fillStyle = this.colors.soft;
+    context.textAlign = 'left';
+    context.textBaseline = 'top';
+    context.fillText('mean beyond', left, STRIP - 28);
+    context.fillText(most > 0 ? `up to ${time(most)}` : 'none', left, STRIP - 13);
+    if (most <= 0) return;
+    const cell = plot.h / view.h;
+    for (let place = Math.floor(view.y); place < Math.min(view.y + view.h, this.order.length); place += by) {
+      let [ns, row] = [0, this.order[place]];
+      for (const at of this.order.slice(place, place + by)) if ((means[at] ?? 0) > ns) [ns, row] = [means[at], at];
+      const [from, to] = [Math.max(plot.y, plot.y + (place - view.y) * cell), Math.min(plot.y + plot.h, plot.y + (place + by - view.y) * cell)];
+      context.fillStyle = this.model.ranksOf(row).some((rank) => NAMED.has(rank)) ? this.colors.bad : this.colors.soft;
+      context.fillRect(left, from, ((MARGIN - 10) * ns) / most, Math.max(1, to - from - (to - from > 4 ? 1 : 0)));
+    }
   }
 
   drawAxes() {
@@ -384,6 +413,14 @@ class HeatMap {
     this.tip.style.left = `${Math.max(0, right ? point.x - 14 - this.tip.offsetWidth : point.x + 16)}px`;
     this.tip.style.top = `${Math.min(point.y + 14, this.height - this.tip.offsetHeight)}px`;
   }
+}
+
+/** The length of a step that fills the strip, and whether longer ones are cut. */
+function stripScale(wall) {
+  const longest = wall.reduce((most, ns) => Math.max(most, ns), 1);
+  const usual = quantile(wall, 0.5);
+  const isClipped = usual > 0 && longest > CLIPPED * usual;
+  return { most: isClipped ? (CLIPPED / 2) * usual : longest, isClipped };
 }
 
 /** 1, 2 or 5 times a power of ten, not below a number. */

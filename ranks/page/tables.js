@@ -88,7 +88,7 @@ function makeTables() {
 
   add('late', {
     about: `Ranks for which others waited, again and again or for long, most costly first.${areCorrected}`,
-    none: 'No rank was late.',
+    none: REPORT.is_judged ? 'No rank was late.' : 'Not judged.',
     rows: REPORT.late,
     rankOf,
     sortBy: 'of the run',
@@ -110,7 +110,7 @@ function makeTables() {
 
   add('slow', {
     about: 'Ranks whose device works longer for a step than those of their peers, the ranks that do the same work, up to the end of the run.',
-    none: REPORT.size.ranks < 4 ? 'Fewer than 4 ranks: nobody can say who is slow.' : 'No device is slow.',
+    none: REPORT.is_judged ? 'No device is slow.' : 'Not judged.',
     rows: REPORT.slow,
     rankOf,
     sortBy: 'more',
@@ -125,13 +125,13 @@ function makeTables() {
   });
 
   add('blame', {
-    about: `Each step in which a rank of the first table took longer itself than its peers, with the collective to which it came latest.${areCorrected}`,
+    about: `The steps in which a rank of the first table took longer itself than its peers, with the collective to which it came latest. Steps that follow each other and are alike are one row, with their median.${areCorrected}`,
     none: 'No step is blamed on a rank.',
-    rows: REPORT.blame,
+    rows: alikeSteps(REPORT.blame),
     rankOf,
     sortBy: 'step',
     columns: [
-      number('step', (row) => row.step, (row) => stepLink(row.step, row.rank)),
+      number('step', (row) => row.step, (row) => (row.last === row.step ? stepLink(row.step, row.rank) : element('span', {}, stepLink(row.step, row.rank), '–', stepLink(row.last, row.rank)))),
       rank,
       text('host', host),
       number('late', (row) => row.late_ns, (row) => `${time(row.late_ns)}${plusMinus(row.err_ns)}`),
@@ -183,7 +183,7 @@ function makeTables() {
   add('clocks', {
     about:
       'How far the clock of each host is ahead of another one. The estimate is off by less than its error 99 of 100 times. The certified error cannot be wrong '
-      + 'as long as two clocks drift apart no faster than --max-drift-ppm says, 200 ppm by default.',
+      + 'as long as two clocks drift apart no faster than --max-drift-ppm says, 500 ppm by default.',
     none: clocks.hosts > 1 ? 'No host met another one in a collective: nothing compares their clocks.' : 'All ranks share one clock.',
     rows: clocks.by_host,
     sortBy: 'estimate ±',
@@ -194,7 +194,7 @@ function makeTables() {
       number('ahead by', (row) => row.offset_ns, (row) => (row.host === row.beside ? 'the reference' : time(row.offset_ns)), 'on average'),
       number('drift, ppm', (row) => row.drift_ppm, (row) => (row.host === row.beside ? '' : digits(row.drift_ppm)), 'how much faster it runs, in millionths'),
       number('estimate ±', (row) => row.err_ns, (row) => (row.host === row.beside ? '' : time(row.err_ns)), 'in the worst minute, 99 of 100 times'),
-      number('certified ±', (row) => row.certified_ns, (row) => (row.certified_ns === null ? 'not certified' : time(row.certified_ns)), 'half of the certified interval, in the worst minute'),
+      number('certified ±', (row) => row.certified_ns, (row) => (row.host === row.beside ? '' : row.certified_ns === null ? 'not certified' : time(row.certified_ns)), 'half of the certified interval, in the worst minute'),
       number('minutes', (row) => row.minutes, (row) => count(row.minutes)),
       number('meetings', (row) => row.meetings, (row) => count(row.meetings), 'collectives in which it met other hosts'),
       text('bounds', (row) => (row.is_inconsistent ? 'contradict each other' : 'agree'), (row) =>
@@ -205,6 +205,26 @@ function makeTables() {
     byId('clocks').append(element('p', { class: 'warn' }, `Groups of hosts that never met, by their first host: ${clocks.apart.join(', ')}.`));
   }
   return (test) => filters.forEach((filter) => filter(test));
+}
+
+/** Steps of one rank that follow each other, for one cause in one range and by about as much, are one row: their median, and the chain of that step. */
+function alikeSteps(blame) {
+  const [rows, open] = [[], new Map()];
+  for (const one of blame) {
+    const run = open.get(one.rank);
+    const isAlike = run && run.at(-1).step + (MODEL?.oneIn ?? 1) === one.step && run[0].cause === one.cause && run[0].stage === one.stage
+      && one.late_ns < 1.5 * run[0].late_ns && 1.5 * one.late_ns > run[0].late_ns;
+    if (isAlike) run.push(one);
+    else {
+      const begun = [one];
+      open.set(one.rank, begun);
+      rows.push(begun);
+    }
+  }
+  return rows.map((run) => {
+    const middle = run.toSorted((a, b) => a.late_ns - b.late_ns)[Math.floor((run.length - 1) / 2)];
+    return { ...middle, step: run[0].step, last: run.at(-1).step };
+  });
 }
 
 /** A chain in one line. */

@@ -60,6 +60,8 @@ pub struct Report {
     pub clocks: ClockSummary,
     /// The size of the run.
     pub size: Size,
+    /// Whether there was enough to say who is late: two ranks that do the same, and six steps.
+    pub is_judged: bool,
     /// What was not judged, and why.
     pub not_judged: Vec<String>,
     /// Files that are not read.
@@ -238,6 +240,7 @@ impl Report {
                 by_host: by_host(&found.hosts, &found.clocks),
             },
             size,
+            is_judged: judged.is_enough(),
             not_judged: Vec::new(),
             left_out: Vec::new(),
             heat_map: None,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use warpline_core::collective::CollectiveKind;
 use warpline_judge::links::slow_groups;
-use warpline_judge::own::{LEAST_STEPS, Named, Own, Step, Verdict as Judgement};
+use warpline_judge::own::{Named, Own, Step, Verdict as Judgement};
 use warpline_judge::{Collectives, Key, Met, SYNCHRONISING, median};
 
 use super::clocks::{Arrival, early_ns};
@@ -134,9 +134,10 @@ fn none_stands_out(traces: &Calls, labels: &[String], judged: &Judged, judgement
     if let Some(spread) = judgement.spread {
         return spread.to_string();
     }
-    let is_enough = judgement.ranks > 1 && judgement.steps >= LEAST_STEPS;
     let latest = arrived(traces, labels, latest);
-    latest.map_or_else(String::new, |latest| show::none_stands_out(&latest, judged.certain().count(), is_enough))
+    latest.map_or_else(String::new, |latest| {
+        show::none_stands_out(&latest, judged.certain().count(), judgement.is_enough())
+    })
 }
 
 /// A late arrival for a sentence, if it is certain.

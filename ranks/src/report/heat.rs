@@ -36,6 +36,9 @@ pub struct HeatMap {
     pub one_in: i64,
     /// The longest step of each column, in ns.
     pub wall_ns: Vec<i64>,
+    /// How much longer than its peers the rank of each row took itself in a step, on average, in ns; of several ranks, the one that took longest. None if none
+    /// is compared.
+    pub mean_ns: Vec<Option<i64>>,
     /// The columns of the cells, row by row.
     pub cells: Cells,
 }
@@ -91,6 +94,10 @@ impl HeatMap {
             step_block,
             one_in: 1,
             wall_ns: vec![0; width],
+            mean_ns: means(&places, &beyond, ranks.len())
+                .chunks(rank_block)
+                .map(|row| row.iter().copied().flatten().max())
+                .collect(),
             cells: Cells::empty(height * width),
             ..Self::default()
         };
@@ -123,6 +130,17 @@ impl HeatMap {
         }
         map
     }
+}
+
+/// The mean of what is known of each rank.
+fn means(places: &[(usize, usize)], beyond: &[Option<i64>], ranks: usize) -> Vec<Option<i64>> {
+    let mut sums = vec![(0_i128, 0); ranks];
+    for ((rank, _), more) in places.iter().zip(beyond) {
+        if let Some(more) = more {
+            sums[*rank] = (sums[*rank].0 + i128::from(*more), sums[*rank].1 + 1);
+        }
+    }
+    sums.into_iter().map(|(sum, steps)| (steps > 0).then(|| (sum / i128::from(steps)) as i64)).collect()
 }
 
 fn read(engine: &Engine, one_in: i64) -> Result<Read, Error> {
@@ -208,9 +226,13 @@ mod tests {
             let expected = if cell == 5 * 4 + 2 { code(1_500_000) } else { 0 };
             assert_eq!(map.cells.beyond[cell], expected, "cell {cell}");
         }
+        let mut means = vec![Some(0); 8];
+        means[5] = Some(1_500_000 / 4);
+        assert_eq!(map.mean_ns, means);
         // A rank that does what no other does is not compared.
         let alone = HeatMap::merged(&(0..8).collect::<Vec<_>>(), &own(&[0, 1, 1, 1, 2, 2, 2, 2], &rows), &rows);
         assert_eq!((alone.cells.beyond[1], alone.cells.compute[1]), (NONE, map.cells.compute[1]));
+        assert_eq!((alone.mean_ns[0], alone.mean_ns[1]), (None, Some(0)));
         assert_eq!(map.wall_ns[2], 10_000_000 * 2 + 1_500_000 + 7_000);
         let cells = &map.cells;
         assert_eq!((cells.waiting[0], cells.idle[0], cells.uncertain[0]), (code(5_000), code(3_000), code(2_000)));

@@ -88,10 +88,10 @@ impl Report {
             1 => format!("in step {}", late.worst_step),
             steps => format!("in {steps} steps ({} to {})", late.first_step, late.last_step),
         };
+        let error = if late.err_ns > 0 { format!(" +- {}", time(late.err_ns as f64)) } else { String::new() };
         format!(
-            "{range} by {} +- {}, {:.1} % of the run: {what}{place}",
+            "{range} by {}{error}, {:.1} % of the run: {what}{place}",
             time(late.median_ns as f64),
-            time(late.err_ns as f64),
             100.0 * late.share,
         )
     }

@@ -125,6 +125,7 @@ fn map(rows: usize, steps: usize, rank_block: usize) -> HeatMap {
         step_block: 1,
         one_in: 1,
         wall_ns: vec![1_000_000_000; steps],
+        mean_ns: vec![Some(0); rows],
         cells: Cells {
             beyond,
             compute: column(&|at| (10 << 10) | (700 + noise(at) % 100)),
@@ -170,6 +171,17 @@ fn the_command_writes_it() {
     let failed = run(&path.join("r.html"));
     assert_eq!(failed.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("cannot write"), "{failed:?}");
+}
+
+#[test]
+fn a_report_with_a_step_of_a_minute_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = Late { rank: 3, stage: Stage::Load, ns: 75_000_000_000, from: 12, to: 12 };
+    generate(folder.path(), &Plan { ranks: 8, hosts: 1, steps: 40, late: vec![late], ..Plan::default() }).unwrap();
+    let engine = Engine::open(folder.path(), None).unwrap();
+    let report = Report::of(&engine, Options::default()).unwrap().with_heat_map(&engine).unwrap();
+    assert!(report.verdict[0].starts_with("rank 3 was late in step 12 by 75.0 s"), "{:?}", report.verdict);
+    keep("ranks-hang.html", &report.to_html().unwrap());
 }
 
 #[test]
