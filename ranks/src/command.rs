@@ -104,7 +104,7 @@ struct Of {
     #[arg(long)]
     run: Option<String>,
     /// Two clocks never drift apart faster than this, for the certified bounds.
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(long, default_value_t = warpline_judge::clocks::MAX_DRIFT_PPM)]
     max_drift_ppm: f64,
 }
 
@@ -249,8 +249,11 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                 print(&to_json(&found)?);
             } else {
                 let sql = "SELECT host, beside, COUNT(*) AS minutes, SUM(meetings) AS meetings, \
-                           AVG(offset_ns) / 1000 AS offset_us, AVG(drift) * 1000000 AS drift_ppm, \
-                           MAX(err_ns) / 1000.0 AS err_us, MAX(most_ns - least_ns) / 2000 AS certified_us \
+                           ROUND(AVG(offset_ns) / 1000, 1) AS offset_us, ROUND(AVG(drift) * 1000000, 2) AS drift_ppm, \
+                           ROUND(MAX(err_ns) / 1000.0, 1) AS err_us, \
+                           CASE WHEN MIN(most_ns - least_ns) < 0 THEN 'contradict' WHEN COUNT(most_ns - least_ns) < COUNT(*) THEN 'none' \
+                           ELSE CAST(ROUND(MAX(most_ns - least_ns) / 2000, 1) AS VARCHAR) END AS certified_us, \
+                           SUM(CASE WHEN most_ns < least_ns THEN 1 ELSE 0 END) AS contradict \
                            FROM clocks WHERE meetings > 0 GROUP BY host, beside ORDER BY host";
                 let rows = engine.query("clocks", sql)?;
                 let hosts = engine.query("hosts", "SELECT DISTINCT host FROM windows ORDER BY host")?.texts("host")?;

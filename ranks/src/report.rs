@@ -12,6 +12,7 @@ pub use heat::HeatMap;
 pub(crate) use text::{ranks, wrap};
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -114,6 +115,31 @@ pub struct Bandwidth {
     pub most: f64,
 }
 
+/// A host whose bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not synchronise.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Inconsistent {
+    /// The host.
+    pub host: Arc<str>,
+    /// The minutes since the run's begin.
+    pub minutes: Vec<i64>,
+}
+
+impl fmt::Display for Inconsistent {
+    /// A sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, minutes } = self;
+        write!(
+            f,
+            "the bounds of the clock of {host} contradict each other in minute {}",
+            minutes.first().unwrap_or(&0)
+        )?;
+        if minutes.len() > 1 {
+            write!(f, " and {} more", minutes.len() - 1)?;
+        }
+        write!(f, ": it was stepped, or drifts by more than `--max-drift-ppm`")
+    }
+}
+
 /// How well the clocks are known.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ClockSummary {
@@ -125,8 +151,8 @@ pub struct ClockSummary {
     pub worst_certified_ns: Option<f64>,
     /// Intervals without a certified one.
     pub not_certified: usize,
-    /// Bounds that contradict each other, by host.
-    pub inconsistent: Vec<Arc<str>>,
+    /// Hosts whose bounds contradict each other, and in which minutes of the run.
+    pub inconsistent: Vec<Inconsistent>,
     /// Groups of hosts that never met, by their first host.
     pub apart: Vec<Arc<str>>,
     /// Each host that met another one.
@@ -220,7 +246,7 @@ impl Report {
                 worst_certified_ns: found
                     .clocks
                     .iter()
-                    .filter(|clock| clock.meetings > 1)
+                    .filter(|clock| clock.meetings > 1 && !clock.is_inconsistent)
                     .filter_map(|clock| clock.certified.map(|(least, most)| (most - least) / 2.0))
                     .max_by(f64::total_cmp),
                 not_certified: found
@@ -228,11 +254,7 @@ impl Report {
                     .iter()
                     .filter(|clock| clock.meetings > 0 && clock.certified.is_none())
                     .count(),
-                inconsistent: {
-                    let wrong = found.clocks.iter().filter(|clock| clock.is_inconsistent);
-                    let hosts: std::collections::BTreeSet<usize> = wrong.map(|clock| clock.host).collect();
-                    hosts.into_iter().map(|host| found.hosts[host].clone()).collect()
-                },
+                inconsistent: inconsistent(&found.hosts, &found.clocks),
                 apart: match found.apart() {
                     one if one.len() < 2 => Vec::new(),
                     many => many.iter().map(|hosts| found.hosts[hosts[0]].clone()).collect(),
@@ -366,15 +388,18 @@ impl Report {
             "ranks were late for less than 0.05 % of the run and are not named",
         );
         say(
-            self.clocks.inconsistent.len() as i64,
-            "host has a clock whose bounds contradict each other",
-            "hosts have a clock whose bounds contradict each other",
-        );
-        say(
             self.clocks.apart.len() as i64,
             "group of hosts never met another in a collective: nothing compares them",
             "groups of hosts never met in a collective: nothing compares them",
         );
+        let inconsistent = &self.clocks.inconsistent;
+        all.extend(inconsistent.iter().take(3).map(Inconsistent::to_string));
+        if inconsistent.len() > 3 {
+            all.push(format!(
+                "the bounds of other clocks contradict each other as well, of {} in all",
+                inconsistent.len()
+            ));
+        }
         match self.size.ranks {
             1 => all.push("there is no other rank to compare the only one with".to_owned()),
             2 | 3 => all.push(format!(
@@ -400,6 +425,14 @@ impl Report {
         }
         Ok(all)
     }
+}
+
+fn inconsistent(hosts: &[Arc<str>], clocks: &[Clock]) -> Vec<Inconsistent> {
+    let mut minutes: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
+    for clock in clocks.iter().filter(|clock| clock.is_inconsistent) {
+        minutes.entry(clock.host).or_default().push(clock.segment);
+    }
+    minutes.into_iter().map(|(host, minutes)| Inconsistent { host: hosts[host].clone(), minutes }).collect()
 }
 
 fn by_host(hosts: &[Arc<str>], clocks: &[Clock]) -> Vec<ClockOfHost> {

@@ -242,11 +242,13 @@ fn ranks_crate() -> Result<u64, Stop> {
     line("cargo fmt --manifest-path ranks/Cargo.toml --check").run()?;
     line("python3 -B -m unittest discover -s ranks/engines").run()?;
     let tests = needs::ranks_crate("test").run_tests()?;
-    truth("--seeds 0-0 --require").map(|()| tests)
+    truth("score.py", "--seeds 0-0 --require")?;
+    truth("clocks.py", "--seeds 0-1 --require")?;
+    Ok(tests)
 }
 
-/// Asks `warpline-ranks` about jobs that a simulator in Python has made, which knows the truth: one job of each class, with the seed that is written here.
-fn truth(options: &str) -> Result<(), Stop> {
+/// Asks `warpline-ranks` about jobs that a simulator in Python has made, which knows the truth: a few jobs of each class, with the seeds that are written here.
+fn truth(script: &str, options: &str) -> Result<(), Stop> {
     let folder = crate::shell::target().join("truth");
     let python = folder.join("bin/python");
     if !python.exists() {
@@ -254,7 +256,7 @@ fn truth(options: &str) -> Result<(), Stop> {
     }
     line(&format!("{} -m pip install --quiet -r ranks/tests/truth/requirements.txt", python.display())).run()?;
     let judge = needs::reader()?;
-    line(&format!("{} -B ranks/tests/truth/score.py {} {options}", python.display(), judge.display())).run()
+    line(&format!("{} -B ranks/tests/truth/{script} {} {options}", python.display(), judge.display())).run()
 }
 
 fn loom() -> Result<u64, Stop> {

@@ -329,6 +329,25 @@ fn a_short_last_minute_has_a_clock_as_good_as_the_others() {
 }
 
 #[test]
+fn bounds_that_contradict_each_other_are_said_by_host_and_minute() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan { ranks: 8, hosts: 4, steps: 80, ..Plan::default() };
+    generate(folder.path(), &plan).unwrap();
+    // The clocks drift apart by up to 62 ppm.
+    let report = Report::new(folder.path(), None, Options { max_drift_ppm: 10.0 }).unwrap();
+    let said = "the bounds of the clock of node0001 contradict each other in minute 0";
+    assert!(report.not_judged.iter().any(|line| line.starts_with(said)), "{:?}", report.not_judged);
+    let text = report.to_text();
+    assert!(
+        text.contains("the bounds of other clocks contradict each other as well, of 4 in all")
+            && !text.contains("certified to -"),
+        "{text}"
+    );
+    let report = Report::new(folder.path(), None, Options::default()).unwrap();
+    assert_eq!(report.clocks.inconsistent, []);
+}
+
+#[test]
 fn the_estimated_clocks_are_right_and_the_certified_bounds_hold() {
     let mut errors = Vec::new();
     for seed in 0..10 {
