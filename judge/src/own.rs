@@ -237,16 +237,17 @@ impl Own {
         for (rank, more_ns) in self.slower(start, &noise) {
             found.entry(rank).or_insert(more_ns);
         }
-        if found.is_empty() {
-            // Nothing is usual about a few events of one rank alone, if they are far, nor about those that dwarf all others.
-            let cost = |of: &[i64]| of.iter().map(|more| *more as f64).sum::<f64>();
-            let all: f64 = events.iter().map(|(_, of_one)| cost(of_one)).sum();
-            let alone = events.iter().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
-            found = alone.filter_map(|(rank, all)| Some((*rank, *all.iter().max()?))).collect();
-            // Two or three ranks have a few pauses of one rank alone by chance too: one that is no longer than a step names nobody.
-            let least_ns = if self.compared < LEAST_RANKS { noise.step_ns } else { 0.0 };
-            found.retain(|_, worst| *worst as f64 >= least_ns.max(ALONE * noise.far_ns));
-        }
+        // Nothing is usual about a few events of one rank alone, if they are far, nor about those that dwarf all others. Those of a rank that is found count
+        // no more.
+        let cost = |of: &[i64]| of.iter().map(|more| *more as f64).sum::<f64>();
+        let rest = || events.iter().filter(|(rank, _)| !found.contains_key(rank));
+        let all: f64 = rest().map(|(_, of_one)| cost(of_one)).sum();
+        // Two or three ranks have a few pauses of one rank alone by chance too: one that is no longer than a step names nobody.
+        let least_ns = if self.compared < LEAST_RANKS { noise.step_ns } else { 0.0 }.max(ALONE * noise.far_ns);
+        let alone = rest().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
+        let worst = alone.filter_map(|(rank, of_one)| Some((*rank, *of_one.iter().max()?)));
+        let alone: Vec<(usize, i64)> = worst.filter(|(_, worst)| *worst as f64 >= least_ns).collect();
+        found.extend(alone);
         let share = |ns: i64| (ns as f64 / run_ns.max(1) as f64).min(1.0);
         for (rank, more_ns) in found {
             let steps = self.blamed(rank, start, more_ns, &noise);

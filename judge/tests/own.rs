@@ -208,6 +208,19 @@ fn of_two_or_three_ranks_one_is_named_if_it_takes_longer_than_devices_and_steps_
     }
 }
 
+#[test]
+fn a_few_long_steps_of_one_rank_are_named_beside_another_one_that_is_late_for_long() {
+    for seed in 0..20 {
+        let job = Job { ranks: 64, steps: 300, seed, ..JOB };
+        let verdict = job.judge(|_, rank, step| match rank {
+            20 if (110..190).contains(&step) => 12.0,
+            41 if (60..62).contains(&step) => 30.0,
+            _ => 0.0,
+        });
+        assert_eq!(named(&verdict), [20, 41], "seed {seed}");
+    }
+}
+
 /// Of traces, a step is the time between two collectives: parts of one step follow each other, and a fault is in all of them or in one.
 #[test]
 fn of_two_ranks_one_is_named_whose_fault_is_not_alike_in_all_parts_of_a_step() {
