@@ -7,6 +7,29 @@ use crate::fields::Value;
 /// PyTorch's profiler writes at most this many elements of a list, as do formats that repeat the list with every collective.
 const FEW: usize = 30;
 
+/// The names of all arguments, in their order.
+pub const NAMES: [&str; 19] = [
+    "Collective name",
+    "dtype",
+    "In msg nelems",
+    "Out msg nelems",
+    "In split size",
+    "Out split size",
+    "Global rank start",
+    "Global rank stride",
+    "Group size",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Rank",
+    "Src Rank",
+    "Dst Rank",
+    "Seq",
+    "Is asynchronized op",
+    "Comms Id",
+    "op",
+];
+
 /// The value of an argument.
 pub enum ArgumentValue<'a> {
     /// A value of this call.
@@ -65,29 +88,28 @@ impl Message {
         };
         let described = group.is_some_and(|group| !group.description().is_empty());
         let (start, stride) = group.and_then(|group| steps(group.ranks())).unzip();
-        [
-            ("Collective name", Some(word(self.kind.torch_name()))),
-            ("dtype", self.dtype.map(|dtype| word(dtype.torch_name()))),
-            ("In msg nelems", count(self.elements_in())),
-            ("Out msg nelems", count(self.elements_out())),
-            ("In split size", self.in_split.as_deref().map(ArgumentValue::Sizes)),
-            ("Out split size", self.out_split.as_deref().map(ArgumentValue::Sizes)),
-            ("Global rank start", count(start)),
-            ("Global rank stride", count(stride)),
-            ("Group size", count(group.map(|group| group.size() as u64))),
-            ("Process Group Name", of_group(0, ProcessGroup::name)),
-            ("Process Group Description", of_group(1, ProcessGroup::description).filter(|_| described)),
-            ("Process Group Ranks", group.map(ArgumentValue::Ranks)),
-            ("Rank", count(rank)),
-            ("Src Rank", count(source)),
-            ("Dst Rank", count(target)),
-            ("Seq", count(self.seq)),
-            ("Is asynchronized op", self.is_async.map(|is_async| ArgumentValue::Value(Value::Bool(is_async)))),
-            ("Comms Id", count(group.and_then(ProcessGroup::comm_id))),
-            ("op", self.op.map(|op| word(op.as_str()))),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
+        let values = [
+            Some(word(self.kind.torch_name())),
+            self.dtype.map(|dtype| word(dtype.torch_name())),
+            count(self.elements_in()),
+            count(self.elements_out()),
+            self.in_split.as_deref().map(ArgumentValue::Sizes),
+            self.out_split.as_deref().map(ArgumentValue::Sizes),
+            count(start),
+            count(stride),
+            count(group.map(|group| group.size() as u64)),
+            of_group(0, ProcessGroup::name),
+            of_group(1, ProcessGroup::description).filter(|_| described),
+            group.map(ArgumentValue::Ranks),
+            count(rank),
+            count(source),
+            count(target),
+            count(self.seq),
+            self.is_async.map(|is_async| ArgumentValue::Value(Value::Bool(is_async))),
+            count(group.and_then(ProcessGroup::comm_id)),
+            self.op.map(|op| word(op.as_str())),
+        ];
+        NAMES.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// Returns the source and destination rank, if there is only one.

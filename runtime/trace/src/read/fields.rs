@@ -1,6 +1,7 @@
 //! The fields and the label of a zone as values of JSON, for visitors that want them.
 
 use serde_json::{Map, Value};
+use warpline_core::collective::arguments;
 
 use super::kinds::Args;
 use super::parts::{Annotation, Said};
@@ -14,29 +15,6 @@ const FLOPS: [&str; 2] = ["flops", "tflop_per_s"];
 
 /// What a zone in a replay says of the work in it.
 const KERNELS: &str = "kernels";
-
-/// What a collective says of its message.
-const MESSAGE: [&str; 19] = [
-    "Collective name",
-    "dtype",
-    "In msg nelems",
-    "Out msg nelems",
-    "In split size",
-    "Out split size",
-    "Global rank start",
-    "Global rank stride",
-    "Group size",
-    "Process Group Name",
-    "Process Group Description",
-    "Process Group Ranks",
-    "Rank",
-    "Src Rank",
-    "Dst Rank",
-    "Seq",
-    "Is asynchronized op",
-    "Comms Id",
-    "op",
-];
 
 impl Args {
     /// Adds an argument, unless it is what a session says of every zone.
@@ -57,7 +35,7 @@ impl Args {
         let is_own = move |name: &str| {
             self.has_byte_rate && BYTES.contains(&name)
                 || self.has_flop_rate && FLOPS.contains(&name)
-                || self.collective.is_some() && MESSAGE.contains(&name)
+                || self.collective.is_some() && arguments::NAMES.contains(&name)
                 || self.has_correlation && name == KERNELS
         };
         let all = self.fields.iter().map(|(name, is_field, value)| (&**names.text(*name), *is_field, value));
