@@ -81,7 +81,9 @@ fn write_steps(path: &Path) {
         let inner = [10_000, 200_000].map(|from| {
             add(&ATTENTION, Some(&compute), launch(20_000), Some(span(begin + from, begin + from + 100_000)))
         });
-        let outer = add(&STEP, Some(&compute), launch(10_000), Some(span(begin, end)));
+        let mut outer = add(&STEP, Some(&compute), launch(10_000), Some(span(begin, end)));
+        outer.fields.push("batch", number);
+        outer.fields.push("phase", "warm-up");
         let copy = add(&COPY, Some(&side), launch(30_000), Some(span(end + 20_000, end + 120_000)));
         let signal = SignalInfo {
             value: Some(number),

@@ -142,7 +142,7 @@ test('the timeline shows the slowest step, and a usual one', PATIENCE, withPage(
   const at = rects.indexOf(step);
   const { x, y } = await hook(page, 'point', 'timeline', at);
   await page.mouse.move(x, y);
-  assert.match(await page.locator('#timeline .tip').innerText(), /^demo\.step\n4\.07 ms, from 310 µs\nzone on a stream · compute$/);
+  assert.match(await page.locator('#timeline .tip').innerText(), /^demo\.step\n4\.07 ms, from 310 µs\nzone on a stream · compute\nbatch = 77, phase = warm-up$/);
   await page.mouse.click(x, y);
   assert.match(await page.locator('#timeline .picked').innerText(), /^demo\.step · 4\.07 ms/);
   await page.selectOption('#which', '1');

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ const ROWS: usize = 64;
 
 /// The most rows of which slices are kept meanwhile.
 const KNOWN: usize = 1 << 12;
+
+/// The most characters of the fields of one slice.
+const FIELDS: usize = 200;
 
 /// What a timeline shows.
 #[derive(Clone, Debug)]
@@ -60,7 +64,7 @@ struct RowOf {
     track: Option<(Track, Arc<str>)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
     ns: i64,
     order: u64,
@@ -71,6 +75,8 @@ struct Kept {
     begin_ns: i64,
     /// The time by which it may have ended earlier, if its length is only a bound; otherwise 0.
     early_by_ns: i64,
+    /// Its fields and its label: `layer = 3, label = warm-up`.
+    fields: Option<Box<str>>,
 }
 
 impl Timeline {
@@ -98,7 +104,7 @@ impl Timeline {
         Some(slice.row)
     }
 
-    fn slice(&mut self, kind: u8, slice: &Slice<'_>, rows: &Rows) {
+    fn slice(&mut self, kind: u8, slice: &Slice<'_>, rows: &Rows, names: &Names) {
         if let Some(step) = self.window.step {
             let is_launched =
                 slice.launch.is_some_and(|(_, host)| step.begin_ns <= host.begin_ns && host.begin_ns < step.end_ns);
@@ -119,7 +125,10 @@ impl Timeline {
         let (ns, begin_ns) = (slice.span.duration_ns().max(0), slice.span.begin_ns);
         let early_by_ns = if slice.is_bounded() { slice.early_by_ns().min(ns) } else { 0 };
         let (order, name, step) = (self.order, slice.name, slice.args.step);
-        self.kept.push(Reverse(Kept { ns, order, row, name, kind, step, begin_ns, early_by_ns }));
+        // Most slices of a large trace are shorter than those that stay.
+        let stays = self.kept.len() < SLICES || self.kept.peek().is_some_and(|Reverse(least)| least.ns <= ns);
+        let fields = if stays { fields(slice, names) } else { None };
+        self.kept.push(Reverse(Kept { ns, order, row, name, kind, step, begin_ns, early_by_ns, fields }));
         if self.kept.len() > SLICES
             && let Some(Reverse(Kept { row, ns, begin_ns, .. })) = self.kept.pop()
         {
@@ -188,6 +197,9 @@ impl Timeline {
                 })
             })
             .collect();
+        let of_slice = kept.iter().filter(|one| shown.contains(&one.row)).enumerate();
+        let fields = of_slice.filter_map(|(at, one)| Some((at.to_string(), one.fields.as_deref()?.into())));
+        let fields: serde_json::Map<String, Value> = fields.collect();
         let devices: Vec<&Arc<str>> =
             shown.iter().map(|row| &rows[row].device).filter(|device| !device.is_empty()).collect();
         let are_several = devices.iter().any(|device| *device != devices[0]);
@@ -205,6 +217,7 @@ impl Timeline {
             "edges": window.step.map(|step| [0, step.duration_ns()]),
             "rows": shown.iter().map(label).collect::<Vec<_>>(),
             "slices": slices,
+            "fields": fields,
             "merged": blocks,
             "left_out": left_out,
             "path": on_path,
@@ -264,6 +277,23 @@ impl RowOf {
     }
 }
 
+/// The fields and the label of a zone in one line; none if it has none.
+fn fields(slice: &Slice<'_>, names: &Names) -> Option<Box<str>> {
+    let mut text = String::new();
+    for (name, value) in slice.args.fields(names) {
+        let between = if text.is_empty() { "" } else { ", " };
+        let _ = match value {
+            Value::String(value) => write!(text, "{between}{name} = {value}"),
+            value => write!(text, "{between}{name} = {value}"),
+        };
+        if let Some((at, _)) = text.char_indices().nth(FIELDS) {
+            text.replace_range(at.., "…");
+            break;
+        }
+    }
+    (!text.is_empty()).then(|| text.into())
+}
+
 /// The number of a kind in the page; none for what a timeline does not show.
 fn kind_of(kind: Kind) -> Option<u8> {
     match kind {
@@ -280,10 +310,14 @@ fn kind_of(kind: Kind) -> Option<u8> {
 }
 
 impl Visitor for Timelines {
-    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, _: &mut Names) {
+    fn wants_fields(&self) -> bool {
+        true
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &mut Names) {
         // Work that is on no row is there a second time, on the row of its stream.
         if let Some(kind) = kind_of(slice.kind).filter(|_| rows.row(slice.row).is_some()) {
-            self.0.iter_mut().for_each(|timeline| timeline.slice(kind, slice, rows));
+            self.0.iter_mut().for_each(|timeline| timeline.slice(kind, slice, rows, names));
         }
     }
 }

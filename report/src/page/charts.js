@@ -26,8 +26,8 @@ function nested(slices) {
 function timelineModel(timeline) {
   const rows = timeline.rows.map((label) => ({ label, slices: [], lanes: 1 }));
   // The last two are there if the length is only a bound: the shortest length, and what of `w` is uncertain.
-  for (const [row, name, kind, x, w, all = w, least = all, uncertain = 0] of timeline.slices) {
-    rows[row].slices.push({ name: nameOf(name) || NAMELESS[kind] || '', kind, x, w, all, least, uncertain, isWait: kind >= WAITS && kind !== STEP, row });
+  for (const [at, [row, name, kind, x, w, all = w, least = all, uncertain = 0]] of timeline.slices.entries()) {
+    rows[row].slices.push({ fields: timeline.fields?.[at], name: nameOf(name) || NAMELESS[kind] || '', kind, x, w, all, least, uncertain, isWait: kind >= WAITS && kind !== STEP, row });
   }
   // Those that are too short to be drawn alone are below the others, the darker the more of the time they take.
   for (const [row, x, w, density, slices] of timeline.merged ?? []) {
@@ -62,7 +62,7 @@ function timelineModel(timeline) {
     marks: (timeline.path ?? []).map(([row, x, w]) => ({ lane: below[row], x, w })).filter((mark) => mark.lane < drawn),
     describe: (rect) => rect.density !== undefined
       ? [rect.name, `${percent(rect.density)} of ${time(rect.w)}, from ${timeOrZero(rect.x)}`, shortened(timeline.rows[rect.row])]
-      : [shortened(rect.name), `${rect.least < rect.all ? `${timeOrZero(rect.least)} to ` : ''}${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`],
+      : [shortened(rect.name), `${rect.least < rect.all ? `${timeOrZero(rect.least)} to ` : ''}${timeOrZero(rect.all)}, from ${timeOrZero(rect.x)}${rect.all > rect.w ? '; more of it lies outside' : ''}`, `${KINDS[rect.kind]} · ${shortened(timeline.rows[rect.row])}`, ...(rect.fields === undefined ? [] : [rect.fields])],
   };
 }
 
