@@ -246,6 +246,7 @@ fn what_events_add_is_not_the_work_of_ten_threads() {
             report.clocks[0].clone()
         });
         println!("an empty pair: {quiet} ns on a quiet device; {busy:?}");
-        assert!(busy.bracket_is_bound || busy.bracket_ns < quiet + 1_500, "{quiet} ns alone, {busy:?}");
+        // The device takes turns between the streams, which costs an empty pair 1.5 us or so. With a kernel of another thread in it, it is 20 us longer.
+        assert!(busy.bracket_is_bound || busy.bracket_ns < quiet + 10_000, "{quiet} ns alone, {busy:?}");
     });
 }
