@@ -370,9 +370,9 @@ impl Compute {
         self.0.insert(FOLDED, folded);
     }
 
-    /// Returns the part of a span on `lane` that compute of other streams covers, in ns.
-    fn covered_ns(&self, span: Span, lane: Lane) -> i64 {
-        let others = self.0.iter().filter(|(other, _)| !other.is_in_order_with(lane));
+    /// Returns the part of a span that compute covers on lanes that run beside it, in ns.
+    fn covered_ns(&self, span: Span, runs_beside: impl Fn(Lane) -> bool) -> i64 {
+        let others = self.0.iter().filter(|(other, _)| runs_beside(**other));
         let mut covered = Intervals::default();
         covered.add_all(others.flat_map(|(_, compute)| compute.within(span)));
         covered.length_ns()
@@ -401,8 +401,13 @@ impl Device {
     }
 
     fn hidden_ns(&self, waiting: &Waiting) -> i64 {
-        let compute = if self.has_kernels { &self.kernels } else { &self.zones };
-        (compute.covered_ns(waiting.span, waiting.lane) as f64 * waiting.share) as i64
+        let covered_ns = if self.has_kernels {
+            // Those of a replay are on the stream on which it ran, whichever stream they were captured on.
+            self.kernels.covered_ns(waiting.span, |lane| lane != waiting.lane)
+        } else {
+            self.zones.covered_ns(waiting.span, |lane| !lane.is_in_order_with(waiting.lane))
+        };
+        (covered_ns as f64 * waiting.share) as i64
     }
 
     /// Compares the oldest collectives until `left` remain, and drops the compute that no waiting collective needs.
@@ -453,7 +458,7 @@ mod tests {
             }
             let (begin_ns, end_ns) = (span.0, span.0 + span.1);
             let covered = busy[begin_ns as usize..end_ns as usize].iter().filter(|busy| **busy).count();
-            prop_assert_eq!(device.zones.covered_ns(Span { begin_ns, end_ns }, Lane::from_stream(0)), covered as i64);
+            prop_assert_eq!(device.zones.covered_ns(Span { begin_ns, end_ns }, |lane| lane != Lane::from_stream(0)), covered as i64);
         }
     }
 
@@ -518,12 +523,15 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_around_a_replay_hides_none_of_its_collectives() {
+    fn a_zone_around_a_replay_hides_none_of_its_collectives_and_its_kernels_do() {
         let device = (DeviceKind::Cuda, 0);
         let lane = |captured_on| Lane { stream: 1, graph: 7, captured_on };
-        let hidden = |compute: &[(Lane, Span)]| {
+        let hidden_by = |compute: &[(Lane, Span)], kernels: &[(Span, bool)]| {
             let mut traffic = Traffic::default();
             compute.iter().for_each(|(lane, span)| traffic.compute(device, *lane, *span));
+            kernels.iter().for_each(|(span, computes)| {
+                traffic.kernel(device, Lane::from_stream(1), *span, *computes);
+            });
             let moved = Moved {
                 group: "tp0",
                 kind: CollectiveKind::AllReduce,
@@ -535,10 +543,16 @@ mod tests {
             traffic.collective(device, lane(2), span(100, 200), &moved);
             traffic.stats()[0].hidden
         };
+        let hidden = |compute: &[(Lane, Span)]| hidden_by(compute, &[]);
         assert_eq!(hidden(&[(Lane::from_stream(1), span(0, 300))]), 0.0);
         // Another stream that was captured, and another one beside the graph.
         assert_eq!(hidden(&[(Lane::from_stream(1), span(0, 300)), (lane(3), span(50, 150))]), 0.5);
         assert_eq!(hidden(&[(Lane::from_stream(2), span(50, 125))]), 0.25);
+        // Kernels of a replay are on the stream on which it ran: they are no zone around it, and ran when they ran.
+        assert_eq!(
+            hidden_by(&[(Lane::from_stream(1), span(0, 300))], &[(span(100, 200), false), (span(120, 160), true)]),
+            0.4
+        );
     }
 
     #[test]
