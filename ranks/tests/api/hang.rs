@@ -191,6 +191,8 @@ fn waits_are_followed_as_if_each_were_a_wait_of_its_own() {
         let groups: Vec<Vec<u32>> = (0..1 + below(3)).map(|_| (0..ranks).filter(|_| below(3) > 0).collect()).collect();
         let mut files = std::collections::BTreeMap::new();
         let mut states = std::collections::BTreeMap::new();
+        // The oldest open zones: of a group, or other work, on the device or on a thread.
+        let mut opens: std::collections::BTreeMap<u32, Result<usize, bool>> = std::collections::BTreeMap::new();
         for rank in (0..ranks).filter(|_| below(8) > 0).collect::<Vec<_>>() {
             let mut comms = Vec::new();
             for (number, members) in groups.iter().enumerate().filter(|(_, members)| members.contains(&rank)) {
@@ -202,17 +204,52 @@ fn waits_are_followed_as_if_each_were_a_wait_of_its_own() {
                     "comm": format!("g{number}"), "members": members.join(","), "entered": entered, "completed": completed, "first": 0,
                 }));
             }
-            let file = json!({ "rank": rank, "comms": comms });
+            let is_pending =
+                |group: &usize| states.get(&(rank, *group)).is_some_and(|(entered, completed)| entered > completed);
+            match below(5) {
+                0 => drop(opens.insert(rank, Err(true))),
+                1 => drop(opens.insert(rank, Err(false))),
+                2 => {}
+                first => opens
+                    .extend((0..3).map(|n| (n + first as usize) % 3).find(is_pending).map(|group| (rank, Ok(group)))),
+            }
+            let open = opens.get(&rank).map(|open| match open {
+                Ok(group) => {
+                    json!({ "name": "sync", "launched": true, "comm": format!("g{group}"), "seq": states[&(rank, *group)].1 + 1 })
+                }
+                Err(launched) => json!({ "name": "work", "launched": launched }),
+            });
+            let file = json!({ "rank": rank, "comms": comms, "open": open });
             files.insert(rank, serde_json::from_value(file).unwrap());
         }
-        // Which rank waits for which.
-        let waits = |from: u32, to: u32| {
-            (0..groups.len()).any(|group| {
-                let Some((entered, completed)) = states.get(&(from, group)) else { return false };
-                let theirs = states.get(&(to, group)).map(|(entered, _)| *entered);
-                entered > completed && groups[group].contains(&to) && theirs.is_none_or(|theirs| theirs <= *completed)
-            })
+        // In which groups a rank is: in that of its oldest open zone, and in none if that is other work on the device.
+        let is_pending = |rank: u32, group: usize| {
+            let is_there =
+                states.get(&(rank, group)).is_some_and(|(entered, completed): &(i64, i64)| entered > completed);
+            is_there
+                && opens.get(&rank).is_none_or(|open| matches!(open, Ok(open) if *open == group) || *open == Err(false))
         };
+        let is_behind = |from: u32, to: u32, group: usize| {
+            let theirs = states.get(&(to, group)).map(|(entered, _)| *entered);
+            groups[group].contains(&to) && theirs.is_none_or(|theirs| theirs <= states[&(from, group)].1)
+        };
+        // Its device is in an earlier number of the group, in another group or in other work, and has not completed this number.
+        let is_elsewhere = |from: u32, to: u32, group: usize| {
+            let Some((_, completed)) = states.get(&(to, group)).filter(|_| groups[group].contains(&to)) else {
+                return false;
+            };
+            let at = match opens.get(&to) {
+                Some(Ok(open)) if *open == group => completed + 1,
+                Some(Ok(_) | Err(true)) => *completed,
+                _ => return false,
+            };
+            opens.get(&from) == Some(&Ok(group)) && at < states[&(from, group)].1 + 1
+        };
+        let waits_in = |from: u32, to: u32, group: usize| {
+            let all_are_there = || !(0..ranks).any(|other| is_behind(from, other, group));
+            is_pending(from, group) && (is_behind(from, to, group) || all_are_there() && is_elsewhere(from, to, group))
+        };
+        let waits = |from: u32, to: u32| (0..groups.len()).any(|group| waits_in(from, to, group));
         let reaches = |from: u32, to: u32| {
             let (mut seen, mut next) = (vec![false; ranks as usize], vec![from]);
             while let Some(at) = next.pop() {
@@ -225,12 +262,9 @@ fn waits_are_followed_as_if_each_were_a_wait_of_its_own() {
             seen[to as usize]
         };
         let is_waiting = |rank: u32| (0..ranks).any(|other| waits(rank, other));
-        // Who is in a number that all have entered: those of each group, and those of them that others have left behind.
-        let is_in = |rank: u32, group: usize| {
-            let Some((entered, completed)) = states.get(&(rank, group)) else { return false };
-            let has_come = |other: &u32| states.get(&(*other, group)).is_some_and(|(entered, _)| *entered > *completed);
-            entered > completed && groups[group].iter().all(has_come)
-        };
+        // Who is in a number and waits for nobody there, and who of them is left behind by others.
+        let is_in =
+            |rank: u32, group: usize| is_pending(rank, group) && !(0..ranks).any(|other| waits_in(rank, other, group));
         let is_left = |rank: u32, group: usize| {
             let completed = |rank: u32| states.get(&(rank, group)).map(|(_, completed)| *completed);
             is_in(rank, group) && (0..ranks).any(|other| completed(other) > completed(rank))
@@ -253,7 +287,7 @@ fn waits_are_followed_as_if_each_were_a_wait_of_its_own() {
         sinks.sort_by_key(order);
         let hang = Hang::of("1".to_owned(), &files, Vec::new());
         let found: Vec<(usize, u32)> = hang.culprits.iter().map(|culprit| (culprit.waiting, culprit.rank)).collect();
-        assert_eq!(found, sinks, "{groups:?} {states:?}");
+        assert_eq!(found, sinks, "{groups:?} {states:?} {opens:?}");
         for culprit in &hang.culprits {
             chains += usize::from(culprit.chain.len() > 1);
             assert!(culprit.chain.iter().all(|wait| waits(wait.rank, wait.waits_for)), "{:?}", culprit.chain);

@@ -493,7 +493,7 @@ const CASES: &[Case] = &[
         eight().each(runs_ahead).with([1, 2], |file| file["open"] = work("demo.prefetch", false))
     }),
     (
-        "the first collectives of a new group, of which threads have launched differently many",
+        "the first collectives of a new group, of which threads have launched differently many, while loaders are in zones",
         3,
         "no rank can be named: all 8 ranks have entered number 0 of new, and none has completed it; the network, a device, or work that is in no zone \
          holds them up",
@@ -503,7 +503,7 @@ const CASES: &[Case] = &[
                 (file["comms"], file["open"]) = (json!([]), sync("new", 0));
                 at(file, "new", "0-7", i64::from(*rank) % 3, None);
             }
-            job
+            job.with([1, 2], |file| file["open"] = work("demo.prefetch", false))
         },
     ),
     (
