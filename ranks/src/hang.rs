@@ -50,7 +50,8 @@ pub struct Hang {
     pub cycles: Vec<Cycle>,
     /// How many more there are.
     pub more_cycles: usize,
-    /// Ranks that are in a collective that all have entered and none has completed: those in which the most ranks are first. At most 256.
+    /// Ranks that are in a collective that all have entered and none has completed: those in which the most ranks are
+    /// first. At most 256.
     pub together: Vec<Together>,
     /// Groups whose ranks called different operations.
     pub differences: Vec<Difference>,
@@ -155,8 +156,9 @@ impl Hang {
         Ok(Self::judged(Self::look(path, run)?, Some(path), None))
     }
 
-    /// Reads and judges the progress files of a run, and reads them again after `between`: ranks that have made progress in the
-    /// meantime do not wait. `between` should be longer than two seconds, because each rank writes its file once a second.
+    /// Reads and judges the progress files of a run, and reads them again after `between`: ranks that have made
+    /// progress in the meantime do not wait. `between` should be longer than two seconds, because each rank writes its
+    /// file once a second.
     pub fn watched(path: &Path, run: Option<&str>, between: Duration) -> Result<Self, Error> {
         let before = Self::look(path, run)?;
         if before.files.values().all(|file| file.ended) {
@@ -209,7 +211,8 @@ impl Hang {
             }
             None => BTreeSet::new(),
         };
-        // Of a job of which nobody runs any more, those that died before the others are the dead ones among those that waited.
+        // Of a job of which nobody runs any more, those that died before the others are the dead ones among those that
+        // waited.
         let is_over = !dead.is_empty() && files.values().all(|file| file.ended || dead.contains(&file.rank));
         let died: BTreeSet<u32> = dead.iter().filter(|rank| !is_over || silent.contains_key(rank)).copied().collect();
         let mut alive = files.clone();
@@ -376,12 +379,14 @@ fn has_entered(file: &Progress, wait: &Wait) -> bool {
     wait.transfer.is_none() && file.comms.iter().any(|group| group.comm == wait.comm && group.entered >= Some(wait.seq))
 }
 
-/// Whether a file may lack a group in which its rank is. It has the unfinished ones first, so what it lacks is finished if it has a finished one.
+/// Whether a file may lack a group in which its rank is. It has the unfinished ones first, so what it lacks is finished
+/// if it has a finished one.
 fn may_lack(file: &Progress) -> bool {
     file.truncated && file.comms.iter().all(|group| group.entered != group.completed)
 }
 
-/// Leaves out files of ranks that write no more and are in no group of those that still write: of an earlier, larger job under the same id.
+/// Leaves out files of ranks that write no more and are in no group of those that still write: of an earlier, larger
+/// job under the same id.
 fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, old: &BTreeSet<u32>, left_out: &mut Vec<Omission>) {
     if old.is_empty() {
         return;
@@ -413,8 +418,8 @@ fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, old: &BTreeSet<u32>, l
     });
 }
 
-/// The ranks whose files are old although their sessions have not ended, and by how many seconds. Files of one boot are compared by its clock, which no step of a wall clock moves; boots are
-/// compared by the clock of the file system.
+/// The ranks whose files are old although their sessions have not ended, and by how many seconds. Files of one boot are
+/// compared by its clock, which no step of a wall clock moves; boots are compared by the clock of the file system.
 fn silent(files: &BTreeMap<u32, Progress>) -> BTreeMap<u32, u64> {
     let mut newest_of: BTreeMap<&str, (i64, Option<SystemTime>)> = BTreeMap::new();
     for file in files.values() {

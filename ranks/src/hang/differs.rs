@@ -96,7 +96,8 @@ struct OfRank<'a> {
 /// The calls of several ranks by number.
 type Shared<'a> = BTreeMap<i64, Vec<(u32, &'a Call)>>;
 
-/// Of every group. Where the files of a run in a folder do not have the number, its tables may; what cannot be read of them goes to `left_out`.
+/// Of every group. Where the files of a run in a folder do not have the number, its tables may; what cannot be read of
+/// them goes to `left_out`.
 pub fn differences(
     files: &BTreeMap<u32, Progress>,
     tables: Option<(&Path, &str)>,

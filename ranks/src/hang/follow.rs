@@ -1,7 +1,9 @@
-//! Which rank waits for which, by rules in this order. A rank in a transfer waits for the rank at its other end, unless that one is in it, too. A rank
-//! that has entered a collective of a group, and has not completed it, waits for each member that has not entered it. Where all have entered it,
-//! because their threads run ahead of their streams, it waits for the members whose streams are still in an earlier collective, or in work of their
-//! own. Where there are none, and another member has completed it, the rank is held up inside of it; otherwise all of them are, and nothing says by whom.
+//! Which rank waits for which, by rules in this order. A rank in a transfer waits for the rank at its other end, unless
+//! that one is in it, too. A rank that has entered a collective of a group, and has not completed it, waits for each
+//! member that has not entered it. Where all have entered it, because their threads run ahead of their streams, it
+//! waits for the members whose streams are still in an earlier collective, or in work of their own. Where there are
+//! none, and another member has completed it, the rank is held up inside of it; otherwise all of them are, and nothing
+//! says by whom.
 //!
 //! The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
 //!
@@ -343,8 +345,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The lines of a group: for ranks in a collective that members have not entered, for ranks in one that all have entered, and for each transfer. What
-/// holds up ranks that wait for nobody goes to `held`.
+/// The lines of a group: for ranks in a collective that members have not entered, for ranks in one that all have
+/// entered, and for each transfer. What holds up ranks that wait for nobody goes to `held`.
 fn lines<'a>(
     files: &BTreeMap<u32, Progress>,
     group: &Known<'a>,
@@ -415,8 +417,9 @@ fn is_at_the_other_end(file: Option<&Progress>, comm: &str, rank: u32, kind: &st
     is_half && open.peer == Some(rank) && open.comm.as_deref() == Some(comm)
 }
 
-/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, or work of its own on its device, behind
-/// which the next ones are queued. Work of a thread holds up nothing that its rank has entered.
+/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, or work of
+/// its own on its device, behind which the next ones are queued. Work of a thread holds up nothing that its rank has
+/// entered.
 fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> Option<Option<i64>> {
     let open = files.get(&rank).filter(|file| !file.ended)?.open.as_ref()?;
     let completed = group.of(rank).and_then(|of| of.completed);
@@ -504,7 +507,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Who waits for these nodes, directly or through others: the first of those that are furthest away, and how many they are.
+    /// Who waits for these nodes, directly or through others: the first of those that are furthest away, and how many
+    /// they are.
     fn reach_back(&mut self, nodes: Vec<u32>) -> (u32, usize) {
         self.number += 1;
         nodes.iter().for_each(|node| self.reached[*node as usize].0 = self.number);

@@ -105,7 +105,8 @@ impl Known<'_> {
     }
 }
 
-/// The number that a rank has begun and not completed. What is queued behind it waits for it, not for others. Its oldest open zone says so best.
+/// The number that a rank has begun and not completed. What is queued behind it waits for it, not for others. Its
+/// oldest open zone says so best.
 fn pending(file: &Progress, group: &Group) -> Option<i64> {
     let entered = group.entered?;
     let open = file.open.as_ref().filter(|open| open.comm.as_deref() == Some(&group.comm));

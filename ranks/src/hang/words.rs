@@ -1,5 +1,5 @@
-//! The sentences: first who it is, then what it does and where, so that whoever is woken up knows where to look. What cannot be told is said as
-//! such, with the reason.
+//! The sentences: first who it is, then what it does and where, so that whoever is woken up knows where to look. What
+//! cannot be told is said as such, with the reason.
 
 use std::collections::BTreeMap;
 

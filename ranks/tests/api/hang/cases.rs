@@ -1,6 +1,8 @@
-//! Jobs that hang, or do not, each with the one sentence that whoever is woken up should read first, and the exit status. `docs/ranks.md` lists them.
+//! Jobs that hang, or do not, each with the one sentence that whoever is woken up should read first, and the exit
+//! status. `docs/ranks.md` lists them.
 //!
-//! A job is what its ranks wrote, as docs/ranks.md states it, with processes of this machine where a case is about them.
+//! A job is what its ranks wrote, as docs/ranks.md states it, with processes of this machine where a case is about
+//! them.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

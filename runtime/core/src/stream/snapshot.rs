@@ -192,7 +192,8 @@ struct Text {
 }
 
 impl Text {
-    /// Adds the communicator and the number of a collective, and the other end of a transfer, before anything that could take their room.
+    /// Adds the communicator and the number of a collective, and the other end of a transfer, before anything that
+    /// could take their room.
     fn add_message(&mut self, message: Option<&Message>) {
         let Some(message) = message else { return };
         let Some((group, seq)) = message.group.as_ref().zip(message.seq) else { return };
