@@ -1,8 +1,10 @@
-//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders of dead ranks.
+//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders
+//! of dead ranks.
 //!
-//! `live` asks processes by their control sockets, and `dead` reads recorders.
-//! `follow` follows the waits from rank to rank, to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in
-//! different orders. `differs` finds the first call of a group whose signature differs between ranks. A file that cannot be read is counted.
+//! `live` asks processes by their control sockets, and `dead` reads recorders. `follow` follows the waits from rank to rank,
+//! to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in different orders. `differs`
+//! finds the first call of a group whose signature differs between ranks. `words` says it. A file that cannot be read is
+//! counted.
 
 mod cycles;
 mod dead;
@@ -233,9 +235,8 @@ impl Hang {
             left_out.push(Omission { file: format!("{} groups", groups.left_out), why });
         }
         // A file that is missing, cut or old says nothing of how far its rank is, unless the rank is dead.
-        let is_unknown = |rank: u32| {
-            !dead.contains(&rank) && (silent.contains_key(&rank) || files.get(&rank).is_none_or(may_lack))
-        };
+        let is_unknown =
+            |rank: u32| !dead.contains(&rank) && (silent.contains_key(&rank) || files.get(&rank).is_none_or(may_lack));
         let graph = Graph::new(&alive, &groups);
         let Followed { sinks, more_sinks, cycles, more_cycles, together, waiting } = graph.follow(is_unknown);
         let members = groups.all.iter().flat_map(|group| &group.members).copied();
@@ -264,7 +265,8 @@ impl Hang {
                 has_entered: last.zip(file).is_some_and(|(last, file)| has_entered(file, last)),
                 has_ended: file.is_some_and(|file| file.ended),
                 is_damaged: file.is_none() && left_out.iter().any(|one| one.file.ends_with(&name)),
-                is_truncated: !is_dead && last.zip(file).is_some_and(|(last, file)| may_lack(file) && !has(file, &last.comm)),
+                is_truncated: !is_dead
+                    && last.zip(file).is_some_and(|(last, file)| may_lack(file) && !has(file, &last.comm)),
                 is_dead: is_dead || missing.contains(&rank),
                 is_silent: !is_dead && silent.contains_key(&rank),
                 is_late: moved.contains(&rank),
