@@ -3,8 +3,8 @@
 //! `warpline stragglers` fills the model from traces and `warpline-ranks` from tables; both ask this crate, so that both name the same rank of the
 //! same job. [`own::Own`] is the time that each rank took itself in each step, and says which ranks stand out. A [`Met`] is a collective in which
 //! ranks met: who came last, by how much, how uncertain that is, and how long it took once all had come; [`links`] finds groups that
-//! take too long from then on. [`clocks`] compares the clocks of hosts. [`tables`] lists the columns of the tables that ranks write. Nothing here
-//! reads a file or knows an engine.
+//! take too long from then on. [`clocks`] compares the clocks of hosts. [`tables`] lists the columns of the tables that ranks write, and
+//! [`progress`] the keys of their progress files. Nothing here reads a file or knows an engine.
 //!
 //! # The rules
 //! Where there was a choice, the rule is the one that is right on jobs whose truth is known (`ranks/tests/truth`), with few ranks and with many.
@@ -32,6 +32,7 @@ pub mod clocks;
 mod late;
 pub mod links;
 pub mod own;
+pub mod progress;
 pub mod tables;
 
 pub use late::{Collectives, Key, Met, SYNCHRONISING, median};

@@ -278,7 +278,11 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                 seconds => Hang::watched(&folder, run, Duration::from_secs(seconds))?,
             };
             print(&if json { to_json(&hang)? } else { hang.to_text() });
-            return Ok(if hang.is_one() { ExitCode::from(3) } else { ExitCode::SUCCESS });
+            return Ok(match (hang.is_one(), hang.is_known()) {
+                (true, _) => ExitCode::from(3),
+                (false, true) => ExitCode::SUCCESS,
+                (false, false) => ExitCode::FAILURE,
+            });
         }
         What::Compact { folder, run } => {
             only_folders("`compact`", &folder)?;

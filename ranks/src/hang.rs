@@ -1,8 +1,10 @@
-//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders of dead ranks.
+//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders
+//! of dead ranks.
 //!
-//! `live` asks processes by their control sockets, and `dead` reads recorders.
-//! `follow` follows the waits from rank to rank, to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in
-//! different orders. `differs` finds the first call of a group whose signature differs between ranks. A file that cannot be read is counted.
+//! `live` asks processes by their control sockets, and `dead` reads recorders. `follow` follows the waits from rank to rank,
+//! to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in different orders. `differs`
+//! finds the first call of a group whose signature differs between ranks. `words` says it. A file that cannot be read is
+//! counted.
 
 mod cycles;
 mod dead;
@@ -11,6 +13,7 @@ mod follow;
 mod groups;
 mod live;
 mod progress;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,10 +25,10 @@ use crate::error::{Error, Omission};
 use crate::folder::runs;
 
 pub use differs::Difference;
-pub use follow::{Cycle, Wait};
-pub use progress::{Call, Group, Open, Progress};
+pub use follow::{Cycle, Together, Wait};
+pub use warpline_judge::progress::{Call, Group, Open, Progress};
 
-use follow::{Followed, Sink};
+use follow::{Followed, Graph, Sink};
 use groups::{Groups, MOST_IN_ALL};
 use live::Life;
 
@@ -49,6 +52,9 @@ pub struct Hang {
     pub cycles: Vec<Cycle>,
     /// How many more there are.
     pub more_cycles: usize,
+    /// Ranks that are in a collective that all have entered and none has completed: those in which the most ranks are
+    /// first. At most 256.
+    pub together: Vec<Together>,
     /// Groups whose ranks called different operations.
     pub differences: Vec<Difference>,
     /// Ranks whose files are old: they died, or their host did.
@@ -59,6 +65,8 @@ pub struct Hang {
     pub waiting: usize,
     /// How many ranks made progress between the two reads, and so do not wait.
     pub moved: usize,
+    /// No rank waits, and none has moved between the two reads.
+    pub stood: bool,
     /// How many ranks wrote a file.
     pub ranks: usize,
     /// How many of them answered by their control sockets.
@@ -67,11 +75,22 @@ pub struct Hang {
     pub gone: Vec<u32>,
     /// Files that had no room for all groups.
     pub truncated: usize,
+    /// Those of them that had room for none, so that nothing is known of their ranks.
+    pub unjudged: usize,
     /// Files that were not read.
     pub left_out: Vec<Omission>,
     /// How many ranks of each host wrote a file.
     #[serde(skip)]
     of_host: BTreeMap<String, usize>,
+    /// What the ranks are in.
+    #[serde(skip)]
+    places: Option<String>,
+    /// No process of the job runs any more.
+    #[serde(skip)]
+    is_over: bool,
+    /// All ranks have ended their sessions.
+    #[serde(skip)]
+    has_ended: bool,
 }
 
 /// A rank for which others wait.
@@ -95,12 +114,20 @@ pub struct Culprit {
     pub has_entered: bool,
     /// Its session has ended.
     pub has_ended: bool,
+    /// The collective inside of which its device is, which others have completed.
+    pub inside: Option<(String, i64)>,
     /// Its file is there, and cannot be read.
     pub is_damaged: bool,
+    /// Its file had no room for the group in which others wait for it.
+    pub is_truncated: bool,
     /// Its process has ended, its file is missing, or its file is old and its process cannot be seen from here.
     pub is_dead: bool,
     /// Its process runs, and neither writes its file nor answers.
     pub is_silent: bool,
+    /// It has made progress between the two reads.
+    pub is_late: bool,
+    /// For how many seconds it has not written its file, if these are many.
+    pub silent_s: Option<u64>,
     /// The flight recorder that says what it did last.
     pub flight: Option<String>,
 }
@@ -116,34 +143,32 @@ struct Look {
 impl Hang {
     /// Whether something hangs: a program that asks by the exit code wants to know this.
     pub fn is_one(&self) -> bool {
-        !self.culprits.is_empty() || !self.cycles.is_empty() || !self.differences.is_empty()
+        let is_named = !self.culprits.is_empty() || !self.cycles.is_empty() || !self.differences.is_empty();
+        is_named || !self.together.is_empty() || !self.gone.is_empty() || self.stood
+    }
+
+    /// Whether it is known that nothing hangs, or what does. Files may have no room for what tells.
+    pub fn is_known(&self) -> bool {
+        self.is_one() || self.unjudged == 0
     }
 
     /// Reads and judges the progress files of a run, once: right for a job that has ended or stands still. The files of a job that runs are up to a
     /// second apart, so that a rank may seem to wait: see [`Hang::watched`].
     pub fn new(path: &Path, run: Option<&str>) -> Result<Self, Error> {
-        Ok(Self::judged(Self::look(path, run)?))
+        Ok(Self::judged(Self::look(path, run)?, Some(path), None))
     }
 
-    /// Reads and judges the progress files of a run. If ranks wait, it reads them again after `between`: ranks that have made progress in the
-    /// meantime do not wait. `between` should be longer than two seconds, because each rank writes its file once a second.
+    /// Reads and judges the progress files of a run, and reads them again after `between`: ranks that have made
+    /// progress in the meantime do not wait. `between` should be longer than two seconds, because each rank writes its
+    /// file once a second.
     pub fn watched(path: &Path, run: Option<&str>, between: Duration) -> Result<Self, Error> {
         let before = Self::look(path, run)?;
-        let (run, files) = (before.run.clone(), before.files.clone());
-        let first = Self::judged(before);
-        if first.waiting == 0 && first.missing.is_empty() {
-            return Ok(first);
+        if before.files.values().all(|file| file.ended) {
+            return Ok(Self::judged(before, Some(path), None));
         }
         std::thread::sleep(between);
-        let mut now = Self::look(path, Some(&run))?;
-        let mut moved = 0;
-        for (rank, file) in &mut now.files {
-            if files.get(rank).is_none_or(|before| file.has_moved_since(before)) {
-                moved += 1;
-                file.waits_for_nobody();
-            }
-        }
-        Ok(Self { moved, ..Self::judged(now) })
+        let now = Self::look(path, Some(&before.run))?;
+        Ok(Self::judged(now, Some(path), Some(&before.files)))
     }
 
     /// Reads the progress files once.
@@ -169,35 +194,57 @@ impl Hang {
 
     /// The judgement of progress files alone.
     pub fn of(run: String, files: &BTreeMap<u32, Progress>, left_out: Vec<Omission>) -> Self {
-        Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out })
+        Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out }, None, None)
     }
 
-    fn judged(Look { run, mut files, lives, mut left_out }: Look) -> Self {
-        let stale = stale(&files);
+    /// Judges what there is of the run in a folder, beside what its ranks wrote before.
+    fn judged(look: Look, path: Option<&Path>, before: Option<&BTreeMap<u32, Progress>>) -> Self {
+        let Look { run, mut files, lives, mut left_out } = look;
         let life = |rank: u32| lives.get(&rank).copied();
-        leave_out_earlier(&mut files, &stale, &mut left_out);
-        let is_dead = |rank: u32| life(rank) == Some(Life::Gone) || stale.contains(&rank) && life(rank).is_none();
+        let silent = silent(&files);
+        let mut dead: BTreeSet<u32> = silent.keys().filter(|rank| life(**rank).is_none()).copied().collect();
+        dead.extend(lives.iter().filter(|(_, life)| **life == Life::Gone).map(|(rank, _)| *rank));
+        leave_out_earlier(&mut files, &silent.keys().chain(&dead).copied().collect(), &mut left_out);
+        dead.retain(|rank| files.contains_key(rank));
+        let moved: BTreeSet<u32> = match before {
+            Some(before) => {
+                let has_moved = |file: &Progress| before.get(&file.rank).is_none_or(|before| has_moved(before, file));
+                files.values().filter(|file| has_moved(file)).map(|file| file.rank).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        // Of a job of which nobody runs any more, those that died before the others are the dead ones among those that
+        // waited.
+        let is_over = !dead.is_empty() && files.values().all(|file| file.ended || dead.contains(&file.rank));
+        let died: BTreeSet<u32> = dead.iter().filter(|rank| !is_over || silent.contains_key(rank)).copied().collect();
         let mut alive = files.clone();
-        // A job of which nobody writes any more is looked at as it was left.
-        if files.keys().any(|rank| !is_dead(*rank)) {
-            alive.iter_mut().filter(|(rank, _)| is_dead(**rank)).for_each(|(_, file)| file.is_dead());
+        for file in alive.values_mut() {
+            if died.contains(&file.rank) {
+                // It does not wait, and others wait for it, also in what it has begun.
+                file.comms.iter_mut().for_each(|group| group.entered = group.completed);
+            }
+            if died.contains(&file.rank) || moved.contains(&file.rank) {
+                file.open = None;
+            }
         }
         let files = &files;
-        let groups = Groups::of(&alive);
+        let groups = Groups::of(&alive, &moved);
         if groups.left_out > 0 {
             let why =
                 format!("have more members than the {MOST_IN_ALL} that are followed, with the groups before them");
             left_out.push(Omission { file: format!("{} groups", groups.left_out), why });
         }
-        let Followed { sinks, more_sinks, cycles, more_cycles, waiting } = follow::follow(&alive, &groups);
+        // A file that is missing, cut or old says nothing of how far its rank is, unless the rank is dead.
+        let is_unknown =
+            |rank: u32| !dead.contains(&rank) && (silent.contains_key(&rank) || files.get(&rank).is_none_or(may_lack));
+        let graph = Graph::new(&alive, &groups);
+        let Followed { sinks, more_sinks, cycles, more_cycles, together, waiting } = graph.follow(is_unknown);
         let members = groups.all.iter().flat_map(|group| &group.members).copied();
         let missing: BTreeSet<u32> = members.filter(|rank| !files.contains_key(rank)).collect();
-        let culprit = |Sink { rank, waiting, chain }: Sink| {
+        let culprit = |Sink { rank, waiting, chain, inside }: Sink| {
             let file = files.get(&rank);
-            let is_stale = stale.contains(&rank);
             let name = format!("rank-{rank:05}.json");
-            let is_damaged = file.is_none() && left_out.iter().any(|one| one.file.ends_with(&name));
-            let is_dead = file.is_none() && !is_damaged || file.is_some() && is_dead(rank);
+            let is_dead = dead.contains(&rank);
             // A recorder is read after the death of its process alone: until then, its zones may have ended.
             let last = file.filter(|_| is_dead).and_then(dead::last_open);
             let mut open = file.and_then(|file| file.open.clone());
@@ -208,139 +255,67 @@ impl Hang {
                     Err(why) => left_out.push(Omission { file: path, why }),
                 }
             }
+            let last = chain.last();
             Culprit {
                 rank,
                 host: file.map(|file| file.host.clone()),
                 pid: file.map(|file| file.pid),
                 step: file.and_then(|file| file.step),
                 waiting,
-                has_entered: chain
-                    .last()
-                    .is_some_and(|last| file.is_some_and(|file| file.has_entered(&last.comm, last.seq))),
+                has_entered: last.zip(file).is_some_and(|(last, file)| has_entered(file, last)),
                 has_ended: file.is_some_and(|file| file.ended),
-                is_damaged,
+                is_damaged: file.is_none() && left_out.iter().any(|one| one.file.ends_with(&name)),
+                is_truncated: !is_dead
+                    && last.zip(file).is_some_and(|(last, file)| may_lack(file) && !has(file, &last.comm)),
+                is_dead: is_dead || missing.contains(&rank),
+                is_silent: !is_dead && silent.contains_key(&rank),
+                is_late: moved.contains(&rank),
+                silent_s: silent.get(&rank).copied(),
+                inside,
                 chain,
                 open,
-                is_dead,
-                is_silent: is_stale && life(rank) == Some(Life::Runs),
                 flight,
             }
         };
         let culprits: Vec<Culprit> = sinks.into_iter().map(culprit).collect();
-        let with = |wanted: Life| lives.iter().filter(move |(_, life)| **life == wanted).map(|(rank, _)| *rank);
+        let stands = |file: &Progress| {
+            let before = before.and_then(|before| before.get(&file.rank));
+            file.ended || before.is_some_and(|before| before.open == file.open)
+        };
+        let has_ended = files.values().all(|file| file.ended);
+        let cannot_be_judged = |file: &&Progress| file.truncated && file.comms.is_empty() && !file.ended;
+        let differences = differs::differences(files, path.map(|path| (path, run.as_str())), &mut left_out);
         let mut hang = Self {
             version: 1,
+            differences,
             run,
             verdict: Vec::new(),
             culprits,
             more_culprits: more_sinks,
             cycles,
             more_cycles,
-            differences: differs::differences(files),
-            stale: stale.into_iter().collect(),
+            together,
+            stale: silent.into_keys().filter(|rank| files.contains_key(rank)).collect(),
             missing: missing.into_iter().collect(),
             waiting,
-            moved: 0,
+            moved: moved.len(),
+            stood: waiting == 0 && moved.is_empty() && !has_ended && files.values().all(stands),
             ranks: files.len(),
-            answered: with(Life::Answered).count(),
-            gone: with(Life::Gone).collect(),
+            answered: lives.values().filter(|life| **life == Life::Answered).count(),
+            gone: dead.iter().filter(|rank| life(**rank) == Some(Life::Gone)).copied().collect(),
             truncated: files.values().filter(|file| file.truncated).count(),
+            unjudged: files.values().filter(cannot_be_judged).count(),
             left_out,
             of_host: BTreeMap::new(),
+            places: words::places(files.values()),
+            is_over,
+            has_ended,
         };
-        for file in files.values() {
+        for file in files.values().filter(|file| !file.ended) {
             *hang.of_host.entry(file.host.clone()).or_default() += 1;
         }
-        hang.verdict = hang.sentences();
+        hang.verdict = hang.sentences(|ranks| graph.waiting_for(ranks.iter().copied()));
         hang
-    }
-
-    fn sentences(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        for different in &self.differences {
-            all.push(different.sentence());
-        }
-        for cycle in &self.cycles {
-            all.push(cycle.sentence());
-        }
-        // A host that is dead is one finding.
-        let mut dead: BTreeMap<&str, usize> = BTreeMap::new();
-        for host in self.culprits.iter().filter(|culprit| culprit.is_dead).filter_map(|culprit| culprit.host.as_deref())
-        {
-            *dead.entry(host).or_default() += 1;
-        }
-        dead.retain(|host, ranks| *ranks > 1 && self.of_host.get(*host) == Some(ranks));
-        for (host, ranks) in &dead {
-            let of_host = self.culprits.iter().filter(|culprit| culprit.host.as_deref() == Some(host));
-            let waiting = of_host.map(|culprit| culprit.waiting).max().unwrap_or(0);
-            all.push(format!(
-                "{waiting} ranks wait for host {host}: none of its {ranks} ranks writes progress any more; it died, or is cut off"
-            ));
-        }
-        let is_alone = |culprit: &&Culprit| culprit.host.as_deref().is_none_or(|host| !dead.contains_key(host));
-        for culprit in self.culprits.iter().filter(is_alone) {
-            let rank = match &culprit.host {
-                Some(host) => format!("rank {} on {host}", culprit.rank),
-                None if culprit.is_damaged => format!("rank {}, whose file cannot be read,", culprit.rank),
-                None => format!("rank {}, which wrote no file,", culprit.rank),
-            };
-            let missing = culprit.chain.last().filter(|_| !culprit.is_damaged).map_or(String::new(), |last| {
-                let what = match culprit.has_entered {
-                    true if culprit.is_dead => "it has not completed",
-                    true => "its thread has entered, and its device has not come to",
-                    false => "it has not entered",
-                };
-                format!(": {what} number {} of {}", last.seq, last.comm)
-            });
-            all.push(format!("{} ranks wait for {rank}{missing}", culprit.waiting));
-            if !culprit.is_damaged {
-                all.push(self.state(culprit));
-            }
-        }
-        for (more, what) in
-            [(self.more_cycles, "sets of ranks wait for each other"), (self.more_culprits, "ranks are waited for")]
-        {
-            if more > 0 {
-                all.push(format!("{more} more {what}"));
-            }
-        }
-        if all.is_empty() {
-            all.push(match self.waiting {
-                0 if self.truncated > 0 => format!(
-                    "no rank is known to wait in a collective; {} files had no room for all groups",
-                    self.truncated
-                ),
-                0 => "no rank waits in a collective".to_owned(),
-                waiting => format!("{waiting} ranks are in a collective that all its ranks have entered"),
-            });
-        }
-        all
-    }
-
-    /// What a rank for which others wait does, or did last.
-    fn state(&self, culprit: &Culprit) -> String {
-        let Culprit { rank, pid, open, is_dead, is_silent, flight, .. } = culprit;
-        let zone = open.as_ref().map(Open::sentence);
-        let gone = || match pid {
-            Some(pid) if self.gone.contains(rank) => format!("rank {rank} is dead: its process {pid} has ended"),
-            _ => format!("rank {rank} writes no progress any more: it died, or its host did"),
-        };
-        match (is_dead, is_silent, zone) {
-            (true, _, None) => gone(),
-            (true, _, Some(zone)) => {
-                let source = flight.as_ref().map(|path| format!(", as its flight recorder `{path}` says"));
-                format!("{}; it was last in {zone}{}", gone(), source.unwrap_or_default())
-            }
-            (_, true, zone) => {
-                let zone = zone.map(|zone| format!("; it was last in {zone}")).unwrap_or_default();
-                format!(
-                    "the process of rank {rank} runs, and writes no progress: it is stopped, or its disk stalls{zone}"
-                )
-            }
-            (_, _, Some(zone)) => format!("rank {rank} is in {zone}"),
-            (_, _, None) if culprit.has_ended => format!("the session of rank {rank} has ended"),
-            (_, _, None) => format!("rank {rank} is in no zone"),
-        }
     }
 
     /// For a terminal.
@@ -389,12 +364,36 @@ impl Hang {
     }
 }
 
-/// Leaves out old files of ranks that are in no group of those that still write: of an earlier, larger job under the same id.
-fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, stale: &BTreeSet<u32>, left_out: &mut Vec<Omission>) {
-    if stale.is_empty() {
+/// Whether a rank has begun a step, or begun or completed a collective, since it wrote the other file.
+fn has_moved(before: &Progress, now: &Progress) -> bool {
+    let of = |file: &Progress| -> BTreeMap<String, (Option<i64>, Option<i64>)> {
+        file.comms.iter().map(|group| (group.comm.clone(), (group.entered, group.completed))).collect()
+    };
+    now.pid != before.pid || now.step != before.step || of(now) != of(before)
+}
+
+fn has(file: &Progress, comm: &str) -> bool {
+    file.comms.iter().any(|group| group.comm == comm)
+}
+
+/// Whether a rank has entered the collective in which another waits for it.
+fn has_entered(file: &Progress, wait: &Wait) -> bool {
+    wait.transfer.is_none() && file.comms.iter().any(|group| group.comm == wait.comm && group.entered >= Some(wait.seq))
+}
+
+/// Whether a file may lack a group in which its rank is. It has the unfinished ones first, so what it lacks is finished
+/// if it has a finished one.
+fn may_lack(file: &Progress) -> bool {
+    file.truncated && file.comms.iter().all(|group| group.entered != group.completed)
+}
+
+/// Leaves out files of ranks that write no more and are in no group of those that still write: of an earlier, larger
+/// job under the same id.
+fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, old: &BTreeSet<u32>, left_out: &mut Vec<Omission>) {
+    if old.is_empty() {
         return;
     }
-    let fresh = files.values().filter(|file| !stale.contains(&file.rank)).flat_map(|file| &file.comms);
+    let fresh = files.values().filter(|file| !old.contains(&file.rank)).flat_map(|file| &file.comms);
     // Lists of a million ranks are short as ranges: by their first ranks, with the last one of all that begin there or before.
     let mut members: BTreeMap<u32, u32> = BTreeMap::new();
     for (first, last) in fresh.filter_map(Group::ranges).flatten() {
@@ -411,7 +410,7 @@ fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, stale: &BTreeSet<u32>,
     }
     let is_member = |rank: u32| members.range(..=rank).next_back().is_some_and(|(_, last)| rank <= *last);
     files.retain(|rank, _| {
-        let is_earlier = stale.contains(rank) && !is_member(*rank);
+        let is_earlier = old.contains(rank) && !is_member(*rank);
         if is_earlier {
             let why =
                 "is old, and of a rank that is in no group of the others: of an earlier job under this id".to_owned();
@@ -421,23 +420,23 @@ fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, stale: &BTreeSet<u32>,
     });
 }
 
-/// The ranks whose files are old. Files of one boot are compared by its clock, which no step of a wall clock moves; boots are compared by the
-/// clock of the file system.
-fn stale(files: &BTreeMap<u32, Progress>) -> BTreeSet<u32> {
+/// The ranks whose files are old although their sessions have not ended, and by how many seconds. Files of one boot are
+/// compared by its clock, which no step of a wall clock moves; boots are compared by the clock of the file system.
+fn silent(files: &BTreeMap<u32, Progress>) -> BTreeMap<u32, u64> {
     let mut newest_of: BTreeMap<&str, (i64, Option<SystemTime>)> = BTreeMap::new();
     for file in files.values() {
         let newest = newest_of.entry(&file.boot_id).or_insert((i64::MIN, None));
         *newest = (newest.0.max(file.updated_boottime_ns), newest.1.max(file.changed));
     }
     let newest = newest_of.values().filter_map(|(_, changed)| *changed).max();
-    let is_old = |file: &Progress| {
+    let age = |file: &Progress| {
         let (boottime_ns, changed) = newest_of.get(file.boot_id.as_str()).copied().unwrap_or((i64::MIN, None));
-        let boot_is_old = newest
-            .zip(changed)
-            .is_some_and(|(newest, changed)| newest.duration_since(changed).is_ok_and(|behind| behind > STALE));
-        boottime_ns.saturating_sub(file.updated_boottime_ns) > STALE.as_nanos() as i64 || boot_is_old
+        let of_boot = newest.zip(changed).and_then(|(newest, changed)| newest.duration_since(changed).ok());
+        let of_file = boottime_ns.saturating_sub(file.updated_boottime_ns).max(0).unsigned_abs();
+        Duration::from_nanos(of_file) + of_boot.filter(|age| *age > STALE).unwrap_or_default()
     };
-    files.iter().filter(|(_, file)| !file.ended && is_old(file)).map(|(rank, _)| *rank).collect()
+    let ages = files.values().filter(|file| !file.ended).map(|file| (file.rank, age(file)));
+    ages.filter(|(_, age)| *age > STALE).map(|(rank, age)| (rank, age.as_secs())).collect()
 }
 
 /// Whether all ranks of a run have written that their session is over. A rank that was killed has not.

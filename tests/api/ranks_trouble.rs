@@ -82,11 +82,11 @@ fn a_rank_that_hangs_says_where() {
         (Some("api.ranks_trouble.sync"), &line.into(), &comm["comm"])
     );
     assert!(open["file"].as_str().is_some_and(|file| file.ends_with("ranks_trouble.rs")), "{open}");
-    assert_eq!(open["fields"]["layer"].as_str(), Some("5"));
+    assert_eq!((open["fields"]["layer"].as_str(), &open["launched"]), (Some("5"), &false.into()));
     assert!(open["thread"].as_str().is_some_and(|thread| thread.contains("a_rank_that_hangs")), "{open}");
     drop(hanging);
     // The mark has ended, and its stream has not.
-    progress(&root, |value| value["open"]["seq"] == 3);
+    progress(&root, |value| value["open"]["seq"] == 3 && value["open"]["launched"] == true);
     drop(go_on);
     stream.synchronize().expect("no panic");
     progress(&root, |value| value["open"]["name"] == "api.ranks_trouble.outer" && value["comms"][0]["completed"] == 3);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
 use warpline_core::hashing::{fnv1a64, splitmix64};
+use warpline_judge::progress::{Call, Group, Open, Progress};
 
 use super::simulate::Comm;
 use super::{Error, Plan, replace_file};
@@ -77,34 +77,53 @@ pub fn progress(folder: &Path, plan: &Plan, hang: Hang) -> Result<(), Error> {
             for seq in 0..=entered {
                 let (kind, items) = called(comm, seq);
                 rolling = splitmix64(rolling ^ fnv1a64(format!("{seq} {kind} f32 {items}").as_bytes()));
-                recent.push(json!([seq, kind, "f32", items, Value::Null, format!("{rolling:016x}")]));
+                let signature = format!("{rolling:016x}");
+                recent.push(Call(seq, kind.to_owned(), Some("f32".to_owned()), Some(items), None, signature));
             }
-            let recent = recent.split_off(recent.len().saturating_sub(8));
-            json!({
-                "comm": comm.name, "size": comm.size, "members": comm.members, "entered": entered,
-                "started": completed, "completed": completed, "signature": format!("{rolling:016x}"), "recent": recent,
-            })
+            Group {
+                comm: comm.name.clone(),
+                size: comm.size,
+                members: Some(comm.members.clone()),
+                entered: Some(entered),
+                started: Some(completed),
+                completed: Some(completed),
+                first: Some(0),
+                signature: format!("{rolling:016x}"),
+                recent: recent.split_off(recent.len().saturating_sub(8)),
+            }
         };
         let now = step * plan.step_ns;
-        let zone = |name: &str, line: u32, comm: Value, seq: Value| {
-            json!({
-                "name": name, "file": "src/train.rs", "line": line, "thread": "main", "since_ns": clock.reads(now),
-                "fields": { "n": "4" }, "comm": comm, "seq": seq,
-            })
+        let zone = |name: &str, line: u32, collective: Option<(&Comm, i64)>| Open {
+            name: name.to_owned(),
+            file: Some("src/train.rs".to_owned()),
+            line: Some(line),
+            thread: "main".to_owned(),
+            since_ns: clock.reads(now),
+            fields: [("n".to_owned(), "4".to_owned())].into(),
+            comm: collective.map(|(comm, _)| comm.name.clone()),
+            seq: collective.map(|(_, seq)| seq),
+            ..Open::default()
         };
         let open = match (hang, open) {
-            (Hang::Nothing { .. }, _) => Value::Null,
-            (Hang::Stuck { .. }, None) => zone("demo.load", 12, Value::Null, Value::Null),
-            (_, Some((comm, seq))) if comm.name == tp.name => zone("demo.tp", 34, json!(comm.name), json!(seq)),
-            (_, Some((comm, seq))) => zone("demo.dp", 56, json!(comm.name), json!(seq)),
-            (_, None) => Value::Null,
+            (Hang::Nothing { .. }, _) => None,
+            (Hang::Stuck { .. }, None) => Some(zone("demo.load", 12, None)),
+            (_, Some((comm, seq))) if comm.name == tp.name => Some(zone("demo.tp", 34, Some((comm, seq)))),
+            (_, Some((comm, seq))) => Some(zone("demo.dp", 56, Some((comm, seq)))),
+            (_, None) => None,
         };
-        let file = json!({
-            "version": 1, "rank": rank, "host": clock.host, "pid": 4000 + rank, "boot_id": clock.boot_id,
-            "updated_boottime_ns": clock.reads(now + 30_000_000_000),
-            "updated_realtime_ns": super::BEGIN_NS + now + 30_000_000_000, "ended": false, "step": step,
-            "comms": [group(&tp, tp_at), group(&dp, dp_at)], "open": open, "truncated": false,
-        });
+        let file = Progress {
+            version: 1,
+            rank,
+            host: clock.host.clone(),
+            pid: i64::from(4000 + rank),
+            boot_id: clock.boot_id.clone(),
+            updated_boottime_ns: clock.reads(now + 30_000_000_000),
+            updated_realtime_ns: super::BEGIN_NS + now + 30_000_000_000,
+            step: Some(step),
+            comms: vec![group(&tp, tp_at), group(&dp, dp_at)],
+            open,
+            ..Progress::default()
+        };
         let path = folder.join(format!("progress/run={}/rank-{rank:05}.json", plan.run));
         let text = serde_json::to_vec(&file).map_err(|error| Error::write(&path, error))?;
         replace_file(&path, &text)?;

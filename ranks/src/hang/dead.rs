@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
+use warpline_judge::progress::{Open, Progress};
 use warpline_trace::read::{LastOpenZone, open_zones};
 
 use super::progress::plain;
-use super::{Open, Progress};
 
 /// Returns the place at which it stood, or why its recorder does not say it. None if it has no recorder, or if the file is not on this machine.
 pub fn last_open(progress: &Progress) -> Option<Result<Open, String>> {
@@ -45,12 +45,12 @@ fn open(zone: &LastOpenZone) -> Open {
     let place = zone.began_at.as_deref().and_then(|place| place.rsplit_once(':'));
     Open {
         name: zone.name.clone(),
-        file: place.map_or(String::new(), |(file, _)| file.to_owned()),
-        line: place.and_then(|(_, line)| line.parse().ok()).unwrap_or(0),
+        file: place.map(|(file, _)| file.to_owned()),
+        line: place.and_then(|(_, line)| line.parse().ok()),
         thread: zone.thread.clone(),
         since_ns: zone.begin_ns,
         fields: zone.fields.iter().cloned().collect(),
-        comm: None,
-        seq: None,
+        launched: zone.is_launched,
+        ..Open::default()
     }
 }

@@ -2,10 +2,15 @@
 //! called the same so far.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
+use warpline_judge::progress::{Call, Progress};
 
-use super::{Call, Progress};
+use super::words::listed;
+use crate::engine::Engine;
+use crate::error::Omission;
+use crate::judge::{Called, Differs, differs};
 
 /// Ranks of a group called different things.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
@@ -20,37 +25,61 @@ pub struct Difference {
     pub is_before: bool,
     /// More ranks than any others called what most ranks called.
     pub is_majority: bool,
+    /// Some rank has not completed the number, so this is what holds the group up. Otherwise the job went on.
+    pub is_open: bool,
     /// What most ranks called.
     pub most_called: String,
+    /// They.
+    pub most: Vec<u32>,
     /// Who called something else, and what.
     pub others: Vec<(u32, String)>,
+    /// The files do not have the number, and the tables do.
+    pub is_of_tables: bool,
 }
 
 impl Difference {
     /// In words.
     pub fn sentence(&self) -> String {
-        let others: Vec<String> =
-            self.others.iter().take(4).map(|(rank, call)| format!("rank {rank} called {call}")).collect();
-        let more = self.others.len().saturating_sub(4);
-        let more = if more > 0 { format!(" and {more} more differ") } else { String::new() };
+        let Self { comm, seq, most_called, most, .. } = self;
+        let ranks: Vec<u32> = self.others.iter().map(|(rank, _)| *rank).collect();
         if self.is_before {
-            let ranks: Vec<u32> = self.others.iter().map(|(rank, _)| *rank).collect();
             return format!(
-                "the calls of {} differ before number {}, in {}: the last calls are equal; `report` looks for the number in the tables",
-                self.comm,
-                self.seq,
-                crate::report::ranks(&ranks, 4)
+                "{} called something else than the {} others of {comm} before number {seq}: the last calls are equal, and neither the files nor the \
+                 tables have the number",
+                listed(&ranks),
+                most.len(),
             );
         }
-        let first = if self.is_first { "" } else { " or before it" };
-        let most = if self.is_majority { "most ranks called" } else { "as many ranks as others called" };
-        format!(
-            "the calls of {} differ in number {}{first}: {most} {}, {}{more}",
-            self.comm,
-            self.seq,
-            self.most_called,
-            others.join(", ")
-        )
+        let mut by_call: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        self.others.iter().for_each(|(rank, call)| by_call.entry(call).or_default().push(*rank));
+        let number = format!("number {seq} of {comm}{}", if self.is_first { "" } else { " or before it" });
+        let others: Vec<String> =
+            by_call.iter().take(4).map(|(call, ranks)| format!("{} called {call}", listed(ranks))).collect();
+        let more = by_call.len().saturating_sub(4);
+        let more = if more > 0 { format!(", and {more} more calls differ") } else { String::new() };
+        let others = others.join(", ") + &more;
+        let source = if self.is_of_tables { ", as the tables say" } else { "" };
+        match self.is_majority {
+            true => format!("in {number}, {others}, and the {} others called {most_called}{source}", most.len()),
+            false => format!(
+                "the calls differ in {number}, and no side has more ranks: {} called {most_called}, {others}{source}",
+                listed(most)
+            ),
+        }
+    }
+
+    /// Looks for the number among those that the tables have.
+    fn search(&mut self, known: &[Differs]) {
+        let Some(found) = known.iter().find(|found| *found.comm == *self.comm) else { return };
+        let called = |called: &Called| format!("{} of {} bytes", called.kind, called.bytes);
+        let other = found.called.as_ref().map_or("something else, which sampling left out".to_owned(), called);
+        let others: Vec<(u32, String)> = found.ranks.iter().map(|rank| (*rank as u32, other.clone())).collect();
+        let all = self.most.iter().copied().chain(self.others.iter().map(|(rank, _)| *rank));
+        self.most = all.filter(|rank| !found.ranks.contains(&i64::from(*rank))).collect();
+        self.most.sort_unstable();
+        self.is_majority = others.len() < self.most.len();
+        (self.seq, self.most_called, self.others) = (found.seq, called(&found.others), others);
+        (self.is_first, self.is_before, self.is_of_tables) = (true, false, true);
     }
 }
 
@@ -59,22 +88,45 @@ struct OfRank<'a> {
     rank: u32,
     /// The first number that its signatures cover.
     first: Option<i64>,
+    completed: Option<i64>,
+    counts_apart: bool,
     calls: BTreeMap<i64, &'a Call>,
 }
 
 /// The calls of several ranks by number.
 type Shared<'a> = BTreeMap<i64, Vec<(u32, &'a Call)>>;
 
-/// Of every group.
-pub fn differences(files: &BTreeMap<u32, Progress>) -> Vec<Difference> {
+/// Of every group. Where the files of a run in a folder do not have the number, its tables may; what cannot be read of
+/// them goes to `left_out`.
+pub fn differences(
+    files: &BTreeMap<u32, Progress>,
+    tables: Option<(&Path, &str)>,
+    left_out: &mut Vec<Omission>,
+) -> Vec<Difference> {
     let mut groups: BTreeMap<&str, Vec<OfRank<'_>>> = BTreeMap::new();
     for (rank, file) in files {
         for group in &file.comms {
             let calls = group.recent.iter().map(|call| (call.0, call)).collect();
-            groups.entry(&group.comm).or_default().push(OfRank { rank: *rank, first: group.first, calls });
+            let counts_apart = group.size > 2 && group.has_transfers();
+            let (first, completed) = (group.first, group.completed);
+            let of = OfRank { rank: *rank, first, completed, counts_apart, calls };
+            groups.entry(&group.comm).or_default().push(of);
         }
     }
-    groups.into_iter().filter_map(|(comm, ranks)| difference(comm, &ranks)).collect()
+    // Ranks that also send to each other count apart, so one number is another call on each.
+    groups.retain(|_, ranks| !ranks.iter().any(|rank| rank.counts_apart));
+    let mut all: Vec<Difference> = groups.into_iter().filter_map(|(comm, ranks)| difference(comm, &ranks)).collect();
+    if let Some((path, run)) = tables.filter(|_| all.iter().any(|found| found.is_before)) {
+        let search = |engine: Engine| {
+            engine.keep("placed")?;
+            differs(&engine)
+        };
+        match Engine::open(path, Some(run)).and_then(search) {
+            Ok(known) => all.iter_mut().filter(|found| found.is_before).for_each(|found| found.search(&known)),
+            Err(why) => left_out.push(Omission { file: "the tables".to_owned(), why: why.to_string() }),
+        }
+    }
+    all
 }
 
 /// Signatures are compared among ranks that began to count at one number. A rank whose process or session began later has signatures of
@@ -91,7 +143,9 @@ fn difference(comm: &str, ranks: &[OfRank<'_>]) -> Option<Difference> {
     let all: Vec<&OfRank<'_>> = ranks.iter().collect();
     let by_call = Some(&all).filter(|_| alike.len() > 1);
     let by_call = by_call.and_then(|ranks| first_difference(comm, &shared(ranks), 0, Call::sentence));
-    by_signature.chain(by_call).min_by_key(|difference| difference.seq)
+    let mut found = by_signature.chain(by_call).min_by_key(|difference| difference.seq)?;
+    found.is_open = ranks.iter().any(|rank| rank.completed < Some(found.seq));
+    Some(found)
 }
 
 /// The numbers that several ranks have: where one rank alone has a number, nothing differs.
@@ -112,12 +166,16 @@ fn first_difference(comm: &str, shared: &Shared<'_>, begin: i64, key: fn(&Call) 
     for (rank, call) in calls {
         by_call.entry(key(call)).or_default().push((*rank, call.sentence()));
     }
-    let most = by_call.iter().max_by_key(|(_, ranks)| ranks.len()).map(|(key, _)| key.clone())?;
+    let size = |(_, ranks): &(&String, &Vec<(u32, String)>)| (ranks.len(), std::cmp::Reverse(ranks[0].0));
+    let most = by_call.iter().max_by_key(size).map(|(key, _)| key.clone())?;
     let most = by_call.remove(&most)?;
     let most_called = most.first()?.1.clone();
+    let most: Vec<u32> = most.into_iter().map(|(rank, _)| rank).collect();
     let is_majority = by_call.values().all(|ranks| ranks.len() < most.len());
     let others: Vec<(u32, String)> = by_call.into_values().flatten().collect();
     let is_before = others.iter().all(|(_, called)| *called == most_called);
     let is_first = place > 0 || *seq == begin;
-    Some(Difference { comm: comm.to_owned(), seq: *seq, is_first, is_before, is_majority, most_called, others })
+    let (comm, seq, is_open) = (comm.to_owned(), *seq, false);
+    let is_of_tables = false;
+    Some(Difference { comm, seq, is_first, is_before, is_majority, is_open, most_called, most, others, is_of_tables })
 }

@@ -1,6 +1,11 @@
-//! Which rank waits for which: a rank that has entered a collective of a group, and has not completed it, waits for each member that has not
-//! entered it. Where all have entered it, because their threads run ahead of their streams, it waits for the members whose streams are still in
-//! another collective, or in work of their own. The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
+//! Which rank waits for which, by rules in this order. A rank in a transfer waits for the rank at its other end, unless
+//! that one is in it, too. A rank that has entered a collective of a group, and has not completed it, waits for each
+//! member that has not entered it. Where all have entered it, because their threads run ahead of their streams, it
+//! waits for the members whose streams are still in an earlier collective, or in work of their own. Where there are
+//! none, and another member has completed it, the rank is held up inside of it; otherwise all of them are, and nothing
+//! says by whom.
+//!
+//! The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
 //!
 //! Half of a group may wait for the other half, so no wait is kept for itself: the members that a rank waits for are the first ones of the group
 //! in the order of how far they are, and the graph has a node for each such beginning. Its size grows with the members of the groups.
@@ -9,9 +14,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::Serialize;
 
-use super::Progress;
+use warpline_judge::progress::Progress;
+
 use super::cycles::components;
-use super::groups::{Groups, Known};
+use super::groups::{Groups, Known, Waiting};
 
 /// Ranks for which others wait that are followed, and cycles; more are counted.
 pub(super) const MOST_NAMED: usize = 256;
@@ -30,12 +36,19 @@ pub struct Wait {
     pub seq: i64,
     /// For whom.
     pub waits_for: u32,
+    /// The operation of a transfer between the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<String>,
 }
 
 impl Wait {
     /// In words.
     pub fn sentence(&self) -> String {
-        format!("rank {} waits in number {} of {} for rank {}", self.rank, self.seq, self.comm, self.waits_for)
+        let what = match &self.transfer {
+            Some(kind) => format!("a {kind}"),
+            None => format!("number {}", self.seq),
+        };
+        format!("rank {} waits in {what} of {} for rank {}", self.rank, self.comm, self.waits_for)
     }
 }
 
@@ -54,7 +67,12 @@ impl Cycle {
         if self.waits.len() > SHOWN {
             parts.push(format!("and {} more", self.waits.len() - SHOWN));
         }
-        format!("the ranks call collectives in different orders: {}", parts.join(", "))
+        let what = if self.waits.iter().any(|wait| wait.transfer.is_some()) {
+            "the ranks wait for each other"
+        } else {
+            "the ranks call collectives in different orders"
+        };
+        format!("{what}: {}", parts.join(", "))
     }
 }
 
@@ -66,6 +84,25 @@ pub(super) struct Sink {
     pub(super) waiting: usize,
     /// The shortest chain of waits from a rank that is as far from it as any.
     pub(super) chain: Vec<Wait>,
+    /// The collective inside of which it is held up, which others have completed.
+    pub(super) inside: Option<(String, i64)>,
+}
+
+/// Ranks that are held up together, and nothing says by whom.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Together {
+    /// The group.
+    pub comm: String,
+    /// The number of the collective.
+    pub seq: i64,
+    /// It is a transfer between two ranks.
+    pub is_transfer: bool,
+    /// Those that are in it.
+    pub ranks: Vec<u32>,
+    /// How many ranks the group has.
+    pub size: usize,
+    /// Whether all members are known to have entered it. Otherwise they are not known, or their numbers do not compare.
+    pub is_entered: bool,
 }
 
 /// What was followed.
@@ -77,21 +114,16 @@ pub(super) struct Followed {
     pub(super) more_sinks: usize,
     pub(super) cycles: Vec<Cycle>,
     pub(super) more_cycles: usize,
+    /// What the oldest open zones of most ranks are first.
+    pub(super) together: Vec<Together>,
     pub(super) waiting: usize,
-}
-
-/// Follows every wait.
-pub(super) fn follow(files: &BTreeMap<u32, Progress>, groups: &Groups<'_>) -> Followed {
-    let graph = Graph::new(files, groups);
-    let mut followed = Followed { waiting: graph.waiting, ..Followed::default() };
-    graph.find_cycles(&mut followed);
-    graph.find_sinks(&mut followed);
-    followed
 }
 
 /// The members of a group in the order of how far they are: a rank waits for the first ones.
 struct Line<'a> {
     comm: &'a str,
+    /// The operation, if it is the other end of a transfer.
+    transfer: Option<&'a str>,
     /// Nodes of ranks.
     members: Vec<u32>,
     /// Who waits for how many of the members. Who waits for most comes first.
@@ -106,7 +138,7 @@ struct OfLine {
 
 /// The nodes of ranks are their places in `ranks`. Behind them, each line has a node for each of its beginnings, which leads to its last member and
 /// to the beginning that is shorter by one.
-struct Graph<'a> {
+pub(super) struct Graph<'a> {
     ranks: Vec<u32>,
     lines: Vec<Line<'a>>,
     /// The node of the beginning of no member of each line.
@@ -116,6 +148,24 @@ struct Graph<'a> {
     /// For each rank, the lines that have it, and its place there.
     places: Lists,
     waiting: usize,
+    /// For nodes that are in a collective and wait for no rank: what holds them up.
+    held: HashMap<u32, Held<'a>>,
+}
+
+/// A collective: its group and its number, or the ranks of the transfer.
+type Place<'a> = (&'a str, i64, Option<[u32; 2]>);
+
+/// What holds up a rank that is in a collective and waits for no rank.
+#[derive(Clone, Copy)]
+struct Held<'a> {
+    comm: &'a str,
+    seq: i64,
+    transfer: Option<(&'a str, u32)>,
+    size: usize,
+    /// It is held up alone: others have completed the collective.
+    is_alone: bool,
+    is_entered: bool,
+    is_here: bool,
 }
 
 /// Pairs of a line and a place for each rank, in one piece of memory.
@@ -143,13 +193,15 @@ impl Lists {
 }
 
 impl<'a> Graph<'a> {
-    fn new(files: &BTreeMap<u32, Progress>, groups: &Groups<'a>) -> Self {
+    pub(super) fn new(files: &BTreeMap<u32, Progress>, groups: &Groups<'a>) -> Self {
         let mut ranks: Vec<u32> = files.keys().copied().collect();
         groups.all.iter().for_each(|group| ranks.extend(&group.members));
+        ranks.extend(groups.all.iter().flat_map(|group| &group.waiting).filter_map(|of| Some(of.transfer?.1)));
         ranks.sort_unstable();
         ranks.dedup();
         let node = |rank: u32| ranks.binary_search(&rank).unwrap_or_default() as u32;
-        let lines: Vec<Line<'a>> = groups.all.iter().flat_map(|group| lines(files, group, &node)).collect();
+        let mut held = Vec::new();
+        let lines: Vec<Line<'a>> = groups.all.iter().flat_map(|group| lines(files, group, &node, &mut held)).collect();
         let mut bases = Vec::new();
         let mut next = ranks.len() as u32;
         for line in &lines {
@@ -164,7 +216,26 @@ impl<'a> Graph<'a> {
             groups.all.iter().flat_map(|group| &group.waiting).map(|waiting| waiting.rank).collect();
         waiting.sort_unstable();
         waiting.dedup();
-        Self { ranks, lines, bases, waits, places, waiting: waiting.len() }
+        // Of several collectives, a rank is in that of its oldest open zone.
+        held.sort_by_key(|(node, held)| (*node, !held.is_here, !held.is_alone));
+        held.dedup_by_key(|(node, _)| *node);
+        held.retain(|(node, _)| waits.of(*node).is_empty());
+        Self { ranks, lines, bases, waits, places, waiting: waiting.len(), held: held.into_iter().collect() }
+    }
+
+    /// Follows every wait. Ranks of which it is unknown how far they are come behind those of which it is known.
+    pub(super) fn follow(&self, is_unknown: impl Fn(u32) -> bool) -> Followed {
+        let mut followed = Followed { waiting: self.waiting, ..Followed::default() };
+        self.find_cycles(&mut followed);
+        self.find_sinks(is_unknown, &mut followed);
+        self.find_together(&mut followed);
+        followed
+    }
+
+    /// How many ranks wait for any of these, directly or through others.
+    pub(super) fn waiting_for(&self, ranks: impl Iterator<Item = u32>) -> usize {
+        let nodes = ranks.filter_map(|rank| self.ranks.binary_search(&rank).ok()).map(|node| node as u32);
+        Search::new(self).reach_back(nodes.collect()).1
     }
 
     fn nodes(&self) -> u32 {
@@ -192,9 +263,9 @@ impl<'a> Graph<'a> {
     }
 
     fn wait(&self, line: u32, wait: &OfLine, waits_for: u32) -> Wait {
-        let comm = self.lines[line as usize].comm.to_owned();
+        let Line { comm, transfer, .. } = self.lines[line as usize];
         let [rank, waits_for] = [wait.node, waits_for].map(|node| self.ranks[node as usize]);
-        Wait { rank, comm, seq: wait.seq, waits_for }
+        Wait { rank, comm: comm.to_owned(), seq: wait.seq, waits_for, transfer: transfer.map(str::to_owned) }
     }
 
     /// One cycle of each set of ranks of which each waits for each other.
@@ -215,7 +286,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn find_sinks(&self, followed: &mut Followed) {
+    fn find_sinks(&self, is_unknown: impl Fn(u32) -> bool, followed: &mut Followed) {
         // Those that others wait for directly: for each line, how many do. Ranks with one such list are waited for by the same ranks.
         let direct = |node: u32| -> Vec<(u32, u32)> {
             let in_line = |(line, at): &(u32, u32)| {
@@ -227,68 +298,135 @@ impl<'a> Graph<'a> {
         let mut sinks: Vec<(u64, u32)> = Vec::new();
         for node in (0..self.ranks.len() as u32).filter(|node| self.waits.of(*node).is_empty()) {
             let waiting: u64 = direct(node).iter().map(|(_, waits)| u64::from(*waits)).sum();
-            if waiting > 0 {
+            let held = self.held.get(&node);
+            if held.map_or(waiting > 0, |held| held.is_alone) {
                 sinks.push((waiting, node));
             }
         }
-        sinks.sort_unstable_by_key(|(waiting, node)| (std::cmp::Reverse(*waiting), *node));
+        let order =
+            |(waiting, node): &(u64, u32)| (is_unknown(self.ranks[*node as usize]), std::cmp::Reverse(*waiting), *node);
+        sinks.sort_unstable_by_key(order);
         followed.more_sinks = sinks.len().saturating_sub(MOST_NAMED);
         let mut known: HashMap<Vec<(u32, u32)>, Sink> = HashMap::new();
         let mut search = Search::new(self);
         for (_, node) in sinks.into_iter().take(MOST_NAMED) {
             let rank = self.ranks[node as usize];
             let like = known.entry(direct(node)).or_insert_with(|| search.sink(node));
-            let mut sink = Sink { rank, ..like.clone() };
+            let held = self.held.get(&node);
+            let inside = held.map(|held| (held.comm.to_owned(), held.seq));
+            let mut sink = Sink { rank, inside, ..like.clone() };
             if let Some(last) = sink.chain.last_mut() {
                 last.waits_for = rank;
             }
             followed.sinks.push(sink);
         }
-        followed.sinks.sort_by(|a, b| b.waiting.cmp(&a.waiting).then(a.rank.cmp(&b.rank)));
+        followed.sinks.sort_by_key(|sink| (is_unknown(sink.rank), std::cmp::Reverse(sink.waiting), sink.rank));
+    }
+
+    fn find_together(&self, followed: &mut Followed) {
+        let mut all: BTreeMap<Place<'_>, (usize, Together)> = BTreeMap::new();
+        let mut held: Vec<_> = self.held.iter().filter(|(_, held)| !held.is_alone).collect();
+        held.sort_unstable_by_key(|(node, _)| **node);
+        for (node, Held { comm, seq, transfer, size, is_entered, is_here, .. }) in held {
+            let rank = self.ranks[*node as usize];
+            let pair = transfer.map(|(_, peer)| [rank.min(peer), rank.max(peer)]);
+            let key = (*comm, if *is_entered && pair.is_none() { *seq } else { 0 }, pair);
+            let (here, together) = all.entry(key).or_insert_with(|| {
+                let (comm, is_transfer) = ((*comm).to_owned(), transfer.is_some());
+                let (seq, size, is_entered) = (*seq, *size, *is_entered);
+                (0, Together { comm, seq, is_transfer, ranks: Vec::new(), size, is_entered })
+            });
+            *here += usize::from(*is_here);
+            together.ranks.push(rank);
+        }
+        let mut all: Vec<(usize, Together)> = all.into_values().collect();
+        all.sort_by_key(|(here, together)| (std::cmp::Reverse((*here, together.ranks.len())), together.comm.clone()));
+        followed.together = all.into_iter().map(|(_, together)| together).take(MOST_NAMED).collect();
     }
 }
 
-/// The two lines of a group: for ranks in a collective that members have not entered, and for ranks in one that all have entered.
-fn lines<'a>(files: &BTreeMap<u32, Progress>, group: &Known<'a>, node: &impl Fn(u32) -> u32) -> [Line<'a>; 2] {
+/// The lines of a group: for ranks in a collective that members have not entered, for ranks in one that all have
+/// entered, and for each transfer. What holds up ranks that wait for nobody goes to `held`.
+fn lines<'a>(
+    files: &BTreeMap<u32, Progress>,
+    group: &Known<'a>,
+    node: &impl Fn(u32) -> u32,
+    held: &mut Vec<(u32, Held<'a>)>,
+) -> Vec<Line<'a>> {
     let entered = |rank: u32| group.of(rank).and_then(|of| of.entered);
     let mut behind: Vec<(Option<i64>, u32)> = group.members.iter().map(|rank| (entered(*rank), *rank)).collect();
-    // Work that is no collective holds others up only if it is not what most do: a zone around everything is open on all ranks.
-    let works =
-        |rank: &&u32| files.get(rank).is_some_and(|file| file.open.as_ref().is_some_and(|open| open.comm.is_none()));
-    let are_few = 2 * group.members.iter().filter(works).count() < group.members.len();
     let mut elsewhere: Vec<(Option<i64>, u32)> =
-        group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank, are_few)?, *rank))).collect();
+        group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank)?, *rank))).collect();
     behind.sort_unstable();
     elsewhere.sort_unstable();
     let line = |members: &[(Option<i64>, u32)]| {
         let members = members.iter().map(|(_, rank)| node(*rank)).collect();
-        Line { comm: group.comm, members, waits: Vec::new() }
+        Line { comm: group.comm, transfer: None, members, waits: Vec::new() }
     };
-    let mut lines = [line(&behind), line(&elsewhere)];
-    for waiting in &group.waiting {
-        let before = |line: &[(Option<i64>, u32)]| line.partition_point(|(at, _)| *at < Some(waiting.seq)) as u32;
-        let (line, first) = match before(&behind) {
-            0 if waiting.is_here => (1, before(&elsewhere)),
+    let before = |line: &[(Option<i64>, u32)], seq: i64| line.partition_point(|(at, _)| *at < Some(seq)) as u32;
+    let mut lines = vec![line(&behind), line(&elsewhere)];
+    let mut alone = Vec::new();
+    for Waiting { rank, seq, is_here, transfer } in &group.waiting {
+        let (rank, seq, here) = (*rank, *seq, node(*rank));
+        let held_up = |is_entered: bool| {
+            let (comm, transfer, size) = (group.comm, *transfer, group.members.len());
+            (here, Held { comm, seq, transfer, size, is_alone: false, is_entered, is_here: *is_here })
+        };
+        if let Some((kind, peer)) = transfer {
+            if is_at_the_other_end(files.get(peer), group.comm, rank, kind) {
+                held.push(held_up(true));
+            } else {
+                let waits = vec![OfLine { node: here, seq, first: 1 }];
+                lines.push(Line { comm: group.comm, transfer: Some(kind), members: vec![node(*peer)], waits });
+            }
+            continue;
+        }
+        if group.counts_apart {
+            held.extend(is_here.then(|| held_up(false)));
+            continue;
+        }
+        let (line, first) = match before(&behind, seq) {
+            0 if *is_here => (1, before(&elsewhere, seq)),
             first => (0, first),
         };
         if first > 0 {
-            lines[line].waits.push(OfLine { node: node(waiting.rank), seq: waiting.seq, first });
+            lines[line].waits.push(OfLine { node: here, seq, first });
+            continue;
         }
+        if group.most_completed >= Some(seq) {
+            alone.push(held.len());
+        }
+        held.push(held_up(!group.members.is_empty()));
+    }
+    // Where most ranks are held up, the others have left it early, as the root of a broadcast does.
+    if 2 * alone.len() < group.members.len() {
+        alone.into_iter().for_each(|at| held[at].1.is_alone = true);
     }
     lines.iter_mut().for_each(|line| line.waits.sort_by_key(|wait| (std::cmp::Reverse(wait.first), wait.node)));
     lines
 }
 
-/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, or other work if `works` says so,
-/// behind which the next ones are queued.
-fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32, works: bool) -> Option<Option<i64>> {
-    let file = files.get(&rank).filter(|file| !file.ended)?;
-    let open = file.open.as_ref()?;
+/// Whether a rank is in the transfer with the rank that says this of it, and calls the other half of it.
+fn is_at_the_other_end(file: Option<&Progress>, comm: &str, rank: u32, kind: &str) -> bool {
+    let Some(open) = file.and_then(|file| file.open.as_ref()) else { return false };
+    let is_half = match kind {
+        "send" => open.kind.as_deref() == Some("recv"),
+        "recv" => open.kind.as_deref() == Some("send"),
+        _ => open.kind.is_some(),
+    };
+    is_half && open.peer == Some(rank) && open.comm.as_deref() == Some(comm)
+}
+
+/// The last number of the group that a rank does not hold up, if its oldest open zone is another collective, or work of
+/// its own on its device, behind which the next ones are queued. Work of a thread holds up nothing that its rank has
+/// entered.
+fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> Option<Option<i64>> {
+    let open = files.get(&rank).filter(|file| !file.ended)?.open.as_ref()?;
     let completed = group.of(rank).and_then(|of| of.completed);
     match open.comm.as_deref() {
         Some(comm) if comm == group.comm => Some(completed.max(open.seq)),
         Some(_) => Some(completed),
-        None => works.then_some(completed),
+        None => open.launched.then_some(completed),
     }
 }
 
@@ -369,11 +507,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Who waits for a rank, directly or through others.
-    fn sink(&mut self, sink: u32) -> Sink {
-        self.begin(sink);
+    /// Who waits for these nodes, directly or through others: the first of those that are furthest away, and how many
+    /// they are.
+    fn reach_back(&mut self, nodes: Vec<u32>) -> (u32, usize) {
+        self.number += 1;
+        nodes.iter().for_each(|node| self.reached[*node as usize].0 = self.number);
         let graph = self.graph;
-        let (mut level, mut furthest, mut waiting) = (vec![sink], sink, 0);
+        let (mut furthest, mut waiting) = (nodes.first().copied().unwrap_or_default(), 0);
+        let mut level = nodes;
         while !level.is_empty() {
             furthest = level.iter().copied().min().unwrap_or(furthest);
             let mut further = Vec::new();
@@ -392,6 +533,13 @@ impl<'a> Search<'a> {
             waiting += further.len();
             level = further;
         }
+        (furthest, waiting)
+    }
+
+    /// Who waits for a rank, directly or through others.
+    fn sink(&mut self, sink: u32) -> Sink {
+        let graph = self.graph;
+        let (furthest, waiting) = self.reach_back(vec![sink]);
         let mut chain = VecDeque::new();
         let mut at = furthest;
         while at != sink {
@@ -402,6 +550,6 @@ impl<'a> Search<'a> {
             }
             at = to;
         }
-        Sink { rank: graph.ranks[sink as usize], waiting, chain: chain.into() }
+        Sink { rank: graph.ranks[sink as usize], waiting, chain: chain.into(), inside: None }
     }
 }

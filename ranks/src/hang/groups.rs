@@ -1,12 +1,9 @@
 //! The groups of a job, each with its members and with what its ranks have entered, once for the whole job: the files of 100,000 ranks say the same
 //! members 100,000 times. `follow` asks who waits for whom. What files of others claim is bounded here, and what is left out is counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Group, Open, Progress};
-
-/// The most ranks that one group may have.
-const MOST_MEMBERS: usize = 1 << 20;
+use warpline_judge::progress::{Group, Progress};
 
 /// The most members that all groups may have together: a few million numbers. A job of 100,000 ranks with four groups for each has 400,000.
 pub(super) const MOST_IN_ALL: usize = 2 << 20;
@@ -21,37 +18,48 @@ pub(super) struct Groups<'a> {
 }
 
 /// A group, and where its ranks are in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Known<'a> {
     pub(super) comm: &'a str,
     /// Its ranks, in their order.
     pub(super) members: Vec<u32>,
     /// The ranks that have entered a collective of it and not completed it.
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Waiting<'a>>,
+    /// Its ranks count apart: they also send to each other, and who does takes a number that others do not take.
+    pub(super) counts_apart: bool,
+    /// The last number that any rank of it has completed.
+    pub(super) most_completed: Option<i64>,
     /// What the ranks that wrote of it say, in the order of the ranks.
     of_rank: Vec<(u32, &'a Group)>,
 }
 
 /// A rank in a collective of a group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct Waiting<'a> {
     pub(super) rank: u32,
     /// The number of the collective.
     pub(super) seq: i64,
     /// Whether the rank's oldest open zone is that collective.
     pub(super) is_here: bool,
+    /// Of a transfer, the operation and the rank at its other end.
+    pub(super) transfer: Option<(&'a str, u32)>,
 }
 
 impl<'a> Groups<'a> {
-    pub(super) fn of(files: &'a BTreeMap<u32, Progress>) -> Self {
+    /// Ranks that have moved wait for nobody.
+    pub(super) fn of(files: &'a BTreeMap<u32, Progress>, moved: &BTreeSet<u32>) -> Self {
         let mut groups = Self::default();
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut room = MOST_IN_ALL;
         for (rank, file) in files {
+            // What it launched behind its oldest open zone is queued behind it.
+            let open = file.open.as_ref();
+            let is_in_work = open.is_some_and(|open| open.comm.is_none() && open.launched);
+            let open_in = open.and_then(|open| file.comms.iter().find(|group| open.comm.as_ref() == Some(&group.comm)));
+            let waits_for_nobody = file.ended || moved.contains(rank) || is_in_work;
             for group in &file.comms {
                 let place = *places.entry(&group.comm).or_insert_with(|| {
-                    let (members, waiting, of_rank) = (Vec::new(), Vec::new(), Vec::new());
-                    groups.all.push(Known { comm: &group.comm, members, waiting, of_rank });
+                    groups.all.push(Known { comm: &group.comm, ..Known::default() });
                     groups.all.len() - 1
                 });
                 let known = &mut groups.all[place];
@@ -60,22 +68,30 @@ impl<'a> Groups<'a> {
                     continue;
                 }
                 known.of_rank.push((*rank, group));
-                if let Some(seq) = pending(group).filter(|_| !file.ended) {
-                    let is_here = file.open.as_ref().is_some_and(|open| open.is_in(&group.comm, seq));
-                    known.waiting.push(Waiting { rank: *rank, seq, is_here });
+                known.most_completed = known.most_completed.max(group.completed);
+                if waits_for_nobody || open_in.is_some_and(|open_in| open_in.comm != group.comm) {
+                    continue;
+                }
+                if let Some(seq) = pending(file, group) {
+                    let open = file.open.as_ref().filter(|open| open.is_in(&group.comm, seq));
+                    let transfer = open.and_then(|open| open.kind.as_deref().zip(open.peer));
+                    known.waiting.push(Waiting { rank: *rank, seq, is_here: open.is_some(), transfer });
                 }
             }
         }
         for known in &mut groups.all {
             // The name has a hash of the members, so all ranks mean the same ones.
-            let Some(ranges) = known.of_rank.iter().find_map(|(_, group)| group.ranges()) else { continue };
-            let count = count(&ranges);
+            let named = known.of_rank.iter().find_map(|(_, group)| Some((group, group.ranges()?)));
+            let Some((group, ranges)) = named else { continue };
+            let count: usize = ranges.iter().map(|(first, last)| (last - first) as usize + 1).sum();
             if count > room {
                 groups.left_out += 1;
                 continue;
             }
             room -= count;
-            known.members = expanded(&ranges);
+            known.members = group.ranks();
+            let has_transfers = known.of_rank.iter().any(|(_, group)| group.has_transfers());
+            known.counts_apart = has_transfers && known.members.len() > 2;
         }
         groups
     }
@@ -89,67 +105,17 @@ impl Known<'_> {
     }
 }
 
-impl Open {
-    /// Whether it is this collective.
-    pub(super) fn is_in(&self, comm: &str, seq: i64) -> bool {
-        self.comm.as_deref() == Some(comm) && self.seq == Some(seq)
-    }
-}
-
-impl Group {
-    /// Its ranks, of a list such as `0-7,16`; none where the list is missing, damaged or longer than any job's.
-    pub fn ranks(&self) -> Vec<u32> {
-        self.ranges().map(|ranges| expanded(&ranges)).unwrap_or_default()
-    }
-
-    /// The first and the last ranks of the parts of its list.
-    pub(super) fn ranges(&self) -> Option<Vec<(u32, u32)>> {
-        let range = |part: &str| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-            (first <= last).then_some((first, last))
-        };
-        let parts = self.members.as_deref()?.split(',').filter(|part| !part.is_empty());
-        let ranges = parts.map(range).collect::<Option<Vec<_>>>()?;
-        (!ranges.is_empty() && count(&ranges) <= MOST_MEMBERS).then_some(ranges)
-    }
-}
-
-fn count(ranges: &[(u32, u32)]) -> usize {
-    ranges.iter().map(|(first, last)| (last - first) as usize + 1).sum()
-}
-
-fn expanded(ranges: &[(u32, u32)]) -> Vec<u32> {
-    let mut ranks: Vec<u32> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
-}
-
-/// The number that a rank has begun and not completed. What is queued behind it waits for it, not for others.
-fn pending(group: &Group) -> Option<i64> {
+/// The number that a rank has begun and not completed. What is queued behind it waits for it, not for others. Its
+/// oldest open zone says so best.
+fn pending(file: &Progress, group: &Group) -> Option<i64> {
     let entered = group.entered?;
+    let open = file.open.as_ref().filter(|open| open.comm.as_deref() == Some(&group.comm));
+    if let Some(seq) = open.and_then(|open| open.seq).filter(|seq| group.completed < Some(*seq) && *seq <= entered) {
+        return Some(seq);
+    }
     match group.completed {
         Some(completed) => (entered > completed).then(|| completed.saturating_add(1)),
-        // Where the device's side is unknown, the last that was entered.
-        None => Some(entered),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn group(members: &str) -> Group {
-        serde_json::from_value(serde_json::json!({ "comm": "g", "members": members })).unwrap()
-    }
-
-    #[test]
-    fn a_list_of_ranks_is_read_and_bounded() {
-        assert_eq!(group("0-3,16, 2-4").ranks(), [0, 1, 2, 3, 4, 16]);
-        assert_eq!(group("0-1048575").ranks().len(), 1 << 20);
-        for wrong in ["", "a", "3-1", "0-", "-1", "0-1048576", "0-1048575,7", "0-4294967295,0-4294967295"] {
-            assert!(group(wrong).ranks().is_empty(), "{wrong}");
-        }
+        // It has completed none: it is in the first that it has entered.
+        None => Some(group.first.map_or(entered, |first| first.min(entered))),
     }
 }

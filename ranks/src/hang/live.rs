@@ -6,11 +6,10 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use warpline_judge::progress::Progress;
 use warpline_trace::control::ask::{Fate, ask, fate, socket};
 use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::Request;
-
-use super::Progress;
 
 /// How long a process may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);

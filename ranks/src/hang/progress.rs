@@ -1,4 +1,4 @@
-//! A progress file, as docs/ranks.md states it, and the reading of all of them.
+//! Reads the progress files of all ranks: those that are whole, and no others.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -6,8 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use warpline_core::hashing::fnv1a64;
+use warpline_judge::progress::Progress;
 use warpline_trace::files::regular;
 
 use crate::error::Omission;
@@ -17,166 +17,6 @@ const MOST_BYTES: u64 = 64 << 10;
 
 /// The time after which a file that is damaged is read again.
 const AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
-
-/// What a rank wrote last.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Progress {
-    /// The rank.
-    pub rank: u32,
-    /// Its host.
-    #[serde(default)]
-    pub host: String,
-    /// Its process.
-    #[serde(default)]
-    pub pid: i64,
-    /// The boot of its host: ranks with one share a clock.
-    #[serde(default)]
-    pub boot_id: String,
-    /// Its process, as the name of its socket says it.
-    #[serde(default)]
-    pub process: Option<String>,
-    /// The file of its flight recorder.
-    #[serde(default)]
-    pub flight: Option<String>,
-    /// A hash of the text.
-    #[serde(default)]
-    pub check: Option<String>,
-    /// When the file was changed, by the clock of its file system.
-    #[serde(skip)]
-    pub changed: Option<std::time::SystemTime>,
-    /// When it wrote.
-    #[serde(default)]
-    pub updated_realtime_ns: i64,
-    /// On its clock.
-    #[serde(default)]
-    pub updated_boottime_ns: i64,
-    /// Its session is over.
-    #[serde(default)]
-    pub ended: bool,
-    /// The step that it is in.
-    #[serde(default)]
-    pub step: Option<i64>,
-    /// Its groups.
-    #[serde(default)]
-    pub comms: Vec<Group>,
-    /// Its oldest open zone.
-    #[serde(default)]
-    pub open: Option<Open>,
-    /// Something had no room.
-    #[serde(default)]
-    pub truncated: bool,
-}
-
-/// How far a rank is in a group.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Group {
-    /// The group.
-    pub comm: String,
-    /// How many ranks it has.
-    #[serde(default)]
-    pub size: u32,
-    /// They.
-    #[serde(default)]
-    pub members: Option<String>,
-    /// The last number that the host launched.
-    #[serde(default)]
-    pub entered: Option<i64>,
-    /// The last number that the device began.
-    #[serde(default)]
-    pub started: Option<i64>,
-    /// The last number that the device ended.
-    #[serde(default)]
-    pub completed: Option<i64>,
-    /// The first number that its signatures cover.
-    #[serde(default)]
-    pub first: Option<i64>,
-    /// The last calls.
-    #[serde(default)]
-    pub recent: Vec<Call>,
-}
-
-/// A call: number, operation, type, items, root, and the signature of all calls up to it.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Call(
-    pub i64,
-    pub String,
-    #[serde(default)] pub Option<String>,
-    #[serde(default)] pub Option<i64>,
-    #[serde(default)] pub Option<i64>,
-    #[serde(default)] pub String,
-);
-
-impl Call {
-    /// What it called.
-    pub fn sentence(&self) -> String {
-        let kind = self.2.as_deref().unwrap_or("?");
-        let items = self.3.map_or("?".to_owned(), |items| items.to_string());
-        let root = self.4.map_or(String::new(), |root| format!(", root {root}"));
-        format!("{} of {items} {kind}{root}", self.1)
-    }
-}
-
-/// An open zone.
-#[derive(Debug, Clone, Deserialize, Serialize, PartialEq)]
-pub struct Open {
-    /// The range.
-    pub name: String,
-    /// The source file.
-    #[serde(default)]
-    pub file: String,
-    /// Its line.
-    #[serde(default)]
-    pub line: u32,
-    /// The thread.
-    #[serde(default)]
-    pub thread: String,
-    /// Since when, on the host's clock.
-    #[serde(default)]
-    pub since_ns: i64,
-    /// Its fields.
-    #[serde(default)]
-    pub fields: BTreeMap<String, String>,
-    /// The group, of a collective.
-    #[serde(default)]
-    pub comm: Option<String>,
-    /// Its number.
-    #[serde(default)]
-    pub seq: Option<i64>,
-}
-
-impl Open {
-    /// Where it is.
-    pub fn sentence(&self) -> String {
-        let fields: Vec<String> = self.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
-        format!("`{}`{fields} at {}:{}, thread `{}`", self.name, self.file, self.line, self.thread)
-    }
-}
-
-impl Progress {
-    /// Whether the rank has begun a step, or begun or completed a collective, since it wrote the other file.
-    pub fn has_moved_since(&self, before: &Progress) -> bool {
-        let of = |file: &Progress| -> BTreeMap<String, (Option<i64>, Option<i64>)> {
-            file.comms.iter().map(|group| (group.comm.clone(), (group.entered, group.completed))).collect()
-        };
-        self.pid != before.pid || self.step != before.step || of(self) != of(before)
-    }
-
-    /// Takes what it has begun for completed.
-    pub fn waits_for_nobody(&mut self) {
-        self.comms.iter_mut().for_each(|group| group.completed = group.entered);
-    }
-
-    /// Takes what it has not completed for not begun: a dead rank does not wait, and others wait for it.
-    pub fn is_dead(&mut self) {
-        self.comms.iter_mut().for_each(|group| group.entered = group.completed);
-    }
-
-    /// Whether it has entered this collective.
-    pub fn has_entered(&self, comm: &str, seq: i64) -> bool {
-        self.comms.iter().any(|group| group.comm == comm && group.entered >= Some(seq))
-    }
-}
 
 /// The files of a run by rank, and those that cannot be read.
 pub fn read(path: &Path, run: &str) -> (BTreeMap<u32, Progress>, Vec<Omission>) {

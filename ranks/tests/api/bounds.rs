@@ -46,7 +46,7 @@ pub fn rewrite(folder: &Path, change: impl Fn(RecordBatch) -> RecordBatch) {
     }
 }
 
-fn ints(batch: &RecordBatch, name: &str) -> Vec<i64> {
+pub fn ints(batch: &RecordBatch, name: &str) -> Vec<i64> {
     let column = batch.column_by_name(name).unwrap();
     match column.as_primitive_opt::<Int32Type>() {
         Some(column) => column.values().iter().map(|value| i64::from(*value)).collect(),
@@ -55,7 +55,7 @@ fn ints(batch: &RecordBatch, name: &str) -> Vec<i64> {
 }
 
 /// The batch with other values in some columns.
-fn with(batch: &RecordBatch, columns: &[(&str, Vec<i64>)]) -> RecordBatch {
+pub fn with(batch: &RecordBatch, columns: &[(&str, Vec<i64>)]) -> RecordBatch {
     let mut all: Vec<ArrayRef> = batch.columns().to_vec();
     for (name, values) in columns {
         all[batch.schema().index_of(name).unwrap()] = Arc::new(Int64Array::from(values.clone()));

@@ -203,7 +203,7 @@ fn is_in_its_input(hang: &Hang) {
     assert_eq!((culprit.rank, culprit.step), (LATE, Some(HANGS_AT as i64)), "{text}");
     assert_eq!(culprit.waiting, RANKS as usize - 1, "{text}");
     let open = culprit.open.as_ref().unwrap();
-    assert!(open.name == "test.real.load" && open.file.ends_with("real.rs") && open.line > 0, "{text}");
+    assert!(open.name == "test.real.load" && open.place().contains("real.rs:"), "{text}");
     assert!(open.thread.contains("rank") && text.contains("`test.real.load`"), "{text}");
     assert!(hang.cycles.is_empty() && hang.differences.is_empty(), "{text}");
 }

@@ -33,4 +33,6 @@ pub struct OpenZoneRecord {
     pub label: Option<String>,
     /// The communicator of a collective, and its number there.
     pub collective: Option<(String, u64)>,
+    /// Of a transfer between two ranks, the operation and the rank of the job at the other end.
+    pub transfer: Option<(String, u32)>,
 }

@@ -166,7 +166,7 @@ impl OpenZoneSnapshot {
         };
         let len = (words[0] >> 8 & 0xff_ffff) as usize;
         let bytes: Vec<u8> = words[TEXT..].iter().flat_map(|word| word.to_le_bytes()).take(len).collect();
-        let (fields, label, collective) = read_text(&bytes);
+        let (fields, label, collective, transfer) = read_text(&bytes);
         let range = dynamic::by_number((words[0] >> 32) as u32);
         Some(OpenZoneRecord {
             state,
@@ -180,6 +180,7 @@ impl OpenZoneSnapshot {
             fields,
             label,
             collective,
+            transfer,
         })
     }
 }
@@ -191,10 +192,15 @@ struct Text {
 }
 
 impl Text {
-    /// Adds the communicator and the number of a collective, before anything that could take their room.
+    /// Adds the communicator and the number of a collective, and the other end of a transfer, before anything that
+    /// could take their room.
     fn add_message(&mut self, message: Option<&Message>) {
-        if let Some((group, seq)) = message.and_then(|message| message.group.as_ref().zip(message.seq)) {
-            self.add(b'c', group.comm(), &seq.to_le_bytes());
+        let Some(message) = message else { return };
+        let Some((group, seq)) = message.group.as_ref().zip(message.seq) else { return };
+        self.add(b'c', group.comm(), &seq.to_le_bytes());
+        let peer = message.peer.filter(|_| message.kind.is_between_two());
+        if let Some(rank) = peer.and_then(|peer| group.ranks().get(peer as usize)) {
+            self.add(b'p', message.kind.as_str(), &rank.to_le_bytes());
         }
     }
 
@@ -241,11 +247,11 @@ fn cut(text: &str) -> &[u8] {
     &text.as_bytes()[..end]
 }
 
-/// The fields, the label, and the communicator and number of a collective.
-type Said = (Vec<(String, Value)>, Option<String>, Option<(String, u64)>);
+/// The fields, the label, the communicator and number of a collective, and the operation and other end of a transfer.
+type Said = (Vec<(String, Value)>, Option<String>, Option<(String, u64)>, Option<(String, u32)>);
 
 fn read_text(mut bytes: &[u8]) -> Said {
-    let (mut fields, mut label, mut collective) = (Vec::new(), None, None);
+    let (mut fields, mut label, mut collective, mut transfer) = (Vec::new(), None, None, None);
     while let Some((kind, name, value)) = read_entry(&mut bytes) {
         let number = || value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let text = || String::from_utf8_lossy(value).into_owned();
@@ -258,6 +264,11 @@ fn read_text(mut bytes: &[u8]) -> Said {
                 collective = number().map(|seq| (String::from_utf8_lossy(name).into_owned(), seq));
                 continue;
             }
+            b'p' => {
+                let rank = value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+                transfer = rank.map(|rank| (String::from_utf8_lossy(name).into_owned(), rank));
+                continue;
+            }
             b'u' => number().map(Value::U64),
             b'i' => number().map(|bits| Value::I64(bits as i64)),
             b'f' => number().map(|bits| Value::F64(f64::from_bits(bits))),
@@ -268,7 +279,7 @@ fn read_text(mut bytes: &[u8]) -> Said {
         };
         fields.extend(value.map(|value| (String::from_utf8_lossy(name).into_owned(), value)));
     }
-    (fields, label, collective)
+    (fields, label, collective, transfer)
 }
 
 fn read_entry<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8], &'a [u8])> {
@@ -343,6 +354,27 @@ mod tests {
         assert_eq!((open.state, open.launched_ns, open.fields.len()), (OpenState::OnStream, 9, 8));
         note.clear();
         assert!(note.read().is_none());
+    }
+
+    #[test]
+    fn the_other_end_of_a_transfer_is_said_as_a_rank_of_the_job() {
+        use crate::collective::{CollectiveKind, ProcessGroup};
+        let group = ProcessGroup::new("snapshot", [3, 7, 11], 0);
+        let open = |kind, peer| {
+            let (note, mut slot) = (OpenZoneSnapshot::default(), slot(1));
+            let mut message = Message::new(kind).group(&group).seq(5_u32);
+            message.peer = peer;
+            slot.extras_to_fill().message = Some(message);
+            note.begin(&slot, Location::caller());
+            let open = note.read().expect("it is open");
+            assert_eq!(open.collective, Some((group.comm().to_owned(), 5)));
+            open.transfer
+        };
+        assert_eq!(open(CollectiveKind::Recv, Some(2)), Some(("recv".to_owned(), 11)));
+        // No rank of the group, none at all, and a root that is no peer.
+        assert_eq!(open(CollectiveKind::Recv, Some(3)), None);
+        assert_eq!(open(CollectiveKind::Send, None), None);
+        assert_eq!(open(CollectiveKind::AllReduce, Some(1)), None);
     }
 
     #[test]

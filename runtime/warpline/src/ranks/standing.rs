@@ -125,8 +125,11 @@ impl Standing {
             "thread": thread.name.clone().unwrap_or_else(|| format!("thread {}", open.thread)),
             "since_ns": open.begin_ns,
             "fields": fields,
+            "launched": open.state == OpenState::OnStream,
             "comm": open.collective.as_ref().map(|(comm, _)| comm),
             "seq": open.collective.as_ref().map(|(_, seq)| seq),
+            "kind": open.transfer.as_ref().map(|(kind, _)| kind),
+            "peer": open.transfer.as_ref().map(|(_, rank)| rank),
         })
     }
 
@@ -192,4 +195,56 @@ fn comm(group: &ProcessGroup, entered: &Entered, recent: usize) -> Value {
         "signature": format!("{signature:016x}"),
         "recent": calls,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::path::Path;
+
+    use warpline_core::backend::Limits;
+    use warpline_core::collective::{CollectiveKind, DataType};
+    use warpline_core::timing::EndMode;
+    use warpline_judge::progress::Progress;
+    use warpline_report::fixture;
+
+    use super::*;
+
+    /// Who reads it takes each key, and misses none.
+    #[test]
+    fn the_keys_are_those_of_the_contract() {
+        let limits = Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: true };
+        let recorder = Arc::new(Recorder::new(NonZeroU32::MIN, limits));
+        let identity = Identity::new(Path::new("ranks"), &fixture::session());
+        let standing = Standing::new(identity, recorder, Some("rank.flight".into()));
+        let group = ProcessGroup::new("contract", 0..4, 1);
+        let call = Call {
+            seq: 6,
+            kind: CollectiveKind::Broadcast,
+            dtype: Some(DataType::F32),
+            items: Some(7),
+            root: Some(2),
+            signature: 8,
+        };
+        let entered = Entered { entered: 6, completed: Some(5), first: Some(1), signature: 8, recent: vec![call] };
+        let open = OpenZoneRecord {
+            state: OpenState::OnStream,
+            range: None,
+            thread: 1,
+            begin_ns: 9,
+            launched_ns: 10,
+            sequence: 11,
+            place: None,
+            fields: vec![("layer".to_owned(), 5_u64.into())],
+            label: None,
+            collective: Some((group.comm().to_owned(), 6)),
+            transfer: Some(("recv".to_owned(), 3)),
+        };
+        // A zone whose range is in no catalog has no place.
+        for open in [Some(&open), None] {
+            let written = standing.json(false, &[(group.clone(), entered.clone())], open, (8, usize::MAX, true), false);
+            let read: Progress = serde_json::from_value(written.clone()).expect("the contract");
+            assert_eq!(serde_json::to_value(read).expect("JSON"), written);
+        }
+    }
 }
