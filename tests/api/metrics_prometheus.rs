@@ -29,12 +29,23 @@ const DASHBOARD: &str = include_str!("../../docs/grafana-dashboard.json");
 /// The folder with the programs `prometheus` and `promtool`; without it, they are looked for where the shell does.
 const FOLDER: &str = "WARPLINE_TEST_PROMETHEUS";
 
-/// The queries of the dashboard's panels.
-fn queries() -> Vec<String> {
+/// The queries of the dashboard's panels, each with the panel's title, in the order in which one sees them.
+fn panels() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
-    targets.map(|target| target["expr"].as_str().expect("a query").to_owned()).collect()
+    let mut panels = dashboard["panels"].as_array().expect("panels").clone();
+    panels.sort_by_key(|panel| ["y", "x"].map(|at| panel["gridPos"][at].as_u64().expect("a place")));
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let of = |panel: &Value| {
+        let targets = panel["targets"].as_array().expect("targets");
+        targets.iter().map(|target| (text(&panel["title"]), text(&target["expr"]))).collect::<Vec<_>>()
+    };
+    panels.iter().flat_map(of).collect()
+}
+
+/// A query as Grafana asks it: of these ranks.
+fn asked(query: &str, ranks: &str) -> String {
+    let times = query.replace("$__rate_interval", "10s").replace("$__range", "10s");
+    times.replace("$host", ".*").replace("$rank", ranks)
 }
 
 /// The queries of the dashboard's variables.
@@ -48,6 +59,11 @@ fn variables() -> Vec<String> {
 fn names(query: &str) -> BTreeSet<String> {
     let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("warpline_") || word.starts_with("nccl_")).map(str::to_owned).collect()
+}
+
+fn session(port: u16) -> Session {
+    let settings = Session::builder().prometheus(&port.to_string()).filter("api.metrics_prometheus.*").quiet();
+    settings.start().expect("no other session")
 }
 
 /// A program that runs steps, collectives and waits until it is stopped.
@@ -96,15 +112,15 @@ impl Drop for Work {
 fn every_query_of_the_dashboard_asks_for_metrics_that_there_are() {
     let _turn = alone();
     let port = free_port();
-    let session = Session::builder().prometheus(&port.to_string()).quiet().start().expect("no other session");
+    let session = session(port);
     let work = Work::start();
     let since = Instant::now();
-    let all: BTreeSet<String> = queries().iter().chain(&variables()).flat_map(|query| names(query)).collect();
+    let queries = panels().into_iter().map(|(_, query)| query).chain(variables());
+    let all: BTreeSet<String> = queries.flat_map(|query| names(&query)).collect();
     assert!(all.len() >= 10, "{all:?}");
     loop {
         let scrape = Scrape::of(&get(port, "/metrics", "*/*").1);
         let there: BTreeSet<String> = scrape.samples.keys().map(|(name, _)| name.clone()).collect();
-        assert!(scrape.samples.len() <= 20, "{there:?}");
         if all.is_subset(&there) {
             // Whoever adds a metric shows it. Transfers between two ranks are not in this program.
             assert_eq!(there.difference(&all).collect::<Vec<_>>(), Vec::<&String>::new());
@@ -129,10 +145,12 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(target: u16) -> Prometheus {
+    fn start(targets: &[u16]) -> Prometheus {
         let (folder, port) = (empty_folder("prometheus"), free_port());
+        let targets: Vec<_> = targets.iter().map(|target| format!("'127.0.0.1:{target}'")).collect();
+        let targets = targets.join(", ");
         let config = format!(
-            "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: warpline\n    static_configs:\n      - targets: ['127.0.0.1:{target}']\n"
+            "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: warpline\n    static_configs:\n      - targets: [{targets}]\n"
         );
         let file = folder.join("prometheus.yml");
         std::fs::write(&file, config).expect("a file");
@@ -171,7 +189,7 @@ impl Prometheus {
                 return answer;
             }
             let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(since.elapsed() < Duration::from_secs(60), "{query}: {answer:?}\n{}", log());
+            assert!(since.elapsed() < Duration::from_secs(80), "{query}: {answer:?}\n{}", log());
             thread::sleep(Duration::from_millis(200));
         }
     }
@@ -208,22 +226,17 @@ fn lint(page: &str) -> String {
 fn prometheus_scrapes_what_the_session_records_and_answers_the_dashboard() {
     let _turn = alone();
     let target = free_port();
-    let session = Session::builder().prometheus(&target.to_string()).quiet().start().expect("no other session");
+    let session = session(target);
     let work = Work::start();
-    let prometheus = Prometheus::start(target);
+    let prometheus = Prometheus::start(&[target]);
     prometheus.wait_for("up == 1", |answer| answer.len() == 1);
 
-    let samples = prometheus.wait_for("scrape_samples_scraped", |answer| number(answer) >= Some(16.0));
-    assert!(number(&samples) <= Some(20.0), "{samples:?}");
-    for query in queries() {
-        let asked = query
-            .replace("$__rate_interval", "10s")
-            .replace("$__range", "10s")
-            .replace("$host", ".*")
-            .replace("$rank", ".*");
+    // 3 of zones, 2 of what is bounded or left out, 4 of ranges, 4 of steps, 1 of waits and 3 of a collective.
+    prometheus.wait_for("scrape_samples_scraped", |answer| number(answer) == Some(17.0));
+    for (_, query) in panels() {
         let is_number = |value: &Value| number(std::slice::from_ref(value)).is_some_and(f64::is_finite);
         // What did nothing in the last seconds has no mean.
-        prometheus.wait_for(&asked, |answer| answer.iter().any(is_number));
+        prometheus.wait_for(&asked(&query, ".*"), |answer| answer.iter().any(is_number));
     }
     for query in variables() {
         let (selector, label) = query
