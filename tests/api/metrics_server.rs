@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,12 @@ warpline::range! {
 }
 
 fn session(port: u16) -> Session {
-    Session::builder().prometheus(&port.to_string()).quiet().start().expect("no other session")
+    Session::builder()
+        .prometheus(&port.to_string())
+        .filter("api.metrics_server.*")
+        .quiet()
+        .start()
+        .expect("no other session")
 }
 
 fn zones(count: u32) {
@@ -59,13 +65,40 @@ fn both_formats_have_the_same_figures() {
     assert!(open.contains("# UNIT warpline_range_duration_seconds seconds\n"), "{open}");
     let (text, open) = (Scrape::of(&text), Scrape::of(&open));
     assert_eq!(text.samples, open.samples);
-    assert!(text.samples.len() <= 20);
+    // 3 of zones, 2 of what is bounded or left out, and 2 of the range.
+    assert_eq!(text.samples.len(), 7);
     let name = [("range", "api.metrics_server.part"), ("place", "stream"), ("rank", "0")];
     assert_eq!(text.value("warpline_range_duration_seconds_count", &name), Some(30.0));
     let (head, body) = request(port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body.is_empty(), "{head}{body}");
     session.finish();
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the server is gone with its session");
+}
+
+/// Zones are recorded while pages are written.
+#[test]
+fn the_ranges_of_a_page_never_have_more_zones_than_the_page() {
+    let _turn = alone();
+    let port = free_port();
+    let session = session(port);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                zones(50);
+            }
+        });
+        for _ in 0..200 {
+            let scrape = Scrape::of(&get(port, "/metrics", "*/*").1);
+            let recorded = scrape.value("warpline_zones_total", &[("outcome", "recorded")]).expect("it");
+            let in_ranges = scrape.value("warpline_range_duration_seconds_count", &[]).unwrap_or(0.0);
+            let is_fine = in_ranges <= recorded;
+            is_over.fetch_or(!is_fine, Ordering::Relaxed);
+            assert!(is_fine, "{in_ranges} of {recorded}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    session.finish();
 }
 
 #[test]
@@ -98,7 +131,8 @@ fn names_are_escaped_as_labels() {
             .keys()
             .any(|(name, labels)| name == "nccl_p2p_exec_time_microseconds" && labels["p2p_operation"] == "Send")
     );
-    assert!(scrape.samples.len() <= 20);
+    // 3 of zones, 2 of what is bounded or left out, 2 of the range, and 3 of each collective.
+    assert_eq!(scrape.samples.len(), 13);
     session.finish();
 }
 

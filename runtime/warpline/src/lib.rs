@@ -146,6 +146,10 @@ mod ranks;
 mod roctx;
 #[cfg(all(feature = "enable", unix))]
 mod signal_handlers;
+#[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
+// Metrics use a part of it.
+#[cfg_attr(not(feature = "ranks"), allow(dead_code))]
+mod step_times;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
 

@@ -6,7 +6,8 @@ use super::histogram::Histogram;
 use warpline_core::collective::{CollectiveKind, Message};
 use warpline_core::record::ZoneRecord;
 
-/// The most combinations of group, kind and size whose figures are kept.
+/// The most combinations of group, kind and size that have series, and whose figures are kept.
+const MOST_SERIES: usize = 4;
 const MOST_KEYS: usize = 256;
 
 /// The time after which the window of the means is closed. They cover the last closed window and the open one: 15 to 30 seconds.
@@ -82,7 +83,8 @@ pub(super) struct BandwidthSeries {
     open: Sums,
     closed: Sums,
     opened_ns: i64,
-    total_ns: i64,
+    /// What was sent, by which series are given: it is the same on all ranks of a group, and times are not.
+    bytes: u64,
     has_series: bool,
 }
 
@@ -112,18 +114,14 @@ impl BandwidthSeries {
 }
 
 /// The bandwidths of all collectives.
+#[derive(Default)]
 pub(super) struct Bandwidths {
-    most_series: usize,
     places: HashMap<BandwidthKey, usize>,
     all: Vec<BandwidthSeries>,
     is_full: bool,
 }
 
 impl Bandwidths {
-    pub(super) fn new(most_series: usize) -> Bandwidths {
-        Bandwidths { most_series, places: HashMap::new(), all: Vec::new(), is_full: false }
-    }
-
     /// Adds a zone, if it is a collective with a known bus bandwidth.
     pub(super) fn add(&mut self, zone: &ZoneRecord, now_ns: i64) {
         let bus = zone.bandwidth().and_then(|bandwidth| bandwidth.bus);
@@ -145,7 +143,7 @@ impl Bandwidths {
                     open,
                     closed,
                     opened_ns: now_ns,
-                    total_ns: 0,
+                    bytes: 0,
                     has_series: false,
                 });
                 self.places.insert(key, self.all.len() - 1);
@@ -157,23 +155,17 @@ impl Bandwidths {
         let series = &mut self.all[at];
         series.roll(now_ns);
         series.bus.add(bus);
-        series.total_ns += ns;
+        series.bytes = series.bytes.saturating_add(bytes);
         series.open.add(Sums { count: 1, ns, moved: bus * ns as f64, logarithms: (bus / 1e9).ln() });
     }
 
-    /// Gives the free series to the groups, kinds and sizes with the most time.
+    /// Gives the free series to the groups, kinds and sizes with the most bytes.
     pub(super) fn give_series(&mut self, now_ns: i64) {
         self.all.iter_mut().for_each(|series| series.roll(now_ns));
-        let mut free = self.most_series - self.all.iter().filter(|series| series.has_series).count();
+        let free = MOST_SERIES - self.all.iter().filter(|series| series.has_series).count();
         let mut waiting: Vec<&mut BandwidthSeries> = self.all.iter_mut().filter(|series| !series.has_series).collect();
-        waiting.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.key.cmp(&b.key)));
-        for series in waiting {
-            if free == 0 {
-                break;
-            }
-            series.has_series = true;
-            free -= 1;
-        }
+        waiting.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.key.cmp(&b.key)));
+        waiting.into_iter().take(free).for_each(|series| series.has_series = true);
     }
 
     pub(super) fn series(&self) -> impl Iterator<Item = &BandwidthSeries> {

@@ -1,49 +1,41 @@
-//! All figures of a session that metrics show, and how many series each kind may have.
+//! All figures of a session that metrics show.
 
 use super::bandwidths::Bandwidths;
 use super::histogram::Histogram;
-use super::ranges::{Place, Ranges};
-use warpline_core::catalog::{Kind, catalog};
+use super::own::OwnTimes;
+use super::ranges::{Chosen, Place, Ranges};
+use crate::settings::Config;
 use warpline_core::record::ZoneRecord;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress};
 
-/// The most series of one process in each of the two outputs.
-const MOST_SERIES: usize = 20;
-
-/// Collectives that have series of their own: groups, kinds and sizes.
-const COLLECTIVES: usize = 2;
-
-/// The number of series that an output has for one of each.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Series {
-    pub(super) range: usize,
-    pub(super) collective: usize,
-    pub(super) steps: usize,
-    pub(super) waits: usize,
-    /// For counts of zones, and for what is left out.
-    pub(super) rest: usize,
+/// What the settings of a session say of its figures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(super) chosen: Chosen,
+    pub(super) is_sampled: bool,
 }
 
-impl Series {
-    /// Returns how many ranges and how many collectives may have series of their own. One more range is `(other)`.
-    fn shares(self, has_collectives: bool, has_waits: bool) -> (usize, usize) {
-        let collectives = if has_collectives { COLLECTIVES } else { 0 };
-        let waits = if has_waits { self.waits } else { 0 };
-        let taken = self.rest + self.steps + waits + collectives * self.collective;
-        (MOST_SERIES.saturating_sub(taken) / self.range - 1, collectives)
+impl Plan {
+    pub(crate) fn new(config: &Config) -> Plan {
+        let is_sampled = config.sample < 1.0 || config.budget.is_some_and(|share| share < 1.0);
+        Plan { chosen: Chosen::new(config), is_sampled }
     }
 }
 
 /// The figures.
+#[derive(Default)]
 pub(super) struct Figures {
     pub(super) ranges: Ranges,
     pub(super) bandwidths: Bandwidths,
     /// Of steps, in seconds.
     pub(super) steps: Histogram,
+    pub(super) own: OwnTimes,
     /// Of waits of streams and of threads, in seconds. A wait whose length is only a bound is in none, and counted.
     pub(super) waits: [Histogram; 2],
-    pub(super) zones: Progress,
+    zones: Progress,
+    /// Zones that were added, without those in replays.
+    added: u64,
     /// Whether zones were recorded by chance: the figures are then those of the recorded zones.
     pub(super) is_sampled: bool,
     pub(super) begin_unix_ns: i64,
@@ -52,19 +44,9 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(series: Series, is_sampled: bool, begin_unix_ns: i64) -> Figures {
-        let has_collectives = catalog().iter().any(|range| range.kind() == Kind::Collective);
-        let (ranges, collectives) = series.shares(has_collectives, cfg!(feature = "timeline"));
-        Figures {
-            ranges: Ranges::new(ranges, begin_unix_ns),
-            bandwidths: Bandwidths::new(collectives),
-            steps: Histogram::default(),
-            waits: <[Histogram; 2]>::default(),
-            zones: Progress::default(),
-            is_sampled,
-            begin_unix_ns,
-            records: 0,
-        }
+    pub(super) fn new(plan: Plan, begin_unix_ns: i64) -> Figures {
+        let Plan { chosen, is_sampled } = plan;
+        Figures { ranges: Ranges::new(chosen), is_sampled, begin_unix_ns, ..Figures::default() }
     }
 
     /// Adds a batch of records.
@@ -73,23 +55,34 @@ impl Figures {
             Batch::Zones(zones) => {
                 for zone in zones {
                     self.zone(zone, if zone.gpu.is_some() { Place::Stream } else { Place::Thread }, now_ns);
+                    self.own.times.zone(zone);
                 }
+                self.added += zones.len() as u64;
             }
             Batch::Replays(replays) => {
-                for replayed in replays.iter().flat_map(|replay| &replay.zones) {
-                    self.zone(&replayed.zone, Place::Replay, now_ns);
+                for zone in replays.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone) {
+                    self.zone(zone, Place::Replay, now_ns);
+                    if let Some(gpu) = zone.gpu {
+                        self.own.times.work(zone, gpu);
+                    }
                 }
             }
             Batch::Waits(waits) => {
                 for wait in waits {
+                    self.own.times.wait(wait);
                     if wait.is_bounded() {
-                        self.ranges.add_bounded();
+                        self.ranges.bounded += 1;
                     } else {
                         self.waits[usize::from(wait.gpu.is_none())].add_ns(wait.duration_ns());
                     }
                 }
             }
-            Batch::Steps(steps) => steps.iter().for_each(|step| self.steps.add_ns(step.duration_ns())),
+            Batch::Steps(steps) => {
+                for step in steps {
+                    self.steps.add_ns(step.duration_ns());
+                    self.own.step(step.host);
+                }
+            }
             _ => return,
         }
         self.records += batch.records() as u64;
@@ -101,16 +94,23 @@ impl Figures {
         self.bandwidths.add(zone, now_ns);
     }
 
+    /// Takes the counts of the running session.
+    pub(super) fn progress(&mut self, progress: &Progress, now_ns: i64) {
+        self.zones = *progress;
+        self.own.settle(now_ns);
+    }
+
     /// Takes the counts of the finished session.
     pub(super) fn finish(&mut self, report: &Report) {
         let Report { begun, recorded, captured, ref dropped, .. } = *report;
-        self.zones = Progress { begun, recorded, captured, dropped: dropped.total(), fullest_ring: 0.0 };
+        self.progress(&Progress { begun, recorded, captured, dropped: dropped.total(), fullest_ring: 0.0 }, i64::MAX);
     }
 
-    /// Chooses what has series in the next export.
-    pub(super) fn give_series(&mut self, now_ns: i64, now_unix_ns: i64, is_last: bool) {
-        self.ranges.give_series(now_unix_ns, is_last);
-        self.bandwidths.give_series(now_ns);
+    /// Returns how many zones ended, by what became of them. Zones are added before the session's counts say so, and are never more than
+    /// this says.
+    pub(super) fn outcomes(&self) -> [(&'static str, u64); 3] {
+        let Progress { recorded, captured, dropped, .. } = self.zones;
+        [("recorded", recorded.max(self.added)), ("captured", captured), ("dropped", dropped)]
     }
 
     /// Returns the number of ranges, and of groups, kinds and sizes of collectives, without series of their own.

@@ -40,21 +40,6 @@ impl Histogram {
     pub(super) fn add_ns(&mut self, ns: i64) {
         self.add(ns as f64 / 1e9);
     }
-
-    /// Adds all values of another histogram.
-    pub(super) fn merge(&mut self, other: &Histogram) {
-        if other.count == 0 {
-            return;
-        }
-        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
-        self.max = self.max.max(other.max);
-        self.count += other.count;
-        self.sum += other.sum;
-        self.zeros += other.zeros;
-        for (number, count) in (other.buckets.first()..).zip(other.buckets.counts()).filter(|(_, count)| **count > 0) {
-            *self.buckets.at(number) += count;
-        }
-    }
 }
 
 /// Returns the bucket of a value above zero.
@@ -85,17 +70,5 @@ mod tests {
         assert_eq!((all.count, all.zeros), (6, 2));
         assert_eq!(all.buckets.counts().iter().sum::<u64>() + all.zeros, all.count);
         assert!(size_of_val(all.buckets.counts()) <= 24 << 10);
-    }
-
-    #[test]
-    fn merged_histograms_are_the_histogram_of_all() {
-        let (some, more) = ([0.25, 3.0, 0.0], [1e-9, 1024.0, 7.0, 7.0]);
-        let mut merged = of(&some);
-        merged.merge(&of(&more));
-        merged.merge(&Histogram::default());
-        assert_eq!(merged, of(&[some.as_slice(), &more].concat()));
-        let mut empty = Histogram::default();
-        empty.merge(&of(&more));
-        assert_eq!((empty.count, empty.min, empty.max), (4, 1e-9, 1024.0));
     }
 }

@@ -5,8 +5,8 @@
 //! with them (`prometheus`): neither the collector nor a launching thread waits for the network.
 //!
 //! All figures are cumulative and in bounded memory: nothing queues while a receiver is away, and its next answer has what it missed.
-//! `histogram` has the lengths, `ranges` and `bandwidths` choose what gets series of its own within 20 for each output, `figures` is the whole,
-//! `job` names the process, `inspector` has the names of NCCL's Inspector.
+//! `histogram` has the lengths, `ranges` and `bandwidths` choose what gets series of its own, `own` has the own time of steps, `figures` is the
+//! whole, `job` names the process, `inspector` has the names of NCCL's Inspector.
 
 mod bandwidths;
 mod figures;
@@ -15,12 +15,14 @@ mod inspector;
 mod job;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod own;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod ranges;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use figures::Plan;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::OtlpSink;
 #[cfg(feature = "prometheus")]

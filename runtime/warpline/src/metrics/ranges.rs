@@ -1,16 +1,22 @@
 //! The lengths of ranges: which of them have series of their own, and all others together.
 //!
-//! A range keeps its series to the end, because the figures of a series never decrease. What is not given a series is added to `(other)`,
-//! and stays there: the sum of all series is always the sum of all zones. A zone whose length is only a bound
-//! ([`ZoneRecord::is_bounded`]) is in none, and counted, as are such waits.
+//! The choice does not depend on times, which differ between the ranks of a job. Half of the series are reserved by the catalog and the
+//! settings, which are the same on all ranks. The others go to further ranges as they first run: only where more of them run than there
+//! are series may ranks differ. A series begins with the session, and no lengths move from one to another: the sum of all series is always the
+//! sum of all zones. A zone whose length is only a bound ([`ZoneRecord::is_bounded`]) is in none, and counted, as are such waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::histogram::Histogram;
+use crate::settings::Config;
+use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::record::ZoneRecord;
 
-/// The most ranges whose time is told apart. Later ones are added to `(other)` at once.
-const MOST_RANGES: usize = 1024;
+/// The most ranges that have series of their own. No metric has many more series than the 100 that Prometheus advises.
+pub(super) const MOST_RANGES: usize = 100;
+
+/// Of them, as many are reserved for ranges of the catalog.
+pub(super) const RESERVED: usize = MOST_RANGES / 2;
 
 /// The name of all ranges without a series of their own.
 pub(super) const OTHER: &str = "(other)";
@@ -33,131 +39,94 @@ impl Place {
     }
 }
 
+/// The ranges that have series of their own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen(HashSet<&'static str>);
+
+impl Chosen {
+    /// Reserves series for what a session with these settings records: coarse ranges first, then in the order of names.
+    pub(crate) fn new(config: &Config) -> Chosen {
+        Chosen::of(catalog().iter().filter(|range| !config.leaves_out(range)))
+    }
+
+    pub(super) fn of(ranges: impl Iterator<Item = &'static RangeSpec>) -> Chosen {
+        let mut all: Vec<_> = ranges.map(|range| (range.level(), range.name())).collect();
+        all.sort_unstable();
+        // Two versions of a crate have ranges of one name.
+        all.dedup();
+        Chosen(all.into_iter().map(|(_, name)| name).take(RESERVED).collect())
+    }
+
+    /// Returns whether a range that runs has series of its own.
+    fn has(&mut self, name: &'static str) -> bool {
+        self.0.contains(name) || self.0.len() < MOST_RANGES && self.0.insert(name)
+    }
+}
+
 /// A range with its lengths, in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct RangeSeries {
     pub(super) name: &'static str,
     pub(super) place: Place,
-    /// The time from which its zones are in it, in ns since the Unix epoch.
-    pub(super) since_unix_ns: i64,
     pub(super) lengths: Histogram,
 }
 
 /// The lengths of all ranges.
+#[derive(Default)]
 pub(super) struct Ranges {
-    /// The most ranges that have series of their own.
-    most_series: usize,
+    chosen: Chosen,
+    /// The ranges that ran and have no series of their own.
+    others: HashSet<&'static str>,
+    /// The series of each range that ran.
     places: HashMap<(&'static str, Place), usize>,
-    /// Ranges, each with whether it has a series. Without one, its lengths are those since the last export.
-    ranges: Vec<(RangeSeries, bool)>,
-    other: Histogram,
-    /// Zones and waits whose length is only a bound, and whether their number has a series. It takes the room of a range, if there is some.
-    bounded: u64,
-    bounded_has_series: bool,
-    begin_unix_ns: i64,
-    last_unix_ns: i64,
-    /// Whether a range came that is not told apart.
-    is_full: bool,
+    series: Vec<RangeSeries>,
+    /// Zones and waits whose length is only a bound.
+    pub(super) bounded: u64,
 }
 
 impl Ranges {
-    pub(super) fn new(most_series: usize, begin_unix_ns: i64) -> Ranges {
-        Ranges {
-            most_series,
-            places: HashMap::new(),
-            ranges: Vec::new(),
-            other: Histogram::default(),
-            bounded: 0,
-            bounded_has_series: false,
-            begin_unix_ns,
-            last_unix_ns: begin_unix_ns,
-            is_full: false,
-        }
+    pub(super) fn new(chosen: Chosen) -> Ranges {
+        Ranges { chosen, ..Ranges::default() }
     }
 
     /// Adds a zone.
     pub(super) fn add(&mut self, zone: &ZoneRecord, place: Place) {
         if zone.is_bounded() {
-            return self.add_bounded();
+            self.bounded += 1;
+            return;
         }
         // An entry of a batch has its share of the batch's time.
         let ns = zone.duration_ns();
         let ns = zone.entry.map_or(ns, |entry| (ns as f64 * entry.share) as i64);
         let key = (zone.range.name(), place);
-        let at = match self.places.get(&key) {
-            Some(at) => *at,
-            None if self.ranges.len() == MOST_RANGES => {
-                self.is_full = true;
-                return self.other.add_ns(ns);
-            }
-            None => {
-                let (name, place) = key;
-                let since_unix_ns = self.last_unix_ns;
-                self.ranges.push((RangeSeries { name, place, since_unix_ns, lengths: Histogram::default() }, false));
-                self.places.insert(key, self.ranges.len() - 1);
-                self.ranges.len() - 1
-            }
+        let at = self.places.get(&key).copied().unwrap_or_else(|| self.place(key));
+        self.series[at].lengths.add_ns(ns);
+    }
+
+    /// Returns the series of a range that runs there for the first time.
+    fn place(&mut self, (name, place): (&'static str, Place)) -> usize {
+        let own = if self.chosen.has(name) {
+            name
+        } else {
+            self.others.insert(name);
+            OTHER
         };
-        self.ranges[at].0.lengths.add_ns(ns);
-    }
-
-    /// Counts a zone or a wait whose length is only a bound.
-    pub(super) fn add_bounded(&mut self) {
-        self.bounded += 1;
-    }
-
-    /// Gives half of the free series, rounded up, to the ranges with the most time since the last export, so that what a program does at
-    /// its start cannot take them all. The rest of the time goes to `(other)`. At the end of the session, all free series are given.
-    pub(super) fn give_series(&mut self, now_unix_ns: i64, is_last: bool) {
-        let has_room = self.ranges.iter().filter(|(_, has_series)| *has_series).count() < self.most_series;
-        if self.bounded > 0 && !self.bounded_has_series && has_room {
-            self.bounded_has_series = true;
-            self.most_series -= 1;
+        let known = self.series.iter().position(|series| (series.name, series.place) == (own, place));
+        let at = known.unwrap_or(self.series.len());
+        if known.is_none() {
+            self.series.push(RangeSeries { name: own, place, lengths: Histogram::default() });
         }
-        let free = self.most_series - self.ranges.iter().filter(|(_, has_series)| *has_series).count();
-        let given = if is_last { free } else { free.div_ceil(2) };
-        let waits = |(_, (range, has_series)): &(usize, &(RangeSeries, bool))| !has_series && range.lengths.count > 0;
-        let mut waiting: Vec<usize> = self.ranges.iter().enumerate().filter(waits).map(|(at, _)| at).collect();
-        waiting.sort_by(|a, b| {
-            let (a, b) = (&self.ranges[*a].0, &self.ranges[*b].0);
-            b.lengths.sum.total_cmp(&a.lengths.sum).then_with(|| (a.name, a.place).cmp(&(b.name, b.place)))
-        });
-        for (rank, at) in waiting.into_iter().enumerate() {
-            let (range, has_series) = &mut self.ranges[at];
-            range.since_unix_ns = self.last_unix_ns;
-            if rank < given {
-                *has_series = true;
-            } else {
-                self.other.merge(&std::mem::take(&mut range.lengths));
-            }
-        }
-        self.last_unix_ns = now_unix_ns;
+        self.places.insert((name, place), at);
+        at
     }
 
-    /// Returns the ranges with series, in the order in which they got them.
-    pub(super) fn series(&self) -> impl Iterator<Item = &RangeSeries> {
-        self.ranges.iter().filter(|(_, has_series)| *has_series).map(|(range, _)| range)
+    /// Returns all series, `(other)` among them.
+    pub(super) fn series(&self) -> &[RangeSeries] {
+        &self.series
     }
 
-    /// Returns the lengths of everything else.
-    pub(super) fn other(&self) -> &Histogram {
-        &self.other
-    }
-
-    /// Returns the number of zones and waits that are in no series of lengths, because their length is only a bound; none if that number has no series.
-    pub(super) fn bounded(&self) -> Option<u64> {
-        self.bounded_has_series.then_some(self.bounded)
-    }
-
-    /// Returns the time from which `(other)` counts.
-    pub(super) fn begin_unix_ns(&self) -> i64 {
-        self.begin_unix_ns
-    }
-
-    /// Returns the number of ranges without a series; those that are not told apart count as one, and so does the number of bounded zones and waits.
+    /// Returns the number of ranges that ran and have no series of their own.
     pub(super) fn left_out(&self) -> u64 {
-        let without = self.ranges.iter().filter(|(_, has_series)| !has_series).count();
-        let has_bounded = self.bounded > 0 && !self.bounded_has_series;
-        without as u64 + u64::from(self.is_full) + u64::from(has_bounded)
+        self.others.len() as u64
     }
 }

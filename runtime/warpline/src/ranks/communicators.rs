@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::sampling;
-use super::steps::OpenSteps;
 use super::window::{CollectiveRow, Comm, Window};
+use crate::step_times::StepTimes;
 use warpline_core::catalog::Kind;
 use warpline_core::collective::{CollectiveKind, ProcessGroup};
 use warpline_core::record::ZoneRecord;
@@ -105,7 +105,7 @@ impl Communicators {
     }
 
     /// Adds a collective to the window, if it is one.
-    pub(super) fn add(&mut self, zone: &ZoneRecord, steps: &OpenSteps, window: &mut Window) {
+    pub(super) fn add(&mut self, zone: &ZoneRecord, times: &StepTimes, window: &mut Window) {
         if zone.range.kind() != Kind::Collective {
             return;
         }
@@ -135,7 +135,7 @@ impl Communicators {
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
             begin_ns: span.begin_ns,
             dur_ns: span.duration_ns(),
-            wait_ns: steps.waited_within(span),
+            wait_ns: times.waited_within(span),
             end_early_ns: zone.end_early_by_ns,
             range: zone.range.name(),
             k: is_sample.then_some(k),
@@ -178,7 +178,7 @@ mod tests {
                 ..Message::new(CollectiveKind::AllReduce).count(16).dtype(DataType::F32).group(&group)
             }));
             (sum.end, sum.end_early_by_ns) = (EndSource::Observed, early_by_ns);
-            all.add(&sum, &OpenSteps::default(), window);
+            all.add(&sum, &StepTimes::default(), window);
         };
         for seq in 0..64 {
             add(&mut window, seq, 1_000, 0);

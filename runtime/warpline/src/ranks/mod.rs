@@ -35,6 +35,7 @@ use window::{Counts, Window, Windows};
 use writer::{WAITING, Writer};
 
 use crate::collector::SessionStats;
+use crate::step_times::SETTLED_NS;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
@@ -46,9 +47,6 @@ use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
 /// The steps that a window has at least, where steps are marked.
 const LEAST_STEPS: usize = 10;
-
-/// The time after the end of a step at which it is closed: its zones have been read by then.
-const SETTLED_NS: i64 = 1_000_000_000;
 
 /// The most steps of a window: a loop that is faster ends its windows earlier.
 const MOST_STEPS: usize = 1 << 14;
@@ -121,7 +119,7 @@ impl Begun {
     fn zone(&mut self, zone: &ZoneRecord) {
         self.steps.zone(zone);
         self.windows.running.zone(zone);
-        self.communicators.add(zone, &self.steps, &mut self.windows.running);
+        self.communicators.add(zone, &self.steps.times, &mut self.windows.running);
     }
 
     fn step(&mut self, step: &StepRecord) {
@@ -214,14 +212,14 @@ impl Sink for RanksSink {
         match batch {
             Batch::Zones(zones) => zones.iter().for_each(|zone| begun.zone(zone)),
             Batch::Steps(steps) => steps.iter().for_each(|step| begun.step(step)),
-            Batch::Waits(waits) => waits.iter().for_each(|wait| begun.steps.wait(wait)),
+            Batch::Waits(waits) => waits.iter().for_each(|wait| begun.steps.times.wait(wait)),
             Batch::Replays(replays) => {
                 for zone in replays.iter().flat_map(|replay| &replay.zones).map(|replayed| &replayed.zone) {
                     if let Some(gpu) = zone.gpu {
-                        begun.steps.work(zone, gpu);
+                        begun.steps.times.work(zone, gpu);
                     }
                     begun.windows.running.zone(zone);
-                    begun.communicators.add(zone, &begun.steps, &mut begun.windows.running);
+                    begun.communicators.add(zone, &begun.steps.times, &mut begun.windows.running);
                 }
             }
             _ => {}

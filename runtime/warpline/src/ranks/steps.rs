@@ -1,29 +1,16 @@
 //! What happens in each step: the time in which a rank computes, communicates, waits, idles and launches.
 //!
-//! Times of streams are cut at the step's begin and end, so the parts of a step add up to its length. Zones belong to the step in which their
-//! thread began them. The time in which it is not known whether a zone still ran, because its length is only a bound
-//! ([`ZoneRecord::is_bounded`]), is a part of its own. A step is closed some time after its end, when the zones that it launched have been read. The memory is bounded.
+//! Zones belong to the step in which their thread began them. A step is closed some time after its end, when the zones that it launched have
+//! been read: [`StepTimes`] then says what its time went into. The memory is bounded.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::iter::Peekable;
 
 use super::pending::{Pending, PendingZones};
 use super::ranges::RangeFigures;
-use warpline_core::catalog::Kind;
-use warpline_core::intervals::Intervals;
+use crate::step_times::{MOST_STEPS, Parts, StepTimes};
 use warpline_core::record::{Span, ZoneRecord};
 use warpline_core::step::StepRecord;
-use warpline_core::wait::WaitRecord;
-
-/// The most pieces of time of one kind.
-const MOST_PIECES: usize = 1 << 16;
-
-/// The most steps that wait to be closed; with more, the oldest is closed.
-const MOST_STEPS: usize = 1 << 10;
-
-/// The most streams whose last zone is known.
-const MOST_STREAMS: usize = 1 << 10;
 
 /// The most stages of a step, and the most of a window.
 const MOST_STAGES: usize = 64;
@@ -38,13 +25,7 @@ pub(super) struct StepRow {
     pub(super) step: i64,
     pub(super) begin_ns: i64,
     pub(super) wall_ns: i64,
-    pub(super) compute_ns: i64,
-    pub(super) comm_ns: i64,
-    pub(super) comm_hidden_ns: i64,
-    pub(super) wait_ns: i64,
-    pub(super) idle_ns: i64,
-    /// Time in which it is not known whether a zone still ran, and in none of the parts above.
-    pub(super) uncertain_ns: i64,
+    pub(super) parts: Parts,
     pub(super) launch_ns: i64,
     pub(super) zones: i64,
     pub(super) dropped: i64,
@@ -82,27 +63,12 @@ pub(super) trait ByEnd {
     fn of(&mut self, end_ns: i64) -> &mut Closed;
 }
 
-/// The last zone of a stream that was read.
-struct LastZone {
-    stream: u32,
-    begin_ns: i64,
-    depth: u32,
-    thread: u64,
-}
-
 /// The steps that are not closed, and what is known of their time.
 #[derive(Default)]
 pub(super) struct OpenSteps {
     steps: VecDeque<(StepRecord, i64)>,
     pending: PendingZones,
-    compute: Intervals,
-    comm: Intervals,
-    waits: Intervals,
-    /// The times in which it is not known whether a zone still ran.
-    uncertain: Intervals,
-    /// The last zone of each stream, and the stream that was read last: zones come in batches of one stream.
-    last: Vec<LastZone>,
-    last_at: usize,
+    pub(super) times: StepTimes,
     /// The end of the last closed step.
     closed_until_ns: i64,
     /// Dropped zones that were noticed since the last step was added.
@@ -117,12 +83,7 @@ impl OpenSteps {
         if zone.host.end_ns <= self.closed_until_ns {
             self.late += 1;
         }
-        if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
-            let is_frame = self.is_frame(stream.id, gpu, zone);
-            if !is_frame || zone.range.kind() == Kind::Collective {
-                self.work(zone, gpu);
-            }
-        }
+        self.times.zone(zone);
         // An entry of a batch has the batch's times.
         if zone.entry.is_some() {
             return;
@@ -137,50 +98,6 @@ impl OpenSteps {
             end_early_ns: zone.end_early_by_ns,
         });
         self.late += u64::from(!is_kept);
-    }
-
-    /// Returns whether a zone has others inside it: what they do not cover may be a gap. The inner ones end first.
-    fn is_frame(&mut self, stream: u32, gpu: Span, zone: &ZoneRecord) -> bool {
-        let this = LastZone { stream, begin_ns: gpu.begin_ns, depth: zone.depth, thread: zone.thread.id };
-        if self.last.get(self.last_at).is_none_or(|last| last.stream != stream) {
-            let known = self.last.iter().position(|last| last.stream == stream);
-            if known.is_none() && self.last.len() >= MOST_STREAMS {
-                self.last.clear();
-            }
-            self.last_at = known.unwrap_or(self.last.len());
-        }
-        let Some(last) = self.last.get_mut(self.last_at) else {
-            self.last.push(this);
-            return false;
-        };
-        let before = std::mem::replace(last, this);
-        before.begin_ns >= gpu.begin_ns && before.depth > zone.depth && before.thread == zone.thread.id
-    }
-
-    /// Adds work of a stream: that of a zone, or of one in the replay of a graph, which no thread launched.
-    pub(super) fn work(&mut self, zone: &ZoneRecord, gpu: Span) {
-        let tail = zone.uncertain_tail();
-        let certain = tail.map_or(gpu, |tail| Span { end_ns: tail.begin_ns, ..gpu });
-        match zone.range.kind() {
-            Kind::Collective => self.comm.add(certain),
-            _ => self.compute.add(certain),
-        }
-        if let Some(tail) = tail {
-            self.uncertain.add(tail);
-        }
-    }
-
-    /// Adds a wait of a stream, up to where it may have ended if no event times its end.
-    pub(super) fn wait(&mut self, wait: &WaitRecord) {
-        let Some(gpu) = wait.gpu else { return };
-        let certain = if wait.is_bounded() { gpu.without_tail(wait.end_early_by_ns) } else { gpu };
-        self.waits.add(certain);
-        self.uncertain.add(Span { begin_ns: certain.end_ns, ..gpu });
-    }
-
-    /// Returns for how much of a span something waited, as far as that is known.
-    pub(super) fn waited_within(&self, span: Span) -> i64 {
-        length_ns(self.waits.within(span))
     }
 
     pub(super) fn dropped(&mut self, zones: i64) {
@@ -211,30 +128,12 @@ impl OpenSteps {
     fn close_step(&mut self, step: &StepRecord, dropped: i64, closed: &mut Closed) {
         let span = step.host;
         let number = i64::try_from(step.number).unwrap_or(i64::MAX);
-        let (compute_ns, comm_ns) = (within_ns(&self.compute, span), within_ns(&self.comm, span));
-        let hidden_ns: i64 = self.comm.within(span).map(|span| within_ns(&self.compute, span)).sum();
-        let work_ns = compute_ns + comm_ns - hidden_ns;
-        let all_ns = match self.waits.within(span).next() {
-            None => work_ns,
-            Some(_) => union_ns([&self.compute, &self.comm, &self.waits].map(|intervals| intervals.within(span))),
-        };
-        let known = [&self.compute, &self.comm, &self.waits, &self.uncertain];
-        let uncertain_ns = match self.uncertain.within(span).next() {
-            None => 0,
-            Some(_) => union_ns(known.map(|intervals| intervals.within(span))) - all_ns,
-        };
         let zones = self.pending.take(span);
         closed.steps.push(StepRow {
             step: number,
             begin_ns: span.begin_ns,
             wall_ns: span.duration_ns(),
-            compute_ns,
-            comm_ns,
-            comm_hidden_ns: hidden_ns,
-            // Beside the work, which is compute and communication without what both have.
-            wait_ns: all_ns - work_ns,
-            idle_ns: span.duration_ns() - all_ns - uncertain_ns,
-            uncertain_ns,
+            parts: self.times.parts(span),
             launch_ns: launching_ns(zones, span),
             zones: zones.len() as i64,
             dropped,
@@ -249,11 +148,7 @@ impl OpenSteps {
     fn forget(&mut self, until_ns: i64) {
         let open_ns = self.steps.front().map(|(step, _)| step.host.begin_ns);
         let keep_ns = open_ns.unwrap_or(self.closed_until_ns);
-        for intervals in [&mut self.compute, &mut self.comm, &mut self.waits, &mut self.uncertain] {
-            while intervals.first().is_some_and(|first| first.end_ns <= keep_ns) || intervals.len() > MOST_PIECES {
-                intervals.pop_first();
-            }
-        }
+        self.times.forget(keep_ns);
         // Where nothing marks steps, nothing will ask for the zones.
         if open_ns.is_none() && self.closed_until_ns == 0 {
             self.pending.forget(until_ns);
@@ -317,14 +212,6 @@ impl Closed {
     }
 }
 
-fn length_ns(spans: impl Iterator<Item = Span>) -> i64 {
-    spans.map(|span| span.duration_ns()).sum()
-}
-
-fn within_ns(intervals: &Intervals, span: Span) -> i64 {
-    length_ns(intervals.within(span))
-}
-
 /// Returns for how much of a step its zones were being launched. They are in the order of their begins.
 fn launching_ns(zones: &[Pending], step: Span) -> i64 {
     let (mut sum_ns, mut until_ns) = (0, step.begin_ns);
@@ -336,20 +223,6 @@ fn launching_ns(zones: &[Pending], step: Span) -> i64 {
     sum_ns
 }
 
-/// Returns the time that any of them covers. Each has its spans in order.
-fn union_ns<I: Iterator<Item = Span>, const N: usize>(parts: [I; N]) -> i64 {
-    let mut parts: [Peekable<I>; N] = parts.map(Iterator::peekable);
-    let (mut sum_ns, mut until_ns) = (0, i64::MIN);
-    loop {
-        let begins = parts.iter_mut().enumerate().filter_map(|(part, spans)| Some((spans.peek()?.begin_ns, part)));
-        let Some((_, part)) = begins.min() else { return sum_ns };
-        if let Some(span) = parts[part].next() {
-            sum_ns += (span.end_ns - span.begin_ns.max(until_ns)).max(0);
-            until_ns = until_ns.max(span.end_ns);
-        }
-    }
-}
-
 /// Returns the time that a thread spent to launch a zone; 0 for a zone of a thread.
 pub(super) fn launch_ns(zone: &ZoneRecord) -> i64 {
     zone.gpu.map_or(0, |_| zone.host.duration_ns())
@@ -358,6 +231,7 @@ pub(super) fn launch_ns(zone: &ZoneRecord) -> i64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use warpline_core::intervals::Intervals;
 
     use super::*;
 
@@ -412,44 +286,10 @@ mod tests {
             };
             let mut zones: Vec<_> = launches.into_iter().map(pending).collect();
             zones.sort_by_key(|zone| zone.host.begin_ns);
-            prop_assert_eq!(launching_ns(&zones, step), within_ns(&all, step));
+            prop_assert_eq!(launching_ns(&zones, step), all.within(step).map(|span| span.duration_ns()).sum::<i64>());
             zones.iter_mut().for_each(|zone| zone.launch_ns = 0);
             prop_assert_eq!(launching_ns(&zones, step), 0, "zones of threads");
         }
-
-        #[test]
-        fn a_union_covers_each_moment_once(
-            spans in prop::array::uniform3(prop::collection::vec((0_i64..200, 0_i64..30), 0..30)),
-        ) {
-            let mut all = Intervals::default();
-            let parts = spans.map(|spans| {
-                let mut part = Intervals::default();
-                for (begin_ns, ns) in spans {
-                    part.add(Span { begin_ns, end_ns: begin_ns + ns });
-                    all.add(Span { begin_ns, end_ns: begin_ns + ns });
-                }
-                part
-            });
-            let whole = Span { begin_ns: 0, end_ns: 300 };
-            prop_assert_eq!(union_ns(parts.each_ref().map(|part| part.within(whole))), all.length_ns());
-        }
-    }
-
-    #[test]
-    fn time_in_which_a_wait_may_have_ended_is_a_part_of_its_own() {
-        use warpline_report::fixture::{span, thread, waits};
-
-        let wait = waits().into_iter().find(|wait| wait.gpu.is_some()).expect("a wait of a stream");
-        let wait = |gpu, end_early_by_ns| WaitRecord { gpu: Some(gpu), end_early_by_ns, ..wait.clone() };
-        let mut steps = OpenSteps::default();
-        steps.wait(&wait(span(100, 200), 5));
-        steps.wait(&wait(span(200, 600), 300));
-        assert_eq!(steps.waited_within(span(0, 1_000)), 200);
-        steps.step(&StepRecord { number: 3, thread: thread(7, None), host: span(0, 1_000) });
-        let mut closed = Closed::default();
-        steps.close(i64::MAX, &mut closed);
-        let [row] = &closed.steps[..] else { panic!("one step") };
-        assert_eq!((row.wait_ns, row.uncertain_ns, row.idle_ns), (200, 300, 500));
     }
 
     #[test]
@@ -472,8 +312,9 @@ mod tests {
         let mut closed = Closed::default();
         steps.close(i64::MAX, &mut closed);
         let [row] = &closed.steps[..] else { panic!("one step") };
-        assert_eq!((row.compute_ns, row.uncertain_ns, row.wait_ns), (400, 200, 0));
-        assert_eq!(row.idle_ns + row.uncertain_ns + row.compute_ns, row.wall_ns);
+        let Parts { compute_ns, uncertain_ns, wait_ns, idle_ns, .. } = row.parts;
+        assert_eq!((compute_ns, uncertain_ns, wait_ns), (400, 200, 0));
+        assert_eq!(idle_ns + uncertain_ns + compute_ns, row.wall_ns);
         let of = |name: &str| closed.ranges.iter().find(|(_, range, _)| *range == name).expect("a range").2;
         let figures = of(STEP.name());
         assert_eq!((figures.n, figures.sum_ns, figures.max_ns), (1, 100, 100));

@@ -20,10 +20,8 @@ use crate::error::Error;
 use crate::exit;
 #[cfg(unix)]
 use crate::flight::{Flight, FlightPlan};
-#[cfg(feature = "otlp")]
-use crate::metrics::OtlpSink;
-#[cfg(feature = "prometheus")]
-use crate::metrics::PrometheusSink;
+#[cfg(any(feature = "otlp", feature = "prometheus"))]
+use crate::metrics;
 use crate::mirror;
 #[cfg(feature = "ranks")]
 use crate::ranks::RanksSink;
@@ -210,16 +208,16 @@ impl SessionBuilder {
     #[cfg_attr(not(any(feature = "otlp", feature = "prometheus")), expect(unused_variables, reason = "there are none"))]
     fn add_metrics(&mut self, tally: &Arc<SessionStats>) {
         #[cfg(any(feature = "otlp", feature = "prometheus"))]
-        let is_sampled = self.config.sample < 1.0 || self.config.budget.is_some_and(|share| share < 1.0);
+        let plan = || metrics::Plan::new(&self.config);
         #[cfg(feature = "otlp")]
         if let Some(url) = &self.config.otlp {
             let (interval, timeout) = (self.config.otlp_interval, self.config.finish_timeout);
-            let sink = OtlpSink::new(url.clone(), interval, timeout, is_sampled, Arc::clone(tally));
+            let sink = metrics::OtlpSink::new(url.clone(), interval, timeout, plan(), Arc::clone(tally));
             self.sinks.push(Box::new(sink));
         }
         #[cfg(feature = "prometheus")]
         if let Some(at) = self.config.prometheus {
-            self.sinks.push(Box::new(PrometheusSink::new(&self.config, at, is_sampled, Arc::clone(tally))));
+            self.sinks.push(Box::new(metrics::PrometheusSink::new(&self.config, at, plan(), Arc::clone(tally))));
         }
     }
 

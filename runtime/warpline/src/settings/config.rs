@@ -84,7 +84,7 @@ impl Config {
     }
 
     /// Returns whether a session with these settings excludes the range.
-    fn leaves_out(&self, range: &RangeSpec) -> bool {
+    pub(crate) fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
     }
 

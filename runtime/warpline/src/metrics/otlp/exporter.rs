@@ -152,7 +152,7 @@ impl Worker {
             let mut figures = lock(figures);
             let now_ns = now_ns();
             let now_unix_ns = figures.begin_unix_ns + (now_ns - begin_ns);
-            figures.give_series(now_ns, now_unix_ns, is_last);
+            figures.bandwidths.give_series(now_ns);
             (message::of(&figures, job, resource.clone(), now_unix_ns), figures.records)
         };
         lock(outcome).exports += 1;

@@ -20,8 +20,6 @@ use crate::metrics::figures::Figures;
 use crate::metrics::histogram::Histogram;
 use crate::metrics::inspector;
 use crate::metrics::job::Job;
-use crate::metrics::ranges::OTHER;
-use warpline_report::sink::Progress;
 
 /// Returns the encoded message.
 pub(super) fn of(figures: &Figures, job: &Job, resource: Resource, now_unix_ns: i64) -> Vec<u8> {
@@ -46,16 +44,20 @@ struct Points<'a> {
 
 impl Points<'_> {
     fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = vec![self.zones(), self.left_out(), self.ranges()];
-        metrics.extend(self.figures.ranges.bounded().map(|bounded| self.bounded(bounded)));
-        let Figures { steps, .. } = self.figures;
-        if steps.count > 0 {
-            let points = vec![self.lengths(steps, self.figures.begin_unix_ns, Vec::new())];
-            metrics.push(histograms("warpline.step.duration", "Duration of the program's steps.", "s", points));
+        let mut metrics = vec![self.zones(), self.bounded(), self.left_out(), self.ranges()];
+        let about = "Duration of the program's steps, without open communication and waits: what the rank took itself.";
+        for (name, about, lengths) in [
+            ("warpline.step.duration", "Duration of the program's steps.", &self.figures.steps),
+            ("warpline.step.own_time", about, &self.figures.own.lengths),
+        ] {
+            if lengths.count > 0 {
+                metrics.push(histograms(name, about, "s", vec![self.lengths(lengths, Vec::new())]));
+            }
         }
-        let waits = self.figures.waits().map(|(place, waits)| {
-            self.lengths(waits, self.figures.begin_unix_ns, vec![text("warpline.place", place.as_str())])
-        });
+        let waits = self
+            .figures
+            .waits()
+            .map(|(place, waits)| self.lengths(waits, vec![text("warpline.place", place.as_str())]));
         let waits: Vec<_> = waits.collect();
         if !waits.is_empty() {
             metrics.push(histograms("warpline.wait.duration", "Duration of waits of streams and threads.", "s", waits));
@@ -65,15 +67,16 @@ impl Points<'_> {
     }
 
     fn zones(&self) -> Metric {
-        let Progress { recorded, captured, dropped, .. } = self.figures.zones;
-        let outcomes = [("recorded", recorded), ("captured", captured), ("dropped", dropped)];
-        let points = outcomes.map(|(outcome, count)| self.since_begin(count, vec![text("warpline.outcome", outcome)]));
+        let points = self
+            .figures
+            .outcomes()
+            .map(|(outcome, count)| self.since_begin(count, vec![text("warpline.outcome", outcome)]));
         counter("warpline.zones", "Zones that ended, by what became of them.", "{zone}", points.into())
     }
 
-    fn bounded(&self, bounded: u64) -> Metric {
+    fn bounded(&self) -> Metric {
         let about = "Zones and waits whose length is only a bound, because the end is not timed: in no other series.";
-        counter("warpline.bounded", about, "{record}", vec![self.since_begin(bounded, Vec::new())])
+        counter("warpline.bounded", about, "{record}", vec![self.since_begin(self.figures.ranges.bounded, Vec::new())])
     }
 
     /// Returns a count since the session began.
@@ -89,15 +92,11 @@ impl Points<'_> {
     }
 
     fn ranges(&self) -> Metric {
-        let ranges = &self.figures.ranges;
-        let series = ranges.series().map(|range| {
+        let points = self.figures.ranges.series().iter().map(|range| {
             let attributes = vec![text("warpline.range", range.name), text("warpline.place", range.place.as_str())];
-            self.lengths(&range.lengths, range.since_unix_ns, attributes)
+            self.lengths(&range.lengths, attributes)
         });
-        let other = Some(ranges.other()).filter(|other| other.count > 0);
-        let other = other.map(|other| self.lengths(other, ranges.begin_unix_ns(), vec![text("warpline.range", OTHER)]));
-        let points = series.chain(other).collect();
-        histograms("warpline.range.duration", "Duration of zones, by range.", "s", points)
+        histograms("warpline.range.duration", "Duration of zones, by range.", "s", points.collect())
     }
 
     /// Bus bandwidths, and their means under the names of NCCL's Inspector.
@@ -111,7 +110,7 @@ impl Points<'_> {
                 text("warpline.collective", key.kind.as_str()),
                 text("warpline.message_size", &key.message_size()),
             ];
-            bandwidths.push(self.lengths(&series.bus, self.figures.begin_unix_ns, attributes));
+            bandwidths.push(self.lengths(&series.bus, attributes));
             let Some(means) = series.means() else { continue };
             for (alias, points) in inspector::ALIASES.iter().zip(&mut aliases) {
                 if let Some(value) = alias.value(key, means) {
@@ -131,10 +130,10 @@ impl Points<'_> {
         std::iter::once(own).chain(aliases).collect()
     }
 
-    fn lengths(&self, of: &Histogram, since_unix_ns: i64, attributes: Vec<KeyValue>) -> ExponentialHistogramDataPoint {
+    fn lengths(&self, of: &Histogram, attributes: Vec<KeyValue>) -> ExponentialHistogramDataPoint {
         ExponentialHistogramDataPoint {
             attributes: self.with_sampled(attributes),
-            start_time_unix_nano: nanos(since_unix_ns),
+            start_time_unix_nano: nanos(self.figures.begin_unix_ns),
             time_unix_nano: self.now,
             count: of.count,
             sum: Some(of.sum),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use exporter::{Exporter, Outcome, Shared};
 
-use super::figures::{Figures, Series};
+use super::figures::{Figures, Plan};
 use super::job::Job;
 use crate::collector::SessionStats;
 use warpline_core::clock::now_ns;
@@ -22,9 +22,6 @@ use warpline_core::lock::lock;
 use warpline_core::suggest::counted;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
-
-/// A histogram is one series; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
-pub(super) const SERIES: Series = Series { range: 1, collective: 3, steps: 1, waits: 2, rest: 4 };
 
 /// The time between two exports.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -37,7 +34,7 @@ pub(crate) struct OtlpSink {
     url: String,
     interval: Duration,
     patience: Duration,
-    is_sampled: bool,
+    plan: Plan,
     tally: Arc<SessionStats>,
     exporter: Option<Exporter>,
     lost: u64,
@@ -48,13 +45,13 @@ impl OtlpSink {
         url: String,
         interval: Option<Duration>,
         finish_timeout: Duration,
-        is_sampled: bool,
+        plan: Plan,
         tally: Arc<SessionStats>,
     ) -> OtlpSink {
         let interval = interval.unwrap_or(INTERVAL);
         // The other half of the session's time limit is for the other sinks, and for what is still on the streams.
         let patience = LAST.min(finish_timeout / 2);
-        OtlpSink { url, interval, patience, is_sampled, tally, exporter: None, lost: 0 }
+        OtlpSink { url, interval, patience, plan, tally, exporter: None, lost: 0 }
     }
 }
 
@@ -66,7 +63,7 @@ impl Sink for OtlpSink {
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let job = Job::new(session);
         let shared = Shared {
-            figures: Figures::new(SERIES, self.is_sampled, session.begin_unix_ns).into(),
+            figures: Figures::new(self.plan.clone(), session.begin_unix_ns).into(),
             outcome: Outcome::default().into(),
             name: self.name(),
             tally: Arc::clone(&self.tally),
@@ -86,7 +83,7 @@ impl Sink for OtlpSink {
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let Some(exporter) = &self.exporter else { return Err(not_started()) };
-        lock(&exporter.shared.figures).zones = *progress;
+        lock(&exporter.shared.figures).progress(progress, now_ns());
         Ok(())
     }
 

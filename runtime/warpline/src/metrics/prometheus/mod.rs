@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use format::Format;
 use warpline_trace::http::{Answer, Hosts, Pages, Request, Server};
 
-use super::figures::{Figures, Series};
+use super::figures::{Figures, Plan};
 use super::job::Job;
 use crate::collector::SessionStats;
 use crate::settings::{Config, ServeAt};
@@ -26,9 +26,6 @@ use warpline_core::stderr;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
-/// A series is a line: lengths are a sum and a count; a collective has its bus bandwidth and two means under the names of NCCL's Inspector.
-pub(super) const SERIES: Series = Series { range: 2, collective: 3, steps: 2, waits: 2, rest: 4 };
-
 /// What a client is to do whose `Host` is none of the server's.
 const REMEDY: &str = "ask with the address at which it listens, or start the program with `prometheus_hosts=NAME`";
 
@@ -37,7 +34,7 @@ pub(crate) struct PrometheusSink {
     at: ServeAt,
     /// Further names by which clients know the server.
     hosts: Vec<String>,
-    is_sampled: bool,
+    plan: Plan,
     is_quiet: bool,
     tally: Arc<SessionStats>,
     begun: Option<Begun>,
@@ -52,8 +49,6 @@ struct Begun {
 struct Page {
     figures: Mutex<Figures>,
     job: Job,
-    /// The session's begin on the clock of records.
-    begin_ns: i64,
     scrapes: AtomicU64,
     /// The setting, for messages.
     name: String,
@@ -89,23 +84,14 @@ impl Page {
     fn text(&self, format: Format) -> String {
         self.scrapes.fetch_add(1, Ordering::Relaxed);
         let mut figures = lock(&self.figures);
-        let now_ns = now_ns();
-        let now_unix_ns = figures.begin_unix_ns + (now_ns - self.begin_ns);
-        figures.give_series(now_ns, now_unix_ns, false);
+        figures.bandwidths.give_series(now_ns());
         text::of(&figures, &self.job, format)
     }
 }
 
 impl PrometheusSink {
-    pub(crate) fn new(config: &Config, at: ServeAt, is_sampled: bool, tally: Arc<SessionStats>) -> PrometheusSink {
-        PrometheusSink {
-            at,
-            hosts: config.prometheus_hosts.clone(),
-            is_sampled,
-            is_quiet: config.quiet,
-            tally,
-            begun: None,
-        }
+    pub(crate) fn new(config: &Config, at: ServeAt, plan: Plan, tally: Arc<SessionStats>) -> PrometheusSink {
+        PrometheusSink { at, hosts: config.prometheus_hosts.clone(), plan, is_quiet: config.quiet, tally, begun: None }
     }
 
     /// Starts the server.
@@ -126,9 +112,8 @@ impl Sink for PrometheusSink {
 
     fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         let page = Arc::new(Page {
-            figures: Figures::new(SERIES, self.is_sampled, session.begin_unix_ns).into(),
+            figures: Figures::new(self.plan.clone(), session.begin_unix_ns).into(),
             job: Job::new(session),
-            begin_ns: session.begin_ns,
             scrapes: AtomicU64::new(0),
             name: self.name(),
             tally: Arc::clone(&self.tally),
@@ -154,7 +139,7 @@ impl Sink for PrometheusSink {
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let Some(begun) = &self.begun else { return Err(not_started()) };
-        lock(&begun.page.figures).zones = *progress;
+        lock(&begun.page.figures).progress(progress, now_ns());
         Ok(())
     }
 

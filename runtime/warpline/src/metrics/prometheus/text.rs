@@ -7,8 +7,6 @@ use crate::metrics::figures::Figures;
 use crate::metrics::histogram::Histogram;
 use crate::metrics::inspector;
 use crate::metrics::job::{Job, label};
-use crate::metrics::ranges::OTHER;
-use warpline_report::sink::Progress;
 
 /// Returns the page.
 pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
@@ -17,9 +15,15 @@ pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
     zones(&mut page, figures);
     page.is_sampled = figures.is_sampled;
     ranges(&mut page, figures);
-    if figures.steps.count > 0 {
-        page.family("warpline_step_duration_seconds", "summary", Some("seconds"), "Duration of the program's steps.");
-        page.summary("warpline_step_duration_seconds", &[], &figures.steps);
+    let about = "Duration of the program's steps, without open communication and waits: what the rank took itself.";
+    for (name, about, lengths) in [
+        ("warpline_step_duration_seconds", "Duration of the program's steps.", &figures.steps),
+        ("warpline_step_own_time_seconds", about, &figures.own.lengths),
+    ] {
+        if lengths.count > 0 {
+            page.family(name, "summary", Some("seconds"), about);
+            page.summary(name, &[], lengths);
+        }
     }
     let mut waits = figures.waits().peekable();
     if waits.peek().is_some() {
@@ -36,16 +40,13 @@ pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
 }
 
 fn zones(page: &mut Page, figures: &Figures) {
-    let Progress { recorded, captured, dropped, .. } = figures.zones;
     page.family("warpline_zones", "counter", None, "Zones that ended, by what became of them.");
-    for (outcome, count) in [("recorded", recorded), ("captured", captured), ("dropped", dropped)] {
+    for (outcome, count) in figures.outcomes() {
         page.sample("warpline_zones_total", &[("outcome", outcome)], count);
     }
-    if let Some(bounded) = figures.ranges.bounded() {
-        let about = "Zones and waits whose length is only a bound, because the end is not timed: in no other series.";
-        page.family("warpline_bounded", "counter", None, about);
-        page.sample("warpline_bounded_total", &[], bounded);
-    }
+    let about = "Zones and waits whose length is only a bound, because the end is not timed: in no other series.";
+    page.family("warpline_bounded", "counter", None, about);
+    page.sample("warpline_bounded_total", &[], figures.ranges.bounded);
     let about = "Ranges, and kinds of collectives, without series of their own.";
     page.family("warpline_series_left_out", "gauge", None, about);
     page.sample("warpline_series_left_out", &[], figures.left_out());
@@ -56,10 +57,6 @@ fn ranges(page: &mut Page, figures: &Figures) {
     page.family(name, "summary", Some("seconds"), "Duration of zones, by range.");
     for range in figures.ranges.series() {
         page.summary(name, &[("range", range.name), ("place", range.place.as_str())], &range.lengths);
-    }
-    let other = figures.ranges.other();
-    if other.count > 0 {
-        page.summary(name, &[("range", OTHER), ("place", "")], other);
     }
 }
 
