@@ -273,6 +273,16 @@ fn a_call_that_differs_is_the_first_finding_and_of_two_halves_both_are_named() {
         "rank 1 called {gather} as number 5 of tp0#4e1c6318, where the others called {reduce}: the data may be wrong since then"
     );
     assert_eq!(first, expected);
+    // Ranks that send to each other count their calls apart: number 5 of one is another call of another one.
+    let folder = tempfile::tempdir().unwrap();
+    job_of(folder.path(), &made, |rank, call| match (rank, call.0) {
+        (1, 2) => "send",
+        (2, 2) => "recv",
+        (1, 5) => "broadcast",
+        _ => call.1,
+    });
+    let report = Report::new(folder.path(), None, Options::default()).unwrap();
+    assert!(report.differs.is_empty(), "{:?}", report.differs);
     let (low, high) = (said(&[0, 1]), said(&[2, 3]));
     let half = |high: &str, low: &str| {
         format!(
