@@ -1,14 +1,15 @@
 //! The verdict: the rank that stands out, since when, and to what it came late.
 //!
 //! `warpline_judge` has the rules. Here its matrix of own time is filled from traces, and its answer becomes sentences. Traces do not say in which step a
-//! collective is. So what a rank took itself is counted from one collective of its group to the next one, without the time in other collectives.
+//! collective is. So what a rank took itself is counted from one collective of its group to the next one, without the time in other collectives, and summed
+//! over as many as come again and again.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use warpline_core::collective::CollectiveKind;
 use warpline_judge::links::slow_groups;
-use warpline_judge::own::{Named, Own, Step, Verdict as Judgement};
+use warpline_judge::own::{LEAST_STEPS, Named, Own, Step, Verdict as Judgement};
 use warpline_judge::{Collectives, Key, Met, SYNCHRONISING, median};
 
 use super::clocks::{Arrival, early_ns};
@@ -267,7 +268,7 @@ impl Periods {
         order.sort_unstable_by_key(|(rank, call)| (*rank, call.begin_ns, call.key()));
         let peers = peers(traces, &order);
         // The collectives of each group in their order: a period is the one after the one before it.
-        let mut numbers: HashMap<Key, i64> = HashMap::new();
+        let (mut numbers, mut in_cycle) = (HashMap::<Key, i64>::new(), HashMap::new());
         for of_group in calls.chunk_by(|a, b| a.group == b.group) {
             let mut keys: Vec<(i64, Key)> = Vec::new();
             for of_key in of_group
@@ -282,6 +283,9 @@ impl Periods {
                 of_group.iter().filter(|call| call.rank == first).map(|call| (call.key(), call.begin_ns)).collect();
             keys.iter_mut().for_each(|(at, key)| *at = begin.get(key).copied().unwrap_or(*at));
             keys.sort_unstable();
+            let what: HashMap<Key, (&str, u64)> =
+                of_group.iter().map(|call| (call.key(), (call.kind.as_str(), call.bytes))).collect();
+            in_cycle.insert(of_group[0].group, cycle(&keys.iter().map(|(_, key)| what[key]).collect::<Vec<_>>()));
             numbers.extend(keys.into_iter().zip(0..).map(|((_, key), number)| (key, number)));
         }
         let (mut rows, mut of_rank, mut run_ns, mut ranks) = (Vec::new(), HashMap::new(), 0_i128, 0_i128);
@@ -291,14 +295,19 @@ impl Periods {
             run_ns += i128::from(ends.max().unwrap_or(0).saturating_sub(first.begin_ns));
             ranks += 1;
             let Some(group) = peers.get(&rank) else { continue };
+            let cycle = in_cycle.get(group).copied().unwrap_or(1);
             let mut periods = Vec::new();
             let mut since = Since::default();
+            let mut sum = OfStep::default();
             for (_, call) in of_one {
                 since.call(call.begin_ns, judged.end(call));
                 let Some(number) = numbers.get(&call.key()).filter(|_| call.group == *group) else { continue };
                 if let Some((from_ns, own_ns)) = since.own_ns(*number) {
-                    rows.push(Step { rank, step: *number, own_ns });
-                    periods.push((*number, from_ns, **call));
+                    sum.add(number / cycle, from_ns, own_ns);
+                    if sum.periods == cycle {
+                        rows.push(Step { rank, step: sum.step, own_ns: sum.own_ns });
+                        periods.push((sum.step, sum.from_ns, **call));
+                    }
                 }
                 since.begin(*number, call.begin_ns);
             }
@@ -320,6 +329,39 @@ impl Periods {
         let is_whole = !host.is_empty() && of_host.len() > 1 && of_host.iter().all(is_late);
         is_whole.then_some(of_host.len() as u32)
     }
+}
+
+/// What a rank took itself in a step, as far as its periods are added.
+#[derive(Default)]
+struct OfStep {
+    step: i64,
+    from_ns: i64,
+    own_ns: i64,
+    periods: i64,
+}
+
+impl OfStep {
+    fn add(&mut self, step: i64, from_ns: i64, own_ns: i64) {
+        if step != self.step || self.periods == 0 {
+            *self = OfStep { step, from_ns, ..OfStep::default() };
+        }
+        self.own_ns = self.own_ns.saturating_add(own_ns);
+        self.periods += 1;
+    }
+}
+
+/// The most collectives of a group in a step that are recognised.
+const CYCLE: usize = 1 << 10;
+
+/// How many collectives a group has in a step: after so many, the same operations with the same sizes come again, with few exceptions. What lies between
+/// them differs: the noise of a forward pass is none of a moment between two collectives. 1 where nothing comes again, or too seldom.
+fn cycle(calls: &[(&str, u64)]) -> i64 {
+    let comes_again = |length: &usize| {
+        let again = calls.iter().zip(&calls[*length..]).filter(|(one, next)| one == next).count();
+        20 * again >= 19 * (calls.len() - length)
+    };
+    let most = CYCLE.min(calls.len() / (2 * LEAST_STEPS));
+    (1..=most).find(comes_again).unwrap_or(1) as i64
 }
 
 /// What a rank did since its last collective of its peers.
