@@ -19,6 +19,8 @@ pub enum Fault {
     SlowGpu,
     /// Its input takes longer from the middle of the run on.
     SlowStage,
+    /// The job is killed and started again. Both lives have a slow stage: the first one of the rank before it, the last one of this rank.
+    Restart,
     /// It never comes to a collective.
     Hang,
     /// It calls a collective with another count.
@@ -28,11 +30,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 8] = [
         Fault::Clean,
         Fault::Late,
         Fault::SlowGpu,
         Fault::SlowStage,
+        Fault::Restart,
         Fault::Hang,
         Fault::Mismatch,
         // Last: it ends with communicators that are made again.
@@ -45,6 +48,7 @@ impl Fault {
             Fault::Late => "late",
             Fault::SlowGpu => "slow-gpu",
             Fault::SlowStage => "slow-stage",
+            Fault::Restart => "restart",
             Fault::Hang => "hang",
             Fault::Mismatch => "mismatch",
             Fault::Cycle => "cycle",
@@ -84,13 +88,19 @@ impl Case {
                 // Soon: the time before it is of no use.
                 _ if fault.stops() => 3 + u64::from(number) % 5,
                 // It lasts to the end of the run.
-                Fault::SlowStage => size.steps / 2 + u64::from(number) % 5,
+                Fault::SlowStage | Fault::Restart => size.steps / 2 + u64::from(number) % 5,
                 _ => size.steps / 3 + u64::from(number) * 7 % (size.steps / 2),
             },
             bucket: number % BUCKETS,
             runs: 0,
         };
         (0..).zip(cases).map(case).collect()
+    }
+
+    /// What the two lives of a job have that is started again.
+    pub fn lives(&self, ranks: u32) -> [Case; 2] {
+        let life = |rank| Case { fault: Fault::SlowStage, rank, ..self.clone() };
+        [life((self.rank + ranks - 1) % ranks), life(self.rank)]
     }
 
     /// The number of the group `norm` in the step of the fault.
@@ -190,7 +200,7 @@ mod tests {
     fn a_case_is_what_the_ranks_are_told() {
         let size = Size::of(true);
         let cases = Case::all(&Fault::ALL, 20, 4, &size);
-        assert_eq!(cases.len(), 140);
+        assert_eq!(cases.len(), 160);
         for case in &cases {
             assert_eq!(Case::from_text(&case.to_text()).as_ref(), Some(case));
             assert!(case.rank < 4 && case.step < size.steps && case.bucket < BUCKETS, "{case:?}");

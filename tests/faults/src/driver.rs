@@ -105,6 +105,13 @@ fn run_cases(
                 Some(job) => job,
                 none => none.insert(Job::start(ranks, host, &hub)?),
             };
+            if case.fault == Fault::Restart {
+                let [first, last] = case.lives(ranks);
+                job.case(&first, &folder, options.limit, judge)?;
+                // Its end kills the ranks.
+                *job = Job::start(ranks, host, &hub)?;
+                return job.case(&last, &folder, options.limit, judge);
+            }
             case.runs = job.runs;
             job.case(case, &folder, options.limit, judge)
         })();

@@ -153,7 +153,7 @@ impl Judge {
             }
             Fault::Late => is_named && is_at(case.seq(&self.size)) && place.as_deref() == Some("faults.sync"),
             // The thread is a step ahead of the device.
-            Fault::SlowStage => {
+            Fault::SlowStage | Fault::Restart => {
                 is_named && stage == "faults.load" && (self.noise_ns > 0 || begins.abs_diff(case.step) <= 2)
             }
             Fault::SlowGpu => is_named && ["faults.forward", "faults.backward"].contains(&stage),

@@ -11,7 +11,7 @@ usage: faults [--ranks N] [--host] [--repeat N] [--only FAULT]… [OPTIONS]
   --ranks N      how many ranks (default: one for each GPU; 2 on in-process streams)
   --host         in-process streams, also where there are GPUs
   --repeat N     cases of each fault, and clean ones (default 20)
-  --only FAULT   this fault alone; may stand several times: clean, late, slow-gpu, slow-stage, hang, mismatch, cycle
+  --only FAULT   this fault alone; may stand several times: clean, late, slow-gpu, slow-stage, restart, hang, mismatch, cycle
   --judge FILE   the command `warpline-ranks` (default: beside this program)
   --stragglers FILE  the command `warpline`, which must say the same of the traces (default: beside this program)
   --tables DIR   where the ranks write (default: a folder in the system's place for temporary files, which is removed)

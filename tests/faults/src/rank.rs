@@ -130,7 +130,8 @@ impl Rank {
         let ends = if self.device.is_host() { EndMode::Auto } else { EndMode::Eager };
         let traces = traces(Path::new(folder));
         std::fs::create_dir_all(&traces)?;
-        let trace = traces.join(format!("rank{}.pftrace", self.me));
+        // A rank that is started again has another process.
+        let trace = traces.join(format!("rank{}-{}.pftrace", self.me, std::process::id()));
         let session = Session::builder().quiet().ends(ends).ranks(folder).perfetto(trace).start()?;
         let run = Run { rank: self, comms, case, line };
         line.say("ready")?;

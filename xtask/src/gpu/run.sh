@@ -14,7 +14,7 @@ Without a choice, everything runs.
   --examples          the examples; their traces go to the output folder; two of them also recorded from outside
   --two-gpus          what needs two GPUs and NCCL: its tests, its bench, cuda_graph with captured all-reduces, nccl_all_reduce as
                       two threads and as two processes with a rank that is 10 ms late, and who was late by their traces
-  --faults            faults in ranks, one rank a GPU: a late rank, a slow GPU, a slow stage, a hang, a call that differs, a cycle, and
+  --faults            faults in ranks, one rank a GPU: a late rank, a slow GPU, a slow stage, a restart, a hang, a call that differs, a cycle, and
                       clean runs; `warpline-ranks` must name the rank, the number and the line. Its table: faults.md
   --faults-repeat N   cases of each fault (default 20)
   --skew              how far apart the ends of NCCL's collectives are on two GPUs or more. Its table: skew.md
