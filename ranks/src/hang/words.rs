@@ -110,16 +110,17 @@ impl Hang {
     /// Where no rank waits.
     fn nothing(&self) -> String {
         let places = self.places.as_ref().map(|places| format!(": {places}")).unwrap_or_default();
-        match () {
-            () if self.unjudged > 0 => format!(
+        if self.unjudged > 0 {
+            format!(
                 "whether a rank waits cannot be told: the files of {} of {} ranks had no room for any of their groups",
                 self.unjudged, self.ranks
-            ),
-            () if self.has_ended => format!("all {} ranks have ended their sessions", self.ranks),
-            () if self.stood => {
-                format!("no rank waits for another, and none has moved between two reads of the files{places}")
-            }
-            () => format!("no rank waits in a collective{places}"),
+            )
+        } else if self.has_ended {
+            format!("all {} ranks have ended their sessions", self.ranks)
+        } else if self.stood {
+            format!("no rank waits for another, and none has moved between two reads of the files{places}")
+        } else {
+            format!("no rank waits in a collective{places}")
         }
     }
 
