@@ -219,7 +219,7 @@ fn collectives_of_hosts_with_other_clocks_lie_where_truth_says() {
         (3, 1, 2, 0, 1),
         "{merged:?}"
     );
-    assert!(merged.worst_err_ns > 0.0 && merged.worst_err_ns < 30_000.0 && merged.apart.is_empty(), "{merged:?}");
+    assert!(merged.worst_err_ns > 0.0 && merged.worst_err_ns < 60_000.0 && merged.apart.is_empty(), "{merged:?}");
     assert_eq!(merged.reference, clocks[0].host);
 
     let members = members(&output);
