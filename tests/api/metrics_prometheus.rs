@@ -197,7 +197,8 @@ impl Prometheus {
                 return answer;
             }
             let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(since.elapsed() < Duration::from_secs(80), "{query}: {answer:?}\n{}", log());
+            // A machine that builds beside the test gives its processes little time.
+            assert!(since.elapsed() < Duration::from_secs(300), "{query}: {answer:?}\n{}", log());
             thread::sleep(Duration::from_millis(200));
         }
     }
