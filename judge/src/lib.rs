@@ -14,7 +14,7 @@
 //!   the same step. It needs one clock, the rank's own, and no collective has to be recorded.
 //! * **Events** are steps far beyond the noise of all ranks: eight robust deviations. A rank is named if it has more of them than chance gives to one of
 //!   so many; then the others are judged without it. Pauses and heavy tails hit all ranks alike, so no rank has too many. A few events are named if they
-//!   are far, and all of one rank or ten times what those of all others cost.
+//!   are far, and cost ten times as much as those of all others that are not named.
 //! * **Slower ranks** have a mean of many steps, of the run or of a half, a quarter and so on, that is far beyond the means of the other
 //!   ranks: six robust deviations, and more where ranks are few. The spread of devices is less.
 //! * **The start** of a run is not judged: its first step, and those after it that take longer at all ranks.
