@@ -242,7 +242,7 @@ impl Own {
         let cost = |of: &[i64]| of.iter().map(|more| *more as f64).sum::<f64>();
         let rest = || events.iter().filter(|(rank, _)| !found.contains_key(rank));
         let all: f64 = rest().map(|(_, of_one)| cost(of_one)).sum();
-        // Two or three ranks have a few pauses of one rank alone by chance too: one that is no longer than a step names nobody.
+        // Among two or three ranks, chance alone gives one rank a few pauses, so a pause counts only if it is as long as a step.
         let least_ns = if self.compared < LEAST_RANKS { noise.step_ns } else { 0.0 }.max(ALONE * noise.far_ns);
         let alone = rest().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
         let worst = alone.filter_map(|(rank, of_one)| Some((*rank, *of_one.iter().max()?)));
@@ -394,10 +394,12 @@ impl Noise {
         let (mut away, mut changes) = (Vec::new(), Vec::new());
         for rank in 0..own.ranks.len() {
             let known: Vec<i64> = own.row(rank)[start..].iter().copied().filter(|more| *more != NONE).collect();
-            // Of few ranks, what lasts is no noise: neither beside the median of the run, nor from one step to the next.
+            // With few ranks, a difference that lasts is not noise: only what a rank differs by from its own median, or from one step to the next.
             let usual = if is_few { median(&mut known.clone()) } else { 0 };
             away.extend(known.iter().map(|more| more.saturating_sub(usual).saturating_abs()));
-            changes.extend(known.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_abs()));
+            if is_few {
+                changes.extend(known.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_abs()));
+            }
         }
         let mut deviation_ns = 1.4826 * median(&mut away) as f64;
         if is_few {

@@ -8,8 +8,8 @@ JOIN (
     FROM collectives d
     JOIN placed p ON d.run = p.run AND d.win = p.win AND d.rank = p.rank AND d.begin_ns >= p.since_ns
     WHERE d.kind NOT IN ('send', 'recv', 'send_recv')
-        -- Ranks that also send to each other count their calls apart.
-        AND d.comm NOT IN (SELECT x.comm FROM collectives x WHERE x.kind IN ('send', 'recv', 'send_recv'))
+        -- More than two ranks that also send to each other count their calls apart.
+        AND d.comm NOT IN (SELECT x.comm FROM collectives x WHERE x.kind IN ('send', 'recv', 'send_recv') AND x.comm IN (SELECT g.comm FROM comms g WHERE g.size > 2))
     GROUP BY d.run, d.comm, d.seq
     HAVING MIN(d.kind) <> MAX(d.kind)
         OR MIN(d.bytes) <> MAX(d.bytes) AND MIN(d.kind) IN ('all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', 'reduce')

@@ -18,6 +18,7 @@ use super::account::Account;
 use super::memory::Memory;
 use super::messages::{Entry, Messages};
 use super::steps::Steps;
+use super::timeline::shown_value;
 use crate::output::{counted, time};
 use crate::trace::{self, Kind, Message, Name, Names, Rows, Slice};
 
@@ -146,8 +147,7 @@ impl Figures {
     pub(super) fn split<'a>(&self, slice: &Slice<'a>, names: &mut Names) -> Slice<'a> {
         let value = self.by.as_ref().and_then(|by| {
             let (_, value) = slice.args.fields(names).find(|(field, _)| field == by)?;
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            Some(format!("{} [{by}={value}]", names.text(slice.name)))
+            Some(format!("{} [{by}={}]", names.text(slice.name), shown_value(value)))
         });
         // There is a limit to names; beyond it, values are counted together.
         let name = value.map_or(slice.name, |text| names.number(&text).unwrap_or(Name::MORE));

@@ -3,6 +3,7 @@
 //!
 //! Memory is bounded: the longest slices stay, and the others are merged.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt::Write;
@@ -197,8 +198,8 @@ impl Timeline {
                 })
             })
             .collect();
-        let of_slice = kept.iter().filter(|one| shown.contains(&one.row)).enumerate();
-        let fields = of_slice.filter_map(|(at, one)| Some((at.to_string(), one.fields.as_deref()?.into())));
+        let fields = kept.iter().enumerate();
+        let fields = fields.filter_map(|(at, one)| Some((at.to_string(), one.fields.as_deref()?.into())));
         let fields: serde_json::Map<String, Value> = fields.collect();
         let devices: Vec<&Arc<str>> =
             shown.iter().map(|row| &rows[row].device).filter(|device| !device.is_empty()).collect();
@@ -277,15 +278,17 @@ impl RowOf {
     }
 }
 
+/// The value of a field as people read it: a text has no quotes.
+pub(super) fn shown_value(value: &Value) -> Cow<'_, str> {
+    value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
+}
+
 /// The fields and the label of a zone in one line; none if it has none.
 fn fields(slice: &Slice<'_>, names: &Names) -> Option<Box<str>> {
     let mut text = String::new();
     for (name, value) in slice.args.fields(names) {
         let between = if text.is_empty() { "" } else { ", " };
-        let _ = match value {
-            Value::String(value) => write!(text, "{between}{name} = {value}"),
-            value => write!(text, "{between}{name} = {value}"),
-        };
+        let _ = write!(text, "{between}{name} = {}", shown_value(value));
         if let Some((at, _)) = text.char_indices().nth(FIELDS) {
             text.replace_range(at.., "…");
             break;

@@ -18,7 +18,8 @@ pub(super) fn keep_last(traces: &Calls, calls: &mut Vec<Call>) -> Earlier {
     let mut lives: BTreeMap<u32, Vec<Life<'_>>> = BTreeMap::new();
     for call in &*calls {
         let Some(process) = traces.process(call) else { continue };
-        let (begin_ns, end_ns) = traces.wall_ns(call);
+        let begin_ns = traces.begin_wall_ns(call);
+        let end_ns = begin_ns.saturating_add(call.length_ns);
         let of_rank = lives.entry(rank(call)).or_default();
         match of_rank.iter_mut().find(|life| life.process == process) {
             Some(life) => {
@@ -52,10 +53,9 @@ impl Calls {
         Some((&session.host, session.boot_id.as_deref(), session.process?))
     }
 
-    /// The begin and the end of a call by the wall clock of its host.
-    fn wall_ns(&self, call: &Call) -> (i64, i64) {
+    /// The begin of a call by the wall clock of its host.
+    pub(super) fn begin_wall_ns(&self, call: &Call) -> i64 {
         let session = &self.sessions[call.session as usize];
-        let begin_ns = call.begin_ns.saturating_add(session.wall_ns.wrapping_sub(session.boot_ns));
-        (begin_ns, begin_ns.saturating_add(call.length_ns))
+        call.begin_ns.saturating_add(session.wall_ns.wrapping_sub(session.boot_ns))
     }
 }

@@ -1,8 +1,8 @@
 //! Finds the ranks that came late to collectives, from the Perfetto traces of several ranks.
 //!
 //! The callers are `warpline stragglers`, the fuzz target and the tests. `read` extracts the collectives from the traces, `judge` matches
-//! them across ranks and determines which rank was late, `lives` leaves out what ran before a restart, `verdict` asks for the rank that stands out, `show` formats the findings, and `run` is
-//! the command.
+//! them across ranks and determines which rank was late, `lives` leaves out what ran before a restart, `verdict` asks for the rank that
+//! stands out, `show` formats the findings, and `run` is the command.
 //!
 //! In a collective in which every rank waits for all others, no rank leaves before the last one has arrived. A rank's begin is its arrival,
 //! by its own clock. Ranks on one host share a clock, so their begins are compared directly. `clocks` finds which ranks share a clock. What

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use warpline_core::collective::CollectiveKind;
+use warpline_core::record::is_bound;
 use warpline_judge::links::slow_groups;
 use warpline_judge::own::{LEAST_STEPS, Named, Own, Step, Verdict as Judgement};
 use warpline_judge::{Collectives, Key, Met, SYNCHRONISING, median};
@@ -117,10 +118,10 @@ pub(super) fn conclude(findings: &mut Findings, traces: &Calls, calls: &[Call], 
     let collectives = Collectives::new(std::mem::take(&mut judged.met));
     let periods = Periods::new(traces, calls, &judged);
     let judgement = periods.own.judge(periods.run_ns);
-    findings.verdict = judgement.named.first().and_then(|named| {
-        let host = periods.whole_host(&judgement, named.rank);
-        verdict(traces, &collectives, &judged, &periods, labels, named, host)
-    });
+    findings.verdict = judgement
+        .named
+        .first()
+        .and_then(|named| verdict(traces, &collectives, &judged, &periods, labels, &judgement, named));
     let latest = judged.certain().max_by_key(|seen| seen.late_ns);
     findings.summary = match (&findings.verdict, slow_groups(&collectives, periods.run_ns).first(), latest) {
         (Some(verdict), ..) => verdict.to_string(),
@@ -175,8 +176,8 @@ fn verdict(
     judged: &Judged,
     periods: &Periods,
     labels: &[String],
+    judgement: &Judgement,
     named: &Named,
-    host_ranks: Option<u32>,
 ) -> Option<Verdict> {
     let of_rank = periods.of_rank.get(&named.rank)?;
     let is_late: BTreeSet<i64> = named.steps.iter().map(|(period, _)| *period).collect();
@@ -206,14 +207,14 @@ fn verdict(
         None => {
             let first = named.steps.first().and_then(|(period, _)| of_period(*period))?;
             let late: Vec<i64> = named.steps.iter().map(|(_, more)| *more).collect();
-            (of_period(worst_period)?, first, more_ns, periods.deviation_ns, late)
+            (of_period(worst_period)?, first, more_ns, judgement.deviation_ns, late)
         }
     };
     let is_judged = |met: &&Met| met.key.group == call.group;
     Some(Verdict {
         rank: in_job(named.rank),
         host: who(traces, &call).1.to_owned(),
-        host_ranks,
+        host_ranks: periods.whole_host(judgement, named.rank),
         group: labels[call.group as usize].clone(),
         times: late.len() as u64,
         judged: collectives.judged().iter().filter(is_judged).count() as u64,
@@ -235,9 +236,7 @@ fn verdict(
 /// The time between the begin of the first session and the call, by the wall clocks of the hosts.
 fn since_begin(traces: &Calls, call: &Call) -> i64 {
     let first_ns = traces.sessions.iter().map(|session| session.wall_ns).min().unwrap_or_default();
-    let session = &traces.sessions[call.session as usize];
-    let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
-    call.begin_ns.saturating_add(ahead_ns).saturating_sub(first_ns)
+    traces.begin_wall_ns(call).saturating_sub(first_ns)
 }
 
 /// What each rank took itself, from one collective of its peers to the next one.
@@ -246,7 +245,6 @@ struct Periods {
     of_rank: HashMap<i64, OfRank>,
     /// The time of one rank in the run: from the begin of its first call to the end of its last one, on average.
     run_ns: i64,
-    deviation_ns: i64,
 }
 
 struct OfRank {
@@ -316,8 +314,7 @@ impl Periods {
         let peers = peers.into_iter().map(|(rank, group)| (rank, group as usize)).collect();
         let own = Own::new(&peers, &rows);
         let run_ns = (run_ns / ranks.max(1)) as i64;
-        let deviation_ns = own.judge(run_ns).deviation_ns;
-        Periods { own, of_rank, run_ns, deviation_ns }
+        Periods { own, of_rank, run_ns }
     }
 
     /// How many ranks the host of this rank has, if several are there and all of them are late.
@@ -353,12 +350,13 @@ impl OfStep {
 /// The most collectives of a group in a step that are recognised.
 const CYCLE: usize = 1 << 10;
 
-/// How many collectives a group has in a step: after so many, the same operations with the same sizes come again, with few exceptions. What lies between
+/// How many collectives a group has in a step: after so many, the same operations with the same sizes come again. What lies between
 /// them differs: the noise of a forward pass is none of a moment between two collectives. 1 where nothing comes again, or too seldom.
 fn cycle(calls: &[(&str, u64)]) -> i64 {
+    // With one exception in twenty. Where nothing comes again, there are soon more.
     let comes_again = |length: &usize| {
-        let again = calls.iter().zip(&calls[*length..]).filter(|(one, next)| one == next).count();
-        20 * again >= 19 * (calls.len() - length)
+        let exceptions = (calls.len() - length) / 20;
+        calls.iter().zip(&calls[*length..]).filter(|(one, next)| one != next).nth(exceptions).is_none()
     };
     let most = CYCLE.min(calls.len() / (2 * LEAST_STEPS));
     (1..=most).find(comes_again).unwrap_or(1) as i64
@@ -392,7 +390,7 @@ impl Since {
     /// Since when, and how long the rank took itself, if the last collective was the one before this one, and ends leave no more open than 5 %.
     fn own_ns(&self, number: i64) -> Option<(i64, i64)> {
         let (_, from_ns) = self.last.filter(|(last, _)| last + 1 == number)?;
-        (20 * self.open_ns <= self.own_ns).then_some((from_ns, self.own_ns))
+        (!is_bound(self.own_ns, self.open_ns)).then_some((from_ns, self.own_ns))
     }
 
     fn begin(&mut self, number: i64, begin_ns: i64) {

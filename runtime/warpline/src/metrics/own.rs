@@ -7,10 +7,7 @@ use std::collections::VecDeque;
 
 use super::histogram::Histogram;
 use crate::step_times::{MOST_STEPS, SETTLED_NS, StepTimes};
-use warpline_core::record::Span;
-
-/// Own time is known if this many times the part of the step that is not known is no more, as where ranks are judged.
-const KNOWN: i64 = 20;
+use warpline_core::record::{Span, is_bound};
 
 #[derive(Default)]
 pub(super) struct OwnTimes {
@@ -36,7 +33,8 @@ impl OwnTimes {
             self.steps.pop_front();
             let parts = self.times.parts(step);
             let own_ns = parts.compute_ns + parts.idle_ns;
-            if KNOWN * parts.uncertain_ns <= own_ns {
+            // As where ranks are judged.
+            if !is_bound(own_ns, parts.uncertain_ns) {
                 self.lengths.add_ns(own_ns);
             }
             self.settled_until_ns = self.settled_until_ns.max(step.end_ns);
