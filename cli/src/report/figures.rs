@@ -3,9 +3,11 @@
 //! One [`Figures`] reads any number of traces, one after another. `visitor` receives the slices. What the builder does not know is here: which slices
 //! are one batch (`messages`), device memory (`memory`), the accounts of sessions (`account`), and how traces are called.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde_json::Value;
 use warpline_core::record::{DeviceKind, Span};
 use warpline_report::Report;
 use warpline_report::builder::{Calls, Complete, Counted, Place, ReportBuilder, Row, StreamUse, Zone};
@@ -18,7 +20,6 @@ use super::account::Account;
 use super::memory::Memory;
 use super::messages::{Entry, Messages};
 use super::steps::Steps;
-use super::timeline::shown_value;
 use crate::output::{counted, time};
 use crate::trace::{self, Kind, Message, Name, Names, Rows, Slice};
 
@@ -279,4 +280,9 @@ pub(super) fn track(row: usize, rows: &Rows) -> Option<(Track, Arc<str>)> {
         trace::Place::Thread(id) => Some((Track::Thread(id), row.name.clone())),
         trace::Place::Other => None,
     }
+}
+
+/// The value of a field as people read it: a text has no quotes.
+pub(super) fn shown_value(value: &Value) -> Cow<'_, str> {
+    value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
 }

@@ -3,7 +3,6 @@
 //!
 //! Memory is bounded: the longest slices stay, and the others are merged.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use warpline_core::record::Span;
 use warpline_report::path::{CriticalPath, Track};
 
-use super::figures::track;
+use super::figures::{shown_value, track};
 use super::merged::{Block, Merged};
 use super::texts::Texts;
 use crate::trace::{Kind, Name, Names, Place, Rows, Slice, Visitor};
@@ -276,11 +275,6 @@ impl RowOf {
             _ => RowOf { rank: 0, device: "".into(), label: row.name.to_string(), track: None },
         })
     }
-}
-
-/// The value of a field as people read it: a text has no quotes.
-pub(super) fn shown_value(value: &Value) -> Cow<'_, str> {
-    value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
 }
 
 /// The fields and the label of a zone in one line; none if it has none.
