@@ -5,7 +5,8 @@ use std::thread;
 use warpline::{HostStream, Session, gpu_zone, host_zone};
 
 use crate::harness::hip::{Markers, Runtime, library_path, on_stub, with};
-use crate::harness::nvtx::with_tool;
+use crate::harness::nvtx::{Tool, as_old_library, with_tool};
+use warpline_tests::in_child;
 
 warpline::range! {
     HANDED_ON = "stub.roctx.handed_on": "A zone that ends on another thread.";
@@ -104,12 +105,34 @@ fn an_nvtx_tool_and_roctx_get_the_same_zones() {
         let markers = Markers::load();
         let stream = HostStream::new("work");
         step(&stream);
-        // A range that does not nest goes to NVTX alone.
         drop(HANDED_ON.async_zone(&stream));
-        assert_eq!(markers.log(), STEP);
+        assert_eq!(markers.log(), [&STEP[..], &["start stub.roctx.handed_on", "stop 5"]].concat());
         let calls: Vec<String> = tool.log().into_iter().map(|line| line.call).collect();
         let count = |call: &str| calls.iter().filter(|known| *known == call).count();
         assert_eq!((count("push"), count("pop")), (2, 2), "{calls:?}");
         assert_eq!((count("start-range"), count("end-range")), (1, 1), "{calls:?}");
+    });
+}
+
+/// An old library that a session asks for while a range of roctx is open. Its end is that of roctx, and that of a later range is in both.
+#[test]
+fn a_tool_that_attaches_meanwhile_ends_no_range_of_another() {
+    let mut path = library_path(Runtime::Current);
+    path.push(":");
+    path.push(as_old_library("libnvToolsExt.so.1", None));
+    let test = "hip_roctx::a_tool_that_attaches_meanwhile_ends_no_range_of_another";
+    in_child(test, &[("LD_LIBRARY_PATH", path)], || {
+        let markers = Markers::load();
+        let stream = HostStream::new("work");
+        let open = HANDED_ON.async_zone(&stream);
+        let session = Session::builder().quiet().nvtx(true).start().expect("no other session");
+        drop(open);
+        assert_eq!(markers.log(), ["start stub.roctx.handed_on", "stop 1"]);
+        let calls = || Tool::open("libnvToolsExt.so.1".as_ref()).log().into_iter().map(|line| line.call);
+        let count = |call: &str| calls().filter(|known| known == call).count();
+        assert_eq!((count("start-range"), count("end-range")), (0, 0));
+        drop(HANDED_ON.async_zone(&stream));
+        assert_eq!((count("start-range"), count("end-range"), markers.log().len()), (1, 1, 4));
+        drop(session);
     });
 }

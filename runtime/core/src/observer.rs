@@ -108,16 +108,26 @@ impl SyncKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// Around everything else, and also for zones that are not recorded: on while the switch is set to mirror zones.
-    Mirror,
-    /// Before the launch is timed, for the span that the zone begins in.
-    Spans,
+    Nvtx,
+    /// As [`Nvtx`](Position::Nvtx), and inside it.
+    Roctx,
     /// Right before the launch is timed.
     Launch,
     /// After the zone's begin is on its stream. Zones that are captured into a graph are left out: they launch nothing.
     Begun,
+    /// Before the launch is timed, for the span that the zone begins in. Its observer hears nothing of a zone's end, and has no token.
+    Spans,
 }
 
-const POSITIONS: usize = 4;
+const POSITIONS: usize = 5;
+
+/// The positions whose observers have tokens.
+const WITH_TOKEN: usize = Position::Spans as usize;
+
+/// The positions of tools that zones are mirrored to.
+pub(crate) const MIRRORS: [Position; 2] = [Position::Nvtx, Position::Roctx];
+
+const MIRRORED: u8 = Position::Nvtx.bit() | Position::Roctx.bit();
 
 impl Position {
     const fn bit(self) -> u8 {
@@ -135,7 +145,7 @@ impl Position {
 static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; POSITIONS];
 
-/// The positions that are on, except `Mirror`.
+/// The positions that are on. Those of mirrors count while the switch is set to mirror zones, which a forked child turns off.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
 /// The functions that are called when a process begins its first zone, for adapters that need no session. The name contains this
@@ -164,10 +174,13 @@ pub fn register(position: Position, observer: &'static &'static dyn LaunchObserv
 
 /// Turns a position on or off for zones that begin from now on.
 pub fn turn(position: Position, on: bool) {
-    match (position, on) {
-        (Position::Mirror, _) => switch::mirror(on),
-        (_, true) => drop(ACTIVE.fetch_or(position.bit(), Ordering::Release)),
-        (_, false) => drop(ACTIVE.fetch_and(!position.bit(), Ordering::Release)),
+    let bit = position.bit();
+    let active = match on {
+        true => ACTIVE.fetch_or(bit, Ordering::Release) | bit,
+        false => ACTIVE.fetch_and(!bit, Ordering::Release) & !bit,
+    };
+    if bit & MIRRORED != 0 {
+        switch::mirror(active & MIRRORED != 0);
     }
 }
 
@@ -177,8 +190,8 @@ pub struct Active(u8);
 
 #[inline]
 pub fn active() -> Active {
-    let mirror = if switch::is_mirrored() { Position::Mirror.bit() } else { 0 };
-    Active(ACTIVE.load(Ordering::Relaxed) | mirror)
+    let off = if switch::is_mirrored() { 0 } else { MIRRORED };
+    Active(ACTIVE.load(Ordering::Relaxed) & !off)
 }
 
 impl Active {
@@ -203,7 +216,7 @@ pub(crate) struct Waiting(u8);
 
 /// The tokens of those observers. They are stored separately from [`Waiting`], which every zone reads.
 #[derive(Default)]
-pub(crate) struct Tokens([u64; POSITIONS]);
+pub(crate) struct Tokens([u64; WITH_TOKEN]);
 
 impl Waiting {
     /// Returns whether the observer of a position waits for the zone's end.
@@ -212,9 +225,17 @@ impl Waiting {
         self.0 & position.bit() != 0
     }
 
+    /// Returns whether a tool that the zone is mirrored to waits for its end.
+    #[inline]
+    pub(crate) fn has_mirror(&self) -> bool {
+        self.0 & MIRRORED != 0
+    }
+
     pub(crate) fn put(&mut self, position: Position, token: Token, tokens: &mut Tokens) {
-        self.0 |= position.bit();
-        tokens.0[position as usize] = token.0;
+        if let Some(kept) = tokens.0.get_mut(position as usize) {
+            self.0 |= position.bit();
+            *kept = token.0;
+        }
     }
 
     #[inline]
@@ -248,7 +269,7 @@ pub(crate) fn entry_added(position: Position, range: &'static RangeSpec, message
 }
 
 /// The observers that follow the calls of semaphores.
-const SYNC_POSITIONS: [Position; 2] = [Position::Mirror, Position::Launch];
+const SYNC_POSITIONS: [Position; 2] = [Position::Nvtx, Position::Launch];
 
 /// A call of a semaphore that observers follow. Dropping it ends the call as failed.
 pub struct ObservedSync {
@@ -292,17 +313,19 @@ impl Drop for ObservedSync {
     }
 }
 
-/// Notifies the mirror that a zone is not observed because too many zones of its thread are open.
+/// Notifies the mirrors that a zone is not observed because too many zones of its thread are open.
 #[cold]
 pub(crate) fn zone_lost(open: usize) {
-    if let Some(observer) = Position::Mirror.observer() {
-        observer.zone_lost(open);
-    }
+    mirrors().for_each(|observer| observer.zone_lost(open));
 }
 
-/// Passes the application's name of a CUDA driver stream to the mirror.
+/// Passes the application's name of a CUDA driver stream to the mirrors.
 pub fn stream_named(stream: *mut c_void, name: &str) {
-    if let (true, Some(observer)) = (switch::is_mirrored(), Position::Mirror.observer()) {
-        observer.stream_named(stream, name);
-    }
+    mirrors().for_each(|observer| observer.stream_named(stream, name));
+}
+
+/// The observers of the mirrors that are on.
+fn mirrors() -> impl Iterator<Item = &'static dyn LaunchObserver> {
+    let active = active();
+    MIRRORS.into_iter().filter(move |position| active.has(*position)).filter_map(Position::observer)
 }

@@ -8,6 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::settings;
 use warpline_core::catalog::RangeSpec;
+use warpline_core::collective::Message;
+use warpline_core::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 use warpline_core::stderr;
 use warpline_hip::roctx::Roctx;
 
@@ -16,14 +18,17 @@ static LIBRARY: OnceLock<&'static Roctx> = OnceLock::new();
 /// A sentence for the user, with the remedy.
 static PROBLEM: Mutex<Option<String>> = Mutex::new(None);
 
-/// Returns whether zones are mirrored: there is a library, and the settings do not forbid it.
+/// Mirrors zones if there is a library, and the settings do not forbid it.
 #[cold]
-pub(crate) fn look(setting: Option<bool>) -> bool {
+pub(crate) fn look(setting: Option<bool>) {
     let wishes = [settings::roctx_of_environment(), setting];
-    if wishes.contains(&Some(false)) {
-        return false;
-    }
-    let found = if wishes.contains(&Some(true)) { Roctx::open().map(Some) } else { Ok(Roctx::loaded()) };
+    observer::register(Position::Roctx, &OBSERVER);
+    observer::turn(Position::Roctx, !wishes.contains(&Some(false)) && is_found(wishes.contains(&Some(true))));
+}
+
+/// Looks for the library. If it `is_asked` for, the library is opened, and its absence is reported.
+fn is_found(is_asked: bool) -> bool {
+    let found = if is_asked { Roctx::open().map(Some) } else { Ok(Roctx::loaded()) };
     match found {
         Ok(Some(library)) => {
             let _ = LIBRARY.set(library);
@@ -46,32 +51,31 @@ pub(crate) fn problem() -> Option<String> {
     PROBLEM.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Begins a range that nests on this thread. Returns false if there is none to end.
-pub(crate) fn push(range: &RangeSpec) -> bool {
-    LIBRARY.get().is_some_and(|library| library.push(range.label()))
-}
+static OBSERVER: &dyn LaunchObserver = &Mirror;
 
-/// Ends the innermost range of this thread.
-pub(crate) fn pop() {
-    if let Some(library) = LIBRARY.get() {
-        library.pop();
+struct Mirror;
+
+/// The token of a zone that nests. It has no meaning, because the library keeps a stack for each thread.
+const PUSHED: Token = Token(0);
+
+impl LaunchObserver for Mirror {
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        let (library, label) = (LIBRARY.get()?, zone.range.label());
+        if zone.nests { library.push(label).then_some(PUSHED) } else { library.start(label).map(Token) }
     }
-}
 
-/// Begins a range that may end on another thread.
-pub(crate) fn start(range: &RangeSpec) -> Option<u64> {
-    LIBRARY.get()?.start(range.label())
-}
-
-pub(crate) fn stop(range: u64) {
-    if let Some(library) = LIBRARY.get() {
-        library.stop(range);
+    fn zone_ends(&self, Token(range): Token, zone: &ZoneEnd<'_>) {
+        match LIBRARY.get() {
+            Some(library) if zone.nests => library.pop(),
+            Some(library) => library.stop(range),
+            None => {}
+        }
     }
-}
 
-/// Adds a mark: an entry of a batch.
-pub(crate) fn mark(range: &RangeSpec) {
-    if let Some(library) = LIBRARY.get() {
-        library.mark(range.label());
+    /// Adds a mark.
+    fn entry_added(&self, range: &'static RangeSpec, _: &Message) {
+        if let Some(library) = LIBRARY.get() {
+            library.mark(range.label());
+        }
     }
 }

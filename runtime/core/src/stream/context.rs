@@ -17,7 +17,6 @@ use crate::counts::Dropped;
 use crate::counts::WaitCounts;
 use crate::fork::Home;
 use crate::lock::lock;
-use crate::observer::Position;
 use crate::record::StreamInfo;
 use crate::switch;
 
@@ -345,7 +344,7 @@ impl SlotGuard {
     /// Returns whether an observer waits for the zone's end that also sees zones which are not recorded.
     #[cold]
     pub fn is_mirrored(&self) -> bool {
-        self.context.ring.peek(&self.token).is_some_and(|slot| slot.waiting.has(Position::Mirror))
+        self.context.ring.peek(&self.token).is_some_and(|slot| slot.waiting.has_mirror())
     }
 
     /// Returns whether nothing more may be put on the stream for the zone: the session has ended, or the zone was requested individually

@@ -11,7 +11,7 @@ use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::Fields;
 use crate::inside::Inside;
-use crate::observer::{self, Position};
+use crate::observer::{self, MIRRORS};
 use crate::record::Status;
 use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
 
@@ -79,8 +79,8 @@ impl Guard {
             if has_room && is_of_session {
                 message.begin();
             }
-            if slot.waiting.has(Position::Mirror) {
-                observer::entry_added(Position::Mirror, range, &message);
+            for mirror in MIRRORS.into_iter().filter(|mirror| slot.waiting.has(*mirror)) {
+                observer::entry_added(mirror, range, &message);
             }
             if has_room {
                 slot.extras_to_fill().entries.push((range, message));

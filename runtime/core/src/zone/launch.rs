@@ -9,7 +9,7 @@ use crate::backend::{Call, Ended, EventPair};
 use crate::clock::now_ns;
 use crate::fields::Fields;
 use crate::inside::Inside;
-use crate::observer::{self, Active, Position, ZoneEnd, ZoneLaunch};
+use crate::observer::{self, Active, MIRRORS, Position, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
@@ -37,11 +37,11 @@ pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location
     if slot.root != RootKind::None {
         slot.start_root();
     }
-    slot.notify(Position::Mirror, launch);
+    MIRRORS.into_iter().for_each(|mirror| slot.notify(mirror, launch));
     if is_recorded {
         slot.begin(launch, place);
     }
-    slot.waiting.has(Position::Mirror) || matches!(slot.start, Start::Begun) || slot.root != RootKind::None
+    slot.waiting.has_mirror() || matches!(slot.start, Start::Begun) || slot.root != RootKind::None
 }
 
 /// Ends a zone, or gives back the slot of a zone that never started.
@@ -56,7 +56,8 @@ pub(super) fn end(claim: SlotGuard) {
     let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
-    let (mirror, range, nests) = (slot.waiting.take(Position::Mirror, &slot.tokens), slot.range, slot.nests);
+    let mirrors = MIRRORS.map(|mirror| slot.waiting.take(mirror, &slot.tokens).map(|token| (mirror, token)));
+    let (range, nests) = (slot.range, slot.nests);
     let owner = slot.owner.take();
     let has_entries = slot.extras().is_some_and(|extras| !extras.entries.is_empty());
     if slot.root != RootKind::None {
@@ -75,8 +76,10 @@ pub(super) fn end(claim: SlotGuard) {
     } else {
         claim.give_back()
     }
-    if let (Some(token), Some(range)) = (mirror, range) {
-        observer::zone_ends(Position::Mirror, token, &ZoneEnd { range, nests, fields: &Fields::NONE, message: None });
+    // The reverse of the begins.
+    for (mirror, token) in mirrors.into_iter().rev().flatten() {
+        let Some(range) = range else { continue };
+        observer::zone_ends(mirror, token, &ZoneEnd { range, nests, fields: &Fields::NONE, message: None });
     }
     // This comes last, because it may destroy the stream.
     if let Some(owner) = owner {

@@ -28,11 +28,13 @@ use range::NvtxRange;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::fork::PerProcess;
-use warpline_core::observer::{SyncCall, Token, ZoneEnd, ZoneLaunch};
+use warpline_core::observer;
+use warpline_core::observer::{LaunchObserver, Position, SyncCall, Token, ZoneEnd, ZoneLaunch};
 use warpline_core::stderr;
 use warpline_core::stream::thread;
 use warpline_core::stream::thread::Thread;
 use warpline_core::switch;
+use warpline_core::wait::WaitOutcome;
 
 /// The result of the search for a tool.
 struct State {
@@ -49,15 +51,15 @@ struct State {
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
 
-/// Attaches to a tool, if there is one and the settings do not forbid it. Returns whether zones are mirrored to it; none if this thread is
-/// inside the tool.
+/// Attaches to a tool, if there is one and the settings do not forbid it, and mirrors zones to it from then on. Returns none if this thread
+/// is inside the tool.
 ///
 /// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with NVIDIA's
 /// client.
 #[cold]
-pub(crate) fn look(setting: Option<bool>) -> Option<bool> {
+pub(crate) fn look(setting: Option<bool>) -> Option<()> {
     // A tool that begins zones while it starts must not wait for itself.
-    table::enter(|| {
+    let is_mirrored = table::enter(|| {
         let wishes = [settings::nvtx_of_environment(), setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
@@ -76,7 +78,10 @@ pub(crate) fn look(setting: Option<bool>) -> Option<bool> {
             state.problem = Some(problem.to_owned());
         }
         state.is_attached
-    })
+    })?;
+    observer::register(Position::Nvtx, &OBSERVER);
+    observer::turn(Position::Nvtx, is_mirrored);
+    Some(())
 }
 
 /// Returns a sentence about the mirror for the user. It was also printed to standard error, except in a forked process.
@@ -157,57 +162,62 @@ thread_local! {
 /// The token of a zone that nests. It has no meaning, because the tool keeps a stack for each thread.
 const PUSHED: Token = Token(0);
 
-/// Begins a zone's range. Returns none if this thread is already inside the tool, or if the tool refuses the range.
-pub(crate) fn zone_begins(zone: &ZoneLaunch<'_>) -> Option<Token> {
-    table::enter(|| {
-        let range = NvtxRange::registered(zone.range);
-        name_this_thread();
-        if zone.nests {
-            range.push(zone.fields, zone.message).then_some(PUSHED)
-        } else {
-            Some(Token(range.start(zone.fields, zone.message)))
-        }
-    })
-    .flatten()
-}
+static OBSERVER: &dyn LaunchObserver = &Mirror;
 
-/// Ends a zone's range. The token of a zone that nests is not read.
-pub(crate) fn zone_ends(token: Token, zone: &ZoneEnd<'_>) {
-    table::enter(|| {
-        let range = NvtxRange::registered(zone.range);
-        if zone.nests { range.pop() } else { range.end(token.0) }
-    });
-}
+struct Mirror;
 
-pub(crate) fn entry_added(range: &'static RangeSpec, message: &Message) {
-    table::enter(|| NvtxRange::registered(range).mark(message));
-}
-
-pub(crate) fn sync_begins(call: &SyncCall<'_>) -> Option<Token> {
-    table::enter(|| {
-        name_this_thread();
-        sync::push(call).then_some(PUSHED)
-    })
-    .flatten()
-}
-
-pub(crate) fn sync_ends() {
-    table::enter(sync::pop);
-}
-
-#[cold]
-pub(crate) fn zone_lost(open: usize) {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
-        stderr::line(format_args!(
-            "more than {open} zones of one thread are open at once; NVTX does not get further ones: end zones earlier"
-        ));
+impl LaunchObserver for Mirror {
+    /// Begins a zone's range. Returns none if this thread is already inside the tool, or if the tool refuses the range.
+    fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            name_this_thread();
+            if zone.nests {
+                range.push(zone.fields, zone.message).then_some(PUSHED)
+            } else {
+                Some(Token(range.start(zone.fields, zone.message)))
+            }
+        })
+        .flatten()
     }
-}
 
-pub(crate) fn stream_named(stream: *mut c_void, name: &str) {
-    if let Ok(name) = CString::new(name) {
-        table::enter(|| table::name_stream(stream, &name));
+    fn zone_ends(&self, token: Token, zone: &ZoneEnd<'_>) {
+        table::enter(|| {
+            let range = NvtxRange::registered(zone.range);
+            if zone.nests { range.pop() } else { range.end(token.0) }
+        });
+    }
+
+    fn entry_added(&self, range: &'static RangeSpec, message: &Message) {
+        table::enter(|| NvtxRange::registered(range).mark(message));
+    }
+
+    fn sync_begins(&self, call: &SyncCall<'_>) -> Option<Token> {
+        table::enter(|| {
+            name_this_thread();
+            sync::push(call).then_some(PUSHED)
+        })
+        .flatten()
+    }
+
+    fn sync_ends(&self, _: Token, _: WaitOutcome) {
+        table::enter(sync::pop);
+    }
+
+    #[cold]
+    fn zone_lost(&self, open: usize) {
+        static IS_SAID: AtomicBool = AtomicBool::new(false);
+        if !IS_SAID.swap(true, Ordering::Relaxed) {
+            stderr::line(format_args!(
+                "more than {open} zones of one thread are open at once; NVTX does not get further ones: end zones earlier"
+            ));
+        }
+    }
+
+    fn stream_named(&self, stream: *mut c_void, name: &str) {
+        if let Ok(name) = CString::new(name) {
+            table::enter(|| table::name_stream(stream, &name));
+        }
     }
 }
 
