@@ -1,8 +1,10 @@
 //! The clocks of hosts beside one another: `load` asks the engine for the meetings of hosts and makes the table `clocks` of what
-//! [`warpline_judge::clocks`] finds in them, and `write` writes it beside the other tables.
+//! [`warpline_judge::clocks`] finds in them, `by_host` says how well each clock is known, and `write` writes the table beside the others.
 
+mod by_host;
 mod load;
 mod write;
 
+pub use by_host::{ClockOfHost, ClockSummary, Inconsistent};
 pub use load::{Clocks, Options, clocks};
 pub use write::write;

@@ -13,7 +13,6 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::output::{complain, print, to_json};
 use self::query::Query;
-use self::rows::Format;
 use crate::clocks::{self, Options, clocks};
 use crate::compact::{Compacted, compact};
 use crate::engine::{Engine, Scheduler};
@@ -248,16 +247,8 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             } else if json {
                 print(&to_json(&found)?);
             } else {
-                let sql = "SELECT host, beside, COUNT(*) AS minutes, SUM(meetings) AS meetings, \
-                           ROUND(AVG(offset_ns) / 1000, 1) AS offset_us, ROUND(AVG(drift) * 1000000, 2) AS drift_ppm, \
-                           ROUND(MAX(err_ns) / 1000.0, 1) AS err_us, \
-                           CASE WHEN MIN(most_ns - least_ns) < 0 THEN 'contradict' WHEN COUNT(most_ns - least_ns) < COUNT(*) THEN 'none' \
-                           ELSE CAST(ROUND(MAX(most_ns - least_ns) / 2000, 1) AS VARCHAR) END AS certified_us, \
-                           SUM(CASE WHEN most_ns < least_ns THEN 1 ELSE 0 END) AS contradict \
-                           FROM clocks WHERE meetings > 0 GROUP BY host, beside ORDER BY host";
-                let rows = engine.query("clocks", sql)?;
                 let hosts = engine.query("hosts", "SELECT DISTINCT host FROM windows ORDER BY host")?.texts("host")?;
-                match (rows.len(), &hosts[..]) {
+                match (found.clocks.iter().filter(|clock| clock.meetings > 0).count(), &hosts[..]) {
                     (0, [host]) => print(&format!(
                         "all ranks ran on one host, {}, and share its clock: there are no clocks to compare\n",
                         printable(host)
@@ -266,7 +257,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                         "nothing compares the clocks of {} hosts: no collective that was kept has ranks of two hosts\n",
                         hosts.len()
                     )),
-                    _ => print(&Format::Table.write(&rows)?),
+                    _ => print(&found.to_text()?),
                 }
             }
         }

@@ -11,18 +11,15 @@ pub use heat::HeatMap;
 
 pub(crate) use text::{ranks, wrap};
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 use warpline_core::suggest::counted_as;
-use warpline_judge::clocks::Clock;
 use warpline_judge::own::{Own, Verdict};
 use warpline_judge::tables::Table;
 
-use crate::clocks::{Options, clocks};
+use crate::clocks::{ClockSummary, Inconsistent, Options, clocks};
 use crate::engine::Engine;
 use crate::error::{Error, Omission};
 use crate::judge::{
@@ -115,73 +112,6 @@ pub struct Bandwidth {
     pub most: f64,
 }
 
-/// A host whose bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not synchronise.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct Inconsistent {
-    /// The host.
-    pub host: Arc<str>,
-    /// The minutes since the run's begin.
-    pub minutes: Vec<i64>,
-}
-
-impl fmt::Display for Inconsistent {
-    /// A sentence.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, minutes } = self;
-        write!(
-            f,
-            "the bounds of the clock of {host} contradict each other in minute {}",
-            minutes.first().unwrap_or(&0)
-        )?;
-        if minutes.len() > 1 {
-            write!(f, " and {} more", minutes.len() - 1)?;
-        }
-        write!(f, ": it was stepped, or drifts by more than `--max-drift-ppm`")
-    }
-}
-
-/// How well the clocks are known.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ClockSummary {
-    /// Hosts.
-    pub hosts: usize,
-    /// The worst error of an estimate.
-    pub worst_err_ns: f64,
-    /// The widest certified interval: half of it.
-    pub worst_certified_ns: Option<f64>,
-    /// Intervals without a certified one.
-    pub not_certified: usize,
-    /// Hosts whose bounds contradict each other, and in which minutes of the run.
-    pub inconsistent: Vec<Inconsistent>,
-    /// Groups of hosts that never met, by their first host.
-    pub apart: Vec<Arc<str>>,
-    /// Each host that met another one.
-    pub by_host: Vec<ClockOfHost>,
-}
-
-/// How well the clock of a host is known, over all minutes in which it met others.
-#[derive(Debug, Clone, Serialize)]
-pub struct ClockOfHost {
-    /// The host.
-    pub host: Arc<str>,
-    /// The host that it is compared with.
-    pub beside: Arc<str>,
-    /// In how many minutes.
-    pub minutes: usize,
-    /// Collectives in which it met others.
-    pub meetings: usize,
-    /// How far it is ahead, on average.
-    pub offset_ns: f64,
-    /// By how much it is faster, on average, in parts per million.
-    pub drift_ppm: f64,
-    /// The estimate's error in the worst minute, 99 of 100 times.
-    pub err_ns: f64,
-    /// Half the certified interval of the worst minute; none if a minute is not certified.
-    pub certified_ns: Option<f64>,
-    /// Its bounds contradict each other in some minute.
-    pub is_inconsistent: bool,
-}
-
 /// How many single events a report lists.
 const EVENTS: usize = 50;
 
@@ -240,27 +170,7 @@ impl Report {
             events,
             events_in_all,
             bandwidth: bandwidth(engine)?,
-            clocks: ClockSummary {
-                hosts: found.hosts.len(),
-                worst_err_ns: found.worst_err_ns(),
-                worst_certified_ns: found
-                    .clocks
-                    .iter()
-                    .filter(|clock| clock.meetings > 1 && !clock.is_inconsistent)
-                    .filter_map(|clock| clock.certified.map(|(least, most)| (most - least) / 2.0))
-                    .max_by(f64::total_cmp),
-                not_certified: found
-                    .clocks
-                    .iter()
-                    .filter(|clock| clock.meetings > 0 && clock.certified.is_none())
-                    .count(),
-                inconsistent: inconsistent(&found.hosts, &found.clocks),
-                apart: match found.apart() {
-                    one if one.len() < 2 => Vec::new(),
-                    many => many.iter().map(|hosts| found.hosts[hosts[0]].clone()).collect(),
-                },
-                by_host: by_host(&found.hosts, &found.clocks),
-            },
+            clocks: found.summary(),
             size,
             is_judged: judged.is_enough(),
             not_judged: Vec::new(),
@@ -425,39 +335,6 @@ impl Report {
         }
         Ok(all)
     }
-}
-
-fn inconsistent(hosts: &[Arc<str>], clocks: &[Clock]) -> Vec<Inconsistent> {
-    let mut minutes: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
-    for clock in clocks.iter().filter(|clock| clock.is_inconsistent) {
-        minutes.entry(clock.host).or_default().push(clock.segment);
-    }
-    minutes.into_iter().map(|(host, minutes)| Inconsistent { host: hosts[host].clone(), minutes }).collect()
-}
-
-fn by_host(hosts: &[Arc<str>], clocks: &[Clock]) -> Vec<ClockOfHost> {
-    let mut of_host: BTreeMap<usize, Vec<&Clock>> = BTreeMap::new();
-    for clock in clocks.iter().filter(|clock| clock.meetings > 0) {
-        of_host.entry(clock.host).or_default().push(clock);
-    }
-    let one = |(host, clocks): (usize, Vec<&Clock>)| {
-        let minutes = clocks.len();
-        let mean = |of: fn(&Clock) -> f64| clocks.iter().map(|clock| of(clock)).sum::<f64>() / minutes.max(1) as f64;
-        let half = clocks.iter().map(|clock| clock.certified.map(|(least, most)| (most - least) / 2.0));
-        let certified: Option<Vec<f64>> = half.collect();
-        ClockOfHost {
-            host: hosts[host].clone(),
-            beside: clocks.first().map_or_else(|| hosts[host].clone(), |clock| hosts[clock.beside].clone()),
-            minutes,
-            meetings: clocks.iter().map(|clock| clock.meetings).sum(),
-            offset_ns: mean(|clock| clock.offset_ns),
-            drift_ppm: mean(|clock| clock.drift * 1e6),
-            err_ns: clocks.iter().map(|clock| clock.err_ns).fold(0.0, f64::max),
-            certified_ns: certified.map(|all| all.into_iter().fold(0.0, f64::max)),
-            is_inconsistent: clocks.iter().any(|clock| clock.is_inconsistent),
-        }
-    };
-    of_host.into_iter().map(one).collect()
 }
 
 fn bandwidth(engine: &Engine) -> Result<Vec<Bandwidth>, Error> {

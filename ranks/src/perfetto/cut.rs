@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
 
-use warpline_trace::perfetto::proto::{Buffer, attribute, clock, event, interned, packet, stage, track};
 use warpline_trace::read::Packets;
 use warpline_trace::read::parts::{Clocks, Packet, RenderStage, TrackEvent};
 use warpline_trace::read::wire::{Malformed, Value, first, rewrite};
+use warpline_trace::write::perfetto::proto::{Buffer, attribute, clock, event, interned, packet, stage, track};
 
 /// What a trace says of itself at its begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

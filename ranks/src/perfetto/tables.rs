@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use warpline_trace::perfetto::proto::clock::{BOOTTIME, REALTIME};
-use warpline_trace::perfetto::proto::{annotation, clock, event, packet, track};
+use warpline_trace::write::perfetto::proto::clock::{BOOTTIME, REALTIME};
+use warpline_trace::write::perfetto::proto::{annotation, clock, event, packet, track};
 
 use super::Window;
 use super::cut::{Cut, Rank, attributes};

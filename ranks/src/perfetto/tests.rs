@@ -7,10 +7,10 @@ use std::path::Path;
 
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use warpline_judge::tables::Table;
-use warpline_trace::perfetto::proto::clock::{BOOTTIME, REALTIME};
-use warpline_trace::perfetto::proto::{Buffer, clock, defaults, event, packet, track};
 use warpline_trace::read::Packets;
 use warpline_trace::read::parts::{Packet, TrackEvent};
+use warpline_trace::write::perfetto::proto::clock::{BOOTTIME, REALTIME};
+use warpline_trace::write::perfetto::proto::{Buffer, clock, defaults, event, packet, track};
 
 use super::*;
 use crate::generate::{HostClock, Plan as Job, generate, write_table};

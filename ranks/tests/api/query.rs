@@ -22,8 +22,8 @@ use warpline_core::step::StepRecord;
 use warpline_ranks::trace::{NAMED, TraceTable};
 use warpline_report::Report;
 use warpline_report::fixture::{self, ATTENTION, STEP, main_thread, span, stream, zone};
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 /// Has another zone inside.
 #[gpu_zone("test.asked.step", stream = stream)]

@@ -13,7 +13,7 @@ use warpline_ranks::{Engine, Report};
 use warpline_report::Report as Counts;
 use warpline_report::fixture::{self, range, span, stream, thread, zone};
 use warpline_report::sink::{Batch, SessionInfo, Sink};
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 static SYNC: RangeSpec = range("demo.sync\0", Kind::Collective, None, 1);
 static RANGES: [&RangeSpec; 1] = [&SYNC];
