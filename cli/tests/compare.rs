@@ -11,7 +11,7 @@ use warpline::{HostStream, Session, gpu_zone};
 use warpline_core::record::EndSource;
 use warpline_report::Report;
 use warpline_report::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 warpline::namespace!("pair", "runs that are compared");
 

@@ -20,8 +20,8 @@ use warpline_core::record::ZoneRecord;
 use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_report::builder::{CameBy, SessionFigures};
 use warpline_report::fixture::{self, ATTENTION, STEP};
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 warpline::namespace!("equal", "zones of sessions whose reports are compared");
 

@@ -144,21 +144,24 @@ fn annotations_of_a_graph_are_zones_and_rows_that_are_made_up_are_no_streams() {
 /// The launches are those of the calls with the same correlation, and the calls that synchronise hand the critical path to the stream.
 #[test]
 fn the_critical_path_of_steps_that_synchronise_is_that_of_their_kernels() {
-    let report = check(made().path(), "loop");
-    let part = |name: &str, on: &str| {
-        let parts = rows(&report["critical_path"]);
-        parts
-            .filter(|part| text(part, "name") == name && text(part, "on") == on)
-            .map(|part| int(part, "total_ns"))
-            .sum::<i64>()
-    };
-    assert_eq!((part("gemm", "stream 7"), int(&report, "critical_path_ns")), (20 * 40_000_000, 20 * 45_000_000));
-    assert_eq!(
-        (part("train", "thread 4000"), &report["critical_path_is_assumed"]),
-        (20 * 4_900_000, &Value::Bool(false))
-    );
-    let waits = &report["host_waits"][0];
-    assert_eq!((text(waits, "name"), int(waits, "count")), ("cudaStreamSynchronize", 20));
+    let folder = made();
+    for name in ["loop", "loop_kernels_first"] {
+        let report = check(folder.path(), name);
+        let part = |name: &str, on: &str| {
+            let parts = rows(&report["critical_path"]);
+            parts
+                .filter(|part| text(part, "name") == name && text(part, "on") == on)
+                .map(|part| int(part, "total_ns"))
+                .sum::<i64>()
+        };
+        assert_eq!((part("gemm", "stream 7"), int(&report, "critical_path_ns")), (20 * 40_000_000, 20 * 45_000_000));
+        assert_eq!(
+            (part("train", "thread 4000"), &report["critical_path_is_assumed"]),
+            (20 * 4_900_000, &Value::Bool(false))
+        );
+        let waits = &report["host_waits"][0];
+        assert_eq!((text(waits, "name"), int(waits, "count")), ("cudaStreamSynchronize", 20));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use warpline_trace::perfetto::proto::{Buffer, annotation, clock, event, interned, packet, track};
+use warpline_trace::write::perfetto::proto::{Buffer, annotation, clock, event, interned, packet, track};
 
 /// No command needs more for an input of a few MiB, whatever it expands to.
 const MOST_KIB: u64 = 160 << 10;

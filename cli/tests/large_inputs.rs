@@ -20,8 +20,8 @@ use flate2::write::GzEncoder;
 use warpline::record::ZoneRecord;
 use warpline::sink::{Batch, Sink};
 use warpline_report::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 const ZONES: i64 = 20_000;
 

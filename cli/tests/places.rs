@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use warpline_report::Report;
 use warpline_report::fixture::{ATTENTION, main_thread, session, span, stream, zone};
 use warpline_report::sink::{Batch, Sink};
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 fn pipe(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);

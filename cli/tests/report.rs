@@ -17,8 +17,8 @@ use warpline::record::{DeviceInfo, DeviceKind, StreamInfo};
 use warpline::sink::{Batch, SessionInfo, Sink};
 use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
 use warpline_report::fixture;
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 warpline::namespace!("told", "what a report tells");
 

@@ -17,7 +17,7 @@ use warpline::sink::{Batch, Sink};
 use warpline_core::step::StepRecord;
 use warpline_report::Report;
 use warpline_report::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 const BATCH: i64 = 1_000;
 

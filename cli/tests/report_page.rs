@@ -17,8 +17,8 @@ use warpline_core::step::StepRecord;
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
 use warpline_report::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, session, span, stream, zone};
 use warpline_report::{ClockFigures, Report};
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 warpline::namespace!("paged", "what a session writes");
 

@@ -180,7 +180,12 @@ def loop():
         yield {"ph": "f", "bp": "e", "id": 100 + step, "pid": 0, "tid": 7, "ts": at + 4990, "cat": "ac2g", "name": "ac2g"}
 
 
-TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others, graphs, loop]
+def loop_kernels_first():
+    """The same, with the work of the device before all calls."""
+    yield from sorted(loop(), key=lambda event: event.get("cat") != "kernel")
+
+
+TRACES = [annotated, hidden, names, synchronized, merged, steps, pairs, others, graphs, loop, loop_kernels_first]
 
 
 def main(folder):

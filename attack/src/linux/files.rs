@@ -30,7 +30,7 @@ pub(crate) fn pftrace(bytes: &[u8], end: End) -> Result<u64, String> {
         return Ok(0);
     }
     let skipped = Calls::default().read(bytes).map_err(|error| format!("`stragglers` refuses it: {error}"))?;
-    if skipped.packets > 0 || skipped.damaged_at.is_some() {
+    if skipped.unread.malformed > 0 || skipped.unread.damaged_at.is_some() {
         return Err(format!("`stragglers` cannot read a part of it: {skipped:?}"));
     }
     let slices = catch_unwind(|| trace::slices(&bytes[..whole]));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warpline_trace::files;
-use warpline_trace::perfetto::proto::{Buffer, PACKET};
+use warpline_trace::write::perfetto::proto::{Buffer, PACKET};
 
 use super::OpenError;
 use crate::inputs::{self, TRACES};
@@ -200,7 +200,7 @@ impl<R: Read> Read for Whole<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpline_trace::perfetto::proto::packet;
+    use warpline_trace::write::perfetto::proto::packet;
 
     /// A trace of packets with these times, each of which is longer than what is read at once.
     fn trace(times: &[i64]) -> Vec<u8> {

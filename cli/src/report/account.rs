@@ -70,6 +70,7 @@ impl Account {
                 *self.other_categories.entry(category).or_default() += slices;
             }
             Fact::Note(_) | Fact::Changed(_) | Fact::Other(..) => {}
+            Fact::Clocks { .. } | Fact::Process(_) | Fact::Attribute(..) => {}
         }
     }
 

@@ -29,7 +29,7 @@ use warpline_judge::Key;
 pub use findings::{Earlier, Findings, Group, Late, LeftOut, Mismatch, Rank, RankKind, Verdict};
 pub use read::{MAX_CALLS, MAX_TEXTS, Skipped, TraceError};
 
-use read::{ENTRY, GroupKey, Reader, spend};
+use read::ENTRY;
 
 /// The collectives of all traces.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Calls {
     /// The trace cannot be read, is not a trace of warpline, or exceeds a limit. None of its collectives is added then.
     pub fn read(&mut self, trace: impl Read) -> Result<Skipped, TraceError> {
         let (calls, sessions) = (self.calls.len(), self.sessions.len());
-        let result = Reader::new(self).read(trace);
+        let result = read::read(trace, self);
         if result.is_err() {
             self.calls.truncate(calls);
             self.sessions.truncate(sessions);
@@ -165,29 +165,35 @@ impl Calls {
     }
 
     /// Returns the index of a group. The communicator's id identifies a group; without one, its name and ranks do.
-    fn group(&mut self, said: &GroupKey<'_>) -> Result<u32, TraceError> {
+    fn group(&mut self, name: &str, ranks: &str, comm_id: Option<u64>) -> Result<u32, TraceError> {
         self.key.clear();
-        let _ = match said.comm_id {
+        let _ = match comm_id {
             Some(id) => write!(self.key, "{id}"),
-            None => write!(self.key, "{}\0{}", said.ranks, said.name),
+            None => write!(self.key, "{ranks}\0{name}"),
         };
         if let Some(id) = self.group_ids.get(&self.key) {
             return Ok(*id);
         }
-        let ranks = said.ranks.trim_matches(['[', ']']).split(", ").map_while(|rank| rank.parse().ok());
-        let group = GroupInfo { name: said.name.to_owned(), comm_id: said.comm_id, ranks: ranks.collect() };
-        spend(&mut self.names_left, 2 * (self.key.len() + ENTRY) + said.name.len() + 4 * group.ranks.len())?;
+        let ranks = ranks.trim_matches(['[', ']']).split(", ").map_while(|rank| rank.parse().ok());
+        let group = GroupInfo { name: name.to_owned(), comm_id, ranks: ranks.collect() };
+        self.spend(2 * (self.key.len() + ENTRY) + name.len() + 4 * group.ranks.len())?;
         let id = self.groups.len() as u32;
         self.groups.push(group);
         self.group_ids.insert(self.key.clone(), id);
         Ok(id)
     }
 
+    /// Takes `bytes` from what is left for names.
+    fn spend(&mut self, bytes: usize) -> Result<(), TraceError> {
+        self.names_left = self.names_left.checked_sub(bytes).ok_or(TraceError::TooManyNames)?;
+        Ok(())
+    }
+
     fn range(&mut self, name: &str) -> Result<u32, TraceError> {
         if let Some(id) = self.range_ids.get(name) {
             return Ok(*id);
         }
-        spend(&mut self.names_left, 2 * (name.len() + ENTRY))?;
+        self.spend(2 * (name.len() + ENTRY))?;
         let id = self.ranges.len() as u32;
         self.ranges.push(name.to_owned());
         self.range_ids.insert(name.to_owned(), id);
@@ -196,7 +202,7 @@ impl Calls {
 
     /// Adds a session, or another part of one.
     fn session(&mut self, session: Session) -> Result<u32, TraceError> {
-        spend(&mut self.names_left, 2 * ENTRY)?;
+        self.spend(2 * ENTRY)?;
         let id = self.sessions.len() as u32;
         self.sessions.push(session);
         Ok(id)

@@ -103,10 +103,8 @@ impl Complaints {
 
     fn of_trace(&mut self, path: &Path, skipped: &Skipped) {
         let path = path.display();
-        if skipped.packets > 0 {
-            let packets = output::counted(skipped.packets, "packet");
-            let are = output::is_or_are(skipped.packets);
-            self.add(format_args!("warning: {path}: {packets} {are} malformed and left out"));
+        for warning in skipped.unread.warnings() {
+            self.add(format_args!("warning: {path}: {warning}"));
         }
         if skipped.ungrouped > 0 {
             self.add(format_args!(
@@ -129,9 +127,6 @@ impl Complaints {
                  compared with the wrong ones; record with a larger `ring=` or a `filter=`, or give `seq`",
                 output::counted(skipped.dropped, "zone")
             ));
-        }
-        if let Some(at) = skipped.damaged_at {
-            self.add(format_args!("warning: {path}: damaged at byte {at}; the rest of the file is left out"));
         }
     }
 }

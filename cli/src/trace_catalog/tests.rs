@@ -5,7 +5,7 @@ use std::io::{Cursor, Write};
 use super::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use warpline_trace::perfetto::proto::{Buffer, annotation, event, packet};
+use warpline_trace::write::perfetto::proto::{Buffer, annotation, event, packet};
 
 /// An argument of an instant.
 type Arg<'a> = (&'a str, &'a str);

@@ -16,8 +16,8 @@ use warpline_core::replay::{ReplayRecord, ReplayedZone};
 use warpline_core::step::StepRecord;
 use warpline_report::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, span, stream, zone};
 use warpline_report::{GraphTimingCounts, Report};
-use warpline_trace::chrome::ChromeSink;
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::chrome::ChromeSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 use super::{support, texts};
 

@@ -306,7 +306,7 @@ pub mod sink {
     pub use crate::tracy::sink::TracySink;
     pub use warpline_report::sink::{Batch, Change, MemorySink, Progress, SessionChange, SessionInfo, Sink};
     #[cfg(feature = "export")]
-    pub use warpline_trace::{chrome::ChromeSink, perfetto::PerfettoSink};
+    pub use warpline_trace::write::{chrome::ChromeSink, perfetto::PerfettoSink};
 }
 
 /// The stream reference that an [`AsStream`] implementation returns, and the error of a host stream.

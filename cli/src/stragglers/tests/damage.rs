@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::trace::MAX_PACKET;
+use warpline_trace::read::Skipped as Unread;
 
 #[test]
 fn what_is_no_trace_is_refused() {
@@ -24,7 +25,8 @@ fn a_trace_that_is_cut_short_gives_what_is_whole() {
     let mut seen = 0;
     for end in 30..a.bytes.len() {
         let Ok((calls, skipped)) = read(&a.bytes[..end]) else { continue };
-        assert_eq!(skipped, Skipped::default());
+        let unread = skipped.unread;
+        assert_eq!((unread.malformed, unread.damaged_at, skipped.calls), (0, None, 0));
         assert_eq!(calls.calls, whole[..calls.len()]);
         seen = seen.max(calls.len());
     }
@@ -34,14 +36,9 @@ fn a_trace_that_is_cut_short_gives_what_is_whole() {
 #[test]
 fn what_a_session_dropped_is_said() {
     let [mut a, _] = pair(0);
-    let annotations = [("begun", 12), ("recorded", 9), ("dropped", 3)].map(|(name, count)| Annotation {
-        name: name.to_owned(),
-        uint: Some(count),
-        ..Annotation::default()
-    });
-    a.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations: annotations.into() }), ..packet() });
+    a.end_with(3, 0);
     let (_, skipped) = read(&a.bytes).unwrap();
-    assert_eq!(skipped, Skipped { dropped: 3, ..Skipped::default() });
+    assert_eq!(skipped, Skipped { dropped: 3, ..whole() });
 }
 
 #[test]
@@ -57,24 +54,26 @@ fn damage_is_skipped_and_said() {
     let grouped =
         [bare.clone(), vec![text("Process Group Name", "tp0"), text("Process Group Ranks", "[0, 1]")]].concat();
     for annotations in [bare, grouped] {
-        let event = Some(Event { kind: SLICE_BEGIN, name_iid: 1, annotations });
-        a.packet(Packet { event, ..packet() });
+        for (kind, annotations) in [(SLICE_BEGIN, annotations), (SLICE_END, Vec::new())] {
+            let event = Some(Event { kind, name_iid: 1, annotations, ..Event::default() });
+            a.packet(Packet { timestamp: Some(MS as u64), event, ..packet() });
+        }
     }
     let at = a.bytes.len() as u64;
     a.call("allreduce", 9, MS, MS, &[]);
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!((calls.len(), skipped), (5, Skipped { packets: 2, ungrouped: 1, calls: 1, ..Skipped::default() }));
+    let damaged = |damaged_at| Unread { malformed: 2, damaged_at, ..whole().unread };
+    let left_out = |damaged_at| Skipped { unread: damaged(damaged_at), ungrouped: 1, calls: 1, dropped: 0 };
+    assert_eq!((calls.len(), skipped), (5, left_out(None)));
     a.bytes[at as usize] = 0xFF;
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!(
-        (calls.len(), skipped),
-        (4, Skipped { packets: 2, ungrouped: 1, calls: 1, damaged_at: Some(at), ..Skipped::default() })
-    );
+    assert_eq!((calls.len(), skipped), (4, left_out(Some(at))));
     // The length exceeds any file: the packet counts as truncated, and no memory is allocated for it.
     a.bytes.truncate(sound as usize);
     a.bytes.extend(b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01");
     let (calls, skipped) = read(&a.bytes).unwrap();
-    assert_eq!((calls.len(), skipped), (4, Skipped::default()));
+    let cut = Unread { is_cut: true, ..whole().unread };
+    assert_eq!((calls.len(), skipped), (4, Skipped { unread: cut, ..whole() }));
 }
 
 /// Produces everything that a user could see.

@@ -38,10 +38,9 @@ impl Trace {
             clocks: clocks(&[(BOOTTIME, boot), (REALTIME, WALL_NS)]),
             track: Some(Track { process: Some(Process { pid: 100 + rank as i32 }) }),
             attributes: Some(Attributes {
-                attributes: vec![Attribute {
-                    key: "warpline.boot_id".to_owned(),
-                    string: Some(format!("booted-{skew_ns}")),
-                }],
+                attributes: [("warpline.version", "1".to_owned()), ("warpline.boot_id", format!("booted-{skew_ns}"))]
+                    .map(|(key, text)| Attribute { key: key.to_owned(), string: Some(text) })
+                    .into(),
             }),
             ..Packet::default()
         });
@@ -76,11 +75,13 @@ impl Trace {
         ];
         annotations.extend(comm_id.map(|id| number("Comms Id", id)));
         annotations.extend_from_slice(more);
-        let event = |kind, name_iid, annotations| Some(Event { kind, name_iid, annotations });
+        let event = |kind, name_iid, annotations| {
+            Some(Event { kind, name_iid, annotations, category: Some("collective".to_owned()), name: None })
+        };
         let begin = event(SLICE_BEGIN, 1, annotations);
-        self.packet(Packet { timestamp: begin_ns as u64, event: begin, ..packet() });
+        self.packet(Packet { timestamp: Some(begin_ns as u64), event: begin, ..packet() });
         let end = event(SLICE_END, 0, vec![]);
-        self.packet(Packet { timestamp: (begin_ns + length_ns) as u64, event: end, ..packet() });
+        self.packet(Packet { timestamp: Some((begin_ns + length_ns) as u64), event: end, ..packet() });
         self
     }
 }
@@ -92,15 +93,21 @@ impl Trace {
         self.packet(Packet { interned: Some(Interned { strings, ..Interned::default() }), ..packet() });
     }
 
-    /// Adds the counts that a session writes at its end, with its clock uncertainty.
+    /// Adds the account that a session writes at its end, with its clock uncertainty.
     fn end(&mut self, uncertain_ns: i64) {
-        let mut annotations = vec![number("begun", 12), number("recorded", 12), number("dropped", 0)];
+        self.end_with(0, uncertain_ns);
+    }
+
+    fn end_with(&mut self, dropped: u64, uncertain_ns: i64) {
+        let mut annotations = vec![number("begun", 12), number("recorded", 12 - dropped), number("dropped", dropped)];
         annotations.push(Annotation {
             name: "gpu0.clock_uncertainty_ns".to_owned(),
             int: Some(uncertain_ns),
             ..Annotation::default()
         });
-        self.packet(Packet { event: Some(Event { kind: INSTANT, name_iid: 0, annotations }), ..packet() });
+        let (category, name) = (Some("session".to_owned()), Some("session ends".to_owned()));
+        let event = Event { kind: INSTANT, name_iid: 0, annotations, category, name };
+        self.packet(Packet { event: Some(event), ..packet() });
     }
 }
 
@@ -132,6 +139,11 @@ fn read(bytes: &[u8]) -> Result<(Calls, Skipped), TraceError> {
     Ok((calls, skipped))
 }
 
+/// What is left out of a trace of warpline of which all is read.
+fn whole() -> Skipped {
+    Skipped { unread: warpline_trace::read::Skipped { is_ours: true, ..Default::default() }, ..Skipped::default() }
+}
+
 /// Judges traces that end with exact clocks.
 fn judge(traces: &mut [Trace]) -> Findings {
     traces.iter_mut().for_each(|trace| trace.end(0));
@@ -141,7 +153,7 @@ fn judge(traces: &mut [Trace]) -> Findings {
 fn judge_as_they_are(traces: &[Trace]) -> Findings {
     let mut calls = Calls::default();
     for trace in traces {
-        assert_eq!(calls.read(&*trace.bytes).unwrap(), Skipped::default());
+        assert_eq!(calls.read(&*trace.bytes).unwrap(), whole());
     }
     calls.judge(200)
 }

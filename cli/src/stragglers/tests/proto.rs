@@ -9,8 +9,8 @@ use prost::Message;
 pub struct Packet {
     #[prost(message, optional, tag = "6")]
     pub clocks: Option<ClockSnapshot>,
-    #[prost(uint64, tag = "8")]
-    pub timestamp: u64,
+    #[prost(uint64, optional, tag = "8")]
+    pub timestamp: Option<u64>,
     #[prost(uint32, tag = "10")]
     pub sequence: u32,
     #[prost(message, optional, tag = "11")]
@@ -117,6 +117,10 @@ pub struct Event {
     pub kind: i32,
     #[prost(uint64, tag = "10")]
     pub name_iid: u64,
+    #[prost(string, optional, tag = "22")]
+    pub category: Option<String>,
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
 }
 
 /// `TrackEvent::Type`.

@@ -8,8 +8,8 @@ mod docs;
 use warpline_report::fixture::{depths, memory, records, report, session, spans, waits};
 use warpline_report::sink::{Batch, Sink};
 
-use crate::chrome::ChromeSink;
-use crate::perfetto::PerfettoSink;
+use crate::write::chrome::ChromeSink;
+use crate::write::perfetto::PerfettoSink;
 
 #[test]
 fn write_gate_traces() -> std::io::Result<()> {

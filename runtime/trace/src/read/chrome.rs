@@ -92,7 +92,7 @@ pub(super) fn read<V: Visitor>(trace: impl BufRead, names: &mut Names, visitor: 
     reader.skipped.is_cut = document.cut().is_some();
     reader.skipped.unpaired += reader.open_in_all as u64;
     reader.zones_of_scopes(names);
-    reader.others.finish(reader.visitor);
+    reader.others.finish(reader.visitor, &reader.rows, names);
     Ok(reader.skipped)
 }
 
@@ -316,12 +316,6 @@ impl<V: Visitor> Reader<'_, V> {
             }
         }
         let mut launch = None;
-        if !is_ours {
-            launch = self.others.launch(kind, rank(&event.pid, names)?, &args, row, span);
-            if kind == Kind::Call {
-                return Ok(());
-            }
-        }
         if let Some(id) = &event.bind_id {
             if kind == Kind::Launch {
                 if self.launches.len() >= LAUNCHES {
@@ -334,7 +328,13 @@ impl<V: Visitor> Reader<'_, V> {
         }
         let own_name = own_kind.and(event.name.strip_prefix(NCCL_KERNEL)).and_then(|rest| rest.split_once(' '));
         let name = names.number(own_name.map_or(&*event.name, |(_, name)| name))?;
-        let slice = Slice { kind, name, row, span, launch, args: &args };
+        let mut slice = Slice { kind, name, row, span, launch, args: &args };
+        if !is_ours {
+            let rank = rank(&event.pid, names)?;
+            let passed = self.others.launched(rank, slice, self.visitor, (&self.rows, names));
+            let Some(passed) = passed else { return Ok(()) };
+            slice = passed;
+        }
         if kind == Kind::Wait {
             self.wait = Some((row, span, slice.early_by_ns()));
         }

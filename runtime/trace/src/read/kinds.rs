@@ -95,6 +95,10 @@ pub struct Args {
     pub group_size: u64,
     /// The number of the collective in its group.
     pub seq: Option<u64>,
+    /// The rank within the group.
+    pub rank: Option<u64>,
+    /// The identity of the communicator.
+    pub comm_id: Option<u64>,
     /// The type of its elements, as PyTorch names it.
     pub dtype: Option<Name>,
     /// The elements that this rank gives.
@@ -138,6 +142,8 @@ impl Args {
         ranks: None,
         group_size: 0,
         seq: None,
+        rank: None,
+        comm_id: None,
         dtype: None,
         elements_in: None,
         elements_out: None,
@@ -174,6 +180,8 @@ pub(super) enum Key {
     Ranks,
     GroupSize,
     Seq,
+    Rank,
+    CommId,
     Dtype,
     ElementsIn,
     ElementsOut,
@@ -203,6 +211,8 @@ impl Key {
             "Process Group Ranks" => Key::Ranks,
             "Group size" => Key::GroupSize,
             "Seq" => Key::Seq,
+            "Rank" => Key::Rank,
+            "Comms Id" => Key::CommId,
             "dtype" => Key::Dtype,
             "In msg nelems" => Key::ElementsIn,
             "Out msg nelems" => Key::ElementsOut,
@@ -252,6 +262,9 @@ impl Args {
             (Key::Ranks, Said::Text(text)) => self.ranks = Some(text),
             (Key::GroupSize, Said::Number(size)) => self.group_size = size.max(0) as u64,
             (Key::Seq, Said::Number(seq)) => self.seq = u64::try_from(seq).ok(),
+            (Key::Rank, Said::Number(rank)) => self.rank = u64::try_from(rank).ok(),
+            // Any number of 64 bits.
+            (Key::CommId, Said::Number(id)) => self.comm_id = Some(id as u64),
             (Key::Dtype, Said::Text(text)) => self.dtype = Some(text),
             (Key::ElementsIn, Said::Number(count)) => self.elements_in = u64::try_from(count).ok(),
             (Key::ElementsOut, Said::Number(count)) => self.elements_out = u64::try_from(count).ok(),

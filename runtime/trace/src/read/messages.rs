@@ -53,8 +53,11 @@ impl Message {
         Self::kind_of(args, names).ok().and_then(|kind| bytes(kind, args, names))
     }
 
-    /// Returns the kind of a collective, or its name if that is not known.
-    pub(super) fn kind_of(args: &Args, names: &Names) -> Result<CollectiveKind, Arc<str>> {
+    /// Returns the kind of a collective.
+    ///
+    /// # Errors
+    /// It is not known: its name.
+    pub fn kind_of(args: &Args, names: &Names) -> Result<CollectiveKind, Arc<str>> {
         let name = args.collective.map_or_else(Default::default, |name| names.text(name).clone());
         kind(&name).ok_or(name)
     }

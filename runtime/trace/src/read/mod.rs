@@ -40,7 +40,7 @@ use warpline_core::suggest::{counted, counted_as};
 
 use warpline_report::names::TooManyNames;
 
-use crate::perfetto::proto::packet;
+use crate::write::perfetto::proto::packet;
 use document::{Broken, Document, Piece, Refused};
 use inputs::{InputError, TRACES};
 use native::{Layout, Translated};
@@ -150,6 +150,17 @@ pub enum Fact {
     Changed(String),
     /// A category of another tool whose slices are not read, and their number.
     Other(String, u64),
+    /// One instant by two clocks of the host, with which a trace of warpline in Perfetto's format begins, and each further piece of it.
+    Clocks {
+        /// `CLOCK_BOOTTIME`, in ns.
+        boot_ns: i64,
+        /// The wall clock, in ns.
+        wall_ns: i64,
+    },
+    /// The number of a process, in Perfetto's format.
+    Process(i32),
+    /// An attribute of the trace in Perfetto's format: its name, and its text.
+    Attribute(String, String),
 }
 
 /// One end of a wait's arrow.
@@ -237,10 +248,15 @@ impl Skipped {
 const MAX_NATIVE: usize = 1 << 27;
 
 /// What can be wrong within a trace.
-enum Fault {
+#[derive(Debug)]
+pub enum Fault {
+    /// What the system says.
     Io(io::Error),
+    /// It is a damaged trace of PyTorch's profiler: what is wrong.
     Refused(String),
+    /// It is something else: what it is, and the remedy.
     NotATrace(&'static str),
+    /// The texts take too much memory.
     TooManyNames,
 }
 
@@ -275,6 +291,14 @@ impl From<TooManyNames> for Fault {
     fn from(TooManyNames: TooManyNames) -> Fault {
         Fault::TooManyNames
     }
+}
+
+/// Reads a trace in Perfetto's format, or several that are concatenated.
+///
+/// # Errors
+/// The reason.
+pub fn read_perfetto(trace: impl Read, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, Fault> {
+    perfetto::read(trace, names, visitor)
 }
 
 fn read_file(path: &Path, bar: &ProgressBar, names: &mut Names, visitor: &mut impl Visitor) -> Result<Skipped, Fault> {

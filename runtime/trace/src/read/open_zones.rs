@@ -9,8 +9,8 @@ use warpline_core::recovered::RecoverError;
 use super::parts::{Annotation, Packet, Said, TrackEvent};
 use super::wire::Fields;
 use crate::flight::open_piece;
-use crate::perfetto::open::{CATEGORY, is_said};
-use crate::perfetto::proto::{PACKET, event};
+use crate::write::perfetto::open::{CATEGORY, is_said};
+use crate::write::perfetto::proto::{PACKET, event};
 
 /// A zone that had not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use warpline_core::record::Span;
 
 use super::kinds::{Args, Kind};
-use super::{Fact, Fault, Message, Visitor};
+use super::{Fact, Fault, Message, Rows, Slice, Visitor};
 use warpline_report::names::{Name, Names};
 
 /// The most categories that are not read and told apart.
@@ -16,6 +16,9 @@ const OTHERS: usize = 64;
 /// The most calls whose work is still to come.
 const CALLS: usize = 1 << 18;
 
+/// The most pieces of work that wait for their calls.
+const WAITS: usize = 1 << 15;
+
 /// What is known of the slices of other tools.
 #[derive(Default)]
 pub(super) struct Others {
@@ -23,6 +26,27 @@ pub(super) struct Others {
     unread: BTreeMap<Box<str>, u64>,
     /// The calls that may have submitted work, by the rank of a merged trace and the correlation: the row of the thread, and the time.
     calls: HashMap<(Name, u64), (usize, Span)>,
+    /// The work whose call is still to come, by the same, and the number of such pieces.
+    waiting: HashMap<(Name, u64), Vec<Work>>,
+    waits: usize,
+}
+
+/// A piece of work that waits for its call.
+struct Work {
+    /// Their order in the file.
+    number: usize,
+    kind: Kind,
+    name: Name,
+    row: usize,
+    span: Span,
+    args: Args,
+}
+
+impl Work {
+    fn pass_on(&self, launch: Option<(usize, Span)>, visitor: &mut impl Visitor, rows: &Rows, names: &mut Names) {
+        let Work { kind, name, row, span, ref args, .. } = *self;
+        visitor.slice(&Slice { kind, name, row, span, launch, args }, rows, names);
+    }
 }
 
 impl Others {
@@ -66,28 +90,51 @@ impl Others {
         }))
     }
 
-    /// Takes a call, and returns for work the call that submitted it: a launch of a graph submits several pieces. If there are too many calls, the
-    /// earlier ones are forgotten.
-    pub(super) fn launch(
+    /// Gives work the call that submitted it: a launch of a graph submits several pieces. A profiler does not write in the order of time, so work
+    /// whose call is still to come waits for it. Returns the slice that the visitor gets now; none for a call and for work that waits. If there
+    /// are too many calls, the earlier ones are forgotten.
+    pub(super) fn launched<'a>(
         &mut self,
-        kind: Kind,
         rank: Name,
-        args: &Args,
-        row: usize,
-        span: Span,
-    ) -> Option<(usize, Span)> {
-        let key = (rank, args.correlation?);
-        match kind {
-            Kind::Call => {
-                if self.calls.len() >= CALLS {
-                    self.calls.clear();
-                }
-                self.calls.insert(key, (row, span));
-                None
+        slice: Slice<'a>,
+        visitor: &mut impl Visitor,
+        (rows, names): (&Rows, &mut Names),
+    ) -> Option<Slice<'a>> {
+        let Slice { kind, row, span, args, .. } = slice;
+        let is_work = matches!(kind, Kind::Kernel | Kind::Copy | Kind::Collective) && slice.launch.is_none();
+        let key = match args.correlation {
+            Some(correlation) if is_work || kind == Kind::Call => (rank, correlation),
+            _ => return (kind != Kind::Call).then_some(slice),
+        };
+        if kind == Kind::Call {
+            for work in self.waiting.remove(&key).into_iter().flatten() {
+                self.waits -= 1;
+                work.pass_on(Some((row, span)), visitor, rows, names);
             }
-            Kind::Kernel | Kind::Copy | Kind::Collective => self.calls.get(&key).copied(),
-            _ => None,
+            if self.calls.len() >= CALLS {
+                self.calls.clear();
+            }
+            self.calls.insert(key, (row, span));
+            return None;
         }
+        if let Some(call) = self.calls.get(&key) {
+            return Some(Slice { launch: Some(*call), ..slice });
+        }
+        let (number, name) = (self.waits, slice.name);
+        self.waiting.entry(key).or_default().push(Work { number, kind, name, row, span, args: args.clone() });
+        self.waits += 1;
+        if self.waits >= WAITS {
+            self.pass_on(visitor, rows, names);
+        }
+        None
+    }
+
+    /// Passes on the work whose call did not come, in the order of the file.
+    fn pass_on(&mut self, visitor: &mut impl Visitor, rows: &Rows, names: &mut Names) {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        waiting.sort_by_key(|work| work.number);
+        self.waits = 0;
+        waiting.iter().for_each(|work| work.pass_on(None, visitor, rows, names));
     }
 
     /// Counts a slice that is not read.
@@ -105,8 +152,9 @@ impl Others {
         Ok(())
     }
 
-    /// Passes the numbers on.
-    pub(super) fn finish(self, visitor: &mut impl Visitor) {
+    /// Passes on what is left at the end of the trace.
+    pub(super) fn finish(mut self, visitor: &mut impl Visitor, rows: &Rows, names: &mut Names) {
+        self.pass_on(visitor, rows, names);
         self.unread.into_iter().for_each(|(category, slices)| visitor.fact(Fact::Other(category.into(), slices)));
     }
 }

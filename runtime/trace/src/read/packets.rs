@@ -232,7 +232,7 @@ impl<R: Read> Packets<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perfetto::proto::Buffer;
+    use crate::write::perfetto::proto::Buffer;
 
     /// A trace of packets with contents of these lengths.
     fn trace(lengths: &[usize]) -> Vec<u8> {

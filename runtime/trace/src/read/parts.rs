@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::wire::{Fields, Malformed, Value, varint};
-use crate::perfetto::proto::{annotation, attribute, clock, defaults, event, interned, packet, stage, track};
+use crate::write::perfetto::proto::{annotation, attribute, clock, defaults, event, interned, packet, stage, track};
 
 /// `TracePacket.compressed_packets`.
 const COMPRESSED: u32 = 50;

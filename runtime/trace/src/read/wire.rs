@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::perfetto::proto::Buffer;
+use crate::write::perfetto::proto::Buffer;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -32,7 +32,7 @@ use warpline_trace::flight::file::RingFile;
 use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
 use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 use warpline_trace::flight::recover;
-use warpline_trace::perfetto::open::OpenTrace;
+use warpline_trace::write::perfetto::open::OpenTrace;
 
 use failures::Failures;
 use writer::Writer;

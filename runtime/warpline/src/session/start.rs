@@ -33,12 +33,12 @@ use crate::spans::log::LogSink;
 use warpline_core::inside::Inside;
 use warpline_core::steps;
 use warpline_report::sink::SessionInfo;
-use warpline_trace::chrome::ChromeSink;
 use warpline_trace::files::claim;
 use warpline_trace::files::claim::FileClaim;
+use warpline_trace::write::chrome::ChromeSink;
 #[cfg(unix)]
-use warpline_trace::perfetto::FlightSink;
-use warpline_trace::perfetto::{PerfettoSink, RotatingSink};
+use warpline_trace::write::perfetto::FlightSink;
+use warpline_trace::write::perfetto::{PerfettoSink, RotatingSink};
 
 /// The length of a window of the tables of ranks.
 #[cfg(feature = "ranks")]

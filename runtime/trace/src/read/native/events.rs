@@ -9,10 +9,10 @@ use super::Text;
 use super::layout::Layout;
 use super::messages::{arguments, samples, sizes};
 use super::names::Names;
-use crate::perfetto::proto::event::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END};
 use crate::read::fields::{name_of, value};
 use crate::read::parts::{RenderStage, Track, TrackEvent};
 use crate::read::wire::Malformed;
+use crate::write::perfetto::proto::event::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END};
 
 /// The deepest nesting of arguments.
 const DEPTH: usize = 64;

@@ -8,11 +8,11 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
 use super::packets::{Stop, next};
-use crate::perfetto::proto::event::{SLICE_BEGIN, SLICE_END};
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
 use crate::read::packets::Packets;
 use crate::read::parts::{Clocks, Packet, Process, RenderStage, Thread, Track, TrackEvent};
+use crate::write::perfetto::proto::event::{SLICE_BEGIN, SLICE_END};
 
 /// The memory limit for the names of tracks.
 const NAMES: usize = 64 << 20;

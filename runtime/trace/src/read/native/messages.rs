@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use crate::perfetto::proto::stage;
 use crate::read::wire::{Fields, Malformed, first};
+use crate::write::perfetto::proto::stage;
 
 /// `InternedData.gpu_counter_descriptors`.
 pub(super) const COUNTERS: u32 = 47;

@@ -5,11 +5,11 @@ use std::io;
 
 use super::messages::{self, ARGUMENTS, COUNTERS, KERNELS};
 use super::packets::Stop;
-use crate::perfetto::proto::interned;
 use crate::read::budget::MemoryBudget;
 use crate::read::document::Refused;
 use crate::read::fields::Interned;
 use crate::read::parts::{self, Packet};
+use crate::write::perfetto::proto::interned;
 
 /// The memory limit for interned names.
 const NAMES: usize = 256 << 20;

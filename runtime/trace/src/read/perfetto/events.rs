@@ -6,7 +6,7 @@ use super::super::kinds::{Args, Kind};
 use super::super::wire::Fields;
 use super::sequence::{Flows, Open, add_field, annotate};
 use super::{Arrow, Reader, Slice, Stop, Visitor};
-use crate::perfetto::proto::event;
+use crate::write::perfetto::proto::event;
 use warpline_report::names::{Name, Names};
 
 /// The most slices that are open at once: on one sequence, and on all of them.
@@ -114,14 +114,13 @@ impl<V: Visitor> Reader<'_, V> {
             self.launch = Some((flow, row, span));
         }
         let launch = self.launch.filter(|(of, ..)| *of == flow && flow != 0 && kind != Kind::Launch);
-        let mut launch = launch.map(|(_, row, span)| (row, span));
+        let launch = launch.map(|(_, row, span)| (row, span));
+        let mut slice = Slice { kind, name, row, span, launch, args: &args };
         if !self.skipped.is_ours {
-            launch = launch.or(self.others.launch(kind, Name::default(), &args, row, span));
-            if kind == Kind::Call {
-                return Ok(());
-            }
+            let passed = self.others.launched(Name::default(), slice, self.visitor, (&self.rows, names));
+            let Some(passed) = passed else { return Ok(()) };
+            slice = passed;
         }
-        let slice = Slice { kind, name, row, span, launch, args: &args };
         if kind == Kind::Wait {
             self.wait = Some((row, span, slice.early_by_ns()));
         }

@@ -24,7 +24,7 @@ use super::parts::Packet;
 use super::rows::Rows;
 use super::wire::Malformed;
 use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
-use crate::perfetto::proto::clock;
+use crate::write::perfetto::proto::clock;
 use sequence::Sequence;
 use tracks::Track;
 use warpline_report::names::{Names, TooManyNames};
@@ -45,7 +45,7 @@ pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mu
     if !understood {
         return Err(Fault::NotATrace("not a Perfetto trace; name a trace that a session or a profiler wrote"));
     }
-    reader.others.finish(reader.visitor);
+    reader.others.finish(reader.visitor, &reader.rows, names);
     reader.skipped.malformed += packets.too_large;
     reader.skipped.unpaired += reader.open as u64;
     reader.skipped.damaged_at = packets.damaged_at;
@@ -152,15 +152,15 @@ impl<'a, V: Visitor> Reader<'a, V> {
             self.skipped.unpaired += sequence.open.len() as u64;
             *sequence = Sequence::default();
         }
-        if packet.clocks.is_some() {
-            sequence.zero = packet.clocks()?.zero_ns().or(sequence.zero);
-        }
         if packet.defaults.is_some() {
             let (clock, track) = packet.defaults()?;
             (sequence.clock, sequence.track) = (clock.unwrap_or(sequence.clock), track.unwrap_or(sequence.track));
         }
         if packet.interned.is_some() {
             sequence.define(&packet, names)?;
+        }
+        if packet.clocks.is_some() {
+            self.clocks(on, &packet)?;
         }
         if let Some(described) = packet.track {
             self.describe(described, names)?;

@@ -6,7 +6,7 @@ use super::super::kinds::{Args, Key, Kind, Said};
 use super::super::parts::{Annotation, Interned, Packet};
 use super::super::wire::Fields;
 use super::Stop;
-use crate::perfetto::proto::{annotation, interned};
+use crate::write::perfetto::proto::{annotation, interned};
 use warpline_report::names::{Name, Names};
 
 /// The deepest nesting of a field.
@@ -77,17 +77,20 @@ impl Sequence {
 pub(super) fn annotate(bytes: &[u8], sequence: &Sequence, args: &mut Args, names: &mut Names) -> Result<(), Stop> {
     let mut key = Key::Other;
     for read in Fields(bytes) {
+        // Most writers begin with the name.
+        match read? {
+            (annotation::NAME_IID, iid) => key = sequence.arguments.get(iid.int()).map_or(Key::Other, |(key, _)| *key),
+            (annotation::NAME, name) => key = Key::of(&name.text()),
+            _ => continue,
+        }
+        break;
+    }
+    if key == Key::Other {
+        return Ok(());
+    }
+    for read in Fields(bytes) {
         let (number, value) = read?;
         let said = match number {
-            annotation::NAME_IID => {
-                key = sequence.arguments.get(value.int()).map_or(Key::Other, |(key, _)| *key);
-                continue;
-            }
-            annotation::NAME => {
-                key = Key::of(&value.text());
-                continue;
-            }
-            _ if key == Key::Other => return Ok(()),
             annotation::UINT | annotation::INT => Said::Number(value.int() as i64),
             annotation::STRING_IID => Said::Text(sequence.strings.get(value.int()).copied().unwrap_or_default()),
             annotation::DOUBLE => Said::Real(value.double()),

@@ -1,6 +1,6 @@
 //! The facts about a session: its begin, its account at the end, and what was changed meanwhile.
 
-use super::super::parts::{Annotation, Packet, Said, TrackEvent};
+use super::super::parts::{Annotation, Clocks, Packet, Said, TrackEvent};
 use super::{Fact, Reader, Stop, Visitor};
 use warpline_report::names::{Name, Names};
 
@@ -8,7 +8,21 @@ impl<V: Visitor> Reader<'_, V> {
     /// Whether warpline wrote the trace is in its attributes.
     pub(super) fn attributes(&mut self, packet: &Packet<'_>) -> Result<(), Stop> {
         for attribute in packet.attributes() {
-            self.skipped.is_ours |= attribute?.0 == "warpline.version";
+            let (name, text) = attribute?;
+            self.skipped.is_ours |= name == "warpline.version";
+            self.visitor.fact(Fact::Attribute(name.into_owned(), text.into_owned()));
+        }
+        Ok(())
+    }
+
+    /// The clocks of a sequence, or of the host.
+    pub(super) fn clocks(&mut self, on: usize, packet: &Packet<'_>) -> Result<(), Stop> {
+        let clocks = packet.clocks()?;
+        if let Some(sequence) = self.sequences.get_mut(on) {
+            sequence.zero = clocks.zero_ns().or(sequence.zero);
+        }
+        if let Clocks { boot_ns: Some(boot_ns), real_ns: Some(wall_ns), .. } = clocks {
+            self.visitor.fact(Fact::Clocks { boot_ns, wall_ns });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::super::parts::Track as Described;
 use super::super::rows::{Place, Row, Stream, device_of};
-use super::{Reader, Stop, Visitor};
+use super::{Fact, Reader, Stop, Visitor};
 use warpline_report::names::{Name, Names};
 
 /// The most tracks between a row and its process.
@@ -23,6 +23,9 @@ impl<V: Visitor> Reader<'_, V> {
     pub(super) fn describe(&mut self, bytes: &[u8], names: &mut Names) -> Result<(), Stop> {
         let Described { uuid, parent, name, process, thread, merge_key } = Described::read(bytes)?;
         let name = thread.as_ref().map_or(name, |thread| thread.name.clone());
+        if let Some(process) = &process {
+            self.visitor.fact(Fact::Process(process.pid));
+        }
         let described = Track {
             parent,
             name: names.number(&name)?,

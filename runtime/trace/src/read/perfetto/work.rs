@@ -6,7 +6,7 @@ use super::super::kinds::{Args, Key, Kind};
 use super::super::parts::RenderStage;
 use super::super::wire::Fields;
 use super::{Reader, Slice, Stop, Visitor};
-use crate::perfetto::proto::stage;
+use crate::write::perfetto::proto::stage;
 use warpline_report::names::{Name, Names};
 
 impl<V: Visitor> Reader<'_, V> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::control::pipe::{Pipe, Writer};
 use warpline_report::Report;
 use warpline_report::sink::{Batch, SessionInfo, Sink};
-use warpline_trace::perfetto::PerfettoSink;
+use warpline_trace::write::perfetto::PerfettoSink;
 
 pub(super) struct RecordSink {
     sink: PerfettoSink,

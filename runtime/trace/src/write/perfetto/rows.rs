@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use super::proto::Buffer;
 use super::tables::{Device, Tables};
 use super::track::{Kind, Track};
-use crate::lanes::OwnLane;
+use crate::write::lanes::OwnLane;
 use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 
 /// The maximum number of tracks that a trace knows. At this number, it forgets the half that it looked up least recently. A track

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::document::Events;
 use super::json::metadata;
-use crate::lanes::{Lanes, OwnLane};
 use crate::names::OVERLAPPING;
+use crate::write::lanes::{Lanes, OwnLane};
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
 
 /// The number of the first device, as that of a process: far above the numbers that operating systems give to processes, and below those

@@ -10,7 +10,7 @@ use super::intern::{AddressHasher, Numbers, Sites};
 use super::proto::Buffer;
 use super::session_facts::SessionFacts;
 use super::track::{Ids, Session, Track};
-use crate::lanes::OwnLane;
+use crate::write::lanes::OwnLane;
 use warpline_core::record::DeviceKind;
 use warpline_report::sink::SessionInfo;
 

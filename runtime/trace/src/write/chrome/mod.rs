@@ -23,9 +23,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::create::create;
 use crate::files::own::OwnFile;
-use crate::order::Order;
+use crate::write::create::create;
+use crate::write::order::Order;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 

@@ -11,7 +11,7 @@ use super::steps::Steps;
 use super::syncs::Syncs;
 use super::tables::Tables;
 use super::waits::Queues;
-use crate::order::Record;
+use crate::write::order::Record;
 use warpline_report::Report;
 use warpline_report::sink::SessionInfo;
 

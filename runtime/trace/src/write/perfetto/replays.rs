@@ -13,7 +13,7 @@ use super::rows::{keep, keep_below};
 use super::tables::Tables;
 use super::track::range_iid;
 use super::zones::write_zone;
-use crate::lanes::part_of;
+use crate::write::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
 
 /// The name of the row below a stream.

@@ -63,7 +63,7 @@ fn a_killed_process_leaves_every_zone_that_was_flushed() {
     let mut child = Command::new(std::env::current_exe().expect("the test's own path"))
         .args([
             "--exact",
-            "perfetto::tests::killed::a_killed_process_leaves_every_zone_that_was_flushed",
+            "write::perfetto::tests::killed::a_killed_process_leaves_every_zone_that_was_flushed",
             "--nocapture",
         ])
         .env(TRACE, &trace)

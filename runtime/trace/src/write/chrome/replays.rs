@@ -6,7 +6,7 @@ use super::document::Events;
 use super::json::Args;
 use super::rows::{Owner, Whose};
 use super::trace::Trace;
-use crate::lanes::part_of;
+use crate::write::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
 
 impl Trace {

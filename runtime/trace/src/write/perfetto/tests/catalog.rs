@@ -2,8 +2,8 @@
 
 use super::decode::{Message, next_packet};
 use super::*;
-use crate::catalog::Catalog;
-use crate::perfetto::proto::{annotation, event, packet};
+use crate::write::catalog::Catalog;
+use crate::write::perfetto::proto::{annotation, event, packet};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, Level};
 use warpline_report::sink::{Progress, SessionInfo};

@@ -58,10 +58,10 @@ mod tests;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::catalog::MOST;
-use crate::create::create;
 use crate::files::own::OwnFile;
-use crate::order::Order;
+use crate::write::catalog::MOST;
+use crate::write::create::create;
+use crate::write::order::Order;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_report::{Report, Retention};
 

@@ -5,7 +5,7 @@
 
 use super::proto::{Buffer, annotation, event, track};
 use super::session_facts::{SessionFacts, annotate, text, uint};
-use crate::catalog::Catalog;
+use crate::write::catalog::Catalog;
 use warpline_core::catalog::{NamespaceRecord, RangeRecord};
 
 /// The category of the instants.

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::category::{Category, Defined};
 use super::intern::Seen;
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
-use crate::lanes::Lanes;
+use crate::write::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::hashing::splitmix64;
 use warpline_core::record::{Span, SpanSite};
