@@ -163,8 +163,11 @@ fn the_late_rank_is_named() {
     fs::write(folder.path().join("half.pftrace"), &second[..second.len() / 2]).unwrap();
     let output = stragglers(folder.path(), &["rank0.pftrace", "half.pftrace"]);
     let (status, text, complaints) = said(&output);
-    let cut = "warning: half.pftrace: the trace is cut, as a killed program leaves it; the figures are those of what is there\n";
-    assert_eq!((status, complaints), (Some(0), cut));
+    assert_eq!(status, Some(0), "{complaints}");
+    // Half of it may end between the begin of a slice and its end.
+    let cut = "the trace is cut, as a killed program leaves it; the figures are those of what is there";
+    assert!(complaints.lines().all(|line| line.starts_with("warning: half.pftrace: ")), "{complaints}");
+    assert_eq!(complaints.lines().filter(|line| line.ends_with(cut)).count(), 1, "{complaints}");
     assert!(text.contains("that not every rank has"), "{text}");
     folders_and_compressed_files_are_read(folder.path());
 }

@@ -166,7 +166,8 @@ impl Figures {
             early_by_ns: slice.early_by_ns(),
             found_early_by_ns: args.end_early_by_ns,
             host: if place == Place::Threads { host.or(Some(span)) } else { host },
-            entry,
+            is_entry: entry.is_some(),
+            share: entry.unwrap_or(1.0),
             sampled_share: args.sampled_share,
             window: args.window,
             device: on.map(|stream| self.device(stream.ordinal)),
@@ -262,7 +263,7 @@ impl Figures {
         let launch = slice.launch.and_then(|(row, host)| Some((track(row, rows)?, host)));
         let launch = launch.as_ref().map(|((from, name), host)| (*from, &**name, *host));
         let span: (Span, i64) = (slice.span, slice.early_by_ns());
-        self.builder.path().passed((on.0, &on.1), names.text(slice.name).clone(), span, launch);
+        self.builder.path().passed((on.0, &on.1), slice.name, span, launch);
     }
 }
 

@@ -98,8 +98,7 @@ impl SessionFigures {
                 _ => Row { place: 1, id: zone.thread.id, lane },
             };
             let name = self.zone(zone, place, row, has_steps);
-            let text = self.names.text(name);
-            self.builder.current.path.zone(zone, || Arc::clone(text));
+            self.builder.current.path.zone(zone, name);
             if let (Some(stream), Some(gpu)) = (&zone.stream, zone.gpu) {
                 self.builder.streams().zone(stream.id, gpu, zone.end_early_by_ns, || stream_use(stream));
             }
@@ -121,7 +120,8 @@ impl SessionFigures {
             found_early_by_ns: zone.end.is_bound().then_some(zone.end_early_by_ns),
             // A replay launches all of its zones at once.
             host: (place != Place::Replays).then_some(zone.host),
-            entry: zone.entry.map(|entry| entry.share),
+            is_entry,
+            share: zone.entry.map_or(1.0, |entry| entry.share),
             sampled_share: f64::from(zone.sample_share),
             window: zone.window,
             device: device.map(|device| (device.kind, device.ordinal)),

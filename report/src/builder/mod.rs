@@ -73,7 +73,7 @@ struct Current {
     rows: Rows,
     per_step: PerStep,
     streams: Streams,
-    path: PathLog<Arc<str>>,
+    path: PathLog<Name>,
 }
 
 impl Default for Current {
@@ -99,8 +99,9 @@ pub struct Zone<'a> {
     pub found_early_by_ns: Option<i64>,
     /// Its time on the launching thread, if it is known.
     pub host: Option<Span>,
-    /// The share of an entry in the time of its batch.
-    pub entry: Option<f64>,
+    /// Whether it is an entry of a batch, and its share of the batch's time, which is 1 for a zone.
+    pub is_entry: bool,
+    pub share: f64,
     /// The share of the range's zones that were recorded then.
     pub sampled_share: f64,
     /// The window of a session with a budget; 0 without one.
@@ -177,14 +178,13 @@ impl ReportBuilder {
     }
 
     /// Returns the log in which the critical path of the recording that is being read is found.
-    pub fn path(&mut self) -> &mut PathLog<Arc<str>> {
+    pub fn path(&mut self) -> &mut PathLog<Name> {
         &mut self.current.path
     }
 
     /// Adds a zone of a range. `may_lack_first` returns whether the first zone of the range may not be among the records.
     pub fn zone(&mut self, range: RangeId, zone: &Zone<'_>, may_lack_first: impl FnOnce() -> bool) {
-        // An entry of a batch has its share of the batch's time.
-        let part = |ns: i64| zone.entry.map_or(ns, |share| (ns as f64 * share) as i64);
+        let part = |ns: i64| if zone.is_entry { (ns as f64 * zone.share) as i64 } else { ns };
         let ns = part(zone.span.duration_ns());
         let host = zone.host.unwrap_or(zone.span);
         let window = self.current.window.get_or_insert(zone.span);
@@ -197,7 +197,7 @@ impl ReportBuilder {
         let length = Length {
             ns,
             early_by_ns: part(zone.early_by_ns),
-            launch_ns: zone.host.filter(|_| zone.entry.is_none()).map(|host| host.duration_ns()),
+            launch_ns: zone.host.filter(|_| !zone.is_entry).map(|host| host.duration_ns()),
             begin_ns: host.begin_ns,
             weight: if zone.sampled_share > 0.0 { 1.0 / zone.sampled_share.min(1.0) } else { 1.0 },
             window: zone.window,
@@ -256,7 +256,7 @@ impl ReportBuilder {
         self.late += current.per_step.late();
         let streams = current.streams.stats(complete, names);
         self.ended_streams.extend(streams.into_iter().map(|stream| (self.recordings, stream)));
-        let path = current.path.path(None);
+        let path = current.path.path(None, |name| names.text(name));
         let length = |path: &CriticalPath| path.to_ns - path.from_ns;
         if path.as_ref().map_or(0, length) > self.path.as_ref().map_or(0, length) {
             (self.path, self.path_of) = (path, self.recordings);

@@ -123,16 +123,21 @@ impl Ranges {
 /// The rows of a recording.
 #[derive(Default)]
 pub(super) struct Rows {
-    rows: HashMap<Row, Nested>,
+    all: Vec<Nested>,
+    numbers: HashMap<Row, usize>,
+    /// The row of the last zone: zones of a row follow one another.
+    last: Option<(Row, usize)>,
     /// The rows in which zones wait, and how many do.
-    unsettled: Vec<Row>,
+    unsettled: Vec<usize>,
     waiting: usize,
     order: u64,
+    /// Room for the zones of a row, which rows use in turns.
+    spare: Vec<Waiting>,
 }
 
 /// A row whose zones nest.
-#[derive(Default)]
 struct Nested {
+    at: Row,
     waiting: Vec<Waiting>,
     nesting: Nesting,
 }
@@ -157,34 +162,50 @@ impl Rows {
         calls: Option<&mut Calls>,
     ) {
         self.order += 1;
-        let row = self.rows.entry(at).or_default();
+        let number = match self.last {
+            Some((last, number)) if last == at => number,
+            _ => self.number(at),
+        };
+        let Some(row) = self.all.get_mut(number) else { return };
         let host = zone.host.unwrap_or(zone.span);
         let (span, early_by_ns) = (zone.span, zone.early_by_ns);
         if row.waiting.is_empty() {
-            self.unsettled.push(at);
+            row.waiting = std::mem::take(&mut self.spare);
+            self.unsettled.push(number);
         }
         row.waiting.push(Waiting { span, early_by_ns, order: (host.begin_ns, zone.depth, self.order), range });
         self.waiting += 1;
         if row.waiting.len() >= REORDERED {
-            self.waiting -= row.settle(at, REORDERED / 2, ranges, calls);
+            self.waiting -= row.settle(REORDERED / 2, ranges, calls);
         } else if self.waiting >= WAITING {
             self.settle(ranges, calls);
         }
     }
 
+    fn number(&mut self, at: Row) -> usize {
+        let number = *self.numbers.entry(at).or_insert_with(|| {
+            self.all.push(Nested { at, waiting: Vec::new(), nesting: Nesting::default() });
+            self.all.len() - 1
+        });
+        self.last = Some((at, number));
+        number
+    }
+
     /// Forgets the rows if they are too many.
     pub(super) fn forget(&mut self) {
-        if self.rows.len() > ROWS {
-            self.rows.clear();
+        if self.all.len() > ROWS {
+            self.all.clear();
+            self.numbers.clear();
+            self.last = None;
         }
     }
 
     /// Finds what is within what among all zones that wait.
     pub(super) fn settle(&mut self, ranges: &mut Ranges, mut calls: Option<&mut Calls>) {
-        for at in self.unsettled.drain(..) {
-            if let Some(row) = self.rows.get_mut(&at) {
-                row.settle(at, usize::MAX, ranges, calls.as_deref_mut());
-                row.waiting = Vec::new();
+        for number in self.unsettled.drain(..) {
+            if let Some(row) = self.all.get_mut(number) {
+                row.settle(usize::MAX, ranges, calls.as_deref_mut());
+                self.spare = std::mem::take(&mut row.waiting);
             }
         }
         self.waiting = 0;
@@ -193,7 +214,7 @@ impl Rows {
 
 impl Nested {
     /// Finds what is within what among the earliest zones. Returns how many it took.
-    fn settle(&mut self, at: Row, count: usize, ranges: &mut Ranges, mut calls: Option<&mut Calls>) -> usize {
+    fn settle(&mut self, count: usize, ranges: &mut Ranges, mut calls: Option<&mut Calls>) -> usize {
         self.waiting.sort_unstable_by_key(|waiting| nesting::key(waiting.span, waiting.order));
         let count = count.min(self.waiting.len());
         for Waiting { span, early_by_ns, range, .. } in self.waiting.drain(..count) {
@@ -203,7 +224,7 @@ impl Nested {
                 range.lengths.subtract_inner(inner, is_bounded);
             }
             if let Some(calls) = &mut calls {
-                calls.add(at, span, range.0, inner.most_ns, if is_bounded { early_by_ns } else { 0 });
+                calls.add(self.at, span, range.0, inner.most_ns, if is_bounded { early_by_ns } else { 0 });
             }
         }
         count

@@ -65,7 +65,7 @@ impl ReportBuilder {
         let ended = self.ended_streams.iter().map(|(_, stream)| stream.clone());
         report.streams = ended.chain(self.current.streams.stats(complete, names)).collect();
         report.ends = self.ends;
-        report.critical_path = self.path.clone().or_else(|| self.current.path.path(None));
+        report.critical_path = self.path.clone().or_else(|| self.current.path.path(None, |name| names.text(name)));
         report.notes.extend(self.notes());
     }
 

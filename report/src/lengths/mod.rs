@@ -9,7 +9,7 @@ mod clusters;
 mod sums;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
@@ -82,7 +82,7 @@ pub struct Lengths {
     launch_ns: f64,
     launched: f64,
     /// The first zone on each device and, without one, on the host.
-    firsts: HashMap<Option<(DeviceKind, u32)>, First>,
+    firsts: BTreeMap<Option<(DeviceKind, u32)>, First>,
     /// None if the histogram could not be created; then there are no percentiles.
     lengths: Option<Histogram<u64>>,
 }
@@ -129,7 +129,7 @@ impl Default for Lengths {
             later: Sums::default(),
             launch_ns: 0.0,
             launched: 0.0,
-            firsts: HashMap::new(),
+            firsts: BTreeMap::new(),
             lengths: Histogram::new(DIGITS).ok(),
         }
     }

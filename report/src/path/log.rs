@@ -3,6 +3,7 @@
 //! The collector and the readers of traces add them in order of arrival, which need not be that of the times. Memory is bounded, except where all
 //! records are asked for: the records that ended last are kept.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ pub struct PathLog<N = &'static str> {
 /// was discarded shows its number.
 const NAMES: usize = 1 << 13;
 
-impl<N: Clone + AsRef<str>> PathLog<N> {
+impl<N: Copy> PathLog<N> {
     /// Creates a log that keeps this many of the last zones and as many of the last arrows, and at most a quarter more.
     pub fn new(most: usize) -> PathLog<N> {
         PathLog {
@@ -148,9 +149,9 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
     }
 }
 
-impl<N: Clone + AsRef<str>> PathLog<N> {
+impl<N: Copy> PathLog<N> {
     /// Adds a zone of a session, with its name.
-    pub fn zone(&mut self, zone: &ZoneRecord, name: impl FnOnce() -> N) {
+    pub fn zone(&mut self, zone: &ZoneRecord, name: N) {
         // The entries of a batch repeat the batch.
         if zone.entry.is_some() {
             return;
@@ -159,7 +160,7 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         let on = self.place(zone.stream.as_ref(), &zone.thread);
         let launch = zone.gpu.map(|_| (self.place(None, &zone.thread), zone.host));
         let (span, early_by_ns) = zone.gpu.map_or((zone.host, 0), |gpu| (gpu, tail(gpu, zone.end_early_by_ns)));
-        self.push_zone(Passed { on, name: name(), span, early_by_ns, launch });
+        self.push_zone(Passed { on, name, span, early_by_ns, launch });
     }
 
     /// Adds a wait of a session.
@@ -200,13 +201,21 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
 
 /// Forgets the records that ended first, if there are a quarter more than `most`. Their times are not in the order of the records.
 fn trim<T>(records: &mut Vec<T>, most: usize, forgotten_until_ns: &mut i64, end_ns: impl Fn(&T) -> i64) {
-    if records.len() < most.saturating_add(most / 4).saturating_add(1) {
+    if records.len() <= most.saturating_add(most / 4) {
         return;
     }
-    let forgotten = records.len() - most;
-    records.select_nth_unstable_by_key(forgotten, &end_ns);
-    let last_ns = records.drain(..forgotten).map(|record| end_ns(&record)).max();
-    *forgotten_until_ns = last_ns.map_or(*forgotten_until_ns, |ns| ns.max(*forgotten_until_ns));
+    // The times alone are sorted: records are ten times as large.
+    let mut ends: Vec<i64> = records.iter().map(&end_ns).collect();
+    let (earlier, last_ns, _) = ends.select_nth_unstable(records.len() - most - 1);
+    let last_ns = *last_ns;
+    // Of those that ended at this time, the first ones go.
+    let mut ties = 1 + earlier.iter().filter(|ns| **ns == last_ns).count();
+    records.retain(|record| match end_ns(record).cmp(&last_ns) {
+        Ordering::Less => false,
+        Ordering::Equal => ties.checked_sub(1).map(|left| ties = left).is_none(),
+        Ordering::Greater => true,
+    });
+    *forgotten_until_ns = last_ns.max(*forgotten_until_ns);
 }
 
 /// Returns the time in which a zone may have ended, if its length is only a bound.

@@ -88,10 +88,10 @@ pub fn critical_path(
     window: Option<Span>,
 ) -> Option<CriticalPath> {
     let mut log: PathLog = PathLog::new(usize::MAX);
-    zones.iter().for_each(|zone| log.zone(zone, || zone.range.name()));
+    zones.iter().for_each(|zone| log.zone(zone, zone.range.name()));
     waits.iter().for_each(|wait| log.wait(wait));
     synchronizations.iter().for_each(|call| log.synchronization(call));
-    log.path(window)
+    log.path(window, |name| name)
 }
 
 /// A stream or a thread.

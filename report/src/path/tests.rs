@@ -23,7 +23,7 @@ fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, T
         log.arrows.push(Arrow { on, end_ns, early_by_ns: 0, from, at_ns });
     }
     log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
-    log.path(None).expect("there are zones")
+    log.path(None, |name| name).expect("there are zones")
 }
 
 fn parts(path: &CriticalPath) -> Vec<(&str, &str, i64)> {
@@ -72,7 +72,7 @@ fn steps(count: i64, is_known: bool, waits: bool) -> CriticalPath {
         // The work has long ended.
         log.synchronized((MAIN, "main"), span(45_000 * count - 10, 45_000 * count));
     }
-    log.path(None).expect("there are zones")
+    log.path(None, |name| name).expect("there are zones")
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn the_last_zones_are_kept_in_any_order_of_arrival() {
         let begin = 200 * zone + if zone % 2 == 0 { 0 } else { 100 };
         log.passed((A, "a"), name, (span(begin, begin + length), 0), Some((MAIN, "main", span(0, 1))));
     }
-    assert!(log.zones.len() <= 1_251, "{}", log.zones.len());
-    let path = log.path(None).expect("there are zones");
+    assert!(log.zones.len() <= 1_250, "{}", log.zones.len());
+    let path = log.path(None, |name| name).expect("there are zones");
     let length = path.to_ns - path.from_ns;
     assert_eq!(path.to_ns, 200 * ZONES);
     assert!((199_000..=251_000).contains(&length), "{length}");
@@ -112,6 +112,17 @@ fn the_last_zones_are_kept_in_any_order_of_arrival() {
     let found: Vec<_> =
         path.parts.iter().map(|part| (part.name.as_str(), (part.share * 100.0).round() / 100.0)).collect();
     assert_eq!(found, expected, "{path:#?}");
+}
+
+#[test]
+fn as_many_are_kept_where_all_end_at_once() {
+    let mut log: PathLog = PathLog::new(1_000);
+    for begin in 0..10_000 {
+        log.passed((A, "a"), "work", (span(begin, 20_000), 0), None);
+        assert!(log.zones.len() <= 1_250);
+    }
+    assert_eq!(log.zones.last().map(|zone| zone.span.begin_ns), Some(9_999));
+    assert_eq!(log.forgotten_until_ns, 20_000);
 }
 
 #[test]
@@ -137,7 +148,7 @@ fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
     add(A, "around", span(110, 300), 0);
     add(A, "inner", span(120, 220), 60);
     add(A, "last", span(300, 400), 30);
-    let path = log.path(None).expect("there are zones");
+    let path = log.path(None, |name| name).expect("there are zones");
     let expected = [
         ("(end not timed)", "a", 90),
         ("(launch or signal delay)", "a", 10),
@@ -158,7 +169,7 @@ fn time_in_which_a_wait_may_have_ended_is_not_on_the_way() {
         log.passed((A, "a"), "copy", (span(1, 100), 0), launch);
         log.waited((B, "b"), (span(50, 150), early_by_ns), (A, "a"), 100);
         log.passed((B, "b"), "use", (span(150, 200), 0), launch);
-        log.path(None).expect("there are zones")
+        log.path(None, |name| name).expect("there are zones")
     };
     let expected = |on_the_way, uncertain| {
         let all = [

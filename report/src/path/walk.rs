@@ -6,9 +6,9 @@ use super::log::{Arrow, Passed, PathLog, Synchronized};
 use super::{CriticalPath, PathPart, PathSegment, Track};
 use warpline_core::record::Span;
 
-impl<N: Clone + AsRef<str>> PathLog<N> {
-    /// Returns the path through all known records of the window.
-    pub fn path(&self, window: Option<Span>) -> Option<CriticalPath> {
+impl<N: Copy> PathLog<N> {
+    /// Returns the path through all known records of the window. `text` gives the names of zones.
+    pub fn path<'n>(&self, window: Option<Span>, text: impl Fn(N) -> &'n str) -> Option<CriticalPath> {
         let inside = |zone: &&Passed<N>| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
         };
@@ -22,7 +22,7 @@ impl<N: Clone + AsRef<str>> PathLog<N> {
         let walked = |waits: &[Arrow]| {
             let mut walk = Walk::new(self.arrows.iter().chain(&launches).chain(waits), from_ns);
             walk.back(last.on, to_ns);
-            walk.finish(self, to_ns)
+            walk.finish(self, to_ns, &text)
         };
         let mut path = walked(&self.waits_for_work());
         // Without records of synchronisations, what is longest on the path may be so only because threads are taken to wait.
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
     }
 
-    fn finish<N: Clone + AsRef<str>>(mut self, log: &PathLog<N>, to_ns: i64) -> CriticalPath {
+    fn finish<'n, N: Copy>(mut self, log: &PathLog<N>, to_ns: i64, text: &impl Fn(N) -> &'n str) -> CriticalPath {
         let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
         let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
         for (on, ns, uncertain_ns) in &self.under_way {
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
             for (on, span, early_by_ns) in [Some((zone.on, zone.span, zone.early_by_ns)), launch].into_iter().flatten()
             {
                 if of_place.contains_key(&on) {
-                    zones.entry(on).or_default().push((zone.name.as_ref(), span, early_by_ns));
+                    zones.entry(on).or_default().push((text(zone.name), span, early_by_ns));
                 }
             }
         }

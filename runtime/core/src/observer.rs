@@ -200,6 +200,12 @@ impl Active {
         self.0 != 0
     }
 
+    /// Returns whether zones are mirrored to a tool.
+    #[inline]
+    pub(crate) fn has_mirror(self) -> bool {
+        self.0 & MIRRORED != 0
+    }
+
     #[inline]
     pub fn has(self, position: Position) -> bool {
         self.0 & position.bit() != 0

@@ -6,10 +6,11 @@ use std::panic::Location;
 use std::thread::panicking;
 
 use crate::backend::{Call, Ended, EventPair};
+use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::fields::Fields;
 use crate::inside::Inside;
-use crate::observer::{self, Active, MIRRORS, Position, ZoneEnd, ZoneLaunch};
+use crate::observer::{self, Active, MIRRORS, Position, Token, ZoneEnd, ZoneLaunch};
 use crate::record::Status;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
@@ -37,7 +38,9 @@ pub(super) fn start(claim: &mut SlotGuard, nests: bool, place: &'static Location
     if slot.root != RootKind::None {
         slot.start_root();
     }
-    MIRRORS.into_iter().for_each(|mirror| slot.notify(mirror, launch));
+    if observed.has_mirror() {
+        MIRRORS.into_iter().for_each(|mirror| slot.notify(mirror, launch));
+    }
     if is_recorded {
         slot.begin(launch, place);
     }
@@ -56,8 +59,7 @@ pub(super) fn end(claim: SlotGuard) {
     let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
     let is_closed = is_recorded && claim.is_closed();
     let Some(slot) = claim.slot() else { return };
-    let mirrors = MIRRORS.map(|mirror| slot.waiting.take(mirror, &slot.tokens).map(|token| (mirror, token)));
-    let (range, nests) = (slot.range, slot.nests);
+    let mirrors = slot.waiting.has_mirror().then(|| slot.mirrors());
     let owner = slot.owner.take();
     let has_entries = slot.extras().is_some_and(|extras| !extras.entries.is_empty());
     if slot.root != RootKind::None {
@@ -76,14 +78,33 @@ pub(super) fn end(claim: SlotGuard) {
     } else {
         claim.give_back()
     }
-    // The reverse of the begins.
-    for (mirror, token) in mirrors.into_iter().rev().flatten() {
-        let Some(range) = range else { continue };
-        observer::zone_ends(mirror, token, &ZoneEnd { range, nests, fields: &Fields::NONE, message: None });
+    if let Some(mirrors) = mirrors {
+        mirrors.end();
     }
     // This comes last, because it may destroy the stream.
     if let Some(owner) = owner {
         owner.release_owner();
+    }
+}
+
+/// The tools to which a zone is mirrored, and what they know it by.
+struct Mirrors {
+    tokens: [Option<Token>; MIRRORS.len()],
+    range: Option<&'static RangeSpec>,
+    nests: bool,
+}
+
+impl Mirrors {
+    /// Ends the zone in each tool, in the reverse order of the begins.
+    #[inline(never)]
+    fn end(self) {
+        let Some(range) = self.range else { return };
+        let zone = ZoneEnd { range, nests: self.nests, fields: &Fields::NONE, message: None };
+        for (mirror, token) in MIRRORS.into_iter().zip(self.tokens).rev() {
+            if let Some(token) = token {
+                observer::zone_ends(mirror, token, &zone);
+            }
+        }
     }
 }
 
@@ -99,6 +120,13 @@ fn leave_to_parent(mut claim: SlotGuard) {
 }
 
 impl Slot {
+    /// Takes the tokens of the tools to which the zone is mirrored.
+    #[inline(never)]
+    fn mirrors(&mut self) -> Mirrors {
+        let tokens = MIRRORS.map(|mirror| self.waiting.take(mirror, &self.tokens));
+        Mirrors { tokens, range: self.range, nests: self.nests }
+    }
+
     /// Starts a root in a session with windows. The zone is a root if it nests and no root is open on this thread.
     #[cold]
     fn start_root(&mut self) {
