@@ -17,6 +17,7 @@ use warpline_core::catalog::Records;
 use crate::runtime::{printable_json, printable_lines};
 
 pub(crate) use crate::runtime::{counted, counted_as};
+pub(crate) use warpline_report::duration as time;
 
 /// Returns the line that tells the user how to view a trace.
 pub(crate) fn open_it(path: &Path) -> String {
@@ -264,16 +265,6 @@ pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
         None
     };
     text.unwrap_or(otherwise)
-}
-
-/// A time with three or four digits and a unit.
-pub(crate) fn time(ns: f64) -> String {
-    match ns.abs() {
-        ..1e3 => format!("{ns:.0} ns"),
-        ..1e6 => format!("{:.2} µs", ns / 1e3),
-        ..1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
-    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,12 @@ pub(super) fn size(bytes: u64) -> String {
 
 /// Formats a time for people.
 pub(super) fn time(ns: i64) -> String {
-    scaled(ns as f64, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
+    duration(ns as f64)
+}
+
+/// Formats a length of time in ns for people: three digits and a unit.
+pub fn duration(ns: f64) -> String {
+    scaled(ns, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
 }
 
 /// Formats three digits and a unit: whole numbers in the smallest unit, more digits in the largest.
