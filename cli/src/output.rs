@@ -247,14 +247,6 @@ pub(crate) fn is_or_are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-/// A number of bytes in the largest binary unit that divides it.
-#[cfg(target_os = "linux")]
-pub(crate) fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (bytes.trailing_zeros() as usize / 10).min(units.len() - 1);
-    format!("{} {}", bytes >> (10 * unit), units[unit])
-}
-
 /// The remedy for an error of the system: raise the limit if no descriptor is left, otherwise `otherwise`.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
