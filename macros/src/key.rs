@@ -101,22 +101,17 @@ pub fn nearest(keys: impl Iterator<Item = Key>, word: &str) -> Option<Key> {
 
 /// The number of characters to insert, delete or replace to turn one word into the other.
 pub fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, to) in row.iter_mut().skip(1).zip(b.chars()) {
-            let above = *cell;
-            let changed = diagonal + usize::from(from != to);
-            left = changed.min(above + 1).min(left + 1);
-            *cell = left;
-            diagonal = above;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
         }
     }
-    row.last().copied().unwrap_or(0)
+    row[b.len()]
 }
 
 #[cfg(test)]
