@@ -150,6 +150,7 @@ impl fmt::Debug for SessionBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpline_core::timing::GraphTiming;
 
     #[test]
     fn a_setting_that_needs_another_one_is_told_where_it_stands() {
@@ -166,6 +167,22 @@ mod tests {
         let says = |builder: SessionBuilder| builder.start().expect_err("it is no size").to_string();
         assert!(says(SessionBuilder::default().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
         assert!(says(SessionBuilder::default().event_budget(1)).contains("`event_budget(1)`: a GPU context has 2 to "));
+    }
+
+    #[test]
+    fn a_method_says_which_feature_it_lacks() {
+        let new = SessionBuilder::default;
+        for (feature, is_on, mut builder) in [
+            ("otlp", cfg!(feature = "otlp"), new().otlp("http://localhost")),
+            ("prometheus", cfg!(feature = "prometheus"), new().prometheus("9464").prometheus_hosts("node7")),
+            ("ranks", cfg!(feature = "ranks"), new().ranks("run")),
+            ("timeline", cfg!(feature = "timeline"), new().event_pool_capacity(1)),
+            ("cupti", cfg!(feature = "cupti"), new().kernels(true)),
+            ("cuda", cfg!(feature = "cuda"), new().graph_timing(GraphTiming::Stamps)),
+        ] {
+            let says = builder.check().err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(says.contains(&format!("without warpline's feature `{feature}`; build it")), !is_on, "{says}");
+        }
     }
 
     #[test]
