@@ -17,6 +17,7 @@ use warpline_core::catalog::Records;
 use crate::runtime::{printable_json, printable_lines};
 
 pub(crate) use crate::runtime::{counted, counted_as};
+pub(crate) use warpline_report::duration as time;
 
 /// Returns the line that tells the user how to view a trace.
 pub(crate) fn open_it(path: &Path) -> String {
@@ -246,14 +247,6 @@ pub(crate) fn is_or_are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-/// A number of bytes in the largest binary unit that divides it.
-#[cfg(target_os = "linux")]
-pub(crate) fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (bytes.trailing_zeros() as usize / 10).min(units.len() - 1);
-    format!("{} {}", bytes >> (10 * unit), units[unit])
-}
-
 /// The remedy for an error of the system: raise the limit if no descriptor is left, otherwise `otherwise`.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
@@ -264,16 +257,6 @@ pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
         None
     };
     text.unwrap_or(otherwise)
-}
-
-/// A time with three or four digits and a unit.
-pub(crate) fn time(ns: f64) -> String {
-    match ns.abs() {
-        ..1e3 => format!("{ns:.0} ns"),
-        ..1e6 => format!("{:.2} µs", ns / 1e3),
-        ..1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
-    }
 }
 
 #[cfg(test)]

@@ -33,101 +33,48 @@ pub enum Key {
     Crate,
 }
 
-impl Key {
-    const ALL: [Key; 26] = [
-        Key::Stream,
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Err,
-        Key::Label,
-        Key::Begin,
-        Key::Step,
-        Key::Bytes,
-        Key::Flops,
-        Key::Kind,
-        Key::Count,
-        Key::CountOut,
-        Key::Dtype,
-        Key::Group,
-        Key::Root,
-        Key::Peer,
-        Key::Op,
-        Key::Seq,
-        Key::InSplit,
-        Key::OutSplit,
-        Key::IsAsync,
-        Key::Infer,
-        Key::Crate,
-    ];
+/// Each option with its name, and as the user writes it; in the order of [`Key`].
+const OPTIONS: [(Key, &str, &str); 26] = [
+    (Key::Stream, "stream", "stream = <expression>"),
+    (Key::Description, "description", "description = \"…\""),
+    (Key::Fields, "fields", "fields(name = <expression>, …)"),
+    (Key::Level, "level", "level = coarse` or `level = fine"),
+    (Key::Lane, "lane", "lane = \"…\"` or `lane = <expression>"),
+    (Key::Color, "color", "color = 0xRRGGBB"),
+    (Key::Err, "err", "err"),
+    (Key::Label, "label", "label = <expression>"),
+    (Key::Begin, "begin", "begin = stream` or `begin = launch"),
+    (Key::Step, "step", "step` or `step = <expression>"),
+    (Key::Bytes, "bytes", "bytes = <expression>"),
+    (Key::Flops, "flops", "flops = <expression>"),
+    (Key::Kind, "kind", "kind = gpu`, `kind = host` or `kind = collective"),
+    (Key::Count, "count", "count = <expression>"),
+    (Key::CountOut, "count_out", "count_out = <expression>"),
+    (Key::Dtype, "dtype", "dtype = f32` or `dtype = \"bf16\""),
+    (Key::Group, "group", "group = <expression>"),
+    (Key::Root, "root", "root = <expression>"),
+    (Key::Peer, "peer", "peer = <expression>"),
+    (Key::Op, "op", "op = \"sum\""),
+    (Key::Seq, "seq", "seq = <expression>"),
+    (Key::InSplit, "in_split", "in_split = <expression>"),
+    (Key::OutSplit, "out_split", "out_split = <expression>"),
+    (Key::IsAsync, "is_async", "is_async = <expression>"),
+    (Key::Infer, "infer", "infer = none"),
+    (Key::Crate, "crate", "crate = <path>"),
+];
 
+impl Key {
     pub fn named(name: &str) -> Option<Key> {
-        Key::ALL.into_iter().find(|key| key.name() == name)
+        OPTIONS.iter().find(|(_, known, _)| *known == name).map(|(key, ..)| *key)
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Key::Stream => "stream",
-            Key::Description => "description",
-            Key::Fields => "fields",
-            Key::Level => "level",
-            Key::Lane => "lane",
-            Key::Color => "color",
-            Key::Err => "err",
-            Key::Label => "label",
-            Key::Begin => "begin",
-            Key::Step => "step",
-            Key::Bytes => "bytes",
-            Key::Flops => "flops",
-            Key::Kind => "kind",
-            Key::Count => "count",
-            Key::CountOut => "count_out",
-            Key::Dtype => "dtype",
-            Key::Group => "group",
-            Key::Root => "root",
-            Key::Peer => "peer",
-            Key::Op => "op",
-            Key::Seq => "seq",
-            Key::InSplit => "in_split",
-            Key::OutSplit => "out_split",
-            Key::IsAsync => "is_async",
-            Key::Infer => "infer",
-            Key::Crate => "crate",
-        }
+        OPTIONS[self as usize].1
     }
 
     /// The option as the user writes it.
     pub fn usage(self) -> &'static str {
-        match self {
-            Key::Stream => "stream = <expression>",
-            Key::Description => "description = \"…\"",
-            Key::Fields => "fields(name = <expression>, …)",
-            Key::Level => "level = coarse` or `level = fine",
-            Key::Lane => "lane = \"…\"` or `lane = <expression>",
-            Key::Color => "color = 0xRRGGBB",
-            Key::Err => "err",
-            Key::Label => "label = <expression>",
-            Key::Begin => "begin = stream` or `begin = launch",
-            Key::Step => "step` or `step = <expression>",
-            Key::Bytes => "bytes = <expression>",
-            Key::Flops => "flops = <expression>",
-            Key::Kind => "kind = gpu`, `kind = host` or `kind = collective",
-            Key::Count => "count = <expression>",
-            Key::CountOut => "count_out = <expression>",
-            Key::Dtype => "dtype = f32` or `dtype = \"bf16\"",
-            Key::Group => "group = <expression>",
-            Key::Root => "root = <expression>",
-            Key::Peer => "peer = <expression>",
-            Key::Op => "op = \"sum\"",
-            Key::Seq => "seq = <expression>",
-            Key::InSplit => "in_split = <expression>",
-            Key::OutSplit => "out_split = <expression>",
-            Key::IsAsync => "is_async = <expression>",
-            Key::Infer => "infer = none",
-            Key::Crate => "crate = <path>",
-        }
+        OPTIONS[self as usize].2
     }
 }
 
@@ -154,22 +101,17 @@ pub fn nearest(keys: impl Iterator<Item = Key>, word: &str) -> Option<Key> {
 
 /// The number of characters to insert, delete or replace to turn one word into the other.
 pub fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, to) in row.iter_mut().skip(1).zip(b.chars()) {
-            let above = *cell;
-            let changed = diagonal + usize::from(from != to);
-            left = changed.min(above + 1).min(left + 1);
-            *cell = left;
-            diagonal = above;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
         }
     }
-    row.last().copied().unwrap_or(0)
+    row[b.len()]
 }
 
 #[cfg(test)]
@@ -177,8 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_table_has_each_key_in_its_place() {
+        assert!(OPTIONS.iter().enumerate().all(|(place, (key, ..))| *key as usize == place));
+    }
+
+    #[test]
     fn the_nearest_key_is_found() {
-        let near = |word| nearest(Key::ALL.into_iter(), word).map(Key::name);
+        let near = |word| nearest(OPTIONS.iter().map(|(key, ..)| *key), word).map(Key::name);
         assert_eq!(near("desciption"), Some("description"));
         assert_eq!(near("colour"), Some("color"));
         assert_eq!(near("strem"), Some("stream"));

@@ -11,7 +11,6 @@ mod cut;
 mod find;
 mod place;
 mod tables;
-mod wording;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +29,7 @@ use cut::{Cut, Gpus};
 use find::{Found, Process};
 use place::{Place, Places};
 use warpline_core::text::printable;
+use warpline_report::duration as time;
 
 /// Ranks that a sentence lists.
 const RANKS_SHOWN: usize = 8;
@@ -351,14 +351,11 @@ impl Merged {
             count(self.from_traces, "rank"),
             count(self.from_tables, "rank"),
             count(self.slices as usize, "slice"),
-            wording::time(self.length_ns as f64)
+            time(self.length_ns as f64)
         );
         text +=
             &format!("time line: the clock of {}; corrected clocks are wrong by at most ", printable(&self.reference));
-        text += &format!(
-            "{}, where hosts leave collectives within 30 us of one another\n",
-            wording::time(self.worst_err_ns)
-        );
+        text += &format!("{}, where hosts leave collectives within 30 us of one another\n", time(self.worst_err_ns));
         if !self.apart.is_empty() {
             text += &format!(
                 "never compared with it, and placed by their wall clocks: {}{}\n",

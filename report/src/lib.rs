@@ -57,6 +57,7 @@ pub use figures::{
     StepStats, StreamStats, WaitedFor, WindowFigures,
 };
 
+pub use table::{duration, rate};
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
 pub use text::{DEAR, MoreRanges, RANGES, RangeTables};
 

@@ -140,7 +140,17 @@ pub(super) fn size(bytes: u64) -> String {
 
 /// Formats a time for people.
 pub(super) fn time(ns: i64) -> String {
-    scaled(ns as f64, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
+    duration(ns as f64)
+}
+
+/// Formats a length of time in ns for people: three digits and a unit.
+pub fn duration(ns: f64) -> String {
+    scaled(ns, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
+}
+
+/// Formats a rate for people: `1.43 TB/s`.
+pub fn rate(per_s: f64, unit: &str) -> String {
+    scaled(per_s, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]) + unit + "/s"
 }
 
 /// Formats three digits and a unit: whole numbers in the smallest unit, more digits in the largest.
@@ -178,6 +188,7 @@ mod tests {
         ];
         assert_eq!(times.map(time), said);
         assert_eq!([0, 1_610_000_000, 12].map(size), ["0 B", "1.61 GB", "12 B"]);
+        assert_eq!([1.434e12, 999e6, 1_200.0].map(|per_s| rate(per_s, "B")), ["1.43 TB/s", "999 MB/s", "1.20 kB/s"]);
         assert_eq!([0.0, 0.5123, 12.0].map(percent), ["0.0 %", "51.2 %", "1200 %"]);
         assert_eq!([0.0, 0.0994, 0.0996, 0.5123].map(short_percent), ["0.0 %", "9.9 %", "10 %", "51 %"]);
     }

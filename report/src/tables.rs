@@ -1,9 +1,9 @@
 //! A report as tables of values with units, for programs: `export` writes them as JSON, Markdown and CSV. `text` has its own tables,
 //! which fit a terminal.
 
-use super::table::{bounded, percent, size, time};
+use super::table::{bounded, percent, rate, size, time};
 use super::{MemoryHolder, MemoryStats, RangeStats, Report};
-use warpline_core::work::{Rate, WorkStats};
+use warpline_core::work::WorkStats;
 
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +61,8 @@ impl Cell {
             Cell::Ns(ns) => time(*ns),
             Cell::Bytes(bytes) => size(*bytes),
             Cell::Share(share) => percent(*share),
-            Cell::BytesPerSecond(speed) => format!("{}/s", size(*speed as u64)),
-            Cell::FlopsPerSecond(rate) => Rate(*rate, "FLOP").to_string(),
+            Cell::BytesPerSecond(speed) => rate(*speed, "B"),
+            Cell::FlopsPerSecond(per_s) => rate(*per_s, "FLOP"),
             Cell::Number(number) => format!("{number:.2}"),
             Cell::Flag(is_so) => if *is_so { "yes" } else { "" }.to_owned(),
             Cell::AtMost(cell) => bounded(true, cell.shown()),

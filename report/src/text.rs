@@ -11,7 +11,7 @@ mod work;
 
 use std::fmt;
 
-use super::table::{BAR, NONE, Row, WIDE, bounded, percent, short_percent, shortened, size, table, time};
+use super::table::{BAR, NONE, Row, WIDE, bounded, percent, rate, short_percent, shortened, size, table, time};
 use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
 use crate::path::CriticalPath;
 pub(super) use account::Account;
@@ -318,7 +318,7 @@ fn collectives(
     is_whole: impl Fn(&CollectiveStats) -> bool,
 ) -> fmt::Result {
     let none = || NONE.to_owned();
-    let speed = |bus: Option<f64>| bus.map_or_else(none, |bus| format!("{}/s", size(bus as u64)));
+    let speed = |bus: Option<f64>| bus.map_or_else(none, |bus| rate(bus, "B"));
     let hidden = |c: &CollectiveStats| format!("{}{}", if is_whole(c) { "" } else { "≥" }, percent(c.hidden));
     let rows: Vec<_> = collectives
         .iter()

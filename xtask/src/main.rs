@@ -24,9 +24,11 @@ mod ranks;
 mod readme;
 mod sanitize;
 mod shell;
+mod size;
 mod soak;
 mod steps;
 mod test;
+mod tokens;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask picture TRACE OUT.svg [--from MS --length MS]
        cargo xtask picture TRACE OUT.png [--size WIDTHxHEIGHT] [--from MS --length MS]
        cargo xtask picture PAGE.html[#FRAGMENT] OUT.png [--size WIDTHxHEIGHT] [--dark]
+       cargo xtask size [--bless [REASON]]
        cargo xtask soak [--minutes N [--keep FOLDER]]
 
   test          everything that CI runs, step by step; the first failure ends it
@@ -75,6 +78,10 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
                 there, `bash FOLDER/run.sh` runs them (default folder: .gpu-bundle)
 
   picture       draws a part of a trace as the UI shows it, or takes a picture of the UI or of a page in a headless browser
+  size          lines, conditions and public names of each crate, and the crates that a dependent of `warpline` compiles; fails if one is more
+                than in xtask/size.txt
+  --bless       writes that table anew; REASON says why a crate grew
+
   soak          eight ranks that write their tables for N minutes (30) while one is killed and started again and clocks are stepped;
                 fails if `warpline-ranks` blames a rank for what did not happen
   --keep FOLDER keeps the tables";
@@ -94,6 +101,7 @@ fn main() -> ExitCode {
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),
+        ["size", options @ ..] => size::run(options),
         ["soak", options @ ..] => soak::run(options),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");

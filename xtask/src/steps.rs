@@ -4,7 +4,7 @@ use crate::needs::{self, EVERYTHING, OFF, TRACY};
 use crate::shell::{Stop, line};
 use crate::{
     api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, query, quickstart, ranks, readme,
-    sanitize,
+    sanitize, size,
 };
 
 /// One step of `cargo xtask test`.
@@ -35,6 +35,13 @@ pub const STEPS: &[Step] = &[
         about: "the modules of a crate depend on each other in one direction",
         remedy: "move the item that is named above into the module that both need, or into one below both",
         run: cycles::check,
+        is_beside: false,
+    },
+    Step {
+        name: "size",
+        about: "no crate has more lines, conditions and public names, and no dependent compiles more crates, than in xtask/size.txt",
+        remedy: "make it smaller, or record the growth with its reason: `cargo xtask size --bless \"why\"`, and commit the table",
+        run: size::check,
         is_beside: false,
     },
     Step {

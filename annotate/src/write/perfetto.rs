@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use warpline_core::hashing::splitmix64;
 use warpline_trace::read::budget::MemoryBudget;
 use warpline_trace::read::event::{Event, Members, scalar};
 
@@ -54,15 +55,10 @@ struct Ids(u64);
 
 impl Ids {
     fn next(&mut self) -> u64 {
+        let id = splitmix64(self.0).max(1);
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mixed(self.0)
+        id
     }
-}
-
-fn mixed(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (value ^ value >> 31).max(1)
 }
 
 impl<'a, W: Write> Perfetto<'a, W> {
@@ -407,7 +403,7 @@ fn write_when_large(buffer: &mut Buffer, out: &mut impl Write, large: usize) -> 
 }
 
 fn arrow_id(seed: u64, arrow: u32) -> u64 {
-    mixed(seed.wrapping_add(u64::from(arrow).wrapping_mul(0xD1B5_4A32_D192_ED03)))
+    splitmix64(seed.wrapping_add(u64::from(arrow).wrapping_mul(0xD1B5_4A32_D192_ED03))).max(1)
 }
 
 fn describe(buffer: &mut Buffer, sequence: u64, uuid: u64, fill: impl FnOnce(&mut Buffer)) {

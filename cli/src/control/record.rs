@@ -19,6 +19,7 @@ use crate::output;
 use crate::place::{PlaceError, TracePlace};
 use crate::runtime::figures::Figures;
 use crate::runtime::protocol::Request;
+use warpline_trace::read::document::Limit;
 
 /// A program ends a recording when its time is up. After this additional time it is asked to end it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -145,7 +146,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     cut.recording_is_over();
     let mut text = ended.text(process, &path, &started.notes);
     if is_limited {
-        let limit = output::size(recording.limit);
+        let limit = Limit(recording.limit);
         text += &format!("the recording ended at the limit of {limit}; raise it with `--limit`\n");
     }
     Ok(Recorded { path, text, is_complete: !is_limited || recording.time.is_none(), cut: None })

@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warpline_core::clock::utc_date;
-use warpline_core::work::{Peak, PeakMeasurement, Rate, measured};
+use warpline_core::work::{Peak, PeakMeasurement, measured};
+use warpline_report::rate;
 
 use super::gpu::{kernel_module, readable};
 use super::probe::{DevicePeak, DriverFacts, PeakFacts, Probed};
@@ -47,9 +48,9 @@ fn finding(measured: &DevicePeak) -> Finding {
     let share = |share: Option<f64>| share.map_or_else(String::new, |share| format!(" ({:.0} %)", 100.0 * share));
     let mut what = format!(
         "{device}: {}{} of a copy, {}{} of FP32 multiply-adds",
-        Rate(*bytes_per_s, "B"),
+        rate(*bytes_per_s, "B"),
         share(memory),
-        Rate(*f32_flops_per_s, "FLOP"),
+        rate(*f32_flops_per_s, "FLOP"),
         share(compute)
     );
     if stated.is_some() {

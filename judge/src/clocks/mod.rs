@@ -1,7 +1,8 @@
-//! The clocks of hosts beside one another. Ranks of one boot share a clock, so there is nothing to find. Between hosts, the ends of
-//! synchronising collectives give an estimate for each minute (`fit`), and what no collective can do, to end before its last rank
-//! has come, gives bounds (`certified`). An estimate never lies outside of its bounds. `segments` puts the minutes of a run together, and `run` is
-//! for readers that know hosts by their collectives alone. Pure functions over [`Meeting`]s.
+//! The clocks of hosts beside one another. Ranks of one boot share a clock, so there is nothing to find. Between hosts,
+//! the ends of synchronising collectives give an estimate for each minute (`fit`), and what no collective can do, to
+//! end before its last rank has come, gives bounds (`certified`). An estimate never lies outside of its bounds.
+//! `segments` puts the minutes of a run together, and `run` is for readers that know hosts by their collectives alone.
+//! Pure functions over [`Meeting`]s.
 
 mod certified;
 mod fit;
@@ -16,7 +17,8 @@ use serde::Serialize;
 pub use run::{At, Run};
 pub use segments::all;
 
-/// Two clocks drift apart no faster, unless the user states another number: what NTP may slew a clock by, in parts per million.
+/// Two clocks drift apart no faster, unless the user states another number: what NTP may slew a clock by, in parts per
+/// million.
 pub const MAX_DRIFT_PPM: f64 = 500.0;
 
 /// The length of a segment: within it, a clock is taken as a straight line.
@@ -63,14 +65,16 @@ pub struct Clock {
     pub drift: f64,
     /// The estimate's error anywhere in the segment, 99 of 100 times.
     pub err_ns: f64,
-    /// The bounds of the offset at the middle, which cannot be wrong as long as two clocks drift apart by no more than stated.
+    /// The bounds of the offset at the middle, which cannot be wrong as long as two clocks drift apart by no more than
+    /// stated.
     pub certified: Option<(f64, f64)>,
-    /// The bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not synchronise.
+    /// The bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not
+    /// synchronise.
     pub is_inconsistent: bool,
 }
 
-/// The clocks in several segments that share a line, because one alone has too little: each with the middle that it is stated for, and
-/// all with the meetings of all of them.
+/// The clocks in several segments that share a line, because one alone has too little: each with the middle that it is
+/// stated for, and all with the meetings of all of them.
 fn joined(parts: &[(i64, i64)], hosts: usize, meetings: &[Meeting], max_drift_ppm: f64) -> Vec<Clock> {
     let Some((first, mid_ns)) = parts.first().copied() else { return Vec::new() };
     let line = fit::fit(first, mid_ns, hosts, meetings);
@@ -87,8 +91,8 @@ fn joined(parts: &[(i64, i64)], hosts: usize, meetings: &[Meeting], max_drift_pp
     parts.iter().flat_map(one).collect()
 }
 
-/// The middle of a few numbers.
-fn median(values: &mut [f64]) -> f64 {
+/// The middle of numbers; 0 of none. Of two, the mean.
+pub fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }

@@ -1,5 +1,7 @@
 //! Since when a rank is slow: the step at which its device work, beside that of its peers, changed.
 
+use warpline_judge::clocks::median;
+
 /// Deviations, squared, by which two begins differ for certain: 99 of 100 changes lie within.
 const CERTAIN: f64 = 9.21;
 
@@ -14,9 +16,10 @@ pub struct Since {
     pub most: i64,
 }
 
-/// Where `more`, which is what each step took longer than usual as a share, in order of steps, changes for the worse: the two levels,
-/// before and after, that fit best. Where the first level is slow as well, which is more than `limit`, it was so from the begin. Noise
-/// of single steps does not move it: what is more than three deviations from the level's median counts as three.
+/// Where `more`, which is what each step took longer than usual as a share, in order of steps, changes for the worse:
+/// the two levels, before and after, that fit best. Where the first level is slow as well, which is more than `limit`,
+/// it was so from the begin. Noise of single steps does not move it: what is more than three deviations from the
+/// level's median counts as three.
 pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
     let (first, n) = (more.first()?.0, more.len());
     let from_the_begin = Some(Since { step: first, least: first, most: first });
@@ -24,7 +27,7 @@ pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
         return from_the_begin;
     }
     let deviation = deviation(more);
-    let middle = median(more.iter().map(|step| step.1).collect());
+    let middle = median(&mut more.iter().map(|step| step.1).collect::<Vec<_>>());
     // Within what the two levels may be, and some noise, so that one hiccup is no level of its own.
     let (low, high) = (0.0_f64.min(middle) - 3.0 * deviation, limit.max(middle) * 2.0 + 3.0 * deviation);
     let values: Vec<f64> = more.iter().map(|step| step.1.clamp(low, high)).collect();
@@ -53,13 +56,8 @@ pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
 
 /// Of one step from the next, so that a change of level counts once.
 fn deviation(more: &[(i64, f64)]) -> f64 {
-    let differences = more.windows(2).map(|two| (two[1].1 - two[0].1).abs()).collect();
-    (1.4826 * median(differences) / std::f64::consts::SQRT_2).max(1e-6)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    let middle = values.len() / 2;
-    if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(middle, f64::total_cmp).1 }
+    let mut differences: Vec<_> = more.windows(2).map(|two| (two[1].1 - two[0].1).abs()).collect();
+    (1.4826 * median(&mut differences) / std::f64::consts::SQRT_2).max(1e-6)
 }
 
 #[cfg(test)]

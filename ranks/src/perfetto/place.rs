@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use warpline_judge::clocks::{Clock, SEGMENT_NS};
+use warpline_report::duration as time;
 
-use super::wording;
 use crate::clocks::{Clocks, Options, clocks};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -149,10 +149,10 @@ impl Known {
         }
         let certified = match self.certified {
             _ if self.is_inconsistent => "; its certified bounds contradict each other".to_owned(),
-            Some((least, most)) => format!("; certified: {} to {}", wording::time(least), wording::time(most)),
+            Some((least, most)) => format!("; certified: {} to {}", time(least), time(most)),
             None => String::new(),
         };
-        let (ahead, err) = (wording::time(self.ahead_ns), wording::time(self.err_ns));
+        let (ahead, err) = (time(self.ahead_ns), time(self.err_ns));
         format!("clock: {ahead} ahead of that of {reference}, ± {err}, corrected{certified}")
     }
 }

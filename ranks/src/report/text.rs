@@ -5,6 +5,7 @@ use std::fmt::Write;
 use warpline_core::suggest::counted;
 use warpline_core::text::printable;
 use warpline_judge::own::{LEAST_STEPS, Verdict};
+use warpline_report::duration as time;
 
 use super::Report;
 use crate::judge::{Called, Cause, Differs, LateRank, SlowRank};
@@ -242,19 +243,4 @@ pub(crate) fn wrap(out: &mut String, indent: &str, text: &str) {
         column += width;
     }
     out.push('\n');
-}
-
-/// A length of time with three digits.
-fn time(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        at if at >= 1e9 => (ns / 1e9, "s"),
-        at if at >= 1e6 => (ns / 1e6, "ms"),
-        at if at >= 1e3 => (ns / 1e3, "us"),
-        _ => (ns, "ns"),
-    };
-    match value.abs() {
-        at if at >= 100.0 => format!("{value:.0} {unit}"),
-        at if at >= 10.0 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.2} {unit}"),
-    }
 }

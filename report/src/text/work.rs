@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::super::RangeStats;
-use super::super::table::{NONE, Row, percent, table};
+use super::super::table::{NONE, Row, percent, rate, table};
 use warpline_core::text::printable;
-use warpline_core::work::{Peak, PeakMeasurement, Rate, WorkStats};
+use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
 
 /// The name of the device of in-process streams, which has no peak.
 const HOST: &str = "host";
@@ -15,13 +15,13 @@ pub(super) fn work(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Re
     let none = || NONE.to_owned();
     let declared = || ranges.iter().filter_map(|range| Some((range, range.work.as_ref()?)));
     let row = |(range, work): (&RangeStats, &WorkStats)| {
-        let rate = |rate: Option<f64>, unit| rate.map_or_else(none, |rate| Rate(rate, unit).to_string());
+        let shown = |per_s: Option<f64>, unit| per_s.map_or_else(none, |per_s| rate(per_s, unit));
         let share = |share: Option<f64>| share.map_or_else(none, percent);
         let name = if range.in_replays { format!("{} (replays)", range.name) } else { range.name.to_string() };
         let cells = [
-            rate(work.rates.bytes_per_s, "B"),
+            shown(work.rates.bytes_per_s, "B"),
             share(work.bytes_share()),
-            rate(work.rates.flops_per_s, "FLOP"),
+            shown(work.rates.flops_per_s, "FLOP"),
             share(work.flops_share()),
         ];
         Row::new(name, cells)
@@ -36,8 +36,8 @@ pub(super) fn work(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Re
             None => writeln!(f, "the peak of {device}: its memory, and its tensor cores with 16-bit numbers")?,
             Some(PeakMeasurement { date, driver, .. }) => {
                 writeln!(f, "the peak of {device}, measured on {}:", printable(date))?;
-                let flops = peak.f32_flops_per_s.map(|rate| format!(", {} of FP32 FMAs", Rate(rate, "FLOP")));
-                let (driver, bytes) = (printable(driver), Rate(peak.bytes_per_s, "B"));
+                let flops = peak.f32_flops_per_s.map(|per_s| format!(", {} of FP32 FMAs", rate(per_s, "FLOP")));
+                let (driver, bytes) = (printable(driver), rate(peak.bytes_per_s, "B"));
                 writeln!(f, "  with {driver}: {bytes} copied{}", flops.unwrap_or_default())?;
             }
         }

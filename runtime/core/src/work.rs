@@ -8,8 +8,6 @@ pub mod measured;
 mod peak;
 mod peaks;
 
-use std::fmt;
-
 pub use peak::{Peak, PeakMeasurement};
 
 /// The work that a mark declares for one zone: the bytes that it reads and writes, and its floating-point operations.
@@ -173,29 +171,6 @@ impl WorkSum {
     }
 }
 
-/// A rate for people: `1.43 TB/s`.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Rate(pub f64, pub &'static str);
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rate(rate, unit) = *self;
-        let (scaled, prefix) = match rate {
-            ..1e6 => (rate * 1e-3, "k"),
-            ..1e9 => (rate * 1e-6, "M"),
-            ..1e12 => (rate * 1e-9, "G"),
-            _ => (rate * 1e-12, "T"),
-        };
-        let digits = match scaled {
-            ..9.995 => 2,
-            ..99.95 => 1,
-            _ => 0,
-        };
-        write!(f, "{scaled:.digits$} {prefix}{unit}/s")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,15 +205,5 @@ mod tests {
         let stats = sum.stats().expect("three zones");
         assert_eq!((stats.device.as_str(), stats.bytes_share(), stats.peak), ("", None, None));
         assert_eq!(Peak::of("a device of tomorrow"), None, "no peak is made up");
-    }
-
-    #[test]
-    fn rates_have_three_digits() {
-        let text = |rate| Rate(rate, "B").to_string();
-        assert_eq!(
-            (text(1.434e12), text(34.56e9), text(999e6)),
-            ("1.43 TB/s".into(), "34.6 GB/s".into(), "999 MB/s".into())
-        );
-        assert_eq!(text(1_200.0), "1.20 kB/s");
     }
 }

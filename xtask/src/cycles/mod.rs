@@ -19,7 +19,7 @@ use graph::Cycle;
 use crate::shell::{Stop, root};
 
 /// The folders of the crates that have no cycle.
-const CHECKED: [&str; 14] = [
+pub const CHECKED: [&str; 14] = [
     "annotate",
     "attack",
     "cli",

@@ -6,13 +6,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::modules::{Module, ModuleId, Modules, Reference, Segments};
-
-/// Keywords before the name of an item.
-const ITEMS: [&str; 10] =
-    ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules", "extern"];
-
-/// Keywords that may stand between one of them and the name.
-const BETWEEN: [&str; 7] = ["fn", "unsafe", "async", "extern", "mut", "crate", "const"];
+use crate::tokens::{BETWEEN, ITEMS, attribute, is_for_tests, is_group, is_punct, item_length};
 
 type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
@@ -228,37 +222,6 @@ impl Scanner<'_> {
     }
 }
 
-/// The attribute that begins here, if one does, and how many tokens it is: 3 for an inner one.
-fn attribute(tokens: &[TokenTree]) -> (Option<&Group>, usize) {
-    let is_inner = is_punct(tokens.get(1), '!');
-    match tokens.get(1 + usize::from(is_inner)) {
-        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => {
-            (Some(group), 2 + usize::from(is_inner))
-        }
-        _ => (None, 1),
-    }
-}
-
-/// `cfg(test)`, or `cfg(all(…, test, …))`.
-fn is_for_tests(attribute: &Group) -> bool {
-    let mut tokens = attribute.stream().into_iter();
-    match (tokens.next(), tokens.next()) {
-        (Some(TokenTree::Ident(cfg)), Some(TokenTree::Group(condition))) if cfg == "cfg" => {
-            needs_tests(condition.stream())
-        }
-        _ => false,
-    }
-}
-
-fn needs_tests(condition: TokenStream) -> bool {
-    let tokens: Vec<_> = condition.into_iter().collect();
-    tokens.split(|token| is_punct(Some(token), ',')).any(|part| match part {
-        [TokenTree::Ident(name)] => name == "test",
-        [TokenTree::Ident(all), TokenTree::Group(inner)] => all == "all" && needs_tests(inner.stream()),
-        _ => false,
-    })
-}
-
 /// The files that attributes of a module name.
 #[derive(Default)]
 struct PathAttribute {
@@ -297,38 +260,6 @@ fn named_path(tokens: &[TokenTree]) -> Option<String> {
     }
 }
 
-/// How many tokens what stands behind an attribute is: an item, a statement, a field or an arm.
-fn item_length(tokens: &[TokenTree]) -> usize {
-    let mut begin = 0;
-    while is_punct(tokens.get(begin), '#') {
-        begin += attribute(&tokens[begin..]).1;
-    }
-    let mut words = tokens[begin..].iter().filter_map(|token| match token {
-        TokenTree::Ident(word) => Some(word.to_string()),
-        _ => None,
-    });
-    let first = words.find(|word| word != "pub").unwrap_or_default();
-    let is_constant = first == "const" && words.next().is_none_or(|next| !BETWEEN.contains(&next.as_str()));
-    let ends_with_semicolon = is_constant || ["use", "static", "type", "let"].contains(&first.as_str());
-    let is_item = ends_with_semicolon
-        || ITEMS.contains(&first.as_str())
-        || ["impl", "mod", "unsafe", "async"].contains(&first.as_str());
-    let end = tokens[begin..].iter().position(|token| match token {
-        TokenTree::Punct(punct) => punct.as_char() == ';' || (!is_item && punct.as_char() == ','),
-        TokenTree::Group(group) => !ends_with_semicolon && group.delimiter() == Delimiter::Brace,
-        _ => false,
-    });
-    end.map_or(tokens.len(), |end| begin + end + 1)
-}
-
 fn plain(name: &str) -> String {
     name.trim_start_matches("r#").to_owned()
-}
-
-fn is_punct(token: Option<&TokenTree>, char: char) -> bool {
-    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == char)
-}
-
-fn is_group(token: Option<&TokenTree>, delimiter: Delimiter) -> bool {
-    matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == delimiter)
 }

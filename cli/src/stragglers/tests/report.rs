@@ -89,7 +89,7 @@ MISMATCH: number 7 of world [0,4,8]: all_reduce on rank 0; all_gather on rank 4
 MISMATCH: 1 in all. The ranks' programs differ there, or began to count at different collectives: then give `seq` in the marks
 
  collective  group          seq  late rank  late by  ends differ by  range
- all_reduce  world [0,4,8]    4          4  1.00 ms       500.00 µs  net.sum
+ all_reduce  world [0,4,8]    4          4  1.00 ms          500 µs  net.sum
 
  group          rank  times late  of  others waited
  world [0,4,8]     4           1   1        1.00 ms

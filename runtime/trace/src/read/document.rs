@@ -31,13 +31,18 @@ pub struct TooLong(pub u64);
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (unit, shift) = match self.0.trailing_zeros() {
-            30.. => ("GiB", 30),
-            20.. => ("MiB", 20),
-            10.. => ("KiB", 10),
-            _ => ("bytes", 0),
-        };
-        write!(f, "it has more than {} {unit} when it is decompressed", self.0 >> shift)
+        write!(f, "it has more than {} when it is decompressed", Limit(self.0))
+    }
+}
+
+/// A limit in bytes, which is shown in the largest binary unit that divides it.
+pub struct Limit(pub u64);
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+        let unit = (self.0.trailing_zeros() / 10).min(4);
+        write!(f, "{} {}", self.0 >> (10 * unit), units[unit as usize])
     }
 }
 
@@ -397,5 +402,16 @@ impl Scan {
             }
         }
         (bytes.len(), false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_shown_as_it_was_given() {
+        let shown = [500_000_000, 20 << 10, 64 << 30, 3 << 40].map(|bytes| Limit(bytes).to_string());
+        assert_eq!(shown, ["500000000 bytes", "20 KiB", "64 GiB", "3 TiB"]);
     }
 }

@@ -1,18 +1,18 @@
-//! Where live metrics go: the URL of an OpenTelemetry collector, the address at which Prometheus scrapes, and the names by which it may do so.
+//! Where live metrics go: the URL of an OpenTelemetry collector, the address at which Prometheus scrapes, and the names
+//! by which it may do so.
 //!
-//! The table and the builder parse them in every build. No name is resolved and no socket is opened here. Each error says what to write instead.
+//! The table and the builder parse them in every build. No name is resolved and no socket is opened here. Each error
+//! says what to write instead.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::values::{SHORTEST_TIME, within};
 use warpline_core::process::launched_rank;
 
 /// The path at which an OTLP receiver takes metrics over HTTP.
 const METRICS_PATH: &str = "/v1/metrics";
-
-/// The shortest time between two exports.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the URL to which metrics are posted: `url`, with `/v1/metrics` at its end.
 pub(super) fn parse_otlp(url: &str) -> Result<String, String> {
@@ -57,8 +57,7 @@ fn is_bracketed(host: &str) -> bool {
 }
 
 pub(super) fn check_interval(time: Duration) -> Result<Duration, String> {
-    let is_long = Some(time).filter(|time| *time >= SHORTEST_INTERVAL);
-    is_long.ok_or_else(|| "exports are at least 100 ms apart, as in `otlp_interval=15s`".to_owned())
+    within(time, SHORTEST_TIME.., "exports are at least 100 ms apart, as in `otlp_interval=15s`")
 }
 
 /// The addresses at which metrics are served: the first one that is free.
@@ -84,8 +83,8 @@ impl fmt::Display for ServeAt {
     }
 }
 
-/// Parses `PORT`, `IP:PORT` or `localhost:PORT`, where `PORT` may be a range, and `{rank}` stands for the rank of this process. Without an
-/// address, it is that of the loopback.
+/// Parses `PORT`, `IP:PORT` or `localhost:PORT`, where `PORT` may be a range, and `{rank}` stands for the rank of this
+/// process. Without an address, it is that of the loopback.
 pub(super) fn parse_serve_at(text: &str) -> Result<ServeAt, String> {
     serve_at(text, launched_rank().unwrap_or(0))
 }

@@ -1,24 +1,20 @@
 //! Collects the settings that a program makes for a session.
 //!
-//! Applications call it, and [`Session`](crate::Session) creates one from the environment. The methods for single settings are in `table`.
-//! An invalid setting is stored until `start` reports it; no file, thread or device is touched before.
+//! Applications call it, and [`Session`](crate::Session) creates one from the environment. The methods for single
+//! settings are in `methods`. An invalid setting is stored until `start` reports it; no file, thread or device is
+//! touched before.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::addresses::{check_interval, parse_host, parse_otlp, parse_serve_at};
+use super::config::Config;
 use super::environment::Environment;
-use super::filter::Filter;
 use super::line::{VARIABLE, help};
-use super::table::{Config, builder_methods};
-use super::values::*;
+use super::table::SETTINGS;
 use crate::error::{ConfigError, Error, PROGRAM};
-use warpline_core::catalog::Level;
 use warpline_core::environment;
 use warpline_core::file_name;
 use warpline_core::stderr;
-use warpline_core::timing::{EndMode, GraphTiming, Timing};
 use warpline_report::sink::Sink;
 use warpline_report::sink::held::HeldSinks;
 
@@ -43,8 +39,9 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Adds the settings in the environment variable `WARPLINE`, or `settings` if it is not set. A program can combine this with its own
-    /// sinks. A program with raised privileges does not read the variable, and a line on standard error says so.
+    /// Adds the settings in the environment variable `WARPLINE`, or `settings` if it is not set. A program can combine
+    /// this with its own sinks. A program with raised privileges does not read the variable, and a line on standard
+    /// error says so.
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::NotUnicode`].
@@ -106,29 +103,42 @@ impl SessionBuilder {
         })
     }
 
-    /// Returns the path, or stores its error.
-    fn checked_path(&mut self, setting: &str, path: &Path) -> Option<PathBuf> {
-        let checked = file_name::check(path).map(|()| path.to_owned());
-        self.checked(format_args!("{setting}={}", path.display()), checked)
+    /// Stores the value of a setting, or the error if there is none yet.
+    pub(super) fn set<T>(
+        mut self,
+        setting: impl fmt::Display,
+        value: Result<T, String>,
+        store: impl FnOnce(&mut Config, T),
+    ) -> Self {
+        match value {
+            Ok(value) => store(&mut self.config, value),
+            Err(problem) => {
+                self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem));
+            }
+        }
+        self
     }
 
-    /// Returns the value, or stores its error.
-    fn checked<T>(&mut self, setting: impl fmt::Display, value: Result<T, String>) -> Option<T> {
-        value.map_err(|problem| self.wrong.get_or_insert(ConfigError::new(setting.to_string(), problem))).ok()
+    /// Stores a path, or its error.
+    pub(super) fn path(self, key: &str, path: impl AsRef<Path>, store: impl FnOnce(&mut Config, PathBuf)) -> Self {
+        let path = path.as_ref();
+        self.set(format_args!("{key}={}", path.display()), file_name::check(path).map(|()| path.to_owned()), store)
+    }
+
+    /// Stores an error if this program does not support the setting.
+    pub(super) fn supported(self, key: &str) -> Self {
+        SETTINGS.iter().filter(|setting| setting.key == key).fold(self, |builder, setting| {
+            builder.set(format_args!("{key}={}", setting.example), setting.supported(), |_, ()| {})
+        })
     }
 
     /// Adds a setting in the form of `WARPLINE`, or stores its error.
-    fn line(mut self, setting: &str) -> Self {
+    pub(super) fn line(mut self, setting: &str) -> Self {
         if let Err(wrong) = self.config.add(setting) {
             self.wrong.get_or_insert(wrong);
         }
         self
     }
-}
-
-/// A method for each setting, from the table.
-impl SessionBuilder {
-    builder_methods!();
 }
 
 impl fmt::Debug for SessionBuilder {
@@ -140,6 +150,7 @@ impl fmt::Debug for SessionBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpline_core::timing::GraphTiming;
 
     #[test]
     fn a_setting_that_needs_another_one_is_told_where_it_stands() {
@@ -156,6 +167,22 @@ mod tests {
         let says = |builder: SessionBuilder| builder.start().expect_err("it is no size").to_string();
         assert!(says(SessionBuilder::default().ring(0)).contains("`ring(0)`: a ring holds 1 to "));
         assert!(says(SessionBuilder::default().event_budget(1)).contains("`event_budget(1)`: a GPU context has 2 to "));
+    }
+
+    #[test]
+    fn a_method_says_which_feature_it_lacks() {
+        let new = SessionBuilder::default;
+        for (feature, is_on, mut builder) in [
+            ("otlp", cfg!(feature = "otlp"), new().otlp("http://localhost")),
+            ("prometheus", cfg!(feature = "prometheus"), new().prometheus("9464").prometheus_hosts("node7")),
+            ("ranks", cfg!(feature = "ranks"), new().ranks("run")),
+            ("timeline", cfg!(feature = "timeline"), new().event_pool_capacity(1)),
+            ("cupti", cfg!(feature = "cupti"), new().kernels(true)),
+            ("cuda", cfg!(feature = "cuda"), new().graph_timing(GraphTiming::Stamps)),
+        ] {
+            let says = builder.check().err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(says.contains(&format!("without warpline's feature `{feature}`; build it")), !is_on, "{says}");
+        }
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! The settings as a whole: whether they are consistent, and what they mean for a range.
+//! The value of every setting: the defaults, and what they mean for a range.
 //!
-//! The values are plain data ([`Config`] comes from `table`), so an engine that is started for a control client can have its own
-//! settings.
+//! The values are plain data, so an engine that is started for a control client can have its own settings.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::files;
-use super::filter::lets_through;
-use super::table::{Config, SETTINGS, Setting};
-use crate::error::ConfigError;
-use warpline_core::catalog::RangeSpec;
+use super::addresses::ServeAt;
+use super::filter::{Filter, lets_through};
+use super::values::{Console, FlightSettings};
+use warpline_core::catalog::{Level, RangeSpec};
 use warpline_core::steps::Schedule;
+use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
 /// The default budget of a session whose only output is the flight recorder, and of recordings from outside.
 const UNASKED_BUDGET: f64 = 0.01;
@@ -18,39 +18,137 @@ const UNASKED_BUDGET: f64 = 0.01;
 /// The number of files that a rotated trace keeps by default.
 pub(crate) const KEPT: usize = 4;
 
+/// The value of every setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    // What the session writes, and to whom.
+    pub(crate) perfetto: Vec<PathBuf>,
+    pub(crate) chrome: Vec<PathBuf>,
+    pub(crate) ranks: Option<PathBuf>,
+    pub(crate) ranks_window: Option<Duration>,
+    /// The URL to which metrics are posted.
+    pub(crate) otlp: Option<String>,
+    pub(crate) otlp_interval: Option<Duration>,
+    pub(crate) prometheus: Option<ServeAt>,
+    /// Further names by which clients may know the server of metrics.
+    pub(crate) prometheus_hosts: Vec<String>,
+    pub(crate) tracy: bool,
+    pub(crate) summary: Option<Console>,
+    /// The files to which the report is written.
+    pub(crate) summary_files: Vec<PathBuf>,
+    pub(crate) log: bool,
+    // Which zones it records, how many may wait, and how they are timed.
+    pub(crate) level: Level,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) ring: usize,
+    pub(crate) events: usize,
+    pub(crate) event_pool_capacity: Option<usize>,
+    pub(crate) ends: EndMode,
+    pub(crate) timing: Timing,
+    // Which part of the program it records.
+    /// The share of its time that the session may cost the program; none for no limit.
+    pub(crate) budget: Option<f64>,
+    /// The share of a range's zones that is recorded.
+    pub(crate) sample: f64,
+    pub(crate) active: Option<u64>,
+    pub(crate) wait: Option<u64>,
+    pub(crate) warmup: Option<u64>,
+    pub(crate) repeat: Option<u64>,
+    // What it records of devices, and the mirrors of zones in other tools.
+    pub(crate) calibrate: bool,
+    pub(crate) kernels: bool,
+    pub(crate) synchronizations: bool,
+    pub(crate) graph_timing: GraphTiming,
+    /// Whether zones are mirrored to NVTX; none if they are mirrored when a tool is attached.
+    pub(crate) nvtx: Option<bool>,
+    /// Whether zones are mirrored to roctx; none if they are mirrored when its library is loaded.
+    pub(crate) roctx: Option<bool>,
+    // Its end, rotated traces and the flight recorder.
+    pub(crate) finish_timeout: Duration,
+    /// The maximum size of a Perfetto trace's file in bytes; none for one file without a limit.
+    pub(crate) rotate: Option<u64>,
+    pub(crate) keep: Option<usize>,
+    pub(crate) flight: Option<FlightSettings>,
+    pub(crate) stall: Option<Duration>,
+    pub(crate) dump_on_sigusr2: bool,
+    // Whether it records, who controls it and what it prints.
+    pub(crate) off: bool,
+    pub(crate) control: bool,
+    pub(crate) quiet: bool,
+    pub(crate) finish_on_signal: bool,
+    pub(crate) help: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            perfetto: Vec::new(),
+            chrome: Vec::new(),
+            ranks: None,
+            ranks_window: None,
+            otlp: None,
+            otlp_interval: None,
+            prometheus: None,
+            prometheus_hosts: Vec::new(),
+            tracy: false,
+            summary: None,
+            summary_files: Vec::new(),
+            log: false,
+            level: Level::Fine,
+            filters: Vec::new(),
+            ring: 4096,
+            events: 16_384,
+            event_pool_capacity: None,
+            ends: EndMode::Auto,
+            timing: Timing::Events,
+            budget: None,
+            sample: 1.0,
+            active: None,
+            wait: None,
+            warmup: None,
+            repeat: None,
+            calibrate: false,
+            kernels: false,
+            synchronizations: false,
+            graph_timing: GraphTiming::Off,
+            nvtx: None,
+            roctx: None,
+            finish_timeout: Duration::from_secs(5),
+            rotate: None,
+            keep: None,
+            flight: None,
+            stall: None,
+            dump_on_sigusr2: false,
+            off: false,
+            control: false,
+            quiet: false,
+            finish_on_signal: true,
+            help: false,
+        }
+    }
+}
+
 impl Config {
-    /// Checks that the settings are consistent.
-    ///
-    /// # Errors
-    /// The first setting that lacks one it needs.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        for setting in SETTINGS {
-            (setting.check)(self).map_err(|problem| ConfigError::new(setting.key, problem))?;
+    /// Returns these settings for a recording from outside: those that apply only to the program's own session have
+    /// their defaults. Among them are settings that would slow the program for good, as CUPTI does with launches of
+    /// graphs, and `calibrate`, which launches a kernel.
+    pub(crate) fn shared(&self) -> Config {
+        Config {
+            level: self.level,
+            filters: self.filters.clone(),
+            ring: self.ring,
+            events: self.events,
+            ends: self.ends,
+            budget: self.budget,
+            sample: self.sample,
+            graph_timing: self.graph_timing,
+            nvtx: self.nvtx,
+            roctx: self.roctx,
+            finish_timeout: self.finish_timeout,
+            quiet: self.quiet,
+            help: self.help,
+            ..Config::default()
         }
-        files::apart(self.clone().paths())
-    }
-
-    /// Returns each file that a setting names, with the setting's key.
-    fn paths(&mut self) -> Vec<(&'static str, PathBuf)> {
-        let paths = |config: &mut Config, setting: &Setting| -> Vec<_> {
-            (setting.paths)(config).into_iter().map(|path| (setting.key, path.clone())).collect()
-        };
-        SETTINGS.iter().flat_map(|setting| paths(self, setting)).collect()
-    }
-
-    /// Expands the placeholders of each path for this process.
-    ///
-    /// # Errors
-    /// The first path with an unknown placeholder.
-    pub(super) fn expand_paths(&mut self) -> Result<(), ConfigError> {
-        // A build without `enable` creates no file.
-        for setting in SETTINGS.iter().filter(|_| cfg!(feature = "enable")) {
-            for path in (setting.paths)(self) {
-                let wrong = |problem| ConfigError::new(format!("{}={}", setting.key, path.display()), problem);
-                *path = warpline_core::file_name::expand(path).map_err(wrong)?;
-            }
-        }
-        Ok(())
     }
 
     /// Returns whether the report is printed or written.
@@ -58,8 +156,8 @@ impl Config {
         self.summary.is_some() || !self.summary_files.is_empty()
     }
 
-    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded. `is_asked_for` is whether the
-    /// program's own settings request a trace or a sink.
+    /// Returns the share of its time that recording may cost the program, or none if every zone is recorded.
+    /// `is_asked_for` is whether the program's own settings request a trace or a sink.
     pub(crate) fn budget(&self, is_asked_for: bool) -> Option<f64> {
         let default = if is_asked_for { None } else { Some(UNASKED_BUDGET) };
         self.budget.or(default).filter(|share| *share < 1.0)
@@ -86,19 +184,5 @@ impl Config {
     /// Returns whether a session with these settings excludes the range.
     pub(crate) fn leaves_out(&self, range: &RangeSpec) -> bool {
         range.level() > self.level || !lets_through(&self.filters, range.name())
-    }
-
-    pub(super) fn outputs(&self) -> impl Iterator<Item = &'static Setting> {
-        SETTINGS.iter().filter(|setting| (setting.is_output)(self))
-    }
-
-    /// Returns whether records have an output other than control clients and the flight recorder.
-    pub(crate) fn has_output_beside_flight(&self) -> bool {
-        self.outputs().any(|setting| setting.key != "flight")
-    }
-
-    /// Returns whether records have an output other than control clients.
-    pub(crate) fn has_output(&self) -> bool {
-        self.outputs().next().is_some()
     }
 }

@@ -1,7 +1,8 @@
-//! The settings of the variable `WARPLINE`, for messages that depend on whether the variable or the program made a setting.
+//! The settings of the variable `WARPLINE`, for messages that depend on whether the variable or the program made a
+//! setting.
 
+use super::config::Config;
 use super::line::{self, VARIABLE};
-use super::table::Config;
 use crate::error::{ConfigError, PROGRAM};
 use warpline_core::stderr;
 
@@ -45,8 +46,8 @@ impl Environment {
         }
     }
 
-    /// Warns that the variable names no output. There is no warning for `nvtx` and `roctx`, which show zones, and none for `nvtx=off` unless the
-    /// variable replaces an output of the program's own settings.
+    /// Warns that the variable names no output. There is no warning for `nvtx` and `roctx`, which show zones, and none
+    /// for `nvtx=off` unless the variable replaces an output of the program's own settings.
     pub(crate) fn warn_of_no_output(&self, config: &Config) {
         let replaces = !self.replaced.is_empty();
         let what = if replaces { " (it replaces the program's own settings)" } else { "" };

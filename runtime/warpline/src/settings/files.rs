@@ -1,13 +1,14 @@
-//! Checks that no two sinks write to one file, because each would destroy the other's data, and finds files whose names are of another format.
+//! Checks that no two sinks write to one file, because each would destroy the other's data, and finds files whose names
+//! are of another format.
 //!
-//! It runs before any file is created. Directories and existing files are compared by their identity in the file system, so links
-//! and other spellings of a path are detected. Devices such as `/dev/null` may be named twice.
+//! It runs before any file is created. Directories and existing files are compared by their identity in the file
+//! system, so links and other spellings of a path are detected. Devices such as `/dev/null` may be named twice.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::table::Config;
+use super::config::Config;
 use crate::error::ConfigError;
 
 #[derive(PartialEq, Eq)]
@@ -53,7 +54,8 @@ pub(crate) fn misnamed(config: &Config) -> impl Iterator<Item = String> {
         .chain(chrome.map(move |path| text(path, ["chrome", "Chrome JSON", "perfetto"])))
 }
 
-/// Returns none for a character device, which may be named twice, and for a file that cannot be created, which is reported later.
+/// Returns none for a character device, which may be named twice, and for a file that cannot be created, which is
+/// reported later.
 fn target(path: &Path) -> Option<Target> {
     #[cfg(unix)]
     if let Ok(there) = fs::metadata(path) {

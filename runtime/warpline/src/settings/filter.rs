@@ -1,14 +1,15 @@
 //! Patterns over range names, which select the ranges that a session or a subscription records.
 //!
-//! The setting `filter`, the builder, `Session::set_filter` and control requests use the same syntax. Matching takes at most the product
-//! of the two lengths, however many stars a pattern has.
+//! The setting `filter`, the builder, `Session::set_filter` and control requests use the same syntax. Matching takes at
+//! most the product of the two lengths, however many stars a pattern has.
 
 use std::fmt;
 
 use crate::error::ConfigError;
 use warpline_core::text::matches;
 
-/// A pattern over range names, in which `*` matches any characters. A leading `!` excludes the ranges that the pattern matches.
+/// A pattern over range names, in which `*` matches any characters. A leading `!` excludes the ranges that the pattern
+/// matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pattern: String,

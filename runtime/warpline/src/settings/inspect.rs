@@ -1,13 +1,15 @@
 //! What a line of settings asks for, for the command `warpline doctor`.
 //!
-//! The command is not the program that the settings are for, which may have other features. A setting that this build lacks is therefore
-//! not an error here: it is listed with the feature that the program needs. Nothing is started and no file is touched.
+//! The command is not the program that the settings are for, which may have other features. A setting that this build
+//! lacks is therefore not an error here: it is listed with the feature that the program needs. Nothing is started and
+//! no file is touched.
 
 use std::path::PathBuf;
 
+use super::config::Config;
 use super::line;
-use super::table::Config;
-use super::values::missing_feature;
+use super::table::SETTINGS;
+use super::values::is_missing_feature;
 use crate::error::ConfigError;
 use warpline_core::file_name;
 
@@ -46,16 +48,12 @@ pub fn inspect(text: &str) -> InspectedSettings {
         found.graph_timing |= key == "graph_timing" && value != "off";
         found.tracy |= key == "tracy";
         let feature = match key {
-            "kernels" | "synchronizations" => Some("cupti"),
-            "timing" if found.kernels => Some("cupti"),
-            "graph_timing" if found.graph_timing => Some("cuda"),
-            "tracy" => Some("tracy"),
-            "log" => Some("tracing"),
-            "event_pool_capacity" => Some("timeline"),
-            _ => None,
+            "timing" => (value == "kernels").then_some("cupti"),
+            "graph_timing" => (value != "off").then_some("cuda"),
+            key => SETTINGS.iter().find(|setting| setting.key == key).and_then(|setting| setting.feature),
         };
         found.features.extend(feature.filter(|feature| !found.features.contains(feature)));
-        let lacks_feature = |error: ConfigError| missing_feature(error.problem());
+        let lacks_feature = |error: ConfigError| is_missing_feature(error.problem());
         if !Config::default().add(setting).is_err_and(lacks_feature) {
             kept.push(setting);
         }
@@ -84,6 +82,9 @@ mod tests {
         assert_eq!(found.problem, None);
         assert_eq!(found.features, ["cupti", "cuda", "tracing"]);
         assert!(found.kernels && found.graph_timing && !found.tracy && !found.is_off);
+        let line = "ranks=run,otlp=http://localhost:4318,prometheus=9464,event_pool_capacity=1,timing=kernels";
+        assert_eq!(inspect(line).features, ["ranks", "otlp", "prometheus", "timeline", "cupti"]);
+        assert_eq!(inspect("timing=events,graph_timing=off,summary").features, [""; 0]);
         assert_eq!(found.nvtx, Some(true));
         assert_eq!(found.files[0], PathBuf::from("a/t.pftrace"));
         assert_eq!(found.files[1], PathBuf::from(format!("warpline-{}.flight", std::process::id())));

@@ -1,12 +1,13 @@
 //! `WARPLINE=…`: every setting of a session in one line.
 //!
-//! The line consists of `key` and `key=value`, joined by commas. The builder reads it from the environment or from the program, and the
-//! NVTX mirror, which needs no session, from the environment. The parser rejects unknown settings and lists the known ones. It never
-//! panics.
+//! The line consists of `key` and `key=value`, joined by commas. The builder reads it from the environment or from the
+//! program, and the NVTX mirror, which needs no session, from the environment. The parser rejects unknown settings and
+//! lists the known ones. It never panics.
 
-use super::setting::Read;
+use super::config::Config;
+use super::setting::{Read, Setting};
 use super::suggest::{blank_for_comma, unknown};
-use super::table::{Config, SETTINGS, Setting};
+use super::table::SETTINGS;
 use crate::error::ConfigError;
 
 /// The environment variable with the settings.
@@ -15,23 +16,16 @@ pub(super) const VARIABLE: &str = "WARPLINE";
 /// Returns the text that `help` prints.
 pub(super) fn help() -> String {
     let mut text = format!("{VARIABLE} takes these settings, joined by commas:");
-    for Setting { form, help, unavailable, .. } in SETTINGS {
-        text.push_str(&format!("\n  {form:<19}  {help}"));
-        if let Some(why) = unavailable {
-            text.push_str(&lack(why));
-        }
+    for setting in SETTINGS {
+        let lack = match setting.feature {
+            _ if setting.is_supported => String::new(),
+            Some(feature) => format!(" [no feature `{feature}`]"),
+            None => " [not on this system]".to_owned(),
+        };
+        text.push_str(&format!("\n  {:<19}  {}{lack}", setting.form(), setting.help));
     }
     text.push_str("\nFILE may have `{pid}`, `{rank}` and `{host}` in it. Nothing is recorded in this run.");
     text
-}
-
-/// Returns what the help says of a setting that this program does not support.
-fn lack(why: &str) -> String {
-    let feature = why.split_once("feature `").and_then(|(_, rest)| rest.split_once('`'));
-    match feature {
-        Some((feature, _)) => format!(" [no feature `{feature}`]"),
-        None => " [not on this system]".to_owned(),
-    }
 }
 
 impl Config {
@@ -63,16 +57,14 @@ impl Config {
     /// The fault of the value, and the text to write instead.
     fn read(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), String> {
         let key = setting.key;
-        if let Some(why) = setting.unavailable {
-            return Err(why.to_owned());
-        }
+        setting.supported()?;
         match (&setting.read, value) {
             (Read::Flag(_), Some(_)) => Err(format!("takes no value; write `{key}`")),
             (Read::Flag(field), None) => {
                 *field(self) = true;
                 Ok(())
             }
-            (Read::Value(example, _), None | Some("")) => Err(format!("needs a value, as in `{key}={example}`")),
+            (Read::Value(..), None | Some("")) => Err(format!("needs a value, as in `{key}={}`", setting.example)),
             (Read::Value(_, set), Some(value)) => set(self, value),
             (Read::Optional(set), value) => set(self, value),
         }
@@ -93,7 +85,8 @@ pub(super) fn has(line: &str, key: &str) -> bool {
     settings(line).any(|(_, known, _)| known == key)
 }
 
-/// Returns the setting of the NVTX mirror in `WARPLINE`, with or without a session. The session reports invalid settings.
+/// Returns the setting of the NVTX mirror in `WARPLINE`, with or without a session. The session reports invalid
+/// settings.
 pub(crate) fn nvtx_of_environment() -> Option<bool> {
     let mut config = Config::default();
     let _ = config.add(&warpline_core::environment::var(VARIABLE).ok()?);
@@ -113,7 +106,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::super::values::{Console, FlightSettings, NO_CUPTI, NO_TRACING};
+    use super::super::values::{Console, FlightSettings, no_feature};
     use super::*;
     use warpline_core::catalog::Level;
     use warpline_core::timing::{EndMode, GraphTiming, Timing};
@@ -143,7 +136,7 @@ mod tests {
         assert_eq!((clock(""), clock("timing=events")), (Ok(Timing::Events), Ok(Timing::Events)));
         match cfg!(feature = "cupti") {
             true => assert_eq!(clock("timing=kernels"), Ok(Timing::Kernels)),
-            false => assert!(problem("timing=kernels").contains(NO_CUPTI)),
+            false => assert!(problem("timing=kernels").contains(&no_feature("cupti"))),
         }
         assert!(problem("timing=stamps").contains("is `events` or `kernels`"));
         let timing = |line: &str| parse(line).map(|config| config.graph_timing);
@@ -237,15 +230,15 @@ mod tests {
         );
         match parse("kernels") {
             Ok(config) => assert!(config.kernels && cfg!(feature = "cupti")),
-            Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {NO_CUPTI}")),
+            Err(error) => assert_eq!(error.to_string(), format!("`kernels`: {}", no_feature("cupti"))),
         }
         match parse("synchronizations") {
             Ok(config) => assert!(config.synchronizations && !config.kernels && cfg!(feature = "cupti")),
-            Err(error) => assert_eq!(error.to_string(), format!("`synchronizations`: {NO_CUPTI}")),
+            Err(error) => assert_eq!(error.to_string(), format!("`synchronizations`: {}", no_feature("cupti"))),
         }
         match parse("log") {
             Ok(config) => assert!(config.log && cfg!(feature = "tracing")),
-            Err(error) => assert_eq!(error.to_string(), format!("`log`: {NO_TRACING}")),
+            Err(error) => assert_eq!(error.to_string(), format!("`log`: {}", no_feature("tracing"))),
         }
         assert_eq!(
             problem("filter=Demo.*"),
@@ -274,20 +267,16 @@ mod tests {
     fn help_lists_every_setting_that_is_read() {
         assert!(parse("help").is_ok_and(|config| config.help && !config.has_output()));
         let help = help();
-        for Setting { key, form, unavailable, .. } in SETTINGS {
+        for setting in SETTINGS {
+            let (key, form) = (setting.key, setting.form());
             let line =
                 help.lines().find(|line| line.starts_with(&format!("  {form} "))).unwrap_or_else(|| panic!("{key}"));
-            assert_eq!(line.ends_with(']'), unavailable.is_some(), "{line}");
-            assert!(
-                unavailable.is_none_or(|why| !why.contains("feature `") || line.contains(" [no feature `")),
-                "{line}"
-            );
-            let example = form
-                .replace("FILE", "t")
-                .replace("URL", "http://h")
-                .replace("ADDR", "9464")
-                .replace("PATTERN", "demo.*");
-            // Settings that are not built in, or not available on this system, are rejected with a message that says so.
+            assert_eq!(line.ends_with(']'), !setting.is_supported, "{line}");
+            let lack = setting.feature.filter(|_| !setting.is_supported);
+            assert!(lack.is_none_or(|feature| line.ends_with(&format!(" [no feature `{feature}`]"))), "{line}");
+            let example = if form == key { form } else { format!("{key}={}", setting.example) };
+            // Settings that are not built in, or not available on this system, are rejected with a message that says
+            // so.
             let is_known = parse(&example).map_or_else(|error| error.to_string().contains("built without"), |_| true);
             assert!(is_known || cfg!(not(target_os = "linux")), "{example}");
         }

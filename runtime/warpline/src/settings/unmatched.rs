@@ -1,7 +1,7 @@
 //! Filters that no range of the program matches.
 //!
-//! The session warns about them at its start and when its filters change, and the control server reports them to a recording client.
-//! They are not an error, because one line of settings may serve several programs.
+//! The session warns about them at its start and when its filters change, and the control server reports them to a
+//! recording client. They are not an error, because one line of settings may serve several programs.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,8 @@ use warpline_core::suggest;
 /// The maximum number of filters that are reported. A control request may have thousands.
 const MOST: usize = 16;
 
-/// Returns a message for each filter that matches no range of the catalog and none that was named at run time so far, with a suggestion.
+/// Returns a message for each filter that matches no range of the catalog and none that was named at run time so far,
+/// with a suggestion.
 pub(crate) fn unmatched(filters: &[Filter]) -> Vec<String> {
     let fits = |filter: &&Filter| dynamic::all_ranges().any(|range| filter.matches(range.name()));
     let library = catalog().library();

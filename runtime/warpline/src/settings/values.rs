@@ -1,7 +1,9 @@
 //! The values of settings: parsers for the text of `WARPLINE`, and checks for values from the program.
 //!
-//! The table uses the parsers; the builder and the session's setters use the checks. Each error says what to write instead.
+//! The table uses the parsers; the builder and the session's setters use the checks. Each error says what to write
+//! instead.
 
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,39 +11,18 @@ use warpline_core::catalog::Level;
 use warpline_core::file_name;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
-/// The error of `log` in a build without its feature.
-pub(super) const NO_TRACING: &str = "this program was built without warpline's feature `tracing`; build it with that";
+/// How the error of a setting begins that needs a feature which this program lacks.
+const NO_FEATURE: &str = "this program was built without warpline's feature `";
 
-/// The error of `kernels` in a build without its feature.
-pub(super) const NO_CUPTI: &str = "this program was built without warpline's feature `cupti`; build it with that";
-
-/// The error of `control` on systems other than Linux.
-pub(super) const NO_CONTROL: &str = "the command `warpline` can control processes on Linux only; leave it out here";
-
-/// The error of `tracy` in a build without its feature.
-pub(super) const NO_TRACY: &str = "this program was built without warpline's feature `tracy`; build it with that, or write a trace \
-                                   with `perfetto=FILE`";
-
-/// The error of `graph_timing` in a build without its feature.
-const NO_CUDA: &str = "this program was built without warpline's feature `cuda`; build it with that";
-
-/// The error of `event_pool_capacity` in a build without its feature.
-pub(super) const NO_TIMELINE: &str = "this program was built without warpline's feature `timeline`; build it with that";
-
-/// The error of `ranks` in a build without its feature.
-pub(super) const NO_RANKS: &str = "this program was built without warpline's feature `ranks`; build it with that";
-
-/// The error of `otlp` in a build without its feature.
-pub(super) const NO_OTLP: &str = "this program was built without warpline's feature `otlp`; build it with that";
-
-/// The error of `prometheus` in a build without its feature.
-pub(super) const NO_PROMETHEUS: &str =
-    "this program was built without warpline's feature `prometheus`; build it with that";
+/// Returns the error of a setting that needs this feature.
+pub(super) fn no_feature(feature: &str) -> String {
+    let or = if feature == "tracy" { ", or write a trace with `perfetto=FILE`" } else { "" };
+    format!("{NO_FEATURE}{feature}`; build it with that{or}")
+}
 
 /// Whether the fault of a setting is only that this build lacks a feature.
-pub(super) fn missing_feature(problem: &str) -> bool {
-    let known = [NO_TRACING, NO_CUPTI, NO_TRACY, NO_CUDA, NO_TIMELINE, NO_RANKS, NO_OTLP, NO_PROMETHEUS];
-    known.contains(&problem)
+pub(super) fn is_missing_feature(problem: &str) -> bool {
+    problem.starts_with(NO_FEATURE)
 }
 
 /// The descriptions of these settings in errors.
@@ -61,6 +42,9 @@ const _: () = {
     assert!(LEAST_FLIGHT == format::LEAST_BYTES && MOST_FLIGHT == format::MOST_BYTES);
 };
 
+/// The shortest window of the tables of many ranks, time between two exports, and time after which a stream is stalled.
+pub(super) const SHORTEST_TIME: Duration = Duration::from_millis(100);
+
 /// The smallest size limit for the files of a rotated trace, in bytes. A record must fit into one file.
 const LEAST_FILE: u64 = 64 << 10;
 
@@ -77,10 +61,6 @@ pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     file_name::check(&path).map(|()| path)
 }
 
-pub(super) fn parse_summary(text: &str) -> Result<PathBuf, String> {
-    parse_path(text).and_then(check_summary)
-}
-
 /// Checks that a report can be written to the file: its ending says how.
 pub(super) fn check_summary(path: PathBuf) -> Result<PathBuf, String> {
     match path.extension().and_then(|ending| ending.to_str()) {
@@ -89,54 +69,36 @@ pub(super) fn check_summary(path: PathBuf) -> Result<PathBuf, String> {
     }
 }
 
+/// Returns the value if it is one of `legal`.
+pub(super) fn within<T: PartialOrd>(value: T, legal: impl RangeBounds<T>, problem: &str) -> Result<T, String> {
+    if legal.contains(&value) { Ok(value) } else { Err(problem.to_owned()) }
+}
+
+/// Returns the value with this name.
+fn one_of<T: Copy>(name: &str, values: &[(&str, T)], problem: &str) -> Result<T, String> {
+    values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).ok_or_else(|| problem.to_owned())
+}
+
 pub(super) fn parse_level(text: &str) -> Result<Level, String> {
-    match text {
-        "coarse" => Ok(Level::Coarse),
-        "fine" => Ok(Level::Fine),
-        _ => Err("a level is `coarse` or `fine`".to_owned()),
-    }
+    one_of(text, &[("coarse", Level::Coarse), ("fine", Level::Fine)], "a level is `coarse` or `fine`")
 }
 
 pub(super) fn check_ring(zones: usize) -> Result<usize, String> {
-    let most = MOST_ZONES;
-    let zones = Some(zones).filter(|zones| (1..=most).contains(zones));
-    zones.ok_or_else(|| format!("a ring holds 1 to {most} zones a stream, as in `ring=4096`"))
-}
-
-pub(super) fn parse_ring(text: &str) -> Result<usize, String> {
-    check_ring(text.parse().unwrap_or(0))
+    let problem = format!("a ring holds 1 to {MOST_ZONES} zones a stream, as in `ring=4096`");
+    within(zones, 1..=MOST_ZONES, &problem)
 }
 
 pub(super) fn check_events(events: usize) -> Result<usize, String> {
-    let most = MOST_ZONES;
-    let events = Some(events).filter(|events| (2..=most).contains(events));
-    events.ok_or_else(|| format!("a GPU context has 2 to {most} events, two a zone, as in `events=16384`"))
+    let problem = format!("a GPU context has 2 to {MOST_ZONES} events, two a zone, as in `events=16384`");
+    within(events, 2..=MOST_ZONES, &problem)
 }
-
-pub(super) fn parse_events(text: &str) -> Result<usize, String> {
-    check_events(text.parse().unwrap_or(0))
-}
-
-/// The shortest window of the tables of many ranks.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 
 pub(super) fn check_window(time: Duration) -> Result<Duration, String> {
-    let is_long = Some(time).filter(|time| *time >= SHORTEST_WINDOW);
-    is_long.ok_or_else(|| "a window lasts at least 100 ms, as in `ranks_window=60s`".to_owned())
-}
-
-pub(super) fn parse_window(text: &str) -> Result<Duration, String> {
-    parse_duration(text).and_then(check_window)
+    within(time, SHORTEST_TIME.., "a window lasts at least 100 ms, as in `ranks_window=60s`")
 }
 
 pub(super) fn check_active(steps: u64) -> Result<u64, String> {
-    Some(steps)
-        .filter(|steps| *steps > 0)
-        .ok_or_else(|| "a cycle records at least one step, as in `active=3`".to_owned())
-}
-
-pub(super) fn parse_active(text: &str) -> Result<u64, String> {
-    check_active(text.parse().unwrap_or(0))
+    within(steps, 1.., "a cycle records at least one step, as in `active=3`")
 }
 
 pub(super) fn parse_steps(text: &str) -> Result<u64, String> {
@@ -144,53 +106,39 @@ pub(super) fn parse_steps(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn check_event_pool(events: usize) -> Result<usize, String> {
-    let most = MOST_ZONES;
-    let events = Some(events).filter(|events| *events <= most);
-    events.ok_or_else(|| format!("a pool keeps 0 to {most} free events, as in `event_pool_capacity=256`"))
-}
-
-pub(super) fn parse_event_pool(text: &str) -> Result<usize, String> {
-    check_event_pool(text.parse().unwrap_or(usize::MAX))
+    let problem = format!("a pool keeps 0 to {MOST_ZONES} free events, as in `event_pool_capacity=256`");
+    within(events, ..=MOST_ZONES, &problem)
 }
 
 pub(super) fn parse_ends(text: &str) -> Result<EndMode, String> {
-    match text {
-        "auto" => Ok(EndMode::Auto),
-        "eager" => Ok(EndMode::Eager),
-        "lazy" => Ok(EndMode::Lazy),
-        _ => Err("ends are `auto`, `eager` or `lazy`".to_owned()),
-    }
+    let values = [("auto", EndMode::Auto), ("eager", EndMode::Eager), ("lazy", EndMode::Lazy)];
+    one_of(text, &values, "ends are `auto`, `eager` or `lazy`")
 }
 
 pub(super) fn parse_timing(text: &str) -> Result<Timing, String> {
-    let timing = match text {
-        "events" => Timing::Events,
-        "kernels" => Timing::Kernels,
-        _ => return Err("a way of timing zones is `events` or `kernels`".to_owned()),
-    };
-    check_timing(timing)
+    let values = [("events", Timing::Events), ("kernels", Timing::Kernels)];
+    check_timing(one_of(text, &values, "a way of timing zones is `events` or `kernels`")?)
 }
 
 pub(super) fn check_timing(timing: Timing) -> Result<Timing, String> {
     match timing != Timing::Events && cfg!(not(feature = "cupti")) {
-        true => Err(NO_CUPTI.to_owned()),
+        true => Err(no_feature("cupti")),
         false => Ok(timing),
     }
 }
 
 pub(super) fn parse_graph_timing(text: &str) -> Result<GraphTiming, String> {
-    let timing = match text {
-        "off" => GraphTiming::Off,
-        "stamps" => GraphTiming::Stamps,
-        "launch-order-stamps" => GraphTiming::LaunchOrderStamps,
-        _ => return Err("a way of timing graphs is `off`, `stamps` or `launch-order-stamps`".to_owned()),
-    };
-    check_graph_timing(timing)
+    let values = [
+        ("off", GraphTiming::Off),
+        ("stamps", GraphTiming::Stamps),
+        ("launch-order-stamps", GraphTiming::LaunchOrderStamps),
+    ];
+    check_graph_timing(one_of(text, &values, "a way of timing graphs is `off`, `stamps` or `launch-order-stamps`")?)
 }
 
 pub(super) fn check_graph_timing(timing: GraphTiming) -> Result<GraphTiming, String> {
     match timing != GraphTiming::Off && cfg!(not(feature = "cuda")) {
-        true => Err(NO_CUDA.to_owned()),
+        true => Err(no_feature("cuda")),
         false => Ok(timing),
     }
 }
@@ -211,11 +159,7 @@ pub(super) fn parse_mirror(key: &str, value: Option<&str>) -> Result<bool, Strin
 }
 
 pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, String> {
-    match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("write `{key}=on` or `{key}=off`")),
-    }
+    one_of(value, &[("on", true), ("off", false)], &format!("write `{key}=on` or `{key}=off`"))
 }
 
 /// Combines two values of `nvtx` or of `roctx`. If one of them is off, the result is off.
@@ -301,10 +245,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 pub(super) fn check_rotate(bytes: u64) -> Result<u64, String> {
-    match bytes {
-        LEAST_FILE.. => Ok(bytes),
-        _ => Err("a file of a trace has at least `64KiB`, as in `rotate=256MiB`".to_owned()),
-    }
+    within(bytes, LEAST_FILE.., "a file of a trace has at least `64KiB`, as in `rotate=256MiB`")
 }
 
 pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
@@ -313,10 +254,7 @@ pub(super) fn parse_rotate(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn check_keep(files: usize) -> Result<usize, String> {
-    match files {
-        1.. => Ok(files),
-        0 => Err("at least 1 file stays, the one that is being written, as in `keep=4`".to_owned()),
-    }
+    within(files, 1.., "at least 1 file stays, the one that is being written, as in `keep=4`")
 }
 
 pub(super) fn parse_keep(text: &str) -> Result<usize, String> {
@@ -324,10 +262,8 @@ pub(super) fn parse_keep(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn check_flight(bytes: u64) -> Result<u64, String> {
-    match bytes {
-        LEAST_FLIGHT..=MOST_FLIGHT => Ok(bytes),
-        _ => Err("a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`".to_owned()),
-    }
+    let problem = "a flight recorder holds from `256KiB` to `64GiB`, as in `flight=64MiB`";
+    within(bytes, LEAST_FLIGHT..=MOST_FLIGHT, problem)
 }
 
 pub(super) fn parse_flight(text: &str) -> Result<FlightSettings, String> {
@@ -353,15 +289,9 @@ pub(super) fn parse_stall(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn check_stall(time: Duration) -> Result<Duration, String> {
-    match time >= Duration::from_millis(100) {
-        true => Ok(time),
-        false => Err("the shortest time is `100ms`, as in `stall=10s`".to_owned()),
-    }
+    within(time, SHORTEST_TIME.., "the shortest time is `100ms`, as in `stall=10s`")
 }
 
 pub(super) fn parse_dump_on(text: &str) -> Result<bool, String> {
-    match text {
-        "sigusr2" => Ok(true),
-        _ => Err("the only signal is SIGUSR2; write `dump_on=sigusr2`".to_owned()),
-    }
+    one_of(text, &[("sigusr2", true)], "the only signal is SIGUSR2; write `dump_on=sigusr2`")
 }
