@@ -258,7 +258,7 @@ impl Figures {
     }
 
     /// Adds a zone to the log of the critical path.
-    pub(super) fn follow(&mut self, slice: &Slice<'_>, rows: &Rows, names: &Names) {
+    pub(super) fn follow(&mut self, slice: &Slice<'_>, rows: &Rows) {
         let Some(on) = track(slice.row, rows) else { return };
         let launch = slice.launch.and_then(|(row, host)| Some((track(row, rows)?, host)));
         let launch = launch.as_ref().map(|((from, name), host)| (*from, &**name, *host));

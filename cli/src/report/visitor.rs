@@ -33,14 +33,14 @@ impl Visitor for Figures {
             Kind::Zone | Kind::Collective => {
                 self.zone(slice, Place::Streams, rows, None);
                 self.on_stream(slice, rows, names);
-                self.follow(slice, rows, names);
+                self.follow(slice, rows);
                 if slice.args.is_kernel {
                     self.kernel_slices.add((slice.name, slice.args.zone), ns, 0);
                 }
             }
             Kind::HostZone => {
                 self.zone(slice, Place::Threads, rows, None);
-                self.follow(slice, rows, names);
+                self.follow(slice, rows);
             }
             Kind::BatchEntry => self.messages.add(slice, rows, names),
             Kind::Kernel | Kind::Copy => {
@@ -52,7 +52,7 @@ impl Visitor for Figures {
                 }
                 // A session's zones have the launches of their kernels.
                 if slice.launch.is_some() {
-                    self.follow(slice, rows, names);
+                    self.follow(slice, rows);
                 }
             }
             Kind::Wait => {
