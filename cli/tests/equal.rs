@@ -1,11 +1,12 @@
 //! One session has one report: what it says at its end is what `warpline report` says of its Perfetto trace and of its Chrome trace, figure by
-//! figure.
+//! figure. With `WARPLINE_EQUAL=DIR`, the traces stay there: the step `query` of the checks asks SQL for the same figures.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -107,7 +108,18 @@ fn reports(settings: impl FnOnce(SessionBuilder) -> SessionBuilder, program: imp
     [of_session, report_of(&perfetto), report_of(&chrome)]
 }
 
+/// Leaves a trace for SQL, if that is wanted.
+fn leave(trace: &Path) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let Some(folder) = std::env::var_os("WARPLINE_EQUAL") else { return };
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let ending = trace.extension().unwrap_or_default().to_string_lossy();
+    let name = format!("{test}-{}.{ending}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    std::fs::copy(trace, Path::new(&folder).join(name)).expect("the folder takes it");
+}
+
 fn report_of(trace: &Path) -> Value {
+    leave(trace);
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpline"));
     let output = command.args(["report", "--format", "json"]).arg(trace).output().expect("the command starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,12 +1,12 @@
-//! The step that asks SQL of the trace of the main job: `warpline query` hands over to `warpline-ranks`, answers every query that is shipped, and its
-//! figures are those of `warpline report` on the same trace.
+//! The step that asks SQL of the traces of the main job and of the programs of the test `equal`: `warpline query` hands over to `warpline-ranks`,
+//! answers every query that is shipped, and its figures are those of `warpline report` on the same trace.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::needs;
+use crate::needs::{self, EVERYTHING};
 use crate::shell::{Stop, line, target};
 
 /// The figures of ranges by their names in the report and in SQL.
@@ -14,9 +14,13 @@ const OF_RANGES: [(&str, &str); 5] =
     [("count", "n"), ("total_ns", "total_ns"), ("self_ns", "self_ns"), ("min_ns", "min_ns"), ("max_ns", "max_ns")];
 
 /// What is asked of the trace: the name of the file, and the query.
-const QUESTIONS: [(&str, &str); 2] = [
+const QUESTIONS: [(&str, &str); 3] = [
     ("ranges.sql", "SELECT * FROM ranges"),
     ("streams.sql", "SELECT stream, used_ns - waiting_ns AS busy_ns, waiting_ns FROM streams"),
+    (
+        "collectives.sql",
+        "SELECT kind, comm, COUNT(*) AS n, SUM(dur_ns) AS total_ns FROM collectives GROUP BY kind, comm",
+    ),
 ];
 
 /// The queries of a trace that must find something in the main job's. The others need what it has not: a GPU's kernels, collectives, steps.
@@ -32,40 +36,89 @@ pub fn run() -> Result<u64, Stop> {
     line(&format!("{} --host --steps 12", job.display()))
         .with("WARPLINE", format!("perfetto={}", trace.display()))
         .run()?;
-    let said = said(&format!("{} report {} --format json", command.display(), trace.display()), &reader)?;
-    let report: Value = serde_json::from_str(&said).map_err(|error| Stop::Failed(format!("the report: {error}")))?;
     // A command line has words without blanks.
     for (name, sql) in QUESTIONS {
         std::fs::write(folder.join(name), sql).map_err(failed)?;
     }
-    let asked_in = |name: &str| format!("--file {}", folder.join(name).display());
-    let ask = |query: &str| rows(&format!("{} query {} {query} --json", command.display(), trace.display()), &reader);
-    let mut equal = 0;
-    let found = by(&ask(&asked_in(QUESTIONS[0].0))?, "range", "place");
-    let told = by(report["ranges"].as_array().into_iter().flatten(), "name", "on");
-    if told.is_empty() || !told.keys().eq(found.keys()) {
-        return Err(Stop::Failed(format!("the report has {:?}, and SQL has {:?}", told.keys(), found.keys())));
-    }
-    for (range, told) in &told {
-        for (in_report, in_sql) in OF_RANGES {
-            equal += same(&format!("{in_report} of {range:?}"), &told[in_report], &found[range][in_sql])?;
-        }
-    }
-    let streams: BTreeMap<_, _> =
-        ask(&asked_in(QUESTIONS[1].0))?.into_iter().map(|row| (row["stream"].to_string(), row)).collect();
-    for told in report["streams"].as_array().into_iter().flatten() {
-        let found = streams.get(&told["name"].to_string()).cloned().unwrap_or_default();
-        for figure in ["busy_ns", "waiting_ns"] {
-            equal += same(&format!("{figure} of {}", told["name"]), &told[figure], &found[figure])?;
-        }
+    let both = Both { command: &command, reader: &reader, folder: &folder };
+    let mut equal = both.compare(&trace)?;
+    for trace in programs(&folder.join("programs"))? {
+        equal += both.compare(&trace)?;
     }
     for query in queries()? {
-        let rows = ask(&format!("--name {query}"))?;
+        let rows = both.ask(&trace, &format!("--name {query}"))?;
         if rows.is_empty() && FIND.contains(&query.as_str()) {
             return Err(Stop::Failed(format!("`{query}` finds nothing in `{}`", trace.display())));
         }
     }
     Ok(equal)
+}
+
+/// Records the programs of the test `equal`, each in both formats.
+fn programs(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let failed = |error| Stop::Failed(format!("cannot use the folder `{}`: {error}", folder.display()));
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    line(&format!("cargo test --quiet {EVERYTHING} --test equal"))
+        .with("WARPLINE_EQUAL", folder.display().to_string())
+        .run_tests()?;
+    let traces = std::fs::read_dir(folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut traces: Vec<_> = traces.collect();
+    traces.sort();
+    Ok(traces)
+}
+
+/// The two that have figures of a trace.
+struct Both<'a> {
+    command: &'a Path,
+    reader: &'a Path,
+    /// Has the questions.
+    folder: &'a Path,
+}
+
+impl Both<'_> {
+    /// Asks SQL of a trace.
+    fn ask(&self, trace: &Path, query: &str) -> Result<Vec<Value>, Stop> {
+        rows(&format!("{} query {} {query} --json", self.command.display(), trace.display()), self.reader)
+    }
+
+    /// Compares the figures of a trace. Returns how many were equal.
+    fn compare(&self, trace: &Path) -> Result<u64, Stop> {
+        let said = said(&format!("{} report {} --format json", self.command.display(), trace.display()), self.reader)?;
+        let report: Value =
+            serde_json::from_str(&said).map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+        let asked =
+            |number: usize| self.ask(trace, &format!("--file {}", self.folder.join(QUESTIONS[number].0).display()));
+        let mut equal = 0;
+        let found = by(&asked(0)?, "range", "place");
+        let told = by(report["ranges"].as_array().into_iter().flatten(), "name", "on");
+        if told.is_empty() || !told.keys().eq(found.keys()) {
+            return Err(Stop::Failed(format!("the report has {:?}, and SQL has {:?}", told.keys(), found.keys())));
+        }
+        for (range, told) in &told {
+            for (in_report, in_sql) in OF_RANGES {
+                equal += same(&format!("{in_report} of {range:?}"), &told[in_report], &found[range][in_sql])?;
+            }
+        }
+        let of_stream = |row: &Value| row["stream"].to_string();
+        let streams: BTreeMap<_, _> = asked(1)?.into_iter().map(|row| (of_stream(&row), row)).collect();
+        for told in report["streams"].as_array().into_iter().flatten() {
+            let found = streams.get(&told["name"].to_string()).cloned().unwrap_or_default();
+            for figure in ["busy_ns", "waiting_ns"] {
+                equal += same(&format!("{figure} of {}", told["name"]), &told[figure], &found[figure])?;
+            }
+        }
+        let found = by(&asked(2)?, "kind", "comm");
+        for (collective, told) in by(report["collectives"].as_array().into_iter().flatten(), "name", "group") {
+            let found = found.get(&collective).cloned().unwrap_or_default();
+            for (in_report, in_sql) in [("count", "n"), ("total_ns", "total_ns")] {
+                equal += same(&format!("{in_report} of {collective:?}"), &told[in_report], &found[in_sql])?;
+            }
+        }
+        Ok(equal)
+    }
 }
 
 fn same(what: &str, told: &Value, found: &Value) -> Result<u64, Stop> {
