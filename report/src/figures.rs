@@ -4,9 +4,11 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use warpline_core::collective::CollectiveKind;
 use warpline_core::record::is_bound;
+use warpline_core::suggest::counted;
 use warpline_core::work::WorkStats;
 
 /// One range's figures over a session. All times are in ns.
@@ -404,4 +406,41 @@ pub struct WindowFigures {
     pub cost: Option<f64>,
     /// Windows that closed before their last root zone ended: the rest of that zone is missing.
     pub cut: u64,
+}
+
+/// The maximum share of the time that a session may cost before a line states the remedy.
+pub const DEAR: f64 = 0.05;
+
+/// What is said where a session with a budget recorded nothing but what needs no window.
+const NO_WINDOW: &str = "no window of the budget opened before the end, so zones are missing; record for longer, or set `budget=100%` to \
+                         record every zone";
+
+/// Writes one sentence. A slowdown of at most twice its standard error is shown as an upper bound.
+impl fmt::Display for WindowFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WindowFigures { windows, recorded, slowdown, slowdown_error, cost, cut } = *self;
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        if windows == 0 {
+            return write!(f, "{NO_WINDOW}");
+        }
+        write!(f, "recorded {} of the time in {}", share(recorded), counted(windows, "window"))?;
+        match slowdown.zip(cost) {
+            None => write!(f, "; too few to measure what that cost")?,
+            Some((slowdown, _)) if slowdown <= 2.0 * slowdown_error => {
+                let most = slowdown.max(0.0) + 2.0 * slowdown_error;
+                write!(f, "; inside, the program ran at most {} slower", share(most))?;
+            }
+            Some((slowdown, cost)) => {
+                let [slower, error] = [slowdown, slowdown_error].map(|share| format!("{:.0} %", share * 100.0));
+                write!(f, "; the program ran {slower} (± {error}) slower inside; the session cost {}", share(cost))?;
+            }
+        }
+        if slowdown.zip(cost).is_some_and(|(slowdown, cost)| slowdown > 2.0 * slowdown_error && cost > DEAR) {
+            write!(f, "; a smaller `budget=`, `level=coarse` or a `filter=` costs less")?;
+        }
+        if cut > 0 {
+            write!(f, "; {} closed before a root zone ended", counted(cut, "window"))?;
+        }
+        Ok(())
+    }
 }

@@ -14,29 +14,34 @@
 
 #[cfg(feature = "build")]
 pub mod builder;
-#[cfg(feature = "export")]
+#[cfg(feature = "build")]
 mod export;
 pub mod figures;
 #[cfg(feature = "fixture")]
 pub mod fixture;
-#[cfg(feature = "export")]
+#[cfg(feature = "build")]
 pub mod frame;
 #[cfg(feature = "build")]
 pub mod lengths;
 #[cfg(feature = "build")]
 pub mod names;
+#[cfg(feature = "build")]
 pub mod nesting;
-#[cfg(feature = "export")]
+#[cfg(feature = "build")]
 mod page;
 pub mod path;
 #[cfg(feature = "build")]
 pub mod per_step;
 pub mod sink;
+#[cfg(feature = "build")]
 pub mod stream_time;
+#[cfg(feature = "build")]
 mod table;
+#[cfg(feature = "build")]
 pub mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(feature = "build"), path = "no_text.rs")]
 mod text;
 #[cfg(feature = "build")]
 pub mod traffic;
@@ -53,13 +58,15 @@ pub use warpline_core::counts::{
 pub use warpline_core::memory::{MemoryHolder, MemoryStats};
 
 pub use figures::{
-    ClockFigures, CollectiveStats, HostWaitStats, KernelStats, LeftOut, RangeStats, RangeStepStats, SemaphoreStats,
-    StepStats, StreamStats, WaitedFor, WindowFigures,
+    ClockFigures, CollectiveStats, DEAR, HostWaitStats, KernelStats, LeftOut, RangeStats, RangeStepStats,
+    SemaphoreStats, StepStats, StreamStats, WaitedFor, WindowFigures,
 };
 
+#[cfg(feature = "build")]
 pub use table::{duration, rate};
+#[cfg(feature = "build")]
 #[allow(unused_imports, reason = "only the control server, and the command, show ranges of a recording")]
-pub use text::{DEAR, MoreRanges, RANGES, RangeTables};
+pub use text::{MoreRanges, RANGES, RangeTables};
 
 use crate::path::CriticalPath;
 

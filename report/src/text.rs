@@ -12,7 +12,7 @@ mod work;
 use std::fmt;
 
 use super::table::{BAR, NONE, Row, WIDE, bounded, percent, rate, short_percent, shortened, size, table, time};
-use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats, WindowFigures};
+use super::{CollectiveStats, LeftOut, RangeStats, Report, StreamStats};
 use crate::path::CriticalPath;
 pub(super) use account::Account;
 use device::{host_waits, top_kernels};
@@ -33,9 +33,6 @@ const STREAMS: usize = 16;
 
 /// The maximum number of parts of the critical path that are printed.
 const PARTS: usize = 10;
-
-/// The maximum share of the time that a session may cost before a line states the remedy.
-pub const DEAR: f64 = 0.05;
 
 /// The minimum number of zones that shows how much lengths vary.
 const LEAST_OF_SAMPLE: u64 = 5;
@@ -257,40 +254,6 @@ impl Shown {
         }
         let [mean, most] = [range.bounded_mean_ns(), range.bounded_max_ns].map(|ns| bounded(true, time(ns)));
         Shown { mean, p50: NONE.to_owned(), p99: most }
-    }
-}
-
-/// What is said where a session with a budget recorded nothing but what needs no window.
-const NO_WINDOW: &str = "no window of the budget opened before the end, so zones are missing; record for longer, or set `budget=100%` to \
-                         record every zone";
-
-/// Writes one sentence. A slowdown of at most twice its standard error is shown as an upper bound.
-impl fmt::Display for WindowFigures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WindowFigures { windows, recorded, slowdown, slowdown_error, cost, cut } = *self;
-        let share = |share: f64| format!("{:.1} %", share * 100.0);
-        if windows == 0 {
-            return write!(f, "{NO_WINDOW}");
-        }
-        write!(f, "recorded {} of the time in {}", share(recorded), counted(windows, "window"))?;
-        match slowdown.zip(cost) {
-            None => write!(f, "; too few to measure what that cost")?,
-            Some((slowdown, _)) if slowdown <= 2.0 * slowdown_error => {
-                let most = slowdown.max(0.0) + 2.0 * slowdown_error;
-                write!(f, "; inside, the program ran at most {} slower", share(most))?;
-            }
-            Some((slowdown, cost)) => {
-                let [slower, error] = [slowdown, slowdown_error].map(|share| format!("{:.0} %", share * 100.0));
-                write!(f, "; the program ran {slower} (± {error}) slower inside; the session cost {}", share(cost))?;
-            }
-        }
-        if slowdown.zip(cost).is_some_and(|(slowdown, cost)| slowdown > 2.0 * slowdown_error && cost > DEAR) {
-            write!(f, "; a smaller `budget=`, `level=coarse` or a `filter=` costs less")?;
-        }
-        if cut > 0 {
-            write!(f, "; {} closed before a root zone ended", counted(cut, "window"))?;
-        }
-        Ok(())
     }
 }
 

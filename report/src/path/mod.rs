@@ -11,9 +11,11 @@
 //! own time on the path, without the zones within it. The collector finds the path in the last records of a session;
 //! [`critical_path`] finds it in any records. `log` keeps the records, and `walk` walks through them.
 
+#[cfg(feature = "build")]
 mod log;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "build")]
 mod walk;
 
 use std::fmt;
@@ -22,6 +24,7 @@ use warpline_core::record::{Span, ZoneRecord};
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::WaitRecord;
 
+#[cfg(feature = "build")]
 pub use log::PathLog;
 
 /// The critical path of a window, through the recorded zones. Zones that were not recorded may also be on it. For a session,
@@ -79,7 +82,7 @@ pub struct PathPart {
 
 /// Returns the critical path through these records, in `window` or in the whole time that they cover; none if no zone ends there.
 ///
-/// Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
+/// Without the feature `enable` there are no records, and it returns none. Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
 /// window count for that part. If there are synchronisations, they must be all of the window: a thread that made none did not wait.
 pub fn critical_path(
     zones: &[ZoneRecord],
@@ -87,11 +90,20 @@ pub fn critical_path(
     synchronizations: &[SyncRecord],
     window: Option<Span>,
 ) -> Option<CriticalPath> {
-    let mut log: PathLog = PathLog::new(usize::MAX);
-    zones.iter().for_each(|zone| log.zone(zone, zone.range.name()));
-    waits.iter().for_each(|wait| log.wait(wait));
-    synchronizations.iter().for_each(|call| log.synchronization(call));
-    log.path(window, |name| name)
+    warpline_core::if_feature!(
+        "build",
+        {
+            let mut log: PathLog = PathLog::new(usize::MAX);
+            zones.iter().for_each(|zone| log.zone(zone, zone.range.name()));
+            waits.iter().for_each(|wait| log.wait(wait));
+            synchronizations.iter().for_each(|call| log.synchronization(call));
+            log.path(window, |name| name)
+        },
+        {
+            let _ = (zones, waits, synchronizations, window);
+            None
+        }
+    )
 }
 
 /// A stream or a thread.

@@ -6,6 +6,7 @@
 
 mod batch;
 pub mod held;
+#[cfg(feature = "build")]
 mod info;
 mod memory;
 

@@ -91,7 +91,6 @@ fn a_sample_prints_bounds_with_their_sign_too() {
     assert!(line("demo.none").ends_with(" ≤3.72 ms  ≤3.72 ms") && line("demo.few").contains(" ≈104 ms "), "{text}");
 }
 
-#[cfg(feature = "export")]
 #[test]
 fn programs_read_which_figures_are_bounds_and_no_bound_as_a_length() {
     let json: serde_json::Value = serde_json::from_str(&report().to_json()).expect("JSON");

@@ -48,7 +48,6 @@ impl fmt::Display for Account<'_> {
     }
 }
 
-#[cfg(feature = "export")]
 impl Account<'_> {
     /// Returns each statement as one line, of any length.
     pub(crate) fn statements(&self) -> Vec<String> {

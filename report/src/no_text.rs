@@ -1,0 +1,15 @@
+//! Replaces `text` in a build without the feature `build`, where nothing is recorded: a report has nothing but notes.
+
+use std::fmt;
+
+use super::Report;
+use warpline_core::suggest::counted;
+use warpline_core::text::printable;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { begun, recorded, dropped, .. } = self;
+        write!(f, "{} begun, {recorded} recorded, {} dropped in 0 ns", counted(*begun, "zone"), dropped.total())?;
+        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
+    }
+}
