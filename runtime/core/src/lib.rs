@@ -17,6 +17,7 @@ pub mod caught;
 pub mod clock;
 pub mod collective;
 pub mod counts;
+#[cfg_attr(not(feature = "runtime"), path = "no_dynamic.rs")]
 pub mod dynamic;
 pub mod environment;
 pub mod fields;
@@ -26,16 +27,20 @@ pub mod fixture;
 pub mod fork;
 pub mod hashing;
 pub mod inside;
+#[cfg(feature = "runtime")]
 pub mod intervals;
 pub mod kernel;
+#[cfg(feature = "runtime")]
 pub mod library;
 pub mod lock;
 pub mod memory;
+#[cfg(feature = "runtime")]
 pub mod observer;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod peer;
 pub mod process;
 pub mod profile;
+#[cfg(feature = "runtime")]
 pub mod ranges;
 pub mod record;
 pub mod recovered;
@@ -45,7 +50,9 @@ pub mod sample;
 pub mod signals;
 pub mod stderr;
 pub mod step;
+#[cfg_attr(not(feature = "enable"), path = "no_steps.rs")]
 pub mod steps;
+#[cfg(feature = "runtime")]
 pub mod stream;
 pub mod suggest;
 pub mod switch;
@@ -57,6 +64,7 @@ pub mod text;
 pub mod threads;
 pub mod timing;
 pub mod wait;
+#[cfg(feature = "runtime")]
 pub mod windows;
 pub mod work;
 pub mod zone;

@@ -36,11 +36,14 @@ pub fn rejected_rank() -> Option<(&'static str, String)> {
 
 /// Returns the name of the machine, as the system reports it.
 #[cfg(all(unix, feature = "runtime"))]
+#[allow(unsafe_code)]
 pub fn host() -> String {
-    let name = rustix::system::uname();
-    match name.nodename().to_string_lossy() {
-        name if name.is_empty() => "host".to_owned(),
-        name => name.into_owned(),
+    let mut name = [0; 256];
+    // SAFETY: the bytes are valid for the call, which is given one less than there are, so that the last one stays NUL.
+    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    match std::ffi::CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy()) {
+        Ok(name) if failed == 0 && !name.is_empty() => name.into_owned(),
+        _ => "host".to_owned(),
     }
 }
 

@@ -6,8 +6,10 @@
 
 pub mod answers;
 pub mod error;
+#[cfg(feature = "runtime")]
 pub mod outside;
 pub mod pending;
+#[cfg(feature = "runtime")]
 pub mod requests;
 pub mod submission;
 pub mod waiting;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub use queue::Ended;
 use queue::Queue;
-pub use schedule::Schedule;
+pub use schedule::{NotRecorded, Schedule};
 use schedule::{Phase, Warmups};
 
 use crate::clock::now_ns;
@@ -64,17 +64,6 @@ struct Open {
     id: u32,
 }
 
-/// The counts of a session's steps that are in no record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotRecorded {
-    /// Steps that the schedule left out.
-    pub left_out: u64,
-    /// Steps that a stop or the end of the session cut.
-    pub cut: u64,
-    /// Steps for which the queue had no room.
-    pub dropped: u64,
-}
-
 /// Begins step `number` of the program on this thread, and ends the step before it.
 ///
 /// Call it once at the begin of each iteration, on one thread. Steps are in the report, in traces, and in the tables of many ranks
@@ -89,7 +78,7 @@ pub struct NotRecorded {
 /// ```
 #[inline]
 pub fn step(number: impl IntoCount) {
-    if cfg!(feature = "enable") && IS_ON.load(Ordering::Relaxed) {
+    if IS_ON.load(Ordering::Relaxed) {
         begin(Some(number.into_count()));
     }
 }
@@ -98,7 +87,7 @@ pub fn step(number: impl IntoCount) {
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
-pub struct StepGuard(#[cfg(feature = "enable")] Option<NonZeroU32>);
+pub struct StepGuard(Option<NonZeroU32>);
 
 impl StepGuard {
     /// Begins a step with the next number.
@@ -114,19 +103,12 @@ impl StepGuard {
     }
 
     #[inline(always)]
-    #[cfg_attr(not(feature = "enable"), allow(unused_variables, reason = "nothing takes steps"))]
     fn with(number: impl FnOnce() -> Option<u64>) -> StepGuard {
-        #[cfg(feature = "enable")]
-        {
-            let begins = IS_ON.load(Ordering::Relaxed);
-            StepGuard(if begins { begin(crate::caught::caught(number).flatten()) } else { None })
-        }
-        #[cfg(not(feature = "enable"))]
-        StepGuard()
+        let begins = IS_ON.load(Ordering::Relaxed);
+        StepGuard(if begins { begin(crate::caught::caught(number).flatten()) } else { None })
     }
 }
 
-#[cfg(feature = "enable")]
 impl Drop for StepGuard {
     #[inline(always)]
     fn drop(&mut self) {
@@ -318,7 +300,7 @@ pub fn current() -> Option<u64> {
     CURRENT.load(Ordering::Relaxed).checked_sub(1)
 }
 
-#[cfg(all(test, not(loom), feature = "enable"))]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

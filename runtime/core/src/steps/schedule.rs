@@ -42,6 +42,17 @@ impl Schedule {
     }
 }
 
+/// The counts of a session's steps that are in no record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotRecorded {
+    /// Steps that the schedule left out.
+    pub left_out: u64,
+    /// Steps that a stop or the end of the session cut.
+    pub cut: u64,
+    /// Steps for which the queue had no room.
+    pub dropped: u64,
+}
+
 /// The number of warm-ups that are remembered: a zone is read long before so many more begin.
 const REMEMBERED: usize = 16;
 

@@ -1,6 +1,6 @@
 //! The handle on a zone's slot, through which values are added while the zone is open. Dropping it ends the zone.
 //!
-//! Without the feature `enable` no [`SlotGuard`] can exist, so a guard has size zero, and its methods compile to nothing.
+//! Without the feature `enable`, `no_guard` replaces it.
 
 use std::fmt;
 use std::panic::Location;
@@ -21,7 +21,7 @@ use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
 /// a zone is in its slot.
 pub(super) struct Guard(pub(super) Option<SlotGuard>);
 
-const _: () = assert!(size_of::<Guard>() == if cfg!(feature = "enable") { 16 } else { 0 });
+const _: () = assert!(size_of::<Guard>() == 16);
 
 impl Guard {
     pub(super) const NONE: Guard = Guard(None);
@@ -49,7 +49,6 @@ impl Guard {
         }
     }
 
-    #[cfg_attr(not(feature = "enable"), inline(always))]
     pub(super) fn set_message(&mut self, mut message: Message) {
         // A zone that only a tool sees has a message too.
         if let Some(claim) = self.0.as_mut() {
@@ -67,7 +66,6 @@ impl Guard {
         }
     }
 
-    #[cfg_attr(not(feature = "enable"), inline(always))]
     pub(super) fn add_entry(&mut self, range: &'static RangeSpec, mut message: Message) {
         if let Some(claim) = self.0.as_mut() {
             let _inside = Inside::enter();

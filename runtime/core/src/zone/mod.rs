@@ -16,9 +16,10 @@ use crate::work::IntoWork;
 mod asked;
 mod batch;
 mod builder;
+#[cfg_attr(not(feature = "enable"), path = "no_guard.rs")]
 mod guard;
 mod kept;
-#[cfg_attr(not(feature = "enable"), path = "no_launch.rs")]
+#[cfg(feature = "enable")]
 mod launch;
 pub mod named;
 mod outcome;

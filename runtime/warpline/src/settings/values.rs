@@ -31,6 +31,7 @@ const SAMPLE: &str = "a sample is a share of each range's zones";
 
 /// The maximum number of zones and of events: the maximum capacity of a ring.
 const MOST_ZONES: usize = (1 << 20) - 1;
+#[cfg(feature = "enable")]
 const _: () = assert!(MOST_ZONES == warpline_core::stream::ring::MAX_CAPACITY);
 
 /// The minimum and the maximum size of a flight recorder, in bytes.
