@@ -4,6 +4,7 @@ mod api;
 mod attack;
 mod cluster;
 mod compiler;
+mod cost;
 mod cycles;
 mod deny;
 mod docs;
@@ -37,6 +38,7 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask attack [--minutes N] [--only NAME] [--seed N]
        cargo xtask api [--bless]
        cargo xtask cluster [--only ENGINE] [--bin FOLDER]
+       cargo xtask cost
        cargo xtask cycles [CRATE…]
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
@@ -64,6 +66,8 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
                 an executor is killed; it installs them into target/cluster; fails if an answer is not that of `warpline-ranks query`
   --only ENGINE duckdb, clickhouse, spark, s3 or ballista alone
   --bin FOLDER  with `ballista-scheduler`, `ballista-executor` and `warpline-ranks` (feature `ballista`) of this folder, in place of building them
+
+  cost          what a dependent pays: crates, time and size of small programs, each built from nothing, with programs of peers
 
   cycles        the cycles between the modules of the crates in these folders, such as `runtime/core` (those that CI checks)
 
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         ["attack", options @ ..] => attack::run(options),
         ["api", options @ ..] => api::run(options),
         ["cluster", options @ ..] => cluster::run(options),
+        ["cost", options @ ..] => cost::run(options),
         ["cycles", options @ ..] => cycles::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
