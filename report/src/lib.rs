@@ -39,7 +39,7 @@ pub mod stream_time;
 mod table;
 #[cfg(feature = "build")]
 pub mod tables;
-#[cfg(test)]
+#[cfg(all(test, feature = "build"))]
 mod tests;
 #[cfg_attr(not(feature = "build"), path = "no_text.rs")]
 mod text;

@@ -13,3 +13,15 @@ impl fmt::Display for Report {
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {}", printable(note)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `tests` has the same with the feature.
+    #[test]
+    fn a_report_of_nothing_is_its_notes() {
+        let report = Report { notes: vec!["why".to_owned()], ..Report::default() };
+        assert_eq!(report.to_string(), "0 zones begun, 0 recorded, 0 dropped in 0 ns\nnote: why");
+    }
+}

@@ -345,3 +345,10 @@ fn what_windows_cost_is_said_where_it_is_known() {
     ];
     assert_eq!(report.said_coverage(), args);
 }
+
+/// `no_text` has the same without the feature `build`.
+#[test]
+fn a_report_of_nothing_is_its_notes() {
+    let report = Report { notes: vec!["why".to_owned()], ..Report::default() };
+    assert_eq!(report.to_string(), "0 zones begun, 0 recorded, 0 dropped in 0 ns\nnote: why");
+}

@@ -1,5 +1,5 @@
 -- The zones of each range, on threads, on streams and in replays apart. A zone whose length is only a bound is counted, and is in no figure but the
--- total.
+-- total. Of zones that a sample or a budget chose, others ran that have no row.
 WITH ordered AS (
     SELECT
         *,
@@ -11,6 +11,7 @@ SELECT
     range,
     place,
     COUNT(*) AS n,
+    COUNT(sampled) AS sampled,
     SUM(CASE WHEN dur_is_bound THEN 1 ELSE 0 END) AS bounded,
     SUM(dur_ns) AS total_ns,
     20 * SUM(CASE WHEN dur_is_bound THEN LEAST(end_early_by_ns, dur_ns) ELSE 0 END) > SUM(dur_ns) AS total_is_bound,

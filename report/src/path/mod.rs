@@ -13,7 +13,7 @@
 
 #[cfg(feature = "build")]
 mod log;
-#[cfg(test)]
+#[cfg(all(test, feature = "build"))]
 mod tests;
 #[cfg(feature = "build")]
 mod walk;
