@@ -1,5 +1,6 @@
-//! One session has one report: what it says at its end is what `warpline report` says of its Perfetto trace and of its Chrome trace, figure by
-//! figure. With `WARPLINE_EQUAL=DIR`, the traces stay there: the step `query` of the checks asks SQL for the same figures.
+//! One session has one report: what it says at its end is what `warpline report` says of its Perfetto trace and of its
+//! Chrome trace, figure by figure. With `WARPLINE_EQUAL=DIR`, the traces stay there: the step `query` of the checks
+//! asks SQL for the same figures.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -355,7 +355,7 @@ impl Merged {
         );
         text +=
             &format!("time line: the clock of {}; corrected clocks are wrong by at most ", printable(&self.reference));
-        text += &format!("{}, where hosts leave collectives within 30 us of one another\n", time(self.worst_err_ns));
+        text += &format!("{}, where hosts leave collectives within 30 µs of one another\n", time(self.worst_err_ns));
         if !self.apart.is_empty() {
             text += &format!(
                 "never compared with it, and placed by their wall clocks: {}{}\n",

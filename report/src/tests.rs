@@ -346,7 +346,7 @@ fn what_windows_cost_is_said_where_it_is_known() {
     assert_eq!(report.said_coverage(), args);
 }
 
-/// `no_text` has the same without the feature `build`.
+/// `no_text` has its like without the feature `build`.
 #[test]
 fn a_report_of_nothing_is_its_notes() {
     let report = Report { notes: vec!["why".to_owned()], ..Report::default() };

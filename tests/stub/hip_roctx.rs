@@ -114,7 +114,8 @@ fn an_nvtx_tool_and_roctx_get_the_same_zones() {
     });
 }
 
-/// An old library that a session asks for while a range of roctx is open. Its end is that of roctx, and that of a later range is in both.
+/// An old library that a session asks for while a range of roctx is open. Its end is that of roctx, and that of a later
+/// range is in both.
 #[test]
 fn a_tool_that_attaches_meanwhile_ends_no_range_of_another() {
     let mut path = library_path(Runtime::Current);
@@ -135,4 +136,18 @@ fn a_tool_that_attaches_meanwhile_ends_no_range_of_another() {
         assert_eq!((count("start-range"), count("end-range"), markers.log().len()), (1, 1, 4));
         drop(session);
     });
+}
+
+#[test]
+fn more_open_zones_than_a_thread_has_room_for_are_said() {
+    let test = "hip_roctx::more_open_zones_than_a_thread_has_room_for_are_said";
+    let said = in_child(test, &[("LD_LIBRARY_PATH", library_path(Runtime::Current))], || {
+        let markers = Markers::load();
+        let stream = HostStream::new("work");
+        drop((0..20_000).map(|_| HANDED_ON.async_zone(&stream)).collect::<Vec<_>>());
+        assert_eq!(markers.log().len(), 2 * 16_384);
+    });
+    let lost =
+        "more than 16384 zones of one thread are open at once; roctx does not get further ones: end zones earlier";
+    assert!(said.is_none_or(|said| said.stderr.contains(lost)));
 }

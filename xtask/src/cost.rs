@@ -1,5 +1,6 @@
-//! `cargo xtask cost`: what a dependent pays. It builds small programs, each in a package of its own and from nothing, and prints how many crates
-//! they compile, how long that takes, and how large they are, with programs of peers in the same run.
+//! `cargo xtask cost`: what a dependent pays. It builds small programs, each in a package of its own and from nothing,
+//! and prints how many crates they compile, how long that takes, and how large they are, with programs of peers in the
+//! same run.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,8 @@ use std::time::Instant;
 
 use crate::shell::{Stop, line, root, target};
 
-/// A program: its row in the table, its dependencies (`{root}` is this checkout), and what it adds to a program that does nothing.
+/// A program: its row in the table, its dependencies (`{root}` is this checkout), and what it adds to a program that
+/// does nothing.
 struct Program {
     row: &'static str,
     dependencies: &'static str,
@@ -165,7 +167,8 @@ fn cpu_s() -> f64 {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| children_s(&stat)).unwrap_or(0.0)
 }
 
-/// The fields `cutime` and `cstime` of `/proc/self/stat`. The kernel counts in hundredths of a second for every program.
+/// The fields `cutime` and `cstime` of `/proc/self/stat`. The kernel counts in hundredths of a second for every
+/// program.
 fn children_s(stat: &str) -> Option<f64> {
     // The name of the program, in parentheses, may have blanks.
     let mut fields = stat.rsplit_once(") ")?.1.split_ascii_whitespace().skip(13);

@@ -1,5 +1,6 @@
-//! The step that asks SQL of the traces of the main job and of the programs of the test `equal`: `warpline query` hands over to `warpline-ranks`,
-//! answers every query that is shipped, and its figures are those of `warpline report` on the same trace.
+//! The step that asks SQL of the traces of the main job and of the programs of the test `equal`: `warpline query` hands
+//! over to `warpline-ranks`, answers every query that is shipped, and its figures are those of `warpline report` on the
+//! same trace.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ const QUESTIONS: [(&str, &str); 3] = [
         "SELECT kind, comm, COUNT(*) AS n, SUM(dur_ns) AS total_ns FROM collectives GROUP BY kind, comm",
     ),
 ];
+
+/// The traces that the test `equal` leaves at the least.
+const PROGRAMS: usize = 20;
 
 /// The queries of a trace that must find something in the main job's. The others need what it has not: a GPU's kernels, collectives, steps.
 const FIND: [&str; 5] = ["first_calls", "queue_delay", "launch_gaps", "stream_gaps", "streams_at_once"];
@@ -67,6 +71,9 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
     let traces = std::fs::read_dir(folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut traces: Vec<_> = traces.collect();
     traces.sort();
+    if traces.len() < PROGRAMS {
+        return Err(Stop::Failed(format!("the test `equal` left {} traces, not {PROGRAMS}", traces.len())));
+    }
     Ok(traces)
 }
 
@@ -91,6 +98,7 @@ impl Both<'_> {
             serde_json::from_str(&said).map_err(|error| Stop::Failed(format!("the report: {error}")))?;
         let asked =
             |number: usize| self.ask(trace, &format!("--file {}", self.folder.join(QUESTIONS[number].0).display()));
+        let failed = |why: &str| Stop::Failed(format!("`ranges` of {} {why}", trace.display()));
         let mut equal = 0;
         let found = by(&asked(0)?, "range", "place");
         let told = by(report["ranges"].as_array().into_iter().flatten(), "name", "on");
@@ -100,8 +108,8 @@ impl Both<'_> {
         for (range, told) in &told {
             for (in_report, in_sql) in OF_RANGES {
                 // Of a sample, the report estimates the total of all zones.
-                let in_report =
-                    if in_report == "total_ns" && found[range]["sampled"] != 0 { "recorded_ns" } else { in_report };
+                let is_sampled = found[range]["sampled"].as_u64().ok_or_else(|| failed("has no column `sampled`"))? > 0;
+                let in_report = if in_report == "total_ns" && is_sampled { "recorded_ns" } else { in_report };
                 equal += same(&format!("{in_report} of {range:?}"), &told[in_report], &found[range][in_sql])?;
             }
         }

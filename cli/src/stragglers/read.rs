@@ -1,7 +1,8 @@
 //! Collects the collectives of a Perfetto trace, as the one reader of traces finds them.
 //!
-//! A trace can be gigabytes in size, truncated, or hostile. Memory is bounded by the limits of the reader, [`MAX_TEXTS`] and [`MAX_CALLS`].
-//! Each trace starts with its clocks, so concatenated traces are read as separate traces.
+//! A trace can be gigabytes in size, truncated, or hostile. Memory is bounded by the limits of the reader,
+//! [`MAX_TEXTS`] and [`MAX_CALLS`]. Each trace starts with its clocks, so concatenated traces are read as separate
+//! traces.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -104,9 +105,10 @@ impl Visitor for Reader<'_> {
     fn fact(&mut self, fact: Fact) {
         if let Fact::Clocks { boot_ns, wall_ns } = fact {
             // This is the beginning of another trace.
+            self.uncertain_ns = 0;
             match self.calls.session(Session { boot_ns, wall_ns, ..Session::default() }) {
                 Ok(session) => self.session = Some(session),
-                Err(error) => self.error = Some(error),
+                Err(error) => drop(self.error.get_or_insert(error)),
             }
             return;
         }
@@ -128,6 +130,10 @@ impl Visitor for Reader<'_> {
             Fact::Ended(_) => session.uncertain_ns = Some(std::mem::take(&mut self.uncertain_ns)),
             _ => {}
         }
+    }
+
+    fn has_enough(&self) -> bool {
+        self.error.is_some()
     }
 }
 

@@ -13,7 +13,8 @@ use warpline_judge::clocks::Clock;
 use super::Clocks;
 use crate::error::Error;
 
-/// A host whose bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not synchronise.
+/// A host whose bounds contradict each other: a clock was stepped, drifts by more than stated, or a collective did not
+/// synchronise.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Inconsistent {
     /// The host.

@@ -82,8 +82,9 @@ pub struct PathPart {
 
 /// Returns the critical path through these records, in `window` or in the whole time that they cover; none if no zone ends there.
 ///
-/// Without the feature `enable` there are no records, and it returns none. Pass the records of one session, as [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the
-/// window count for that part. If there are synchronisations, they must be all of the window: a thread that made none did not wait.
+/// Without the features `enable` and `export`, it returns none. Pass the records of one session, as
+/// [`MemorySink`](crate::sink::MemorySink) keeps them. Zones and waits that are partly in the window count for that
+/// part. If there are synchronisations, they must be all of the window: a thread that made none did not wait.
 pub fn critical_path(
     zones: &[ZoneRecord],
     waits: &[WaitRecord],

@@ -6,7 +6,7 @@ use crate::catalog::{Kind, catalog};
 static REST: RangeSpec =
     RangeSpec::new(RangeMeta { namespace: "(dynamic)", label: "(more)\0", kind: Kind::Gpu, ..RangeMeta::EMPTY });
 
-/// Returns the range of this name and place, which stays the same until the process ends.
+/// Returns the range in which all that is named at run time is counted together.
 pub fn range(_name: &str, _file: &str, _line: u32, _function: &str) -> &'static RangeSpec {
     &REST
 }

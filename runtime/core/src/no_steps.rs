@@ -9,9 +9,10 @@ use crate::collective::IntoCount;
 
 /// Begins step `number` of the program on this thread, and ends the step before it.
 ///
-/// Call it once at the begin of each iteration, on one thread. Steps are in the report, in traces, and in the tables of many ranks
-/// (`ranks=DIR`); the settings `wait`, `warmup`, `active` and `repeat` choose the steps that are recorded. The last step ends when the session
-/// finishes or stops; it is counted and has no record. Without a session, the call is one relaxed load.
+/// Call it once at the begin of each iteration, on one thread. Steps are in the report, in traces, and in the tables of
+/// many ranks (`ranks=DIR`); the settings `wait`, `warmup`, `active` and `repeat` choose the steps that are recorded.
+/// The last step ends when the session finishes or stops; it is counted and has no record. Without a session, the call
+/// is one relaxed load.
 ///
 /// ```
 /// for step in 0..3_u64 {

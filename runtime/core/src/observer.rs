@@ -115,7 +115,8 @@ pub enum Position {
     Launch,
     /// After the zone's begin is on its stream. Zones that are captured into a graph are left out: they launch nothing.
     Begun,
-    /// Before the launch is timed, for the span that the zone begins in. Its observer hears nothing of a zone's end, and has no token.
+    /// Before the launch is timed, for the span that the zone begins in. Its observer hears nothing of a zone's end,
+    /// and has no token.
     Spans,
 }
 
@@ -145,7 +146,8 @@ impl Position {
 static OBSERVERS: [AtomicPtr<&'static dyn LaunchObserver>; POSITIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; POSITIONS];
 
-/// The positions that are on. Those of mirrors count while the switch is set to mirror zones, which a forked child turns off.
+/// The positions that are on. Those of mirrors count while the switch is set to mirror zones, which a forked child
+/// turns off.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
 /// The functions that are called when a process begins its first zone, for adapters that need no session. The name contains this

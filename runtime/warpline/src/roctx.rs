@@ -4,9 +4,10 @@
 //! A tool makes the program load the marker library, so [`look`] uses the library if it is loaded when the first zone begins or a session
 //! starts, and opens it only if the setting asks for it. `warpline_hip::roctx` calls it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::settings;
+use crate::{mirror, settings};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
@@ -70,6 +71,12 @@ impl LaunchObserver for Mirror {
             Some(library) => library.stop(range),
             None => {}
         }
+    }
+
+    #[cold]
+    fn zone_lost(&self, open: usize) {
+        static IS_SAID: AtomicBool = AtomicBool::new(false);
+        mirror::say_lost(&IS_SAID, "roctx", open);
     }
 
     /// Adds a mark.

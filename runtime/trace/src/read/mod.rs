@@ -150,7 +150,8 @@ pub enum Fact {
     Changed(String),
     /// A category of another tool whose slices are not read, and their number.
     Other(String, u64),
-    /// One instant by two clocks of the host, with which a trace of warpline in Perfetto's format begins, and each further piece of it.
+    /// One instant by two clocks of the host, with which a trace of warpline in Perfetto's format begins, and each
+    /// further piece of it.
     Clocks {
         /// `CLOCK_BOOTTIME`, in ns.
         boot_ns: i64,
@@ -196,6 +197,11 @@ pub trait Visitor {
 
     /// What the session says of itself.
     fn fact(&mut self, _fact: Fact) {}
+
+    /// Returns whether the rest of a Perfetto trace need not be read.
+    fn has_enough(&self) -> bool {
+        false
+    }
 }
 
 /// What was left out of one trace.

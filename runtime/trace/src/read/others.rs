@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use warpline_core::record::Span;
+use warpline_core::suggest::counted_as;
 
 use super::kinds::{Args, Kind};
 use super::{Fact, Fault, Message, Rows, Slice, Visitor};
@@ -29,12 +30,16 @@ pub(super) struct Others {
     /// The work whose call is still to come, by the same, and the number of such pieces.
     waiting: HashMap<(Name, u64), Vec<Work>>,
     waits: usize,
+    /// Counts the pieces that ever waited.
+    order: u64,
+    /// The pieces that were passed on before the end of the trace, because too many waited.
+    given_up: u64,
 }
 
 /// A piece of work that waits for its call.
 struct Work {
     /// Their order in the file.
-    number: usize,
+    number: u64,
     kind: Kind,
     name: Name,
     row: usize,
@@ -90,9 +95,9 @@ impl Others {
         }))
     }
 
-    /// Gives work the call that submitted it: a launch of a graph submits several pieces. A profiler does not write in the order of time, so work
-    /// whose call is still to come waits for it. Returns the slice that the visitor gets now; none for a call and for work that waits. If there
-    /// are too many calls, the earlier ones are forgotten.
+    /// Gives work the call that submitted it: a launch of a graph submits several pieces. A profiler does not write in
+    /// the order of time, so work whose call is still to come waits for it. Returns the slice that the visitor gets
+    /// now; none for a call and for work that waits. If there are too many calls, the earlier ones are forgotten.
     pub(super) fn launched<'a>(
         &mut self,
         rank: Name,
@@ -120,10 +125,12 @@ impl Others {
         if let Some(call) = self.calls.get(&key) {
             return Some(Slice { launch: Some(*call), ..slice });
         }
-        let (number, name) = (self.waits, slice.name);
+        let (number, name) = (self.order, slice.name);
         self.waiting.entry(key).or_default().push(Work { number, kind, name, row, span, args: args.clone() });
+        self.order += 1;
         self.waits += 1;
         if self.waits >= WAITS {
+            self.given_up += self.waits as u64;
             self.pass_on(visitor, rows, names);
         }
         None
@@ -155,6 +162,13 @@ impl Others {
     /// Passes on what is left at the end of the trace.
     pub(super) fn finish(mut self, visitor: &mut impl Visitor, rows: &Rows, names: &mut Names) {
         self.pass_on(visitor, rows, names);
+        // Without a call, the trace has no launches at all.
+        if self.given_up > 0 && !self.calls.is_empty() {
+            visitor.fact(Fact::Note(format!(
+                "{} have no launch, because more than {WAITS} waited for their calls; the critical path lacks those",
+                counted_as(self.given_up, "piece of work", "pieces of work")
+            )));
+        }
         self.unread.into_iter().for_each(|(category, slices)| visitor.fact(Fact::Other(category.into(), slices)));
     }
 }
@@ -249,5 +263,75 @@ impl Scopes {
         let mut zones: Vec<_> = nodes.chunk_by(is_one).filter_map(zone).collect();
         zones.sort_by_key(|(.., span)| (span.begin_ns, -span.end_ns));
         zones
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps the begins of slices, and whether they have a launch; and the notes.
+    #[derive(Default)]
+    struct Seen {
+        slices: Vec<(i64, bool)>,
+        notes: Vec<String>,
+    }
+
+    impl Visitor for Seen {
+        fn slice(&mut self, slice: &Slice<'_>, _: &Rows, _: &mut Names) {
+            self.slices.push((slice.span.begin_ns, slice.launch.is_some()));
+        }
+
+        fn fact(&mut self, fact: Fact) {
+            if let Fact::Note(note) = fact {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// Reads calls and kernels by their correlation. A kernel begins when its number says.
+    fn seen(events: impl IntoIterator<Item = (Kind, u64)>) -> Seen {
+        let (mut others, mut seen) = (Others::default(), Seen::default());
+        let (rows, mut names) = (Rows::default(), Names::default());
+        for (kind, correlation) in events {
+            let args = Args { correlation: Some(correlation), ..Args::NONE };
+            let span = Span { begin_ns: correlation as i64, end_ns: correlation as i64 + 1 };
+            let slice = Slice { kind, name: Name::default(), row: 0, span, launch: None, args: &args };
+            let passed = others.launched(Name::default(), slice, &mut seen, (&rows, &mut names));
+            if let Some(slice) = passed {
+                seen.slice(&slice, &rows, &mut names);
+            }
+        }
+        others.finish(&mut seen, &rows, &mut names);
+        seen
+    }
+
+    #[test]
+    fn work_waits_for_its_call_and_what_has_none_keeps_the_order_of_the_file() {
+        let kernels = |numbers: std::ops::Range<u64>| numbers.map(|number| (Kind::Kernel, number));
+        let calls = [1, 2, 9].map(|number| (Kind::Call, number));
+        let again = [(Kind::Kernel, 9)];
+        let events = kernels(1..40).chain(calls).chain(kernels(40..60)).chain(again);
+        let found = seen(events).slices;
+        let launched = [1, 2, 9, 9].map(|begin| (begin, true));
+        let rest = (1..60).filter(|begin| ![1, 2, 9].contains(begin)).map(|begin| (begin, false));
+        assert_eq!(found, launched.into_iter().chain(rest).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn work_that_comes_too_early_is_in_the_figures_and_is_said() {
+        let most = WAITS as u64;
+        let kernels = (0..most + 10).map(|number| (Kind::Kernel, number));
+        let calls = (0..most + 10).map(|number| (Kind::Call, number));
+        let found = seen(kernels.clone().chain(calls));
+        assert_eq!(found.slices.len() as u64, most + 10);
+        assert_eq!(found.slices.iter().filter(|(_, is_launched)| *is_launched).count(), 10);
+        assert!(
+            found.notes.len() == 1 && found.notes[0].starts_with("32768 pieces of work have no launch"),
+            "{:?}",
+            found.notes
+        );
+        // A trace without calls has no launches to miss.
+        assert_eq!((seen(kernels.clone()).slices.len() as u64, seen(kernels).notes.len()), (most + 10, 0));
     }
 }

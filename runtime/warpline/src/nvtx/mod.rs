@@ -19,9 +19,10 @@ mod table;
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::mirror;
 use crate::settings;
 use find::{NoTool, Tool};
 use range::NvtxRange;
@@ -51,8 +52,8 @@ struct State {
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
 
-/// Attaches to a tool, if there is one and the settings do not forbid it, and mirrors zones to it from then on. Returns none if this thread
-/// is inside the tool.
+/// Attaches to a tool, if there is one and the settings do not forbid it, and mirrors zones to it from then on. Returns
+/// none if this thread is inside the tool.
 ///
 /// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with NVIDIA's
 /// client.
@@ -207,11 +208,7 @@ impl LaunchObserver for Mirror {
     #[cold]
     fn zone_lost(&self, open: usize) {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
-        if !IS_SAID.swap(true, Ordering::Relaxed) {
-            stderr::line(format_args!(
-                "more than {open} zones of one thread are open at once; NVTX does not get further ones: end zones earlier"
-            ));
-        }
+        mirror::say_lost(&IS_SAID, "NVTX", open);
     }
 
     fn stream_named(&self, stream: *mut c_void, name: &str) {

@@ -40,6 +40,9 @@ pub(super) fn read<V: Visitor>(trace: impl Read, names: &mut Names, visitor: &mu
             Err(Stop::Malformed) => reader.skipped.malformed += 1,
             Err(Stop::Fault(fault)) => return Err(fault),
         }
+        if reader.visitor.has_enough() {
+            break;
+        }
     }
     // Arbitrary bytes can decode as a message, but every packet of warpline has a sequence id.
     if !understood {
