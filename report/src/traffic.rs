@@ -162,10 +162,10 @@ impl Traffic {
         }
     }
 
-    /// Adds kernels. Those of collectives are no compute.
-    pub fn add_kernels(&mut self, batch: &[KernelRecord]) {
-        for record in batch.iter().filter(|record| matches!(record.work, KernelWork::Kernel { .. })) {
-            let is_collective = record.zone.as_ref().is_some_and(|zone| zone.range.kind() == Kind::Collective);
+    /// Adds a kernel that `range` launched, or in which it was captured. One of a collective is no compute.
+    pub fn add_kernel(&mut self, record: &KernelRecord, range: Option<&RangeSpec>) {
+        if matches!(record.work, KernelWork::Kernel { .. }) {
+            let is_collective = range.is_some_and(|range| range.kind() == Kind::Collective);
             let device = (record.stream.device.kind, record.stream.device.ordinal);
             let computes = !is_collective && !is_of_collective(&record.name);
             self.kernel(device, Lane::from_stream(record.stream.id), record.gpu, computes);
@@ -437,6 +437,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use warpline_core::catalog::spec::RangeMeta;
     use warpline_core::collective::{DataType, Message, ProcessGroup};
     use warpline_core::fixture::{self, COPY, STEP, span, stream, thread, zone};
     use warpline_core::record::EndSource;
@@ -562,10 +563,10 @@ mod tests {
         let mut sum = zone(&COPY, Some(&comm), &main, span(0, 1), Some(span(100, 200)));
         sum.message = Some(Box::new(Message::new(CollectiveKind::AllReduce)));
         let around = zone(&STEP, Some(&compute), &main, span(0, 1), Some(span(0, 1_000)));
-        let figures = |batches: &[&[KernelRecord]]| {
+        let figures_in = |range, batches: &[&[KernelRecord]]| {
             let mut traffic = Traffic::default();
             traffic.add(std::slice::from_ref(&around));
-            batches.iter().for_each(|batch| traffic.add_kernels(batch));
+            batches.iter().copied().flatten().for_each(|kernel| traffic.add_kernel(kernel, range));
             traffic.add(std::slice::from_ref(&sum));
             let stats = &traffic.stats()[0];
             (stats.hidden, stats.hidden_by_kernels)
@@ -577,7 +578,11 @@ mod tests {
         };
         let nccl =
             kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", &compute, 150, 200);
+        let figures = |batches: &[&[KernelRecord]]| figures_in(None, batches);
         assert_eq!(figures(&[]), (1.0, false));
+        static SUM: RangeSpec = RangeSpec::new(RangeMeta { kind: Kind::Collective, ..RangeMeta::EMPTY });
+        let own = kernel("my_all_reduce", &compute, 100, 200);
+        assert_eq!(figures_in(Some(&SUM), &[&[own]]), (0.0, true), "a collective's kernel of any name");
         assert_eq!(figures(&[&[gemm, copy]]), (0.3, true));
         assert_eq!(figures(&[&[nccl]]), (0.0, true), "the device's kernels are known, and none computes");
     }

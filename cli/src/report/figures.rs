@@ -39,6 +39,8 @@ pub(crate) struct Figures {
     pub(super) messages: Messages,
     /// What only the page shows.
     pub(super) steps: Option<Steps>,
+    /// The ranges of collectives so far.
+    collectives: HashSet<Name>,
     /// The field by whose values ranges are split.
     pub(super) by: Option<String>,
     /// The times to which the figures are limited; none for the whole trace.
@@ -205,7 +207,9 @@ impl Figures {
         let (device, lane) = (self.device(stream.ordinal), Lane::from_stream(id));
         match slice.kind {
             Kind::Kernel => {
-                let computes = !is_of_collective(names.text(slice.name));
+                // Its zone, also that in which it was captured, may be a collective.
+                let is_collective = slice.args.zone.is_some_and(|zone| self.collectives.contains(&zone));
+                let computes = !is_collective && !is_of_collective(names.text(slice.name));
                 self.builder.traffic.kernel(device, lane, span, computes);
             }
             Kind::Zone | Kind::Collective => {
@@ -228,6 +232,7 @@ impl Figures {
     fn traffic(&mut self, slice: &Slice<'_>, device: (DeviceKind, u32), lane: Lane, names: &Names) {
         let span = slice.span;
         if slice.kind == Kind::Collective {
+            self.collectives.insert(slice.name);
             if let Some(message) = Message::read(slice, 1.0, names) {
                 self.builder.traffic.collective(device, lane, span, &moved(&message, 1.0, slice.early_by_ns()));
             }

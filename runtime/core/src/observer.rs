@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use linkme::distributed_slice;
 
@@ -336,4 +336,14 @@ pub fn stream_named(stream: *mut c_void, name: &str) {
 fn mirrors() -> impl Iterator<Item = &'static dyn LaunchObserver> {
     let active = active();
     MIRRORS.into_iter().filter(move |position| active.has(*position)).filter_map(Position::observer)
+}
+
+/// Says once that a tool does not get all zones, because too many zones of one thread are open.
+#[cold]
+pub fn say_lost(is_said: &AtomicBool, tool: &str, open: usize) {
+    if !is_said.swap(true, Ordering::Relaxed) {
+        crate::stderr::line(format_args!(
+            "more than {open} zones of one thread are open at once; {tool} does not get further ones: end zones earlier"
+        ));
+    }
 }

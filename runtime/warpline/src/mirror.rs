@@ -1,13 +1,10 @@
 //! Looks for tools that zones are mirrored to, with and without a session: NVTX, and with feature `hip` roctx. Each
 //! adapter is an observer of its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::nvtx;
 #[cfg(feature = "hip")]
 use crate::roctx;
 use warpline_core::observer::FIRST_ZONE;
-use warpline_core::stderr;
 
 /// Looks for tools, unless these settings or those of the environment forbid it. NVTX comes first: it has to find out whether the parent of
 /// this process has looked.
@@ -27,13 +24,3 @@ pub(crate) fn look(nvtx: Option<bool>, roctx: Option<bool>) {
 #[linkme(crate = linkme)]
 #[allow(unsafe_code, reason = "linkme puts it into a section")]
 static LOOK: fn() = || look(None, None);
-
-/// Says once that a tool does not get all zones, because too many zones of one thread are open.
-#[cold]
-pub(crate) fn say_lost(is_said: &AtomicBool, tool: &str, open: usize) {
-    if !is_said.swap(true, Ordering::Relaxed) {
-        stderr::line(format_args!(
-            "more than {open} zones of one thread are open at once; {tool} does not get further ones: end zones earlier"
-        ));
-    }
-}

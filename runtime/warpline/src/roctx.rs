@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{mirror, settings};
+use crate::settings;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
@@ -76,7 +76,7 @@ impl LaunchObserver for Mirror {
     #[cold]
     fn zone_lost(&self, open: usize) {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
-        mirror::say_lost(&IS_SAID, "roctx", open);
+        observer::say_lost(&IS_SAID, "roctx", open);
     }
 
     /// Adds a mark.

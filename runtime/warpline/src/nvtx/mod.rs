@@ -22,7 +22,6 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::mirror;
 use crate::settings;
 use find::{NoTool, Tool};
 use range::NvtxRange;
@@ -208,7 +207,7 @@ impl LaunchObserver for Mirror {
     #[cold]
     fn zone_lost(&self, open: usize) {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
-        mirror::say_lost(&IS_SAID, "NVTX", open);
+        observer::say_lost(&IS_SAID, "NVTX", open);
     }
 
     fn stream_named(&self, stream: *mut c_void, name: &str) {
