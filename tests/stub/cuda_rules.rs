@@ -218,23 +218,28 @@ fn ten_thousand_streams_leave_nothing_behind() {
     on_stub(this_test!(), |driver| {
         driver.start();
         let (session, zones) = start(|builder| builder.event_budget(BUDGET));
-        let mut handles = BTreeSet::new();
+        let (mut handles, mut taken) = (BTreeSet::new(), Vec::new());
         for n in 0..10_000_u64 {
             let stream = driver.stream();
             handles.insert(stream);
             driver.stub_launch(stream, n % 7 * 10 * US);
             launch(driver, stream, 5 * US);
             assert_eq!(driver.cuStreamDestroy_v2(stream), SUCCESS);
-            if n % 50 == 0 {
+            // The collector may be behind by some zones, also on a busy machine.
+            for _ in 0..if n % 50 == 0 { 100 } else { 0 } {
                 thread::sleep(Duration::from_millis(1));
+                taken.extend(zones.take());
+                if taken.len() as u64 + 300 > n {
+                    break;
+                }
             }
         }
         let report = session.finish();
         assert_exact(&report);
         assert_eq!(report.begun, 10_000);
-        let zones = zones.take();
-        // A busy machine keeps the collector from a part of them, which is counted.
-        assert!(zones.len() as u64 == report.recorded && report.recorded > 5_000, "{report}");
+        taken.extend(zones.take());
+        let zones = taken;
+        assert!(zones.len() as u64 == report.recorded && report.recorded > 9_000, "{report}");
         let ids: BTreeSet<_> = zones.iter().map(|zone| zone.stream.as_ref().unwrap().id).collect();
         assert_eq!(ids.len(), zones.len(), "as many streams as zones");
         // The session's own stream may have got one in between.
