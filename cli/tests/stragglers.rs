@@ -165,7 +165,7 @@ fn the_late_rank_is_named() {
     let (status, text, complaints) = said(&output);
     assert_eq!(status, Some(0), "{complaints}");
     // Half of it may end between the begin of a slice and its end.
-    let cut = "the trace is cut, as a killed program leaves it; the figures are those of what is there";
+    let cut = "the trace is cut off, as after a killed program; the figures cover only what was read";
     assert!(complaints.lines().all(|line| line.starts_with("warning: half.pftrace: ")), "{complaints}");
     assert_eq!(complaints.lines().filter(|line| line.ends_with(cut)).count(), 1, "{complaints}");
     assert!(text.contains("that not every rank has"), "{text}");

@@ -18,7 +18,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    /// `tests` has the same with the feature.
+    /// `tests` has its like with the feature.
     #[test]
     fn a_report_of_nothing_is_its_notes() {
         let report = Report { notes: vec!["why".to_owned()], ..Report::default() };

@@ -71,7 +71,6 @@ pub(super) fn read(trace: impl Read, calls: &mut Calls) -> Result<Skipped, Trace
         calls,
         session: None,
         groups: HashMap::new(),
-        ranges: HashMap::new(),
         uncertain_ns: 0,
         skipped: Skipped::default(),
         error: None,
@@ -87,7 +86,6 @@ struct Reader<'a> {
     session: Option<u32>,
     /// The groups by communicator, name and ranks: the list of ranks is parsed once.
     groups: HashMap<(Option<u64>, Name, Name), u32>,
-    ranges: HashMap<Name, u32>,
     /// The largest error of the session's times, as far as its account has been read.
     uncertain_ns: i64,
     skipped: Skipped,
@@ -161,14 +159,7 @@ impl Reader<'_> {
                 id
             }
         };
-        let range = match self.ranges.get(&slice.name) {
-            Some(id) => *id,
-            None => {
-                let id = self.calls.range(names.text(slice.name))?;
-                self.ranges.insert(slice.name, id);
-                id
-            }
-        };
+        let range = self.calls.range(names.text(slice.name))?;
         self.calls.add(Call {
             group,
             seq,

@@ -166,11 +166,11 @@ impl SessionFigures {
     fn add_kernels(&mut self, batch: &[KernelRecord]) {
         for kernel in batch {
             let range = self.captured_range.and_then(|of| of(kernel)).or_else(|| Some(kernel.zone?.range));
-            let stream = &kernel.stream;
             self.builder.traffic.add_kernel(kernel, range);
             let range = range.map(|range| self.name_of(range));
             let name = self.names.number_if(&kernel.name, self.builder.kernels.has_room());
             self.builder.kernels.add((name, range), kernel.gpu.duration_ns(), 0);
+            let stream = &kernel.stream;
             self.builder.streams().work(stream.id, kernel.gpu, || stream_use(stream));
         }
     }

@@ -99,7 +99,8 @@ pub struct Zone<'a> {
     pub found_early_by_ns: Option<i64>,
     /// Its time on the launching thread, if it is known.
     pub host: Option<Span>,
-    /// Whether it is an entry of a batch, and its share of the batch's time, which is 1 for a zone.
+    /// Whether it is an entry of a batch, and its share of the batch's time, which is 1 for a zone. Not an option: what
+    /// is multiplied for none is often denormal, which takes longer than all else here.
     pub is_entry: bool,
     pub share: f64,
     /// The share of the range's zones that were recorded then.

@@ -243,7 +243,7 @@ impl Skipped {
             all.push(format!("damaged at byte {at}; the rest of the file is left out"));
         } else if self.is_cut {
             all.push(
-                "the trace is cut, as a killed program leaves it; the figures are those of what is there".to_owned(),
+                "the trace is cut off, as after a killed program; the figures cover only what was read".to_owned(),
             );
         }
         all
