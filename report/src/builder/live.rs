@@ -10,9 +10,9 @@ use warpline_core::catalog::RangeSpec;
 use warpline_core::kernel::KernelRecord;
 use warpline_core::record::{Status, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::replay::ReplayRecord;
-use warpline_core::steps;
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::WaitRecord;
+use warpline_core::zone::step;
 
 use super::{Complete, Place, RangeId, ReportBuilder, Row, StreamUse, Zone};
 use crate::names::{Name, Names};
@@ -89,7 +89,7 @@ impl SessionFigures {
     }
 
     pub(super) fn add_zones(&mut self, batch: &[ZoneRecord]) {
-        let has_steps = self.builder.has_steps() || steps::current().is_some() || steps::has_ended();
+        let has_steps = self.builder.has_steps() || step::is_under_way();
         for zone in batch {
             let place = if zone.gpu.is_some() { Place::Streams } else { Place::Threads };
             let lane = zone.named_lane().map_or(0, |lane| self.lane(lane));

@@ -50,7 +50,7 @@ pub mod sample;
 pub mod signals;
 pub mod stderr;
 pub mod step;
-#[cfg_attr(not(feature = "enable"), path = "no_steps.rs")]
+#[cfg(feature = "runtime")]
 pub mod steps;
 #[cfg(feature = "runtime")]
 pub mod stream;

@@ -1,12 +1,12 @@
 //! The switch: the word that every zone reads first.
 //!
-//! Zero means off. Otherwise the word holds up to four facts: the epoch of the session that is on, by which a thread checks
-//! whether its cached contexts belong to this session; whether single zones are requested; whether zones are mirrored to an NVTX
-//! tool; and whether no tool has been looked for yet, which the first zone does. The recorder behind it (`stream::current`) is
-//! looked up only when a thread first uses a stream in an epoch.
+//! Zero means off. Otherwise the word holds the epoch of the session that is on, by which a thread checks whether its cached
+//! contexts belong to this session, and flags: what the session says to every zone ([`SessionFlags`]); whether single zones are
+//! requested; whether zones are mirrored to an NVTX tool; and whether no tool has been looked for yet, which the first zone does.
+//! The recorder behind it (`stream::current`) is looked up only when a thread first uses a stream in an epoch.
 //!
 //! Between the windows of a session with a budget (`windows.rs`), the word keeps all of this and its highest bit is set. For a
-//! zone, this is the same as off.
+//! zone, this is the same as off. What a zone that begins is for, is a `zone::purpose::Purpose`.
 
 use std::num::NonZeroU32;
 
@@ -63,16 +63,15 @@ pub(crate) fn mirror(on: bool) {
     SWITCH.mirror(on);
 }
 
-/// Turns recording on.
-pub fn turn_on(epoch: NonZeroU32) {
+/// Turns recording on. Only the session's `windows` call it, which know its flags.
+pub(crate) fn turn_on(epoch: NonZeroU32, flags: SessionFlags) {
     follow_forks();
-    SWITCH.set(epoch.get());
+    SWITCH.set(epoch.get(), flags);
 }
 
-/// Sets whether the session that is on records only windows of its time, so that each zone consults `windows`. While it
-/// `is_closed`, no zone is recorded.
-pub(crate) fn set_windows(is_on: bool, is_closed: bool) {
-    SWITCH.window(is_on, is_closed);
+/// Changes what a session says to every zone, if that session is on.
+pub(crate) fn set_flags(epoch: NonZeroU32, flags: SessionFlags) {
+    SWITCH.set_flags(epoch.get(), flags);
 }
 
 /// Turns recording off; the recorder stays until `remove`.
@@ -96,26 +95,47 @@ pub fn is_unknown() -> bool {
     SWITCH.word().is_some_and(SwitchState::is_unknown)
 }
 
-/// The flag that no tool has been looked for yet. In a [`ZoneRequest`](crate::zone::ZoneRequest): the session records the zone
-/// only if it is captured.
+/// The flag that no tool has been looked for yet.
 pub(crate) const UNKNOWN: u32 = 1;
 /// The flag that zones are mirrored.
-const MIRRORED: u32 = 2;
+pub(crate) const MIRRORED: u32 = 2;
 /// The flag that single zones are requested.
-const ARMED: u32 = 4;
+pub(crate) const ARMED: u32 = 4;
 /// The flag that the session records only windows of its time.
 const WINDOWED: u32 = 8;
-/// The flag that no window is open. In a [`ZoneRequest`](crate::zone::ZoneRequest): the zone is a root that is followed and not
-/// recorded.
+/// The flag that no window is open.
 const CLOSED: u32 = 16;
-const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED | WINDOWED | CLOSED;
+/// The flag that the session records every zone that is captured.
+const CAPTURES: u32 = 32;
+const OF_SESSION: u32 = WINDOWED | CLOSED | CAPTURES;
+const FLAGS: u32 = UNKNOWN | MIRRORED | ARMED | OF_SESSION;
 /// The position of the epoch, or zero, above the flags.
-const EPOCH_SHIFT: u32 = 5;
+pub(crate) const EPOCH_SHIFT: u32 = 6;
+/// The bits of the epoch.
+pub(crate) const EPOCH: u32 = !(ASLEEP | FLAGS);
 /// The flag that there is nothing to do for any zone: no window is open, no single zones are requested, and no tool gets zones.
 /// The bit makes the word negative, so that one comparison detects both this state and off.
 const ASLEEP: u32 = 1 << 31;
 /// The maximum epoch.
 pub(crate) const MAX_EPOCH: u32 = !ASLEEP >> EPOCH_SHIFT;
+
+/// What a session says to every zone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionFlags {
+    /// The session records only windows of its time, so that each zone consults `windows`.
+    pub(crate) is_windowed: bool,
+    /// No window is open, and no zone is recorded.
+    pub(crate) is_closed: bool,
+    /// Zones on streams that are being captured are recorded outside of windows and of the sample, too.
+    pub(crate) takes_captures: bool,
+}
+
+impl SessionFlags {
+    fn bits(self) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(self.is_windowed, WINDOWED) | bit(self.is_closed, CLOSED) | bit(self.takes_captures, CAPTURES)
+    }
+}
 
 /// A value of the word other than zero.
 #[derive(Clone, Copy, Debug)]
@@ -125,12 +145,6 @@ impl SwitchState {
     #[inline]
     pub(crate) fn bits(self) -> u32 {
         self.0.get()
-    }
-
-    /// Returns the state that had these bits.
-    #[inline]
-    pub(crate) fn of_bits(bits: u32) -> SwitchState {
-        SwitchState(NonZeroU32::new(bits).unwrap_or(NonZeroU32::MIN))
     }
 
     /// Makes what was stored before the switch got this state visible to this thread.
@@ -152,10 +166,10 @@ impl SwitchState {
         self.0.get() & WINDOWED != 0
     }
 
-    /// Returns whether the zone of this request is a root that is followed to its end and not recorded.
+    /// Returns whether the session records every zone that is captured.
     #[inline]
-    pub(crate) fn is_followed(self) -> bool {
-        self.0.get() & CLOSED != 0
+    pub(crate) fn takes_captures(self) -> bool {
+        self.0.get() & CAPTURES != 0
     }
 
     /// Returns whether zones are mirrored to an NVTX tool.
@@ -168,50 +182,6 @@ impl SwitchState {
     #[inline]
     pub(crate) fn is_armed(self) -> bool {
         self.0.get() & ARMED != 0
-    }
-
-    /// Returns whether the only thing to do for a zone is to notify a tool.
-    #[inline]
-    pub(crate) fn is_only_mirrored(self) -> bool {
-        self.0.get() == MIRRORED
-    }
-
-    /// Returns the state for a zone, by whether a session takes it and whether it is requested; none if there is nothing to do.
-    #[inline]
-    pub(crate) fn of_zone(self, is_taken: bool, is_asked: bool) -> Option<SwitchState> {
-        let epoch = if is_taken { !FLAGS } else { 0 };
-        let armed = if is_asked { ARMED } else { 0 };
-        NonZeroU32::new(self.0.get() & (MIRRORED | epoch | armed)).map(SwitchState)
-    }
-
-    /// Returns the state for a zone that is recorded in a window.
-    pub(crate) fn in_window(self) -> SwitchState {
-        SwitchState(self.0 | WINDOWED)
-    }
-
-    /// Returns the state for a zone without its request; none if there is nothing else to do.
-    pub(crate) fn unasked(self) -> Option<SwitchState> {
-        NonZeroU32::new(self.0.get() & !ARMED).map(SwitchState)
-    }
-
-    /// Returns the state for a root that is followed to its end and not recorded.
-    #[cold]
-    pub(crate) fn of_followed(self, is_asked: bool) -> Option<SwitchState> {
-        let armed = if is_asked { ARMED } else { 0 };
-        NonZeroU32::new(self.0.get() & (MIRRORED | armed) | CLOSED).map(SwitchState)
-    }
-
-    /// Returns the state for a zone that the session records only if it is captured. `otherwise` applies if it is not.
-    #[cold]
-    pub(crate) fn of_captures(self, otherwise: Option<SwitchState>) -> Option<SwitchState> {
-        let otherwise = otherwise.map_or(0, |word| word.0.get());
-        NonZeroU32::new(self.0.get() & !FLAGS | UNKNOWN | otherwise).map(SwitchState)
-    }
-
-    /// Returns whether the session records the zone of this request only if it is captured.
-    #[inline]
-    pub(crate) fn is_for_captures(self) -> bool {
-        self.0.get() & UNKNOWN != 0
     }
 
     /// Returns whether no tool has been looked for yet.
@@ -243,18 +213,18 @@ impl Switch {
         NonZeroU32::new(self.0.load(Ordering::Relaxed)).map(SwitchState)
     }
 
-    pub(crate) fn set(&self, epoch: u32) {
-        self.change(|word| (word & FLAGS) | (epoch << EPOCH_SHIFT));
+    pub(crate) fn set(&self, epoch: u32, flags: SessionFlags) {
+        self.change(|word| (word & FLAGS & !OF_SESSION) | flags.bits() | (epoch << EPOCH_SHIFT));
     }
 
-    pub(crate) fn window(&self, is_on: bool, is_closed: bool) {
-        let flags = if is_on { WINDOWED } else { 0 } | if is_closed { CLOSED } else { 0 };
-        self.change(|word| (word & !(WINDOWED | CLOSED)) | flags);
+    /// Changes the flags of a session, unless another epoch is on, or none.
+    pub(crate) fn set_flags(&self, epoch: u32, flags: SessionFlags) {
+        self.change(|word| if word >> EPOCH_SHIFT == epoch { (word & !OF_SESSION) | flags.bits() } else { word });
     }
 
     /// Turns the switch off, unless another epoch is on by now.
     pub(crate) fn clear(&self, epoch: u32) {
-        self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS & !(WINDOWED | CLOSED) } else { word });
+        self.change(|word| if word >> EPOCH_SHIFT == epoch { word & FLAGS & !OF_SESSION } else { word });
     }
 
     pub(crate) fn mirror(&self, on: bool) {
@@ -282,9 +252,10 @@ mod tests {
 
     #[test]
     fn a_closed_window_is_off_to_zones_unless_a_request_or_a_tool_wants_them() {
+        let open = SessionFlags { is_windowed: true, ..SessionFlags::default() };
+        let closed = SessionFlags { is_closed: true, ..open };
         let switch = Switch(AtomicU32::new(0));
-        switch.set(7);
-        switch.window(true, true);
+        switch.set(7, closed);
         assert!(switch.word().is_none(), "a zone has nothing to do");
         assert_eq!(switch.whole().and_then(SwitchState::epoch), NonZeroU32::new(7), "the session is on");
         switch.arm(true);
@@ -294,12 +265,26 @@ mod tests {
         switch.mirror(true);
         assert!(switch.word().is_some_and(SwitchState::is_mirrored));
         switch.mirror(false);
-        switch.window(true, false);
+        switch.set_flags(7, open);
         assert!(switch.word().is_some_and(|word| word.is_windowed() && word.epoch() == NonZeroU32::new(7)));
-        switch.window(true, true);
+        switch.set_flags(7, closed);
         switch.clear(7);
         assert_eq!(switch.0.load(Ordering::Relaxed), 0, "nothing is left of the session");
-        switch.set(MAX_EPOCH);
+        switch.set(MAX_EPOCH, SessionFlags::default());
         assert_eq!(switch.word().and_then(SwitchState::epoch), NonZeroU32::new(MAX_EPOCH));
+    }
+
+    #[test]
+    fn the_flags_are_those_of_the_session_that_is_on() {
+        let switch = Switch(AtomicU32::new(0));
+        let windows = SessionFlags { is_windowed: true, is_closed: true, takes_captures: true };
+        switch.set_flags(7, windows);
+        assert_eq!(switch.0.load(Ordering::Relaxed), 0, "no session is on");
+        switch.set(8, SessionFlags::default());
+        switch.set_flags(7, windows);
+        assert!(switch.word().is_some_and(|word| !word.is_windowed() && !word.takes_captures()), "another one is");
+        switch.set_flags(8, windows);
+        switch.set(9, SessionFlags::default());
+        assert!(switch.word().is_some_and(|word| !word.is_windowed() && !word.takes_captures()), "it says nothing");
     }
 }

@@ -164,9 +164,9 @@ pub use warpline_core::backend::host::HostStream;
 pub use warpline_core::catalog::{RangeSpec, catalog};
 pub use warpline_core::fields::{Value, display};
 pub use warpline_core::namespace;
-#[doc(inline)]
-pub use warpline_core::steps::step;
 pub use warpline_core::timing::{EndMode, GraphTiming, Timing};
+#[doc(inline)]
+pub use warpline_core::zone::step::step;
 pub use warpline_core::zone::{AsyncZone, Zone};
 #[doc(hidden)]
 pub use warpline_core::{__namespace, __note, __range, __spec};
@@ -356,7 +356,7 @@ pub mod __private {
     pub use warpline_core::catalog::{Kind, RangeSpec};
     pub use warpline_core::collective::{CollectiveKind, DataType, Element, Message, ReduceOp, infer};
     pub use warpline_core::fields::Value;
-    pub use warpline_core::steps::StepGuard;
+    pub use warpline_core::zone::step::StepGuard;
     pub use warpline_core::zone::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
     pub use warpline_core::zone::{Keep, KeepReference, KeptStream};
     pub use warpline_core::zone::{ZoneBuilder, ZoneRequest, begin};

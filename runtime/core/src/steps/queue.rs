@@ -26,14 +26,14 @@ struct Cell {
 }
 
 impl Cell {
-    const fn new() -> Cell {
+    fn new() -> Cell {
         let (number, thread) = (AtomicU64::new(0), AtomicU64::new(0));
         Cell { number, thread, begin_ns: AtomicI64::new(0), end_ns: AtomicI64::new(0) }
     }
 }
 
 pub(super) struct Queue {
-    cells: [Cell; MOST],
+    cells: Box<[Cell]>,
     /// The numbers of steps that were put in and taken out.
     put: AtomicU64,
     taken: AtomicU64,
@@ -41,9 +41,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) const fn new() -> Queue {
+    pub(super) fn new() -> Queue {
         Queue {
-            cells: [const { Cell::new() }; MOST],
+            cells: (0..MOST).map(|_| Cell::new()).collect(),
             put: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -88,12 +88,6 @@ impl Queue {
 
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Empties the queue before a session begins. No collector runs.
-    pub(super) fn clear(&self) {
-        self.taken.store(self.put.load(Ordering::Relaxed), Ordering::Release);
-        self.dropped.store(0, Ordering::Relaxed);
     }
 }
 

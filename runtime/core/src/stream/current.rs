@@ -24,7 +24,7 @@ pub fn recorder(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
 }
 
 /// Returns the recorder, if there is a session.
-fn any() -> Option<Arc<Recorder>> {
+pub(crate) fn any() -> Option<Arc<Recorder>> {
     lock().clone()
 }
 

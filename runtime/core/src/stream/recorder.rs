@@ -21,7 +21,9 @@ use crate::counts::Dropped;
 use crate::counts::SpanCounts;
 use crate::lock::{Locked, lock};
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use crate::steps::Steps;
 use crate::switch;
+use crate::windows::Windows;
 
 /// The state that one session's zones share with its collector.
 pub struct Recorder {
@@ -38,6 +40,9 @@ pub struct Recorder {
     /// The depths of timeline queues.
     depths: Depths,
     memory: MemoryLog,
+    /// Launching threads keep a reference.
+    windows: Arc<Windows>,
+    steps: Steps,
     pub waker: Arc<Waker>,
     /// Called on the launching thread when a stream of a device is met.
     pub on_device: OnceLock<fn()>,
@@ -68,6 +73,8 @@ impl Recorder {
             spans: Arc::new(SpanQueue::new(limits.zones, Arc::clone(&waker))),
             depths: Depths::default(),
             memory: MemoryLog::default(),
+            windows: Arc::new(Windows::new(epoch)),
+            steps: Steps::new(),
             waker,
             on_device: OnceLock::new(),
             forgotten: AtomicU64::new(0),
@@ -87,6 +94,26 @@ impl Recorder {
     /// Makes zones on GPU streams use the times of CUPTI's records. Called before the first zone begins.
     pub fn time_by_kernels(&self) {
         self.scope.by_kernels.store(true, Ordering::Release);
+    }
+
+    /// The windows of a session with a budget, and what the session says to every zone.
+    pub fn windows(&self) -> &Arc<Windows> {
+        &self.windows
+    }
+
+    /// The steps of the program, if the session takes them.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Turns the session on, or on again after a stop. With a schedule of steps, a step that is recorded does so.
+    pub fn turn_on(&self) {
+        self.steps.turn_on(&self.windows);
+    }
+
+    /// Turns the session off, until [`turn_on`](Self::turn_on).
+    pub fn turn_off(&self) {
+        self.steps.turn_off(self.epoch);
     }
 
     /// Returns whether zones begin.

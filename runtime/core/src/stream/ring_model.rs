@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::ring::{Links, Take};
-use crate::switch::{Switch, SwitchState, UNKNOWN};
+use crate::switch::{SessionFlags, Switch, SwitchState, UNKNOWN};
 use crate::sync::AtomicU32;
 
 /// A ring whose slots report every access to loom, so that loom detects two holders of one slot as a race.
@@ -132,7 +132,7 @@ fn model_a_zone_that_finds_the_switch_on_sees_what_was_stored_before() {
             thread::spawn(move || switch.word().map(|word| (word.acquire(), chance.load(Ordering::Relaxed)).1))
         };
         chance.store(7, Ordering::Relaxed);
-        switch.set(1);
+        switch.set(1, SessionFlags::default());
         assert!(matches!(zone.join().expect("no panic"), None | Some(7)));
     });
 }
@@ -143,7 +143,7 @@ fn model_the_account_is_exact_when_the_session_ends_under_way() {
     builder.preemption_bound = Some(3);
     builder.check(|| {
         let switch = Arc::new(Switch(AtomicU32::new(UNKNOWN)));
-        switch.set(1);
+        switch.set(1, SessionFlags::default());
         let ring = Ring::new(2);
         let begun = Arc::new(AtomicUsize::new(0));
         let after_off = Arc::new(AtomicBool::new(false));

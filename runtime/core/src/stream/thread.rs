@@ -1,6 +1,6 @@
 //! The state of one launching thread: its id, the nesting depth of its zones, and the contexts that it used last.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::clock;
 use crate::fork::Home;
 use crate::inside::Inside;
 use crate::record::ThreadInfo;
+use crate::windows::ThreadRoots;
 
 /// The number of streams that a thread commonly uses at once.
 const REMEMBERED: usize = 8;
@@ -38,6 +39,8 @@ pub struct Thread {
     memory: RefCell<Memory>,
     /// The context of zones that are only mirrored.
     mirror: RefCell<Option<Arc<StreamContext>>>,
+    /// What the thread knows of the windows of a session with a budget.
+    roots: RefCell<ThreadRoots>,
 }
 
 #[derive(Default)]
@@ -68,7 +71,8 @@ impl Thread {
     pub(super) fn with_id(id: u64, is_ending: bool) -> Thread {
         let (id, home) = (Cell::new(id), Cell::new(Home::here()));
         let (depth, open) = (Cell::new(0), [const { Cell::new(None) }; OPEN]);
-        Thread { id, home, is_ending, depth, open, memory: RefCell::default(), mirror: RefCell::default() }
+        let (memory, mirror, roots) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Thread { id, home, is_ending, depth, open, memory, mirror, roots }
     }
 
     #[inline]
@@ -162,12 +166,30 @@ impl Thread {
     }
 }
 
+impl Thread {
+    /// Returns what the thread knows of the last session with windows. Nothing is known while its locals are destroyed.
+    pub(crate) fn roots(&self) -> Option<RefMut<'_, ThreadRoots>> {
+        if self.is_ending { None } else { self.roots.try_borrow_mut().ok() }
+    }
+
+    /// Returns what the thread knows of the windows of the session of this epoch.
+    pub(crate) fn roots_of(&self, epoch: NonZeroU32) -> Option<RefMut<'_, ThreadRoots>> {
+        let mut roots = self.roots()?;
+        if roots.windows().is_none_or(|windows| windows.epoch() != epoch) {
+            let _inside = Inside::enter();
+            roots.enter(Arc::clone(current::recorder(epoch)?.windows()));
+        }
+        Some(roots)
+    }
+}
+
 impl Drop for Thread {
     /// An allocator that the program has marked begins no zone while warpline frees what it kept for the thread.
     fn drop(&mut self) {
         let _inside = Inside::enter();
         drop(self.memory.take());
         drop(self.mirror.take());
+        drop(self.roots.take());
     }
 }
 

@@ -15,7 +15,7 @@ use crate::record::Status;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::slot::{Lost, Slot, Start};
 use crate::stream::thread::{self, Thread};
-use crate::windows::{self, RootKind};
+use crate::windows::RootKind;
 
 /// The properties of a zone at its begin: whether a session records it, its stream, and its observers.
 #[derive(Clone, Copy)]
@@ -125,28 +125,6 @@ impl Slot {
     fn mirrors(&mut self) -> Mirrors {
         let tokens = MIRRORS.map(|mirror| self.waiting.take(mirror, &self.tokens));
         Mirrors { tokens, range: self.range, nests: self.nests }
-    }
-
-    /// Starts a root in a session with windows. The zone is a root if it nests and no root is open on this thread.
-    #[cold]
-    fn start_root(&mut self) {
-        let is_followed = self.root == RootKind::ToFollow;
-        self.root = match self.range.filter(|_| self.nests) {
-            Some(range) => windows::start(range, is_followed),
-            None => {
-                windows::pass_over();
-                RootKind::None
-            }
-        };
-    }
-
-    #[cold]
-    fn end_root(&mut self) {
-        match (self.root, self.range) {
-            // It never started, because one of its fields panicked: the root that it would be in goes on.
-            (RootKind::ToRecord | RootKind::ToFollow, _) | (_, None) => windows::pass_over(),
-            (root, Some(range)) => windows::end(range, root, self.sampled.window()),
-        }
     }
 
     /// Begins a recorded zone.

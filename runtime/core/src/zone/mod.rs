@@ -1,7 +1,9 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, `guard.rs` adds values to the
-//! slot, and `launch.rs` begins and ends the zone. `named.rs` begins zones of ranges that are named at run time. Without the feature `enable` the same functions do nothing.
+//! `request.rs` and `builder.rs` have the functions that a mark calls. `request.rs` takes a slot for a zone, `guard.rs` adds values to
+//! the slot, and `launch.rs` begins and ends the zone. `purpose.rs` has what a zone is for, `roots.rs` the roots of a session with a
+//! budget, and `step.rs` the steps of the program. `named.rs` begins zones of ranges that are named at run time. Without the feature
+//! `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -12,8 +14,6 @@ use crate::collective::Message;
 use crate::fields::IntoValue;
 use crate::work::IntoWork;
 
-#[cfg(feature = "enable")]
-mod asked;
 mod batch;
 mod builder;
 #[cfg_attr(not(feature = "enable"), path = "no_guard.rs")]
@@ -23,18 +23,21 @@ mod kept;
 mod launch;
 pub mod named;
 mod outcome;
-mod request;
-#[cfg_attr(not(feature = "enable"), path = "no_slots.rs")]
-mod slots;
-
 #[cfg(feature = "enable")]
-pub use asked::timed;
+mod purpose;
+mod request;
+#[cfg(feature = "enable")]
+mod roots;
+pub mod step;
+
 pub use batch::CollectiveBatch;
 pub use builder::ZoneBuilder;
 use guard::Guard;
 pub use kept::{Keep, KeepReference, KeptStream};
 #[doc(hidden)]
 pub use outcome::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
+#[cfg(feature = "enable")]
+pub use request::timed;
 pub use request::{ZoneRequest, begin};
 
 /// A zone on the thread that began it. Dropping it ends the zone.

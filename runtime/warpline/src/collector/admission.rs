@@ -14,8 +14,8 @@ use super::subscriptions::{FilteredSink, Leaving, NewSubscription, Outcome, Requ
 use warpline_core::caught::caught;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
+use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted_are;
-use warpline_core::windows;
 use warpline_report::builder::CameBy;
 use warpline_report::sink::Sink;
 use warpline_report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
@@ -74,7 +74,7 @@ impl Context {
             spans_before: self.recorder.span_counts(),
             kernels_before: *lock(&self.tally.kernels),
             not_sampled_before: not_sampled(),
-            windows_before: windows_ended(&self.tally),
+            windows_before: windows_ended(&self.tally, &self.recorder),
             leaving: None,
         };
         let _ = caught(|| request.sink.start(&info));
@@ -98,9 +98,9 @@ impl Context {
 }
 
 /// Returns the number of windows of the session's budget that have ended.
-fn windows_ended(tally: &SessionStats) -> u64 {
+fn windows_ended(tally: &SessionStats, recorder: &Recorder) -> u64 {
     let opened = lock(&tally.windows).map_or(0, |figures| figures.windows);
-    opened.saturating_sub(u64::from(windows::is_open()))
+    opened.saturating_sub(u64::from(recorder.windows().is_open()))
 }
 
 /// Returns what a request says of the session's windows, of which so many had ended before it.

@@ -11,8 +11,7 @@
 mod cost;
 mod schedule;
 
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Context;
@@ -22,17 +21,13 @@ use warpline_core::catalog::catalog;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::sample::may_be_sampled;
-use warpline_core::windows::{self, Phase};
+use warpline_core::windows::{Phase, Windows, counting_ns, set_counting_ns};
 use warpline_report::figures::WindowFigures;
 use warpline_report::sink::Change;
 
-/// The time in which roots of this process were counted, in ns. Like what was learned of them, it outlives sessions.
-static LEARNED_NS: AtomicI64 = AtomicI64::new(0);
-
 /// The windows of a session with a budget.
 pub(crate) struct Budget {
-    /// The session's.
-    epoch: NonZeroU32,
+    windows: Arc<Windows>,
     schedule: Schedule,
     /// Since when the session is stopped.
     stopped_ns: Option<i64>,
@@ -46,7 +41,7 @@ impl Stage for Budget {
     fn pass(&mut self, cx: &mut Context) -> usize {
         let is_on = cx.recorder.is_on();
         // A stop may be over before the collector sees it.
-        if !is_on || windows::suspensions() != self.suspensions {
+        if !is_on || self.windows.suspensions() != self.suspensions {
             self.stop(cx);
         }
         if !is_on {
@@ -57,13 +52,13 @@ impl Stage for Budget {
         if now_ns < self.schedule.due_ns() {
             return 0;
         }
-        let roots = windows::roots();
+        let roots = self.windows.roots();
         let seen = Seen { roots, begun: cx.recorder.account().begun, zone_ns: cx.streams.clocks.zone_ns() };
         let Some(phase) = self.schedule.step(now_ns, seen) else { return 0 };
         if phase == Phase::Open {
-            windows::plan(self.epoch, self.schedule.share(), self.schedule.due_ns() + self.behind_ns);
+            self.windows.plan(self.schedule.share(), self.schedule.due_ns() + self.behind_ns);
         }
-        windows::set(self.epoch, phase, stays_awake());
+        self.windows.set(phase, stays_awake(&self.windows));
         match phase {
             Phase::Open => cx.tally.note_change(Change::WindowOpened),
             Phase::Closed => cx.tally.note_change(Change::WindowClosed),
@@ -80,17 +75,23 @@ impl Stage for Budget {
 
     fn finish(&mut self, cx: &mut Context) {
         self.stop(cx);
-        windows::finish(self.epoch);
+        self.windows.finish();
     }
 }
 
 impl Budget {
     /// Begins the session's first gap.
-    pub(crate) fn new(epoch: NonZeroU32, share: f64) -> Budget {
-        suspend(epoch);
+    pub(crate) fn new(windows: &Arc<Windows>, share: f64) -> Budget {
+        suspend(windows);
         let mut schedule = Schedule::new(share, now_ns());
-        schedule.set_learned_ns(LEARNED_NS.load(Ordering::Relaxed));
-        Budget { epoch, schedule, stopped_ns: None, behind_ns: 0, suspensions: windows::suspensions() }
+        schedule.set_learned_ns(counting_ns());
+        Budget {
+            windows: Arc::clone(windows),
+            schedule,
+            stopped_ns: None,
+            behind_ns: 0,
+            suspensions: windows.suspensions(),
+        }
     }
 
     pub(crate) fn figures(&self) -> WindowFigures {
@@ -100,12 +101,12 @@ impl Budget {
     /// Stops the schedule's time, unless it is stopped.
     fn stop(&mut self, cx: &Context) {
         if self.stopped_ns.is_none() {
-            self.schedule.interrupt(self.now_ns(), windows::roots());
+            self.schedule.interrupt(self.now_ns(), self.windows.roots());
             self.stopped_ns = Some(self.now_ns() + self.behind_ns);
-            suspend(self.epoch);
+            suspend(&self.windows);
             self.tell(cx);
         }
-        self.suspensions = windows::suspensions();
+        self.suspensions = self.windows.suspensions();
     }
 
     /// Returns the schedule's time, while it does not stand still.
@@ -114,18 +115,18 @@ impl Budget {
     }
 
     fn tell(&self, cx: &Context) {
-        LEARNED_NS.store(self.schedule.learned_ns(), Ordering::Relaxed);
+        set_counting_ns(self.schedule.learned_ns());
         *lock(&cx.tally.windows) = Some(self.schedule.figures());
     }
 }
 
 /// Closes the window, so that none is open when the session is turned on again.
-pub(crate) fn suspend(epoch: NonZeroU32) {
-    windows::suspend(epoch, stays_awake());
+pub(crate) fn suspend(windows: &Windows) {
+    windows.suspend(stays_awake(windows));
 }
 
 /// Returns whether zones check for recording in gaps, too. Collectives are recorded completely, because ranks match them by number. So
 /// are captured zones if replays are recorded.
-fn stays_awake() -> bool {
-    windows::takes_captures() || catalog().iter().any(|range| !may_be_sampled(range) && !range.chance().is_left_out())
+fn stays_awake(windows: &Windows) -> bool {
+    windows.takes_captures() || catalog().iter().any(|range| !may_be_sampled(range) && !range.chance().is_left_out())
 }

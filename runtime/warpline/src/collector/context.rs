@@ -19,7 +19,6 @@ use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::switch::REQUESTS_EPOCH;
 use warpline_report::sink::{Batch, Progress};
 
 pub(crate) struct Context {
@@ -29,8 +28,6 @@ pub(crate) struct Context {
     pub(super) streams: Streams,
     pub(super) pace: Pace,
     pub(super) held: HeldZones,
-    /// Whether the steps of the program are those of this session.
-    pub(super) takes_steps: bool,
     #[cfg(feature = "cuda")]
     pub(super) replays: ReplaysOnce,
     /// The threads of the records of the current pass.
@@ -46,7 +43,6 @@ impl Context {
         subscriptions: Subscriptions,
     ) -> Context {
         Context {
-            takes_steps: recorder.epoch() != REQUESTS_EPOCH,
             recorder,
             tally,
             subscriptions,
@@ -62,7 +58,7 @@ impl Context {
 
     /// Hands a batch to the figures of the report, and to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
-        without_warmup(batch, |batch| {
+        without_warmup(batch, self.recorder.steps(), |batch| {
             lock(&self.tally.figures).add(batch);
             self.subscriptions.hand_out(&self.tally, batch);
         });

@@ -10,7 +10,6 @@ use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
 use warpline_core::record::{EndSource, ZoneRecord};
-use warpline_core::steps;
 use warpline_core::stream::context::StreamContext;
 use warpline_report::sink::Batch;
 
@@ -179,7 +178,8 @@ impl Collector {
             batch.sort_by_cached_key(end_ns);
         }
         let recorded = batch.len();
-        batch.retain(|record| !steps::is_warmup(record.host.begin_ns));
+        let steps = self.cx.recorder.steps();
+        batch.retain(|record| !steps.is_warmup(record.host.begin_ns));
         self.cx.tally.add_warmup(recorded - batch.len());
         if !batch.is_empty() {
             self.cx.hand_out(Batch::Zones(&batch));

@@ -11,7 +11,7 @@ use warpline_core::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts,
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
 use warpline_core::stderr;
-use warpline_core::steps::{self, NotRecorded};
+use warpline_core::steps::NotRecorded;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::thread;
@@ -149,7 +149,7 @@ impl SessionStats {
         let Account { begun, recorded, captured, dropped, waits } = self.account(recorder);
         let is_all_recorded = captured == 0 && dropped.total() == 0;
         let windows = *lock(&self.windows);
-        let NotRecorded { left_out, cut, dropped: steps_dropped } = steps::not_recorded();
+        let NotRecorded { left_out, cut, dropped: steps_dropped } = recorder.steps().not_recorded();
         let came_by = if windows.is_some() {
             CameBy::Unknown
         } else if is_all_recorded {

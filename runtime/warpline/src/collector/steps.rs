@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::context::Context;
 use super::stage::Stage;
 use warpline_core::step::StepRecord;
-use warpline_core::steps;
 use warpline_report::sink::Batch;
 
 #[derive(Default)]
@@ -16,15 +15,16 @@ pub(super) struct StepStage {
 }
 
 impl Stage for StepStage {
-    fn has_begun(&self, _cx: &Context) -> bool {
-        steps::has_ended()
+    fn has_begun(&self, cx: &Context) -> bool {
+        cx.recorder.steps().has_ended()
     }
 
     fn pass(&mut self, cx: &mut Context) -> usize {
-        if !steps::has_ended() || !cx.takes_steps {
+        let recorder = Arc::clone(&cx.recorder);
+        if !recorder.steps().has_ended() {
             return 0;
         }
-        steps::collect(cx.recorder.epoch(), |ended| {
+        recorder.steps().collect(|ended| {
             let thread = Arc::clone(cx.thread(ended.thread));
             self.batch.push(StepRecord { number: ended.number, thread, host: ended.host });
         });

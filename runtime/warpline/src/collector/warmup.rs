@@ -1,31 +1,31 @@
 //! The warm-up of a schedule of steps, whose records are not handed on. Memory is: its counters are sums.
 
 use super::wanted::{begin_of, only};
-use warpline_core::steps::is_warmup;
+use warpline_core::steps::Steps;
 use warpline_report::sink::Batch;
 
 /// Calls `give` with the part of a batch that is not of a warm-up, unless that is nothing.
-pub(super) fn without_warmup(batch: Batch<'_>, give: impl FnOnce(Batch<'_>)) {
+pub(super) fn without_warmup(batch: Batch<'_>, steps: &Steps, give: impl FnOnce(Batch<'_>)) {
     match batch {
         // The collector has removed the zones of a warm-up, which are counted.
         Batch::Spans(spans) => {
-            let kept = only(spans, |span| !is_warmup(span.host.begin_ns));
+            let kept = only(spans, |span| !steps.is_warmup(span.host.begin_ns));
             give_some(Batch::Spans(&kept), give)
         }
         Batch::Waits(waits) => {
-            let kept = only(waits, |wait| !is_warmup(wait.host.begin_ns));
+            let kept = only(waits, |wait| !steps.is_warmup(wait.host.begin_ns));
             give_some(Batch::Waits(&kept), give)
         }
         Batch::Synchronizations(syncs) => {
-            let kept = only(syncs, |sync| !is_warmup(sync.host.begin_ns));
+            let kept = only(syncs, |sync| !steps.is_warmup(sync.host.begin_ns));
             give_some(Batch::Synchronizations(&kept), give)
         }
         Batch::Kernels(kernels) => {
-            let kept = only(kernels, |kernel| !is_warmup(begin_of(kernel.launch.as_ref(), kernel.gpu)));
+            let kept = only(kernels, |kernel| !steps.is_warmup(begin_of(kernel.launch.as_ref(), kernel.gpu)));
             give_some(Batch::Kernels(&kept), give)
         }
         Batch::Replays(replays) => {
-            let kept = only(replays, |replay| !is_warmup(begin_of(replay.launch.as_ref(), replay.gpu)));
+            let kept = only(replays, |replay| !steps.is_warmup(begin_of(replay.launch.as_ref(), replay.gpu)));
             give_some(Batch::Replays(&kept), give)
         }
         other => give(other),

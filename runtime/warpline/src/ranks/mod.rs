@@ -229,7 +229,7 @@ impl Sink for RanksSink {
 
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         let Some(begun) = &mut self.begun else { return Err(not_started()) };
-        let now = Counts::of(progress);
+        let now = Counts::new(progress, self.recorder.steps());
         begun.steps.dropped(now.since(begun.now).dropped as i64);
         begun.now = now;
         begun.tick(Moment::now(), self.window_ns, &self.tally);

@@ -16,7 +16,6 @@ use warpline_core::collective::groups;
 use warpline_core::collective::ledger::{Call, Entered};
 use warpline_core::hashing::fnv1a64;
 use warpline_core::record::open::{OpenState, OpenZoneRecord};
-use warpline_core::steps;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
@@ -101,7 +100,7 @@ impl Standing {
             "updated_boottime_ns": now_ns(),
             "updated_realtime_ns": unix_ns(),
             "ended": is_over,
-            "step": steps::current(),
+            "step": self.recorder.steps().current(),
             "comms": groups,
             "open": open.map(|open| self.open(open, with_fields)),
             "truncated": is_cut,

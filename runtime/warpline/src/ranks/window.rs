@@ -10,7 +10,7 @@ use super::ranges::Ranges;
 use super::steps::{ByEnd, Closed, launch_ns};
 use warpline_core::collective::ProcessGroup;
 use warpline_core::record::ZoneRecord;
-use warpline_core::steps;
+use warpline_core::steps::Steps;
 use warpline_report::sink::Progress;
 
 /// A row of `collectives`.
@@ -54,9 +54,9 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(progress: &Progress) -> Counts {
+    pub(super) fn new(progress: &Progress, steps: &Steps) -> Counts {
         let Progress { begun, recorded, captured, dropped, .. } = *progress;
-        Counts { begun, recorded, captured, dropped, steps_dropped: steps::not_recorded().dropped }
+        Counts { begun, recorded, captured, dropped, steps_dropped: steps.not_recorded().dropped }
     }
 
     pub(super) fn since(self, before: Counts) -> Counts {

@@ -31,7 +31,6 @@ use crate::settings::{KEPT, SessionBuilder, unmatched};
 #[cfg(feature = "tracing")]
 use crate::spans::log::LogSink;
 use warpline_core::inside::Inside;
-use warpline_core::steps;
 use warpline_report::sink::SessionInfo;
 use warpline_trace::files::claim;
 use warpline_trace::files::claim::FileClaim;
@@ -131,7 +130,7 @@ impl SessionBuilder {
         warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &engine.tally);
         let on_signals = self.config.finish_on_signal;
         let engine = engine.run(thread, self.config, self.sinks, &info);
-        steps::turn_on(engine.epoch());
+        engine.recorder.turn_on();
         let running = Running::new(engine, Files { written, reports });
         let unfinished = running.clone();
         exit::watch(running.epoch(), move || unfinished.finish_at_exit(), on_signals);

@@ -9,7 +9,7 @@ use super::addresses::ServeAt;
 use super::filter::{Filter, lets_through};
 use super::values::{Console, FlightSettings};
 use warpline_core::catalog::{Level, RangeSpec};
-use warpline_core::steps::Schedule;
+use warpline_core::step::Schedule;
 use warpline_core::timing::{EndMode, GraphTiming, Timing};
 
 /// The default budget of a session whose only output is the flight recorder, and of recordings from outside.

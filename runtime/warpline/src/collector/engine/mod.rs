@@ -38,7 +38,6 @@ use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
 use warpline_core::sample::Wanted;
-use warpline_core::steps;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
 #[cfg(feature = "cuda")]
@@ -111,8 +110,8 @@ impl Engine {
     pub(crate) fn stop(&self) {
         // Serialises concurrent stops and starts, including their effects.
         let turn = lock(&self.config);
-        let was_on = !steps::is_stopped(self.epoch());
-        steps::turn_off(self.epoch());
+        let was_on = !self.recorder.steps().is_stopped();
+        self.recorder.turn_off();
         #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(true, Ordering::Release);
         if was_on {
@@ -132,11 +131,11 @@ impl Engine {
     /// Resumes recording: zones may begin again.
     pub(crate) fn start(&self) {
         let turn = lock(&self.config);
-        let was_on = !steps::is_stopped(self.epoch());
+        let was_on = !self.recorder.steps().is_stopped();
         if turn.budget.is_some() && !was_on {
-            budget::suspend(self.epoch());
+            budget::suspend(self.recorder.windows());
         }
-        steps::turn_on(self.epoch());
+        self.recorder.turn_on();
         #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(false, Ordering::Release);
         if !was_on {
@@ -179,8 +178,8 @@ impl Engine {
     pub(crate) fn finish(&self) -> (Report, bool) {
         let _inside = Inside::enter();
         let duration = *self.tally.duration.get_or_init(|| self.started.elapsed());
-        steps::turn_off(self.epoch());
-        steps::end_session(self.epoch());
+        self.recorder.turn_off();
+        self.recorder.steps().end_session();
         #[cfg(feature = "cuda")]
         stamps::turn_off();
         let finish_timeout = lock(&self.config).finish_timeout.min(LONGEST);

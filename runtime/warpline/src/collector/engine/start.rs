@@ -32,12 +32,10 @@ use warpline_core::dynamic;
 use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
-use warpline_core::steps;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::threads;
 use warpline_core::timing::GraphTiming;
-use warpline_core::windows;
 #[cfg(feature = "cuda")]
 use warpline_cuda::{calibrate, stamps};
 use warpline_report::sink::SessionInfo;
@@ -108,7 +106,6 @@ impl EngineBuilder {
         let EngineBuilder { recorder, tally, inbox, reservation, is_held, .. } = self;
         // The engine releases it at its end.
         std::mem::forget(reservation);
-        windows::begin_session(recorder.epoch(), config.budget.is_some());
         for range in catalog() {
             range.chance().reset(config.wants(range));
         }
@@ -136,9 +133,9 @@ impl EngineBuilder {
         let mut collector = Collector::new(its, figures, requests, sinks, info);
         if let Some(share) = config.budget {
             if config.kernels || config.graph_timing != GraphTiming::Off {
-                windows::take_captures();
+                recorder.windows().take_captures();
             }
-            let budget = Budget::new(recorder.epoch(), share);
+            let budget = Budget::new(recorder.windows(), share);
             *lock(&tally.windows) = Some(budget.figures());
             collector.add(budget);
         }
@@ -146,7 +143,7 @@ impl EngineBuilder {
         stage.into_iter().for_each(|stage| collector.add(stage));
         #[cfg(feature = "cuda")]
         if config.graph_timing != GraphTiming::Off {
-            windows::take_captures();
+            recorder.windows().take_captures();
             stamps::turn_on(config.graph_timing == GraphTiming::LaunchOrderStamps);
             stamps::want_current();
             collector.add(ReplayStage::new(&recorder, &tally));
@@ -155,7 +152,7 @@ impl EngineBuilder {
         if let Some(flight) = &self.flight {
             collector.add(StallMonitor::new(Arc::clone(flight)));
         }
-        steps::begin_session(recorder.epoch(), config.schedule());
+        recorder.steps().begin_session(config.schedule());
         let collector = thread.run(collector);
         let engine = Arc::new(Engine {
             process: Process::this(),

@@ -16,7 +16,6 @@ use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming};
 use warpline_core::stream::pauses::Pauses;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::windows;
 use warpline_cuda::graph::plan::Plan;
 use warpline_cuda::graph::plan_of_stamp;
 use warpline_cuda::graph::replayed::{Ran, replayed};
@@ -132,7 +131,7 @@ impl Stage for ReplayStage {
     }
 
     fn finish(&mut self, cx: &mut Context) {
-        windows::leave_captures(cx.recorder.epoch());
+        cx.recorder.windows().leave_captures();
         self.read(cx, true);
     }
 }
