@@ -1,6 +1,6 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! `request.rs` and `builder.rs` have the functions that a mark calls. `request.rs` takes a slot for a zone, `guard.rs` adds values to
+//! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, `guard.rs` adds values to
 //! the slot, and `launch.rs` begins and ends the zone. `purpose.rs` has what a zone is for, `roots.rs` the roots of a session with a
 //! budget, and `step.rs` the steps of the program. `named.rs` begins zones of ranges that are named at run time. Without the feature
 //! `enable` the same functions do nothing.
@@ -28,6 +28,8 @@ mod purpose;
 mod request;
 #[cfg(feature = "enable")]
 mod roots;
+#[cfg(feature = "enable")]
+mod slots;
 pub mod step;
 
 pub use batch::CollectiveBatch;
@@ -36,9 +38,9 @@ use guard::Guard;
 pub use kept::{Keep, KeepReference, KeptStream};
 #[doc(hidden)]
 pub use outcome::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
-#[cfg(feature = "enable")]
-pub use request::timed;
 pub use request::{ZoneRequest, begin};
+#[cfg(feature = "enable")]
+pub use slots::timed;
 
 /// A zone on the thread that began it. Dropping it ends the zone.
 ///

@@ -2,17 +2,12 @@
 //!
 //! A process has one sequence of steps, which belongs to the session that takes them: `steps` has it.
 
-#[cfg(feature = "enable")]
-use std::num::NonZeroU32;
-
 use crate::collective::IntoCount;
 use crate::if_feature;
-#[cfg(feature = "enable")]
-use crate::{caught::caught, steps, stream::current, stream::thread};
 
 /// The id of a step, if a session takes it.
 #[cfg(feature = "enable")]
-type Id = Option<NonZeroU32>;
+type Id = Option<std::num::NonZeroU32>;
 #[cfg(not(feature = "enable"))]
 type Id = ();
 
@@ -30,7 +25,7 @@ type Id = ();
 /// ```
 #[inline]
 pub fn step(number: impl IntoCount) {
-    let _ = if_feature!("enable", begin(|| Some(number.into_count())), number);
+    let _ = if_feature!("enable", taken::begin(|| Some(number.into_count())), number);
 }
 
 /// The step of a zone whose mark has `step`. Dropping it ends the step.
@@ -43,53 +38,64 @@ impl StepGuard {
     /// Begins a step with the next number.
     #[inline(always)]
     pub fn next() -> StepGuard {
-        StepGuard(if_feature!("enable", begin(|| None), ()))
+        StepGuard(if_feature!("enable", taken::begin(|| None), ()))
     }
 
     /// Begins a step with this number, which is computed only if a session takes steps.
     #[inline(always)]
     pub fn numbered<N: IntoCount>(number: impl FnOnce() -> N) -> StepGuard {
-        StepGuard(if_feature!("enable", begin(|| caught(|| number().into_count())), drop(number)))
-    }
-}
-
-#[cfg(feature = "enable")]
-impl Drop for StepGuard {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(id) = self.0 {
-            end(id);
-        }
+        StepGuard(if_feature!("enable", taken::begin(|| crate::caught::caught(|| number().into_count())), drop(number)))
     }
 }
 
 /// Returns whether a step runs, or has ended and its record is still to come.
 pub fn is_under_way() -> bool {
-    if_feature!("enable", current::any().is_some_and(|recorder| recorder.steps().is_under_way()), false)
+    if_feature!("enable", taken::is_under_way(), false)
 }
 
-/// Begins a step if a session takes steps.
+/// The calls with a session that takes steps.
 #[cfg(feature = "enable")]
-#[inline(always)]
-fn begin(number: impl FnOnce() -> Option<u64>) -> Id {
-    if steps::are_taken() { begin_taken(number()) } else { None }
-}
+mod taken {
+    use std::num::NonZeroU32;
 
-#[cfg(feature = "enable")]
-#[cold]
-#[inline(never)]
-fn begin_taken(number: Option<u64>) -> Id {
-    let recorder = current::any()?;
-    recorder.steps().begin(number, thread::with(thread::Thread::id), recorder.windows())
-}
+    use super::{Id, StepGuard};
+    use crate::steps;
+    use crate::stream::current;
+    use crate::stream::thread::{self, Thread};
 
-#[cfg(feature = "enable")]
-#[cold]
-#[inline(never)]
-fn end(id: NonZeroU32) {
-    // A child of a fork ends no step of its parent.
-    if let Some(recorder) = current::any().filter(|_| steps::are_taken()) {
-        recorder.steps().end(id, recorder.windows());
+    impl Drop for StepGuard {
+        #[inline(always)]
+        fn drop(&mut self) {
+            if let Some(id) = self.0 {
+                end(id);
+            }
+        }
+    }
+
+    /// Begins a step if a session takes steps.
+    #[inline(always)]
+    pub(super) fn begin(number: impl FnOnce() -> Option<u64>) -> Id {
+        if steps::are_taken() { begin_taken(number()) } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_taken(number: Option<u64>) -> Id {
+        let recorder = current::any()?;
+        recorder.steps().begin(number, thread::with(Thread::id), recorder.windows())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(id: NonZeroU32) {
+        // A child of a fork ends no step of its parent.
+        if let Some(recorder) = current::any().filter(|_| steps::are_taken()) {
+            recorder.steps().end(id, recorder.windows());
+        }
+    }
+
+    pub(super) fn is_under_way() -> bool {
+        current::any().is_some_and(|recorder| recorder.steps().is_under_way())
     }
 }
 
@@ -102,6 +108,7 @@ mod tests {
     use crate::clock::now_ns;
     use crate::lock::lock;
     use crate::step::Schedule;
+    use crate::stream::current;
     use crate::stream::recorder::Recorder;
     use crate::timing::EndMode;
 
