@@ -40,6 +40,21 @@ pub struct Collectives;
 #[doc = include_str!("../docs/sessions.md")]
 pub struct Sessions;
 
+/// The page on settings.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/settings.md")]
+pub struct Settings;
+
+/// The page on what is recorded.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/selection.md")]
+pub struct Selection;
+
+/// The page on how a session ends.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/shutdown.md")]
+pub struct Shutdown;
+
 /// The page on tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/testing.md")]

@@ -134,14 +134,14 @@ fn help_lists_the_settings_and_records_nothing() {
 
 #[test]
 fn the_guide_has_every_setting() {
-    let guide = include_str!("../../docs/sessions.md");
+    let guide = include_str!("../../docs/settings.md");
     let stderr = said("settings::help_lists_the_settings_and_records_nothing", "off", "help").1;
     let keys: Vec<_> = stderr.lines().filter_map(|line| line.strip_prefix("  ")?.split([' ', '=']).next()).collect();
     assert!(keys.len() > 20, "{stderr}");
     for key in keys {
         assert!(
             ["`", "="].iter().any(|end| guide.contains(&format!("| `{key}{end}"))),
-            "docs/sessions.md lacks `{key}`"
+            "docs/settings.md lacks `{key}`"
         );
     }
 }

@@ -173,10 +173,28 @@ pub mod report {
     const _: &str = include_str!("../docs/report.md");
 }
 
+#[doc = warpline_macros::__page!("docs/selection.md")]
+pub mod selection {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/selection.md");
+}
+
 #[doc = warpline_macros::__page!("docs/sessions.md")]
 pub mod sessions {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/sessions.md");
+}
+
+#[doc = warpline_macros::__page!("docs/settings.md")]
+pub mod settings {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/settings.md");
+}
+
+#[doc = warpline_macros::__page!("docs/shutdown.md")]
+pub mod shutdown {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/shutdown.md");
 }
 
 #[doc = warpline_macros::__page!("docs/testing.md")]

@@ -39,7 +39,8 @@
 //! | [How it works](guide::how_it_works) | one zone, from its mark to a trace |
 //! | [Features](guide::features), [comparison](guide::compare) | what each Cargo feature adds; other tools, and limits |
 //! | [Marks](guide::marks) | the grammar of the attributes, the block forms and `range!` |
-//! | [Sessions](guide::sessions) | settings, `WARPLINE=…`, the report |
+//! | [Sessions](guide::sessions), [how they end](guide::shutdown) | the life of a recording, its report; exit, signals, forks |
+//! | [Settings](guide::settings), [what is recorded](guide::selection) | `WARPLINE=…`; filters, steps, samples and budgets |
 //! | [Reports](guide::report), [what the figures mean](guide::figures), [comparing traces](guide::compare_traces), [SQL](guide::query) | figures from traces, what became slower, and any other question |
 //! | [CUDA streams](guide::cuda) | what is measured, and how well |
 //! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |

@@ -1,5 +1,5 @@
 //! Every setting. A new one is an entry here, a field of [`Config`](super::config::Config), a method in `methods`, a
-//! row in docs/sessions.md, and the code that acts on it.
+//! row in docs/settings.md, and the code that acts on it.
 //!
 //! The key in `WARPLINE=…`, its parser and its checks, the suggestions for misspelt keys and the line in the help
 //! follow from the entry.
@@ -10,7 +10,7 @@ use super::setting::Read::{Flag, Optional, Value};
 use super::setting::Setting;
 use super::values::*;
 
-/// Every setting, in the order in which the help and docs/sessions.md list them.
+/// Every setting, in the order in which the help and docs/settings.md list them.
 pub(super) static SETTINGS: &[Setting] = &[
     // What the session writes, and to whom.
     Setting::new(
@@ -288,7 +288,7 @@ pub(super) static SETTINGS: &[Setting] = &[
 mod tests {
     use super::*;
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sessions.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/settings.md");
 
     #[test]
     fn the_page_has_a_row_for_each_setting_and_each_method() {
