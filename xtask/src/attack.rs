@@ -58,7 +58,7 @@ fn parse(options: &[&str]) -> Result<(u64, String), String> {
                     })?;
             }
             ["--only", name] if name.is_empty() || name.contains(char::is_whitespace) => {
-                return Err(format!("`--only {name:?}` names no attack; docs/testing.md lists them"));
+                return Err(format!("`--only {name:?}` names no attack; CONTRIBUTING.md lists them"));
             }
             ["--only", name] => rest += &format!(" --only {name}"),
             ["--seed", number] => {
