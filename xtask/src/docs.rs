@@ -11,7 +11,7 @@ use crate::{compiler, features};
 /// Pages that must be there, and what each must say.
 const PAGES: [(&str, &str); 3] = [
     ("index.html", "guide/sessions/index.html"),
-    ("guide/traces/index.html", "../sessions/index.html#the-report"),
+    ("guide/report/index.html", "../sessions/index.html#the-report"),
     ("struct.RawStream.html", "Available on <strong>crate feature <code>cuda</code></strong> only."),
 ];
 
