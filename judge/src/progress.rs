@@ -1,6 +1,6 @@
-//! The progress file of a rank, as docs/ranks.md states it: the contract of who writes it, each second, and who reads
-//! it when a job hangs. The writer's test reads its file with this type and writes it again, `warpline-ranks generate`
-//! writes by it, and `warpline-ranks hang` reads by it. A file may lack what has a default here.
+//! The progress file of a rank, as docs/ranks-tables.md states it: the contract of who writes it, each second, and who
+//! reads it when a job hangs. The writer's test reads its file with this type and writes it again, `warpline-ranks
+//! generate` writes by it, and `warpline-ranks hang` reads by it. A file may lack what has a default here.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

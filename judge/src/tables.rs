@@ -1,4 +1,4 @@
-//! The tables that ranks write, and their columns, as docs/ranks.md states them. The writer's test compares its files with this list, the generator of
+//! The tables that ranks write, and their columns, as docs/ranks-tables.md states them. The writer's test compares its files with this list, the generator of
 //! jobs with known truth writes by it, and the engine reads by it. A Parquet file that lacks one of these columns is left out as foreign; unless that is
 //! a count which ranks did not always write.
 

@@ -1,6 +1,6 @@
 //! Writes the tables of a job that never ran, with known truth: for tests, and to learn what a job of some size costs to read. The
 //! steps are simulated in true time; each host then reads its own clock, which is off, drifts and is sometimes late. Only what
-//! `docs/ranks.md` states about the tables is written.
+//! `docs/ranks-tables.md` states about the tables is written.
 
 mod progress;
 mod random;

@@ -1,4 +1,4 @@
-//! How far apart the ends of one collective are on its ranks. Clocks of hosts are compared by these ends (`docs/ranks.md`), and a judge of
+//! How far apart the ends of one collective are on its ranks. Clocks of hosts are compared by these ends (`docs/collectives.md`), and a judge of
 //! many ranks trusts that no rank leaves a synchronising collective before the last one has come.
 //!
 //! Ends are read twice: as warpline's records say them on the host's clock, and from %globaltimer in a kernel right behind the collective,

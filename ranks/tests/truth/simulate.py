@@ -3,7 +3,7 @@
 It is the second source of truth for `warpline-ranks`: it shares no code and no model with `warpline-ranks generate`. What a job does is a list of
 operations for each step (`layouts`): work of the device, time without work, collectives of groups, and transfers between stages of a pipeline. A
 collective begins when a rank comes and ends when the last one has come and the message has been transferred. Faults are delays of single ranks in
-stages. `tables` writes what the ranks would write, as docs/ranks.md states it.
+stages. `tables` writes what the ranks would write, as docs/ranks-tables.md states it.
 """
 
 import numpy as np

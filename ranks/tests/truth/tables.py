@@ -1,4 +1,4 @@
-"""Writes a simulated job as the tables that its ranks would write, by docs/ranks.md alone: columns, windows, sampling and clocks."""
+"""Writes a simulated job as the tables that its ranks would write, by docs/ranks-tables.md alone: columns, windows, sampling and clocks."""
 
 import os
 

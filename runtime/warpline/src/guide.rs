@@ -167,6 +167,12 @@ pub mod ranks {
     const _: &str = include_str!("../docs/ranks.md");
 }
 
+#[doc = warpline_macros::__page!("docs/ranks-tables.md")]
+pub mod ranks_tables {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/ranks-tables.md");
+}
+
 #[doc = warpline_macros::__page!("docs/report.md")]
 pub mod report {
     /// Makes Cargo rebuild the documentation when the page changes.

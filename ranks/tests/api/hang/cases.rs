@@ -1,8 +1,8 @@
 //! Jobs that hang, or do not, each with the one sentence that whoever is woken up should read first, and the exit
-//! status. `docs/ranks.md` lists them.
+//! status. `README.md` lists them.
 //!
-//! A job is what its ranks wrote, as docs/ranks.md states it, with processes of this machine where a case is about
-//! them.
+//! A job is what its ranks wrote, as docs/ranks-tables.md states it, with processes of this machine where a case is
+//! about them.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -916,8 +916,15 @@ fn each_job_has_its_one_right_first_sentence() {
 }
 
 #[test]
-fn the_documentation_lists_each_job() {
+fn the_list_has_each_job_and_the_page_some_of_them() {
     let rows: String = CASES.iter().map(row).collect();
-    let docs = include_str!("../../../../docs/ranks.md");
-    assert!(docs.contains(&rows), "docs/ranks.md lacks these rows, or has other ones:\n{rows}");
+    let list = include_str!("README.md");
+    assert!(list.contains(&rows), "README.md lacks these rows, or has other ones:\n{rows}");
+    let page = include_str!("../../../../docs/ranks.md");
+    let (_, table) = page.split_once("| what happens | exit | first sentence |\n|---|---|---|\n").expect("a table");
+    let (table, _) = table.split_once("\n\n").expect("its end");
+    assert!(table.lines().count() > 5, "{table}");
+    for shown in table.lines() {
+        assert!(rows.contains(&format!("{shown}\n")), "docs/ranks.md has a row of no job:\n{shown}");
+    }
 }

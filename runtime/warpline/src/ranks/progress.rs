@@ -170,7 +170,7 @@ mod tests {
         std::env::temp_dir().join(format!("warpline-progress-{}-{name}", std::process::id()))
     }
 
-    /// Whether a text is JSON with the check of the whole of it, as docs/ranks.md states it.
+    /// Whether a text is JSON with the check of the whole of it, as docs/ranks-tables.md states it.
     fn is_whole(text: &[u8]) -> bool {
         let Ok(value) = serde_json::from_slice::<Value>(text) else { return false };
         let (Some(check), Ok(text)) = (value["check"].as_str(), std::str::from_utf8(text)) else { return false };
