@@ -79,8 +79,3 @@ pub struct Migration;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/tutorial.md")]
 pub struct Tutorial;
-
-/// The page on many ranks.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/ranks.md")]
-pub struct Ranks;
