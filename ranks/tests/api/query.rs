@@ -326,6 +326,12 @@ fn the_figures_of_a_gpus_trace_are_those_of_its_report() {
             assert_eq!(told[of_report], found[column], "{column}: {found}");
         }
     }
+    // The page shows the answer over this trace.
+    let (_, shown) =
+        include_str!("../../../docs/query.md").split_once("$ warpline query trace.pftrace \"").expect("a command");
+    let (sql, shown) = shown.split_once("\" --format csv\n").expect("its end");
+    let (shown, _) = shown.split_once("```").expect("its answer");
+    assert_eq!(asked(&golden.join("traces"), &["h100.pftrace.gz", sql, "--format", "csv"]), shown);
 }
 
 #[test]
