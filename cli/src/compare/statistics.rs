@@ -2,7 +2,7 @@
 //!
 //! The measure is the logarithm of the ratio of the quantiles. Its standard error comes from draws of whole blocks with replacement, within
 //! each run, so that what is correlated stays together. What differs from run to run is added: it is measured where a side has several
-//! runs, and taken to be [`RUN_TO_RUN`] where it is not measured, or is smaller. `docs/compare-traces.md` says why.
+//! runs, and taken to be [`RUN_TO_RUN`] where it is not measured, or is smaller: two runs of one binary differ by more than their blocks do.
 
 use std::f64::consts::{PI, SQRT_2};
 
