@@ -40,31 +40,34 @@ fn blocks(page: &str) -> Vec<String> {
 #[test]
 fn what_the_pages_show_is_in_the_examples() {
     for example in EXAMPLES {
-        let page = fs::read_to_string(root().join(format!("docs/{example}.md"))).expect("the page is there");
+        let page = fs::read_to_string(root().join(format!("examples/{example}/README.md"))).expect("the page is there");
         let (blocks, sources) = (blocks(&page), sources(example));
-        assert!(!blocks.is_empty(), "docs/{example}.md shows nothing");
+        assert!(!blocks.is_empty(), "examples/{example}/README.md shows nothing");
         for block in blocks {
             let is_there = sources.iter().any(|(_, source)| source.contains(&block));
-            assert!(is_there, "docs/{example}.md shows what is not in examples/{example}:\n{block}");
+            assert!(is_there, "examples/{example}/README.md shows what is not in examples/{example}:\n{block}");
         }
     }
 }
 
 #[test]
 fn the_page_on_mistral_rs_shows_its_patch() {
-    let page = fs::read_to_string(root().join("docs/mistralrs.md")).expect("the page is there");
+    let page = fs::read_to_string(root().join("examples/mistralrs/README.md")).expect("the page is there");
     let patch = fs::read_to_string(root().join("examples/mistralrs/warpline.patch")).expect("the patch is there");
     let parts: Vec<&str> = page.split("\n```").collect();
     let blocks: Vec<&str> = parts.iter().filter_map(|part| part.strip_prefix("diff\n")).collect();
-    assert!(!blocks.is_empty(), "docs/mistralrs.md shows nothing of the patch");
+    assert!(!blocks.is_empty(), "examples/mistralrs/README.md shows nothing of the patch");
     for block in blocks {
-        assert!(patch.contains(&format!("{block}\n")), "docs/mistralrs.md shows what is not in the patch:\n{block}");
+        assert!(
+            patch.contains(&format!("{block}\n")),
+            "examples/mistralrs/README.md shows what is not in the patch:\n{block}"
+        );
     }
     let changed = patch
         .lines()
         .filter(|line| line.starts_with(['+', '-']) && !line.starts_with("+++ ") && !line.starts_with("--- "));
     let text = format!("A patch of {} changed lines", changed.count());
-    assert!(page.contains(&text), "docs/mistralrs.md does not say `{text}`");
+    assert!(page.contains(&text), "examples/mistralrs/README.md does not say `{text}`");
 }
 
 #[test]

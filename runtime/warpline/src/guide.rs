@@ -17,18 +17,6 @@ pub mod backends {
     const _: &str = include_str!("../docs/backends.md");
 }
 
-#[doc = warpline_macros::__page!("docs/burn.md")]
-pub mod burn {
-    /// Makes Cargo rebuild the documentation when the page changes.
-    const _: &str = include_str!("../docs/burn.md");
-}
-
-#[doc = warpline_macros::__page!("docs/candle.md")]
-pub mod candle {
-    /// Makes Cargo rebuild the documentation when the page changes.
-    const _: &str = include_str!("../docs/candle.md");
-}
-
 #[doc = warpline_macros::__page!("docs/catalog.md")]
 pub mod catalog {
     /// Makes Cargo rebuild the documentation when the page changes.
@@ -63,12 +51,6 @@ pub mod control {
 pub mod cuda {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/cuda.md");
-}
-
-#[doc = warpline_macros::__page!("docs/cudarc.md")]
-pub mod cudarc {
-    /// Makes Cargo rebuild the documentation when the page changes.
-    const _: &str = include_str!("../docs/cudarc.md");
 }
 
 #[doc = warpline_macros::__page!("docs/features.md")]
@@ -131,12 +113,6 @@ pub mod migration {
     const _: &str = include_str!("../docs/migration.md");
 }
 
-#[doc = warpline_macros::__page!("docs/mistralrs.md")]
-pub mod mistralrs {
-    /// Makes Cargo rebuild the documentation when the page changes.
-    const _: &str = include_str!("../docs/mistralrs.md");
-}
-
 #[doc = warpline_macros::__page!("docs/nvtx.md")]
 pub mod nvtx {
     /// Makes Cargo rebuild the documentation when the page changes.
@@ -147,12 +123,6 @@ pub mod nvtx {
 pub mod profile {
     /// Makes Cargo rebuild the documentation when the page changes.
     const _: &str = include_str!("../docs/profile.md");
-}
-
-#[doc = warpline_macros::__page!("docs/pyo3.md")]
-pub mod pyo3 {
-    /// Makes Cargo rebuild the documentation when the page changes.
-    const _: &str = include_str!("../docs/pyo3.md");
 }
 
 #[doc = warpline_macros::__page!("docs/query.md")]

@@ -49,7 +49,6 @@
 //! | [Collectives](guide::collectives), [many ranks](guide::ranks) | sizes and bandwidths, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
 //! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
-//! | [cudarc](guide::cudarc), [candle](guide::candle), [mistral.rs](guide::mistralrs), [burn](guide::burn), [PyTorch with PyO3](guide::pyo3) | what programs with these add, and what they see |
 //! | [Backends](guide::backends) | streams of an API that warpline does not know |
 //! | [Testing your marks](guide::testing) | a test that checks the zones of your code |
 //! | [Single zones](guide::profile) | timing one zone without a session |
