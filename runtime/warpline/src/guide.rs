@@ -53,6 +53,12 @@ pub mod cuda {
     const _: &str = include_str!("../docs/cuda.md");
 }
 
+#[doc = warpline_macros::__page!("docs/exactness.md")]
+pub mod exactness {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/exactness.md");
+}
+
 #[doc = warpline_macros::__page!("docs/features.md")]
 pub mod features {
     /// Makes Cargo rebuild the documentation when the page changes.

@@ -42,7 +42,7 @@
 //! | [Sessions](guide::sessions), [how they end](guide::shutdown) | the life of a recording, its report; exit, signals, forks |
 //! | [Settings](guide::settings), [what is recorded](guide::selection) | `WARPLINE=…`; filters, steps, samples and budgets |
 //! | [Reports](guide::report), [what the figures mean](guide::figures), [comparing traces](guide::compare_traces), [SQL](guide::query) | figures from traces, what became slower, and any other question |
-//! | [CUDA streams](guide::cuda) | what is measured, and how well |
+//! | [CUDA streams](guide::cuda), [how exact the times are](guide::exactness) | streams of cudarc and of other bindings; what is measured, and how well |
 //! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |
 //! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
