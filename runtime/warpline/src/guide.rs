@@ -83,6 +83,12 @@ pub mod graphs {
     const _: &str = include_str!("../docs/graphs.md");
 }
 
+#[doc = warpline_macros::__page!("docs/graphs-reference.md")]
+pub mod graphs_reference {
+    /// Makes Cargo rebuild the documentation when the page changes.
+    const _: &str = include_str!("../docs/graphs-reference.md");
+}
+
 #[doc = warpline_macros::__page!("docs/hip.md")]
 pub mod hip {
     /// Makes Cargo rebuild the documentation when the page changes.

@@ -44,11 +44,11 @@
 //! | [Reports](guide::report), [what the figures mean](guide::figures), [comparing traces](guide::compare_traces), [SQL](guide::query) | figures from traces, what became slower, and any other question |
 //! | [CUDA streams](guide::cuda), [how exact the times are](guide::exactness) | streams of cudarc and of other bindings; what is measured, and how well |
 //! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |
-//! | [CUDA graphs](guide::graphs) | zones that are captured, and their times in replays |
+//! | [CUDA graphs](guide::graphs), [their reference](guide::graphs_reference) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
 //! | [Collectives](guide::collectives), [many ranks](guide::ranks) | sizes and bandwidths, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
-//! | [What is in a trace](guide::traces) | rows, arguments, categories, SQL |
+//! | [What is in a trace](guide::traces) | rows, arguments, categories |
 //! | [Backends](guide::backends) | streams of an API that warpline does not know |
 //! | [Testing your marks](guide::testing) | a test that checks the zones of your code |
 //! | [Single zones](guide::profile) | timing one zone without a session |

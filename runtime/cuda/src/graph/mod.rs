@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! `docs/graphs.md` describes which nodes belong to a zone, what cannot be known, and where ids come from.
+//! `docs/graphs-reference.md` describes which nodes belong to a zone, what cannot be known, and where ids come from.
 //!
 //! `captures` keeps the zones of captures, `labelling` labels the nodes of graphs that are built without a capture, and `pending` keeps
 //! these labels, `walk` finds their nodes, `registered` has one graph with its nodes, `registry` has all graphs,
