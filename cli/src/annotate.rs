@@ -1,4 +1,5 @@
-//! `warpline annotate`: finds the traces and their outputs, shows the progress of `warpline_annotate`, and prints what was joined.
+//! `warpline annotate`: finds the traces and their outputs, shows the progress of `warpline_annotate`, and prints what
+//! was joined.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,13 +22,13 @@ pub(crate) enum AnnotatingError {
     Input(#[from] InputError),
     #[error(transparent)]
     Place(#[from] PlaceError),
-    #[error("{}: a folder of traces is annotated into a folder, and `{}` is the name of a trace; name a folder with `-o`", path.display(), output.display())]
+    #[error("{}: the output for a folder of traces must be a folder, and `{}` is the name of a trace; name a folder with `-o`", path.display(), output.display())]
     OneOutput { path: PathBuf, output: PathBuf },
     #[error("{} and {} have the same output, {}; annotate one of them alone", first.display(), second.display(), output.display())]
     SameOutput { first: PathBuf, second: PathBuf, output: PathBuf },
 }
 
-/// What to annotate, and how.
+/// The traces to annotate, and the options.
 pub(crate) struct Annotating {
     /// The annotations; none if they are beside each trace.
     pub(crate) annotations: Option<PathBuf>,
@@ -40,8 +41,9 @@ pub(crate) struct Annotating {
 }
 
 impl Annotating {
-    /// Returns each trace with its output. For a folder of traces, the output is a folder, which is made if it is missing, and in which the outputs
-    /// have the names of the traces. One that is compressed with zstd becomes one that is compressed with gzip.
+    /// Returns each trace with its output. For a folder of traces, the output is a folder, which is created if it is
+    /// missing. The outputs in it have the names of the traces. The output of a trace that is compressed with zstd is
+    /// compressed with gzip.
     pub(crate) fn traces(&self) -> Result<Vec<(PathBuf, PathBuf)>, AnnotatingError> {
         let to = place::expand_here(&self.output)?;
         if !self.trace.is_dir() {
@@ -74,8 +76,8 @@ impl Annotating {
         all.collect()
     }
 
-    /// Annotates a trace, and returns what was joined. `on_temporary` is called with the temporary file that becomes the output when it is
-    /// complete.
+    /// Annotates a trace, and returns what was joined. `on_temporary` is called with the temporary file that becomes
+    /// the output when it is complete.
     pub(crate) fn annotate(
         &self,
         trace: &Path,
@@ -143,7 +145,7 @@ fn before_after(summary: &Summary, on_terminal: bool) -> String {
     format!("\nkernels, copies and fills:\n{table}\n")
 }
 
-/// What was joined.
+/// Describes what was joined.
 fn describe(summary: &Summary, output: &Path) -> String {
     let Summary {
         events, of_graphs, joined, replays, graphs: (replayed, graphs), idle_launches, without_launch, ..
@@ -152,7 +154,7 @@ fn describe(summary: &Summary, output: &Path) -> String {
     let (replays, graphs) = (output::counted(*replays, "replay"), output::counted(*graphs, "graph"));
     let (are, events) = (output::is_or_are(*joined), output::counted(*events, "event"));
     let mut text = format!(
-        "{joined} of {of_graphs} of graphs {are} annotated, in {replays} of {replayed} of {graphs}; {events} read\n"
+        "{joined} of {of_graphs} of graphs {are} annotated, in {replays} ({replayed} of {graphs}); {events} read\n"
     );
     let mut add = |count: u64, one: &str, more: &str| {
         if count > 0 {
@@ -204,13 +206,13 @@ mod tests {
         };
         assert_eq!(
             describe(&of(1), Path::new("out.json")),
-            "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay of 1 of 1 graph; 1 event read\n\
+            "out.json: 1 of 1 kernel, copy or fill of graphs is annotated, in 1 replay (1 of 1 graph); 1 event read\n\
              1 launch of a graph has no kernels in the trace\n\
              1 annotated kernel does not name its launch (`correlation`), and is on no lane\n"
         );
         assert_eq!(
             describe(&of(2), Path::new("out.json")),
-            "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays of 2 of 2 graphs; 2 events \
+            "out.json: 2 of 2 kernels, copies and fills of graphs are annotated, in 2 replays (2 of 2 graphs); 2 events \
              read\n\
              2 launches of graphs have no kernels in the trace\n\
              2 annotated kernels do not name their launch (`correlation`), and are on no lane\n"

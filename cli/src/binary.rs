@@ -1,9 +1,9 @@
 //! Finds the catalog in a binary: executables, shared libraries, object files and archives (`.rlib`, `.a`), as ELF,
 //! Mach-O (also universal) and PE, stripped or not, for any machine.
 //!
-//! The commands `catalog` and `check` and the fuzz target call it. In an ELF file without section headers, the program headers locate the
-//! notes. It never panics, whatever the bytes are, reads at most [`MAX_READ`] bytes of a file, and uses at most four times the
-//! file's length in memory, plus 2 MiB.
+//! The commands `catalog` and `check` and the fuzz target call it. In an ELF file without section headers, the program
+//! headers locate the notes. It never panics, whatever the bytes are, reads at most [`MAX_READ`] bytes of a file, and
+//! uses at most four times the file's length in memory, plus 2 MiB.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -46,7 +46,7 @@ pub enum BinaryError {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of file that it is.
         what: &'static str,
     },
     /// The format cannot contain a catalog.
@@ -182,7 +182,7 @@ impl<'a> Notes<'a> {
             let member = part(file, offset, len)?;
             match FileKind::parse(member) {
                 Ok(kind) => self.of_object(member, kind)?,
-                // An archive may contain any file; metadata and licenses are no damage.
+                // An archive may contain any file; metadata and licenses are not damage.
                 Err(_) => self.saw_bitcode |= matches!(member.read_bytes_at(0, 4), Ok(b"BC\xC0\xDE")),
             }
         }

@@ -1,6 +1,7 @@
 //! Builds with Cargo and finds the binaries of the build: the first half of `cargo warpline`.
 //!
-//! Cargo's own messages go to the terminal unchanged. The paths of the binaries come from Cargo's JSON messages; no path is guessed.
+//! Cargo's own messages go to the terminal unchanged. The paths of the binaries come from Cargo's JSON messages; no
+//! path is guessed.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,17 +19,17 @@ use crate::output;
 pub(crate) enum CargoError {
     #[error("cannot run `{cargo}`: {error}; run this as `cargo warpline`, or put Cargo on the PATH")]
     Start { cargo: String, error: io::Error },
-    #[error("cannot read what Cargo says: {0}; try again")]
+    #[error("cannot read Cargo's output: {0}; try again")]
     Read(io::Error),
-    #[error("`cargo build` failed; its messages stand above")]
+    #[error("`cargo build` failed; see its messages above")]
     Build,
     #[error("{0}")]
     Metadata(#[from] cargo_metadata::Error),
     #[error("no package matches `{0}`; `cargo metadata` lists them")]
     Package(String),
-    #[error("the build made no binary; choose a target with `--bin`, `--example`, `--test` or `--lib`")]
+    #[error("the build produced no binary; choose a target with `--bin`, `--example`, `--test` or `--lib`")]
     Nothing,
-    #[error("the build made {} binaries; choose one with `--bin`, `--example`, `--test` or `-p`:{}", .0.len(), lines(.0))]
+    #[error("the build produced {} binaries; choose one with `--bin`, `--example`, `--test` or `-p`:{}", .0.len(), lines(.0))]
     Several(Vec<PathBuf>),
 }
 
@@ -174,8 +175,8 @@ fn is_library(artifact: &Artifact) -> bool {
         .any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example | TargetKind::Test | TargetKind::Bench))
 }
 
-/// Returns the file to read: the executable, or else the linked library, or else the archive. Returns none for a build script or a
-/// procedural macro.
+/// Returns the file to read: the executable, or else the linked library, or else the archive. Returns none for a build
+/// script or a procedural macro.
 fn linked(artifact: &Artifact) -> Option<PathBuf> {
     if artifact.target.kind.iter().any(|kind| matches!(kind, TargetKind::CustomBuild | TargetKind::ProcMacro)) {
         return None;

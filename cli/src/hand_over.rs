@@ -1,5 +1,6 @@
-//! Commands that another program of this project carries out: `warpline ranks` is `warpline-ranks`, and `warpline query` is its `query`. That
-//! program needs a newer Rust and has hundreds of crates, so it is built apart. The arguments go through as they are, and its exit status is that of this command.
+//! Commands that another program of this project carries out: `warpline ranks` is `warpline-ranks`, and
+//! `warpline query` is its `query`. That program needs a newer Rust and has hundreds of crates, so it is built
+//! separately. The arguments are passed on unchanged, and this command exits with its status.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,7 +12,8 @@ use std::process::Command;
 pub(crate) struct Program {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What `--help` prints if it is nowhere: of the program, and of its command `query`. Its tests compare the names.
+    /// What `--help` prints if the program was not found: for the program, and for its command `query`. Its tests
+    /// compare the names.
     help: &'static str,
     help_of_query: &'static str,
     /// How to build it in a checkout, and where it is then.
@@ -19,7 +21,7 @@ pub(crate) struct Program {
     built: &'static str,
 }
 
-/// What reads the tables of many ranks, and answers SQL.
+/// The program that reads the tables of many ranks, and answers SQL.
 pub(crate) const RANKS: Program = Program {
     name: "warpline-ranks",
     help: include_str!("hand_over/ranks.txt"),
@@ -31,33 +33,33 @@ pub(crate) const RANKS: Program = Program {
 /// Why the program did not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandOverError {
-    /// It is nowhere.
+    /// The program was not found.
     #[error(
-        "`{}` is neither beside `warpline` nor on the PATH; build it in a checkout of warpline with `{}`, and add `{}` to the PATH",
+        "`{}` was found neither beside `warpline` nor on the PATH; build it in a checkout of warpline with `{}`, and add `{}` to the PATH",
         .0.name, .0.build, .0.built
     )]
     NotFound(Program),
-    /// It is there, and the system does not run it.
+    /// The program was found, and the system does not run it.
     #[error("`{}` does not start: {error}; check its permissions, or build it anew with `{}`", path.display(), program.build)]
     NotStarted {
         /// The program.
         program: Program,
         /// Where it is.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
 }
 
-/// Runs the program with these arguments. On Unix it takes the place of this process, so this returns only if it does not start;
-/// elsewhere this returns its exit status. Without the program, `--help` still lists what there is.
+/// Runs the program with these arguments. On Unix it takes the place of this process, so this returns only if it does
+/// not start; elsewhere this returns its exit status. Without the program, `--help` still lists its commands.
 ///
 /// # Errors
 /// The program is not found, or does not start.
 pub(crate) fn run(program: Program, arguments: &[OsString]) -> Result<u8, HandOverError> {
     let Some(path) = find(program) else {
         if let Some(help) = program.help(arguments) {
-            // A reader that is gone needs no list.
+            // A closed pipe is not an error.
             let _ = writeln!(std::io::stdout().lock(), "{help}");
         }
         return Err(HandOverError::NotFound(program));
@@ -88,7 +90,8 @@ fn started(command: &mut Command) -> Result<u8, std::io::Error> {
     Ok(command.status()?.code().map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-/// The program beside this one, or the first one on the PATH. An installed command may be a link: what it points to counts too.
+/// The program beside this one, or the first one on the PATH. An installed command may be a link: what it points to
+/// counts too.
 fn find(program: Program) -> Option<PathBuf> {
     let name = format!("{}{}", program.name, std::env::consts::EXE_SUFFIX);
     let this = std::env::current_exe().ok();

@@ -1,9 +1,9 @@
 //! The output of the commands. Every command writes through this module.
 //!
-//! Names come from binaries, traces and programs that are not trusted. [`write`](write()) and [`complain`] therefore escape control
-//! characters and characters that change the direction of writing. A name passes through [`printable`] before it becomes a part of a
-//! longer text, so that it cannot start a line of its own; JSON passes through [`json`]. A reader that closes the pipe (`| head`)
-//! causes neither an error nor a panic.
+//! Names come from binaries, traces and programs that are not trusted. [`write`](write()) and [`complain`] therefore
+//! escape control characters and characters that change the direction of writing. A name passes through [`printable`]
+//! before it becomes a part of a longer text, so that it cannot start a line of its own; JSON passes through [`json`].
+//! A reader that closes the pipe (`| head`) causes neither an error nor a panic.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -138,7 +138,8 @@ pub(crate) struct Column {
     head: &'static str,
     /// The text may wrap between words.
     has_words: bool,
-    /// If the table is too wide, the column with the lowest number is left out first. A column without a number always stays.
+    /// If the table is too wide, the column with the lowest number is left out first. A column without a number always
+    /// stays.
     left_out: Option<u8>,
 }
 
@@ -158,7 +159,7 @@ impl Column {
         Column { left_out: Some(turn), ..self }
     }
 
-    /// The minimum width, with the space beside the column.
+    /// The minimum width, with the space between columns.
     fn least<'a>(&self, cells: impl Iterator<Item = &'a String>, some_words: usize) -> usize {
         let width = |text: &str| {
             let longest_word = || text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
@@ -177,8 +178,8 @@ fn remove(columns: &mut Vec<Column>, rows: &mut [Vec<String>], at: usize) {
     rows.iter_mut().for_each(|row| drop(row.remove(at)));
 }
 
-/// A table that fits the terminal, and a text that names the columns that were left out. Names never wrap: a row of names that are wider
-/// than the terminal is cut at its edge.
+/// A table that fits the terminal, and a text that names the columns that were left out. Names never wrap: a row of
+/// names that are wider than the terminal is cut at its edge.
 pub(crate) fn fitted(mut columns: Vec<Column>, mut rows: Vec<Vec<String>>, on_terminal: bool) -> (String, String) {
     rows.iter_mut().flatten().for_each(|cell| *cell = printable(cell));
     let width = sheet([], on_terminal).width().map_or(usize::MAX, usize::from);

@@ -1,5 +1,5 @@
-//! `warpline recover`: converts the files of flight recorders to traces. An output appears only when it is complete. `chrome` recovers
-//! Chrome traces.
+//! `warpline recover`: converts the files of flight recorders to traces. An output appears only when it is complete.
+//! `chrome` recovers Chrome traces.
 
 pub(crate) mod chrome;
 
@@ -31,9 +31,9 @@ pub(crate) enum RecoverFileError {
     Chrome { path: PathBuf, why: String },
     #[error("{}: the name must end with `.json`, because the output is Chrome JSON", path.display())]
     Ending { path: PathBuf },
-    #[error("{}: {count} files are in the folder; write `{{pid}}` into the name of the output, so that each has its own", path.display())]
+    #[error("{}: the folder has {count} files; put `{{pid}}` into the name of the output, so that each file has its own output", path.display())]
     OneOutput { path: PathBuf, count: usize },
-    #[error("{}: its output {} was written from an earlier file, because both are of the same process id; recover it alone", path.display(), output.display())]
+    #[error("{}: an earlier file with the same process id was recovered into {}; recover this file alone", path.display(), output.display())]
     Written { path: PathBuf, output: PathBuf },
     #[error(transparent)]
     Input(#[from] InputError),
@@ -41,7 +41,7 @@ pub(crate) enum RecoverFileError {
     Place(#[from] PlaceError),
 }
 
-/// What was recovered, for people.
+/// The result of a recovery, for people.
 pub(crate) struct Recovery {
     pub(crate) text: String,
     /// The trace.
@@ -49,7 +49,7 @@ pub(crate) struct Recovery {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Returns the files that the argument stands for: in a folder, those that become traces of the output's format.
+/// Returns the files that the argument names: in a folder, those that become traces of the output's format.
 pub(crate) fn files(file: &Path, output: &Path) -> Result<Vec<PathBuf>, RecoverFileError> {
     let files = inputs::expand(&[file.to_owned()], if chrome::is_named(output) { CHROME } else { FLIGHT })?;
     if files.len() > 1 && !output.to_string_lossy().contains("{pid}") {
@@ -85,8 +85,8 @@ pub(crate) fn recover(
     Ok(recovery)
 }
 
-/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
-/// file. Returns what was found, and the path of the trace.
+/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path
+/// of the temporary file. Returns what was found, and the path of the trace.
 pub(crate) fn recover_file(
     path: &Path,
     place: &TracePlace,
@@ -117,8 +117,8 @@ fn open_packed(path: &Path) -> Result<File, RecoverFileError> {
     files::regular(path).map_err(open)?.ok_or_else(|| open(io::Error::other("it is not a file")))
 }
 
-/// The file, or what it contains if it is compressed: in a file without a name, since a flight recorder's file is not read in order. It has at
-/// most the bytes that the recorder's header says.
+/// The file, or its content in an unnamed temporary file if it is compressed, since a flight recorder's file is not
+/// read in order. The content is at most as long as the recorder's header says.
 fn unpacked(mut file: File) -> io::Result<File> {
     let mut begin = Vec::new();
     (&file).take(4).read_to_end(&mut begin)?;
@@ -128,7 +128,7 @@ fn unpacked(mut file: File) -> io::Result<File> {
     }
     let mut packed = inputs::unpacked(file)?;
     let (mut whole, mut header) = (tempfile::tempfile()?, Vec::new());
-    // What is there may be recovered.
+    // The part that was decompressed may be recoverable.
     let unless_cut =
         |read: io::Result<()>| read.or_else(|error| if inputs::is_damage(&error) { Ok(()) } else { Err(error) });
     unless_cut(packed.by_ref().take(HEADER_BYTES).read_to_end(&mut header).map(drop))?;
@@ -199,7 +199,7 @@ pub(crate) fn describe(found: &Recovered, output: &Path) -> String {
         text += &format!("; {open_zones} {} open", if *open_zones == 1 { "was" } else { "were" });
     }
     if found.has_incident {
-        text += "; it says what happened";
+        text += "; the trace says what happened";
     }
     output::printable(&format!("{}: {text}", output.display())) + "\n"
 }

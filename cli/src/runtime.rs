@@ -1,5 +1,5 @@
-//! What the command takes from the crates below `warpline`: text that is safe to print, the names of files, and the protocol of
-//! programs that listen.
+//! The parts that the command uses of the crates below `warpline`: text that is safe to print, the names of files, and
+//! the protocol of programs that listen.
 
 pub(crate) use warpline_core::file_name;
 #[cfg(target_os = "linux")]

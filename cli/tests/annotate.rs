@@ -43,7 +43,7 @@ fn every_event_of_the_trace_is_in_the_chrome_output_as_it_was() {
     let said = room.annotate("a.json", "t.json", "out.json", &[]);
     assert_eq!(
         said,
-        "out.json: 30 of 30 kernels, copies and fills of graphs are annotated, in 5 replays of 1 of 1 graph; 92 events read\n"
+        "out.json: 30 of 30 kernels, copies and fills of graphs are annotated, in 5 replays (1 of 1 graph); 92 events read\n"
     );
     let said = room.annotate("a.json", "t.json", "out.{host}.json", &[]);
     assert!(!said.contains("{host}") && said.contains(".json: 30 of 30 "), "{said}");

@@ -230,7 +230,7 @@ fn cargo_warpline_asks_which_of_several() {
     let output = cargo_warpline(&["catalog", "--features", "enable"]);
     assert_eq!((status(&output), stdout(&output)), (2, ""));
     assert!(
-        stderr(&output).contains("error: the build made 6 binaries; choose one with `--bin`, "),
+        stderr(&output).contains("error: the build produced 6 binaries; choose one with `--bin`, "),
         "{}",
         stderr(&output)
     );
@@ -259,11 +259,7 @@ fn cargo_warpline_says_why_there_is_nothing() {
     let output = cargo_warpline(&["catalog", "--bin", "no_such_binary"]);
     assert_eq!((status(&output), stdout(&output)), (2, ""));
     assert!(stderr(&output).contains("no bin target named `no_such_binary`"), "{}", stderr(&output));
-    assert!(
-        stderr(&output).ends_with("error: `cargo build` failed; its messages stand above\n"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).ends_with("error: `cargo build` failed; see its messages above\n"), "{}", stderr(&output));
     let output = cargo_warpline(&["check", "-p", "no_such_package"]);
     assert_eq!(status(&output), 2);
     assert!(stderr(&output).contains("no_such_package"), "{}", stderr(&output));

@@ -274,8 +274,8 @@ fn a_recording_ends_with_the_session_that_listens_and_is_whole() {
     assert!(output.status.success() && text.contains("ended its session"), "{text}");
     assert!(holds(&fs::read(&trace).expect("a trace"), "session ends"));
     let said = complaint(dir.path(), &["status", &pid]);
-    assert!(said.contains("has no session yet, or no more, or it runs with `off`"), "{said}");
-    assert!(said.ends_with("; ask while it has a session, or start it so"), "{said}");
+    assert!(said.contains("its session has not begun yet or has ended, or it runs with `off`"), "{said}");
+    assert!(said.ends_with("; ask while it has a session"), "{said}");
     target.end();
 }
 
@@ -292,12 +292,12 @@ fn two_recordings_at_one_time_have_each_what_it_asked_for() {
     let mut recordings = [start("target.load", &one), start("target.part", &two)];
     until("both record", || grows(&one, 8 << 10) && grows(&two, 8 << 10));
     assert_eq!(state(dir.path(), &pid), "2 recordings");
-    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 ended"));
+    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 requests ended"));
     recordings.iter_mut().for_each(|recording| assert!(recording.wait().expect("it ends").success()));
     let [one, two] = [one, two].map(|trace| fs::read(trace).expect("a trace"));
     assert!(holds(&one, "target.load") && !holds(&one, "target.part"));
     assert!(holds(&two, "target.part") && !holds(&two, "target.load"));
-    assert!(said(dir.path(), &["stop", &pid]).contains("asked for nothing"));
+    assert!(said(dir.path(), &["stop", &pid]).contains("had no requests from outside"));
     target.end();
 }
 
@@ -323,7 +323,7 @@ fn recordings_with_different_filters_leave_out_what_none_of_them_takes() {
     signal(&third, Signal::INT);
     assert!(third.wait().expect("it ends").success());
     assert!(!records_rare());
-    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 ended"));
+    assert!(said(dir.path(), &["stop", &pid]).contains(": 2 requests ended"));
     both.iter_mut().for_each(|recording| assert!(recording.wait().expect("it ends").success()));
     target.end();
 }
@@ -391,7 +391,7 @@ fn ctrl_c_takes_back_what_was_asked_of_a_range_and_leaves_the_program_as_it_was(
         assert_eq!(state(dir.path(), &pid), "records nothing");
         target.is_unharmed();
     }
-    assert!(said(dir.path(), &["stop", &pid]).contains("asked for nothing"));
+    assert!(said(dir.path(), &["stop", &pid]).contains("had no requests from outside"));
     target.end();
 }
 
@@ -429,7 +429,7 @@ fn every_message_names_the_process_and_the_remedy() {
         "{said}"
     );
     let said = of(&["top", &pid]);
-    assert!(said.starts_with("error: standard output is no terminal"), "{said}");
+    assert!(said.starts_with("error: standard output is not a terminal"), "{said}");
     until("what could not be written ends", || state(dir.path(), &pid) == "records nothing");
     target.end();
 }
@@ -475,7 +475,7 @@ fn another_version_of_the_protocol_is_named() {
     let ask = || complaint(dir.path(), &["status", &std::process::id().to_string()]);
     let said = ask();
     assert!(said.contains("another version of the protocol") && said.ends_with("protocol 2 (warpline 9.0)"), "{said}");
-    assert!(ask().ends_with("it says 3, and this one says 1"));
+    assert!(ask().ends_with("it speaks 3, and this one speaks 1"));
     assert!(ask().contains("this `warpline` does not understand: missing field"));
     assert!(ask().contains("`what` where `status` belongs"));
     server.join().expect("it answered");

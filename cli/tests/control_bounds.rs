@@ -160,7 +160,8 @@ fn a_recording_that_never_ends_is_bounded_in_time() {
     let (status, said, complained) = end(start(dir.path(), &["record", &pid, "--for", "200ms", "-o", "t.pftrace"]));
     assert_eq!((status, &*said), (Some(2), ""), "{complained}");
     assert!(
-        complained.contains(&format!("process {pid} does not end the recording; what came until then is in t.pftrace")),
+        complained
+            .contains(&format!("process {pid} does not end the recording; everything that it sent is in t.pftrace")),
         "{complained}"
     );
     assert!(packets(&dir.path().join("t.pftrace")) > 0);
@@ -173,7 +174,7 @@ fn a_recording_that_never_ends_is_bounded_in_size() {
     let args = ["record", &pid, "--for", "1h", "--limit", "3MiB", "-o", "t.pftrace"];
     let (status, said, complained) = end(start(dir.path(), &args));
     assert_eq!((status, &*said), (Some(2), ""), "{complained}");
-    assert!(complained.contains("does not end the recording; what came until then is in t.pftrace"), "{complained}");
+    assert!(complained.contains("does not end the recording; everything that it sent is in t.pftrace"), "{complained}");
     let bytes = packets(&dir.path().join("t.pftrace"));
     // What a program still has to send when it is asked for the end is taken, and no more.
     assert!((3 << 20..3 << 20 | 64 << 20).contains(&bytes), "{bytes}");
@@ -206,7 +207,10 @@ fn what_is_no_trace_is_not_written() {
     });
     let (status, _, complained) = end(start(dir.path(), &["record", &pid, "--for", "1h", "-o", "t.pftrace"]));
     assert_eq!(status, Some(2));
-    assert!(complained.contains("says what this `warpline` does not understand: no packet of a trace"), "{complained}");
+    assert!(
+        complained.contains("sent a reply that this `warpline` does not understand: no packet of a trace"),
+        "{complained}"
+    );
     assert_eq!(fs::metadata(dir.path().join("t.pftrace")).expect("a file").len(), 0);
 }
 

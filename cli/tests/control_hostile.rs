@@ -275,7 +275,7 @@ fn links_in_place_of_the_directory_are_refused_and_not_followed() {
     let me = std::process::id().to_string();
     assert!(complaint(dir.path(), &["status", &me]).contains("it is a symlink"));
     let output = target::warpline(dir.path(), &["ps"]).output().expect("it runs");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("it is a symlink; sockets in it are left alone"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("it is a symlink; its sockets are ignored"));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn links_and_files_in_place_of_sockets_are_left_alone() {
     fs::rename(folder.join(&socket), folder.join("away")).expect("a socket");
     symlink(folder.join("away"), folder.join(&socket)).expect("a link");
     let said = complaint(dir.path(), &["status", &target.pid()]);
-    assert!(said.contains("is no socket of yours; remove what stands in its way"), "{said}");
+    assert!(said.contains("is not a socket of this user; correct this"), "{said}");
     fs::remove_file(folder.join(&socket))
         .and_then(|()| fs::rename(folder.join("away"), folder.join(&socket)))
         .expect("back");
@@ -350,7 +350,7 @@ fn a_program_that_is_stopped_is_waited_for_no_longer_than_some_seconds() {
     };
     signal(rustix::process::Signal::STOP);
     let said = complaint(dir.path(), &["status", &target.pid()]);
-    assert!(said.ends_with("does not answer: it is stopped, or has no time; try again"), "{said}");
+    assert!(said.ends_with("does not answer: it is stopped or too busy; try again"), "{said}");
     signal(rustix::process::Signal::CONT);
     target.end();
 }

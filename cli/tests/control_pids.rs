@@ -62,7 +62,10 @@ fn a_socket_with_the_number_of_another_process_is_not_taken_for_it() {
         for command in ["status", "stop", "dump"] {
             let said = complaint(dir.path(), &[command, &pid]);
             let is_right = if name == owner.socket_name() {
-                said.contains(&format!("{} is not process {pid}'s: process {me} listens there", socket.display()))
+                said.contains(&format!(
+                    "{} is not the socket of process {pid}: process {me} listens there",
+                    socket.display()
+                ))
             } else {
                 said.contains(&format!("process {pid} does not listen"))
             };
@@ -116,7 +119,7 @@ fn a_program_in_another_namespace_has_the_number_that_it_has_here() {
         assert_ne!(pid, "1");
         // The number is one that every command takes.
         assert!(said(dir.path(), &["status", &pid]).contains("records nothing"));
-        assert!(said(dir.path(), &["stop", &pid]).contains("was asked for nothing"));
+        assert!(said(dir.path(), &["stop", &pid]).contains("had no requests from outside"));
         target.is_unharmed();
         target.end();
     }

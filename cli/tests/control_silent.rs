@@ -39,7 +39,7 @@ fn the_recorder_of_a_program_that_is_stopped_is_named_and_recovered() {
     signal(&target, Signal::STOP);
     let stopped = complaint(dir.path(), &["dump", &pid]);
     let wanted = format!(
-        "error: process {pid} does not answer: it is stopped, or has no time; its flight recorder needs no answer: \
+        "error: process {pid} does not answer: it is stopped or too busy; its flight recorder can be read without an answer: \
          `warpline recover {} -o last.pftrace`",
         recorder.display()
     );
@@ -82,7 +82,7 @@ fn where_a_program_that_was_killed_left_its_recorder_is_said() {
                 "its flight recorder is here".to_owned()
             } else {
                 format!(
-                    "if it had a flight recorder, that is `{name}` in the folder in which it ran, or where `flight=` said"
+                    "if it had a flight recorder, its file is `{name}` in the program's working directory, or the file of the setting `flight=`"
                 )
             };
             assert_eq!(

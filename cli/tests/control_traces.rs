@@ -172,7 +172,8 @@ fn what_was_said_at_the_start_is_not_said_again_and_an_end_without_counts_is_sai
     assert!(said.contains("note: another\n") && !said.contains("libcupti"), "{said}");
     let (status, said, _) = run(dir.path(), &["record", &pid, "-o", "t.pftrace"]);
     assert_eq!(status, 2);
-    let end = "what came until then is there, without its final counts\nopen it with `warpline open t.pftrace` or at ";
+    let end =
+        "the trace has everything up to then, without the final counts\nopen it with `warpline open t.pftrace` or at ";
     assert!(said.contains(end), "{said}");
     server.join().expect("it answered");
 }

@@ -238,7 +238,7 @@ fn a_folder_of_recorders_becomes_a_trace_for_each_process() {
     let input = room.path().to_str().unwrap();
     let one = warpline(&["recover", input, "-o", path("last.pftrace").to_str().unwrap()]);
     let text = String::from_utf8(one.stderr).unwrap();
-    assert!(one.status.code() == Some(2) && text.contains("3 files are in the folder; write `{pid}` into"), "{text}");
+    assert!(one.status.code() == Some(2) && text.contains("the folder has 3 files; put `{pid}` into"), "{text}");
     let all = warpline(&["recover", input, "-o", path("last-{pid}.pftrace").to_str().unwrap()]);
     let (said, text) = (String::from_utf8(all.stdout).unwrap(), String::from_utf8(all.stderr).unwrap());
     assert_eq!((all.status.code(), said.lines().count()), (Some(2), 1), "{said}{text}");

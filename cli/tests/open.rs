@@ -67,7 +67,11 @@ fn what_cannot_be_opened_is_named_with_the_remedy() {
         "none.pftrace: No such file or directory (os error 2); name a trace",
     );
     refused(&[], Path::new("/dev/null"), "/dev/null: not a file; name a trace");
-    refused(&["--ui", "ui.perfetto.dev"], &trace, "`ui.perfetto.dev` is no address of a UI; write `--ui https://HOST`");
+    refused(
+        &["--ui", "ui.perfetto.dev"],
+        &trace,
+        "`ui.perfetto.dev` is not the address of a UI; write `--ui https://HOST`",
+    );
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     refused(

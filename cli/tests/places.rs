@@ -81,7 +81,7 @@ fn a_file_that_a_killed_program_left_empty_is_named_and_the_others_are_read() {
         let ran = peak::warpline([command.as_ref(), run.as_os_str()]);
         // `check` finds faults in the catalog of these tests.
         assert_ne!(ran.status, Some(2), "{command}: {}", ran.stderr);
-        let says = "rank1.pftrace: an empty file, as a killed program leaves it; left out";
+        let says = "rank1.pftrace: the file is empty, as a killed program leaves it; left out";
         assert!(ran.stderr.contains(says), "{command}: {}", ran.stderr);
         assert!(command != "report" || ran.stdout == alone.stdout, "{}", ran.stdout);
     }
@@ -108,8 +108,9 @@ fn what_is_no_trace_beside_the_traces_of_a_folder_is_named_and_left_out() {
         let ran = peak::warpline([command.as_ref(), run.as_os_str()]);
         assert_ne!(ran.status, Some(2), "{command}: {}", ran.stderr);
         for name in ["report.json", "config.json"] {
-            let says =
-                format!("{name}: JSON without `traceEvents`, such as settings or a report, and no trace; left out");
+            let says = format!(
+                "{name}: the file is JSON without `traceEvents`, such as settings or a report, and not a trace; left out"
+            );
             assert!(ran.stderr.contains(&says), "{command}: {}", ran.stderr);
         }
         assert!(command != "report" || ran.stdout == alone.stdout, "{}", ran.stdout);

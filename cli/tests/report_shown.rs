@@ -113,7 +113,7 @@ fn ranges_are_split_limited_and_ordered_as_asked() {
 
         let text = String::from_utf8(report(&["--top", "1", "--filter", "shown.m*"], trace).stdout).unwrap();
         assert!(
-            text.contains("2 ranges do not match `--filter shown.m*`, and are not shown; shares are of all"),
+            text.contains("2 ranges do not match `--filter shown.m*`, and are not shown; shares refer to all ranges"),
             "{text}"
         );
         let text = String::from_utf8(report(&["--top", "1"], trace).stdout).unwrap();

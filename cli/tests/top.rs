@@ -50,7 +50,7 @@ fn it_looks_right_at_80_by_24_sorts_and_leaves_everything_as_it_was() {
         shows_ranges(lines) && lines.iter().any(|line| line.contains("busy █")) && head(lines).contains("▼time")
     });
     assert!(lines[0].starts_with(&format!(" warpline top  {} top-", target.pid())), "{lines:?}");
-    assert!(lines[0].ends_with(" records for those who watch"), "{lines:?}");
+    assert!(lines[0].ends_with(" records for watchers"), "{lines:?}");
     assert!(lines[1].contains("host") && lines[1].contains("comm ") && lines[1].ends_with('%'), "{lines:?}");
     assert!(lines[2].contains(" zones/s, 0 dropped, "), "{lines:?}");
     let words: Vec<_> = lines[3].split_ascii_whitespace().collect();
@@ -117,10 +117,9 @@ fn it_follows_the_programs_sessions_and_says_when_it_ends() {
         .until("the program's own session", |lines| lines[0].ends_with(" records for itself") && shows_ranges(lines));
     target.tell("finish");
     target.wait_for("own: ");
-    terminal.until("a session for it again", |lines| {
-        lines[0].ends_with(" records for those who watch") && shows_ranges(lines)
-    });
-    assert!(said(dir.path(), &["stop", &target.pid()]).contains(": 1 ended"));
+    terminal
+        .until("a session for it again", |lines| lines[0].ends_with(" records for watchers") && shows_ranges(lines));
+    assert!(said(dir.path(), &["stop", &target.pid()]).contains(": 1 request ended"));
     let terminal = ends(terminal, Some(2));
     terminal.until("why", |lines| lines.join("").contains("somebody ended this with `warpline stop`"));
     let again = top(dir.path(), &target.pid(), 24, 100);

@@ -1,7 +1,8 @@
 //! The arguments of `warpline` and `cargo warpline`, which [`commands`](crate::commands) carries out.
 //!
-//! `command` has the commands of `warpline`, `cargo` those of `cargo warpline`, and `values` the values that both have in common: formats, times,
-//! sizes. This file has the help in which the commands are grouped, and what happens when arguments are wrong.
+//! `command` has the commands of `warpline`, `cargo` those of `cargo warpline`, and `values` the values that both have
+//! in common: formats, times, sizes. This file has the help in which the commands are grouped, and what happens when
+//! arguments are wrong.
 
 mod cargo;
 mod command;
@@ -18,18 +19,20 @@ pub(crate) use values::{
     ComparisonFormat, DoctorFormat, FindingsFormat, Format, JoinBy, ReplyFormat, ReportFormat, Serving, Show,
 };
 
-/// Reads the GPU ranges that warpline's marks leave in a binary, without running it; finds the ranks that came late to collectives, from
-/// the traces of several ranks; adds zones to the kernels of CUDA graphs in a trace of PyTorch's profiler; converts the file of a flight
-/// recorder to a trace; queries and controls programs that run with `WARPLINE=control`; and says what works on this host.
+/// Reads the GPU ranges that warpline's marks leave in a binary, without running it; finds the ranks that came late to
+/// collectives, from the traces of several ranks; adds zones to the kernels of CUDA graphs in a trace of PyTorch's
+/// profiler; converts the file of a flight recorder to a trace; queries and controls programs that run with
+/// `WARPLINE=control`; and says what works on this host.
 #[derive(Parser)]
 #[command(name = "warpline", bin_name = "warpline", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 faults found (`check`, `doctor`) or slower than the limit (`compare`), 2 wrong usage, unreadable file, no catalog, no collective, \
                   nothing to annotate, nothing to recover, a program that cannot be reached or that ended meanwhile, zones that did not come in time (`arm`), \
-                  128 and the number of the signal that ended it.\n\n\
+                  128 plus the number of the signal that ended the command.\n\n\
                   In the name of an output file, `{pid}` stands for the process id, `{rank}` for the rank in the job (0 without \
-                  a launcher), `{host}` for the machine's name, and `{{` for a brace: with `record` and `dump` of the program \
-                  that is asked, else of this command; with `recover`, `{pid}` is the process that was recorded."
+                  a launcher), `{host}` for the machine's name, and `{{` for a brace. With `record` and `dump`, they \
+                  are those of the program that is asked; otherwise, of this command. With `recover`, `{pid}` is the process \
+                  that was recorded."
 )]
 pub(crate) struct Warpline {
     #[command(subcommand)]
@@ -43,13 +46,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "You have traces, or the file of a flight recorder:",
         &["open", "report", "compare", "query", "stragglers", "annotate", "recover"],
     ),
-    ("You have the tables of many ranks, of `ranks=FOLDER`:", &["ranks"]),
-    (
-        "A program runs, started with `WARPLINE=control` (Linux):",
-        &["ps", "status", "record", "top", "arm", "dump", "stop"],
-    ),
+    ("You have the tables of many ranks, from `ranks=FOLDER`:", &["ranks"]),
+    ("A program runs with `WARPLINE=control` (Linux):", &["ps", "status", "record", "top", "arm", "dump", "stop"]),
     ("A new machine, or something does not work:", &["doctor"]),
-    ("Else:", &["completions", "man", "help"]),
+    ("Other:", &["completions", "man", "help"]),
 ];
 
 impl Warpline {
@@ -97,7 +97,9 @@ fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
         // The lossy conversion made the arguments valid. Such an error quotes nothing.
         Ok(_) if error.kind() == ErrorKind::InvalidUtf8 => error.exit(),
         Ok(_) => {
-            crate::output::complain("error: an argument holds characters that cannot be shown; see `warpline --help`");
+            crate::output::complain(
+                "error: an argument contains characters that cannot be shown; see `warpline --help`",
+            );
             std::process::exit(2)
         }
     }

@@ -1,7 +1,9 @@
-//! `warpline compare`: which ranges, steps, kernels and collectives became slower from one version of a program to the next.
+//! `warpline compare`: which ranges, steps, kernels and collectives became slower from one version of a program to the
+//! next.
 //!
-//! `samples` reads the runs of both sides, `statistics` finds differences and how sure they are, and `show` writes them. A difference is a
-//! regression if it is above the limit, and if it is sure that there is one at all, at a level that accounts for the number of comparisons.
+//! `samples` reads the runs of both sides, `statistics` finds differences and how sure they are, and `show` writes
+//! them. A difference is a regression if it is above the limit, and if it is sure that there is one at all, at a level
+//! that accounts for the number of comparisons.
 
 mod samples;
 mod show;
@@ -38,7 +40,7 @@ pub(crate) enum CompareError {
     #[error("the two sides have nothing in common: no range, step or kernel is in both; compare runs of one program")]
     NothingInCommon,
     #[error(
-        "nothing can be compared: of what is in both sides, the ends of all zones of one side are not timed by events; record with `ends=eager`"
+        "nothing can be compared: for everything that is in both sides, the ends of all zones of one side are not timed by events; record with `ends=eager`"
     )]
     NotTimed,
     #[error(
@@ -47,7 +49,7 @@ pub(crate) enum CompareError {
     NotJudged(String),
 }
 
-/// What to compare, and how.
+/// The traces to compare, and the options.
 #[derive(Debug)]
 pub(crate) struct Comparing {
     pub(crate) base: Vec<PathBuf>,
@@ -57,7 +59,7 @@ pub(crate) struct Comparing {
     pub(crate) seed: u64,
 }
 
-/// What a comparison of one quantile of one subject says.
+/// The result of comparing one quantile of one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// Slower by more than the limit, and surely slower.
@@ -88,7 +90,7 @@ pub(crate) struct Compared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zones {
     count: u64,
-    /// Those of which the length is only a bound. No figure has them.
+    /// The number of those whose length is only a bound. They enter no figure.
     bounded: u64,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Comparison {
     compared: Vec<Compared>,
     appeared: Vec<Subject>,
     gone: Vec<Subject>,
-    /// What is in both sides, and of which no length is known on one of them.
+    /// The subjects that are in both sides, but have no known length on one of them.
     not_timed: Vec<(Subject, [Zones; 2])>,
     runs: [usize; 2],
     limit: Option<f64>,
@@ -212,7 +214,7 @@ impl Comparison {
         self.compared.iter().all(|one| one.verdict == Verdict::TooFew)
     }
 
-    /// What the runs lack, if nothing is judged.
+    /// The data that the runs lack, if nothing is judged.
     fn needs(&self) -> String {
         let most = self.compared.iter().map(|one| one.difference.blocks.min()).max_by_key(|blocks| blocks.blocks);
         let Blocks { blocks, lengths } = most.unwrap_or_default();

@@ -1,8 +1,9 @@
 //! The lengths of everything that two sides have in common, run by run, in blocks.
 //!
-//! Lengths of one run are not independent: the clock of a device changes, a neighbour comes and goes. So a run is cut into blocks
-//! that follow one another, each of as many steps or, without steps, of as many lengths, and what is drawn at random later are blocks. Memory is bounded: of more than
-//! [`LENGTHS`] lengths, every second one is kept, then every fourth, and so on.
+//! Lengths of one run are not independent: the clock of a device changes, a neighbour comes and goes. So a run is cut
+//! into blocks that follow one another, each of as many steps or, without steps, of as many lengths, and the later
+//! random draws take whole blocks. Memory is bounded: of more than [`LENGTHS`] lengths, every second one is kept, then
+//! every fourth, and so on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +32,7 @@ const STEPS: usize = 1 << 20;
 /// A first call is left out if it took more than this many times the median.
 const FIRST_BY: u64 = 10;
 
-/// What is compared.
+/// The kind of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum What {
     Step,
@@ -70,9 +71,10 @@ pub(crate) struct Subject {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lengths {
     pub(super) lengths: Vec<(u16, u64)>,
-    /// All that there were, also those that were not kept.
+    /// The number of all lengths, including those that were not kept.
     pub(super) count: u64,
-    /// Those of them whose end is not timed, so that their length is only a bound. They are not among the lengths.
+    /// The number of zones whose end is not timed, so that their length is only a bound. They are not among the
+    /// lengths.
     pub(super) bounded: u64,
 }
 
@@ -100,7 +102,7 @@ struct Reader {
     has_stages: bool,
 }
 
-/// The times and lengths that are kept, of which each stands for `every`.
+/// The times and lengths that are kept, each of which represents `every`.
 struct Kept {
     lengths: Vec<(i64, u64)>,
     every: u64,

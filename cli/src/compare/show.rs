@@ -11,7 +11,8 @@ const ROWS: usize = 40;
 /// The most names in a list.
 const NAMES: usize = 20;
 
-/// A longer name, such as that of a kernel from a template, has a line of its own, so that figures stay beside one another.
+/// A longer name, such as that of a kernel from a template, has a line of its own, so that figures stay beside one
+/// another.
 const LONGEST: usize = 40;
 
 /// A subject, and how much there is of it on each side.
@@ -76,7 +77,7 @@ impl Comparison {
             some => format!(", {some} not timed"),
         };
         format!(
-            "{limit}{} slower, {} faster, {} the same, {} that cannot be told, {} with too few blocks to judge{not_timed}",
+            "{limit}{} slower, {} faster, {} the same, {} undecided, {} with too few blocks to judge{not_timed}",
             count(Verdict::Slower) + if self.limit.is_none() { count(Verdict::Regressed) } else { 0 },
             count(Verdict::Faster),
             count(Verdict::Same),
@@ -92,17 +93,17 @@ impl Comparison {
         let mut parts =
             vec![format!("{base} against {new}, intervals of 95 % from a bootstrap over blocks (seed {})", self.seed)];
         if single {
-            parts.push("with one run a side, runs are taken to differ by 0.7 %".to_owned());
+            parts.push("with one run per side, runs are assumed to differ by 0.7 %".to_owned());
         }
-        parts.push(format!("a difference counts at {:.0} % for all figures together", ALPHA * 100.0));
+        parts.push(format!("the significance level is {:.0} % for all figures together", ALPHA * 100.0));
         if !self.lacks_ends().is_empty() {
             parts.push("zones whose end is only bounded are in no figure; `ends=eager` times them".to_owned());
         }
         parts
     }
 
-    /// The subjects with zones whose length is only a bound, in two lists: those that are not compared, and those that are compared without
-    /// these zones.
+    /// The subjects with zones whose length is only a bound, in two lists: those that are not compared, and those that
+    /// are compared without these zones.
     fn lacks_ends(&self) -> Vec<(&'static str, Vec<OfSides<'_>>)> {
         let not_timed = self.not_timed.iter().map(|(subject, zones)| (subject, *zones)).collect();
         let has_bounded = |one: &&Compared| one.quantile == "median" && one.zones.iter().any(|zones| zones.bounded > 0);

@@ -1,8 +1,9 @@
 //! How two sides differ in a quantile, and how sure that is: a bootstrap over blocks, with Student's t.
 //!
-//! The measure is the logarithm of the ratio of the quantiles. Its standard error comes from draws of whole blocks with replacement, within
-//! each run, so that what is correlated stays together. What differs from run to run is added: it is measured where a side has several
-//! runs, and taken to be [`RUN_TO_RUN`] where it is not measured, or is smaller: two runs of one binary differ by more than their blocks do.
+//! The measure is the logarithm of the ratio of the quantiles. Its standard error comes from draws of whole blocks with
+//! replacement, within each run, so that what is correlated stays together. What differs from run to run is added: it
+//! is measured where a side has several runs, and taken to be [`RUN_TO_RUN`] where it is not measured, or is smaller.
+//! Two runs of one binary differ by more than their blocks do.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -71,7 +72,7 @@ impl Difference {
         Some((student(1.0 - alpha / 2.0, self.freedom) * self.error?).exp() - 1.0)
     }
 
-    /// The interval of the change in which it lies with this probability of an error.
+    /// The confidence interval of the change, with this probability of an error.
     pub(super) fn interval(&self, alpha: f64) -> Option<(f64, f64)> {
         let half = student(1.0 - alpha / 2.0, self.freedom) * self.error?;
         Some(((self.log_ratio - half).exp() - 1.0, (self.log_ratio + half).exp() - 1.0))
@@ -94,7 +95,7 @@ impl Side {
             let first = blocks;
             let mut last = None;
             for (block, ns) in &run.lengths {
-                // Blocks without a length are no blocks.
+                // Blocks without a length do not count.
                 if last != Some(*block) {
                     blocks += 1;
                     last = Some(*block);

@@ -61,7 +61,7 @@ fn missing(ended: &Value, range: &str, zones: u32, within: Duration) -> String {
         Some("none_began") if to_come == u64::from(zones) => {
             format!("{of} began within {within} s; it may not run now: try a longer `--within`")
         }
-        Some("none_began") => format!("{of} none began any more within {within} s; try a longer `--within`"),
+        Some("none_began") => format!("{of} no further one began within {within} s; try a longer `--within`"),
         _ if to_come == u64::from(zones) => {
             format!("{of} came within {within} s: {}", ended["text"].as_str().unwrap_or(""))
         }

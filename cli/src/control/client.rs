@@ -1,7 +1,7 @@
 //! A connection to one program that listens: sends a request and reads the frames of the reply. The commands call it.
 //!
-//! The program is not trusted. The kernel must confirm which process listens, and each exchange as a whole has a deadline and a
-//! limit of bytes, however slowly the bytes arrive.
+//! The program is not trusted. The kernel must confirm which process listens, and each exchange as a whole has a
+//! deadline and a limit of bytes, however slowly the bytes arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -64,8 +64,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects to a socket of this user. Returns the process that listens, as its number in this process's PID namespace. The
-    /// name of the socket proves nothing: anyone can choose it.
+    /// Connects to a socket of this user. Returns the process that listens, as its number in this process's PID
+    /// namespace. The name of the socket proves nothing: anyone can choose it.
     pub(super) fn connect(process: u32, socket: &Path) -> Result<(Client, Option<u32>), ControlError> {
         let until = Instant::now() + ANSWERS_WITHIN;
         let stream = connect(process, socket)?;
@@ -84,7 +84,8 @@ impl Client {
         (self.process, self.is_known) = (process, true);
     }
 
-    /// Sends a request. If that fails, the program has closed the connection, and what it sent before can still be read.
+    /// Sends a request. If that fails, the program has closed the connection, and its earlier replies can still be
+    /// read.
     pub(super) fn send(&mut self, request: &Request) {
         let mut bytes = Vec::new();
         frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
@@ -123,7 +124,8 @@ impl Client {
         }
     }
 
-    /// Reads more bytes. The deadline is that of the exchange, not of one read, so a program cannot extend it byte by byte.
+    /// Reads more bytes. The deadline is that of the exchange, not of one read, so a program cannot extend it byte by
+    /// byte.
     fn read(&mut self) -> Result<(), ControlError> {
         let process = self.process;
         let late = || match self.is_known {
@@ -167,9 +169,10 @@ impl Client {
         }
         match value["protocol"].as_u64() {
             None | Some(VERSION) => Ok(Reply::Json(value)),
-            Some(other) => {
-                Err(ControlError::Version { process, text: format!("it says {other}, and this one says {VERSION}") })
-            }
+            Some(other) => Err(ControlError::Version {
+                process,
+                text: format!("it speaks {other}, and this one speaks {VERSION}"),
+            }),
         }
     }
 
@@ -179,7 +182,7 @@ impl Client {
         match self.next()? {
             Reply::Json(value) if value["is"] == is => serde_json::from_value(value)
                 .map_err(|error| ControlError::Strange { process, what: error.to_string() }),
-            other => Err(ControlError::Strange { process, what: format!("`{}` where `{is}` belongs", other.is()) }),
+            other => Err(ControlError::Strange { process, what: format!("`{}` in place of `{is}`", other.is()) }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `warpline dump PID`: the last zones of a program that runs with a flight recorder, as a trace.
 //!
-//! The program only has its collector flush to the recorder's file. This process reads the file through the program's own file
-//! descriptor, which leads to the right file from any folder, in a container, and after a rename.
+//! The program only has its collector flush to the recorder's file. This process reads the file through the program's
+//! own file descriptor, which leads to the right file from any folder, in a container, and after a rename.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ struct Flight {
     fd: i32,
     file: String,
     is_fresh: bool,
-    /// What it could not write. Programs with an older warpline do not send it.
+    /// The writes that failed. Programs with an older warpline do not send them.
     #[serde(default)]
     problems: Vec<String>,
 }
@@ -56,7 +56,8 @@ pub(crate) fn dump(
     })?;
     let (mut text, file) = (describe(&found, &path), PathBuf::from(&flight.file));
     if !flight.is_fresh {
-        text += "the program did not come to writing down what it did last: a sink may keep it from that\n";
+        text +=
+            "the program did not write its latest zones in time, so they may be missing: a sink may be blocking it\n";
     }
     flight.problems.iter().for_each(|problem| text += &format!("warning: {}\n", output::printable(problem)));
     text += &output::open_it(&path);

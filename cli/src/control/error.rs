@@ -21,33 +21,33 @@ pub(crate) enum ControlError {
     #[error("process {process} does not listen: start it with `WARPLINE=control`, alone or with other settings")]
     NotListening { process: u32 },
     #[error(
-        "process {process} was started with `WARPLINE=control` and does not listen: it has no session yet, or no more, or it \
-         runs with `off`, or it was built without warpline's feature `enable`; ask while it has a session, or start it so"
+        "process {process} was started with `WARPLINE=control` and does not listen: its session has not begun yet or has \
+         ended, or it runs with `off`, or it was built without warpline's feature `enable`; ask while it has a session"
     )]
     NotYet { process: u32 },
-    #[error("process {process} cannot be reached: {fault}; remove what stands in its way, and start it again")]
+    #[error("process {process} cannot be reached: {fault}; correct this, and start the program again")]
     Directory { process: u32, fault: String },
     #[error("process {process} cannot be reached: {fault}; run `warpline` as the same user in the same container")]
     Hidden { process: u32, fault: String },
     #[error("process {process} cannot be reached at {}: {error}", socket.display())]
     Connect { process: u32, socket: PathBuf, error: io::Error },
-    #[error("{} is not process {process}'s: user {user} listens there; tell the machine's administrator", socket.display())]
+    #[error("{} is not the socket of process {process}: user {user} listens there; tell the machine's administrator", socket.display())]
     Impostor { process: u32, socket: PathBuf, user: u32 },
-    #[error("process {process} does not answer: it is stopped, or has no time; {remedy}")]
+    #[error("process {process} does not answer: it is stopped or too busy; {remedy}")]
     NoAnswer { process: u32, remedy: String },
     #[error(
-        "{} is not process {process}'s: {} listens there; remove it if no program of yours made it",
+        "{} is not the socket of process {process}: {} listens there; remove it if none of your programs created it",
         socket.display(),
         listener.map_or("a process that cannot be seen from here".to_owned(), |listener| format!("process {listener}"))
     )]
     Other { process: u32, socket: PathBuf, listener: Option<u32> },
     #[error("{text}")]
     Descriptors { text: &'static str },
-    #[error("process {process} sent more than {MOST_BYTES} bytes; it is no program that warpline knows: end it")]
+    #[error("process {process} sent more than {MOST_BYTES} bytes, which no program with warpline does; end it")]
     TooMuch { process: u32 },
     #[error(
-        "process {process} does not end the recording; what came until then is in {}; end the process if it does not answer \
-         `warpline status` either",
+        "process {process} does not end the recording; everything that it sent is in {}; end the process if it does not \
+         answer `warpline status` either",
         file.display()
     )]
     Endless { process: u32, file: PathBuf },
@@ -55,7 +55,9 @@ pub(crate) enum ControlError {
     Gone { process: u32 },
     #[error("there is no process {process}; {remedy}")]
     NothingToDump { process: u32, remedy: String },
-    #[error("process {process} says what this `warpline` does not understand: {what}; use the one of its version")]
+    #[error(
+        "process {process} sent a reply that this `warpline` does not understand: {what}; use the `warpline` of its version"
+    )]
     Strange { process: u32, what: String },
     #[error(
         "process {process} speaks another version of the protocol than this `warpline`, which is {}: {text}",
@@ -72,7 +74,7 @@ pub(crate) enum ControlError {
     Dump { process: u32, file: String, error: Box<RecoverFileError> },
     #[error("cannot show anything on this terminal: {0}")]
     Terminal(io::Error),
-    #[error("standard output is no terminal; `warpline status {process}` prints what a script can read")]
+    #[error("standard output is not a terminal; `warpline status {process}` prints what a script can read")]
     NoTerminal { process: u32 },
 }
 

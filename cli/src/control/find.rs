@@ -1,7 +1,7 @@
 //! Finds the sockets of programs that listen, and the reason if a program has none. `client` and `ps` call it.
 //!
-//! It removes sockets that killed programs left behind, in this user's directory only, and never follows links. The name of a
-//! socket is only a claim: who connects must compare it with what the kernel says.
+//! It removes sockets that killed programs left behind, in this user's directory only, and never follows links. The
+//! name of a socket is only a claim: the code that connects must compare it with what the kernel says.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -20,8 +20,8 @@ use crate::runtime::place::{self, ProcessView, Seen, SocketOwner};
 /// A process that has closed its connections ends within this time.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest wait for a file of `/proc`. For some files the kernel reads the memory of the process, which the process can block
-/// forever.
+/// The longest wait for a file of `/proc`. For some files the kernel reads the memory of the process, which the process
+/// can block forever.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The most bytes that are read of a command line and of an environment.
@@ -71,7 +71,8 @@ pub(super) fn within<T: Send + 'static>(
     said.recv_timeout(time).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }
 
-/// The value, or none if the call failed. Only a lack of file descriptors is an error, because it is this process's own.
+/// The value, or none if the call failed. Only a lack of file descriptors is an error, because it is this process's
+/// own.
 fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -91,11 +92,11 @@ pub(super) fn all() -> Result<All, ControlError> {
             Ok(true) => {}
             Ok(false) => continue,
             Err(Fault::Hidden) => {
-                faults.push(format!("{}: this user may not look there", directory.display()));
+                faults.push(format!("{}: this user may not read it", directory.display()));
                 continue;
             }
             Err(Fault::Unsafe(fault)) => {
-                faults.push(format!("{}: {fault}; sockets in it are left alone", directory.display()));
+                faults.push(format!("{}: {fault}; its sockets are ignored", directory.display()));
                 continue;
             }
         }
@@ -153,7 +154,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
             Ok(true) => {}
             Ok(false) => continue,
             Err(Fault::Hidden) => {
-                hidden.get_or_insert(format!("{}: this user may not look there", directory.display()));
+                hidden.get_or_insert(format!("{}: this user may not read it", directory.display()));
                 continue;
             }
             Err(Fault::Unsafe(why)) => {
@@ -173,7 +174,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
             let socket = directory.join(name);
             match fs::symlink_metadata(&socket) {
                 Ok(metadata) if place::is_socket_of(&metadata, user) => return Ok(Program { socket, number }),
-                Ok(_) => fault = Some(format!("{} is no socket of yours", socket.display())),
+                Ok(_) => fault = Some(format!("{} is not a socket of this user", socket.display())),
                 Err(_) => {}
             }
         }
@@ -257,7 +258,7 @@ pub(super) fn is_over(process: u32) -> bool {
     let until = Instant::now() + ENDS_WITHIN;
     loop {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-        // The state stands after the name, which may contain anything. `Z` is a process that has ended and was not reaped.
+        // The state follows the name, which may contain anything. `Z` is a process that has ended and was not reaped.
         let is_there = match stat {
             Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['Z', 'X', 'x'])),
             // Another error says nothing about the process.

@@ -1,5 +1,5 @@
-//! Finds the flight recorder's file of a program that does not answer or has ended, so that an error can name the command that
-//! recovers it. The errors of `control` call it.
+//! Finds the flight recorder's file of a program that does not answer or has ended, so that an error can name the
+//! command that recovers it. The errors of `control` call it.
 //!
 //! It looks among the files that the process has open. It writes nothing.
 
@@ -16,7 +16,7 @@ const BEGINS: &[u8] = b"warpline flight";
 /// The remedy for a process that runs and does not answer, if it has a recorder.
 pub(super) fn remedy_if_silent(process: u32) -> Option<String> {
     let file = open_in(process)?;
-    Some(format!("its flight recorder needs no answer: {}", recover(&file)))
+    Some(format!("its flight recorder can be read without an answer: {}", recover(&file)))
 }
 
 /// The remedy for a process that has ended.
@@ -26,7 +26,8 @@ pub(super) fn remedy_if_ended(process: u32) -> String {
         return format!("its flight recorder is here: {}", recover(&file));
     }
     format!(
-        "if it had a flight recorder, that is `warpline-{process}.flight` in the folder in which it ran, or where `flight=` said: {}",
+        "if it had a flight recorder, its file is `warpline-{process}.flight` in the program's working directory, or the \
+         file of the setting `flight=`: {}",
         recover(&file)
     )
 }

@@ -1,5 +1,5 @@
-//! Writes the pieces of a trace that a program sends as whole packets, so that the file is a valid trace at every moment.
-//! `record` calls it.
+//! Writes the pieces of a trace that a program sends as whole packets, so that the file is a valid trace at every
+//! moment. `record` calls it.
 //!
 //! A piece may end anywhere. This module does not look into the packets.
 
@@ -10,7 +10,7 @@ use warpline_trace::read::Head;
 /// Why a piece is not written.
 #[derive(Debug)]
 pub(super) enum PieceError {
-    /// It is no piece of a trace.
+    /// It is not a piece of a trace.
     NoPacket,
     /// The trace cannot be written.
     Write(io::Error),
@@ -31,7 +31,7 @@ impl<W: Write> Packets<W> {
     /// Adds a piece, and writes the packets that are complete.
     ///
     /// # Errors
-    /// The bytes are no packets, or cannot be written.
+    /// The bytes are not packets, or cannot be written.
     pub(super) fn write(&mut self, piece: &[u8]) -> Result<(), PieceError> {
         self.rest.extend_from_slice(piece);
         let mut whole = 0;
@@ -48,7 +48,7 @@ impl<W: Write> Packets<W> {
         if wrong { Err(PieceError::NoPacket) } else { Ok(()) }
     }
 
-    /// Flushes what was written so far.
+    /// Flushes the packets that were written so far.
     ///
     /// # Errors
     /// It cannot be written.

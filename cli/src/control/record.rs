@@ -1,7 +1,7 @@
 //! `warpline record PID`: a trace of a program that runs.
 //!
-//! The program sends the trace and this process writes it, so the program touches no file, and the recording ends when this process
-//! ends, even by a kill. A limit of time and of bytes ends the recording if the program does not.
+//! The program sends the trace and this process writes it, so the program touches no file, and the recording ends when
+//! this process ends, even by a kill. A limit of time and of bytes ends the recording if the program does not.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
                 } else {
                     format!("process {process} ended meanwhile")
                 };
-                let text = format!("{why}; what came until then is there, without its final counts\n");
+                let text = format!("{why}; the trace has everything up to then, without the final counts\n");
                 let text = format!("{}: {text}", output::printable(&path.display().to_string()));
                 Ok(Recorded { path, text, is_complete: false, cut })
             }

@@ -1,5 +1,5 @@
-//! Signals while a recording is written. The first Ctrl-C asks the program to end the recording; any other signal ends it at once.
-//! What has arrived is written in both cases. `record` calls it.
+//! Signals while a recording is written. The first Ctrl-C asks the program to end the recording; any other signal ends
+//! it at once. In both cases, the data that has arrived is written. `record` calls this module.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 /// Shells report a process that a signal ended with this plus the number of the signal.
 const BY_SIGNAL: i32 = 128;
 
-/// The time for writing what has arrived. It is only exceeded if the file blocks.
+/// The time for writing the data that has arrived. It is only exceeded if the file blocks.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The signal that has cut the connection, or 0; and whether the recording is over, and there is nothing to cut.
@@ -49,7 +49,8 @@ impl CutBySignal {
     }
 }
 
-/// From now on, a signal ends the recording on this connection. After the first Ctrl-C the program has `ends_within` to end it.
+/// From now on, a signal ends the recording on this connection. After the first Ctrl-C the program has `ends_within` to
+/// end it.
 pub(super) fn end(stream: UnixStream, ends_within: Duration) -> CutBySignal {
     let cut = CutBySignal::default();
     // If signals cannot be caught, a signal ends this process, and the program notices that.

@@ -1,4 +1,4 @@
-//! `warpline status PID`: who a program is, and what it records now.
+//! `warpline status PID`: the identity of a program, and what it records now.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::find;
 use crate::output;
 use crate::runtime::protocol::Request;
 
-/// What a program says of itself.
+/// What a program reports about itself.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Status {
     pub(super) version: String,
@@ -20,7 +20,7 @@ pub(super) struct Status {
     pub(super) recordings: u64,
     pub(super) watchers: u64,
     pub(super) zones: Option<Zones>,
-    /// None also of programs with an older warpline.
+    /// Also none for programs with an older warpline.
     pub(super) flight: Option<Flight>,
 }
 
@@ -55,7 +55,7 @@ impl Zones {
 }
 
 impl Status {
-    /// What it records now, in a few words.
+    /// The current recordings, in a few words.
     pub(super) fn state(&self) -> String {
         let mut state = match self.state.as_str() {
             "idle" => "records nothing".to_owned(),

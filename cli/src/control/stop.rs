@@ -1,9 +1,11 @@
-//! `warpline stop PID`: ends what was asked for from outside, and nothing of the program's own.
+//! `warpline stop PID`: ends everything that was requested from outside the program, and leaves its own recording
+//! alone.
 
 use serde::Deserialize;
 
 use super::client::Client;
 use super::error::ControlError;
+use crate::output;
 use crate::runtime::protocol::Request;
 
 #[derive(Deserialize)]
@@ -11,11 +13,13 @@ struct Stopped {
     ended: u64,
 }
 
-/// What was ended.
+/// Ends everything that was requested from outside, and says how much that was.
 pub(crate) fn stop(process: u32) -> Result<String, ControlError> {
     let stopped: Stopped = Client::ask(process, &Request::Stop)?.expect("stopped")?;
     Ok(match stopped.ended {
-        0 => format!("process {process} was asked for nothing; what it records for itself goes on\n"),
-        ended => format!("process {process}: {ended} ended; what it records for itself goes on\n"),
+        0 => format!("process {process} had no requests from outside; its own recording continues\n"),
+        ended => {
+            format!("process {process}: {} ended; its own recording continues\n", output::counted(ended, "request"))
+        }
     })
 }

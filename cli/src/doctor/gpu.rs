@@ -7,7 +7,8 @@ use warpline_cuda::probe::DriverProbe;
 
 const INSTALL: &str = "install NVIDIA's driver for CUDA 12.0 or newer";
 
-/// What the driver can do, and its devices. Further findings follow only where the one before lets them.
+/// What the driver can do, and its devices. A finding that others depend on comes first; if it fails, they are left
+/// out.
 pub(super) fn driver(probed: &Probed<DriverFacts>, wanted: &Wanted) -> Vec<Finding> {
     let asked = wanted.asks.kernels || wanted.asks.graph_timing;
     let facts = match probed {
@@ -75,7 +76,7 @@ fn devices(facts: &DriverFacts) -> Finding {
                     "the libraries and the kernel module are of different versions: restart the host, or load the module again"
                 }
                 () if why.contains("COMPAT_NOT_SUPPORTED") => {
-                    "remove the folder `cuda/compat` from LD_LIBRARY_PATH: this device does not take newer libraries"
+                    "remove the folder `cuda/compat` from LD_LIBRARY_PATH: this device does not support newer libraries"
                 }
                 () => "run `nvidia-smi`: it names the fault",
             };
@@ -126,7 +127,7 @@ fn captures(facts: &DriverFacts) -> Finding {
         (true, _) if !facts.has("cuStreamUpdateCaptureDependencies_v2") => {
             let what = "zones are placed in graphs; `graph_timing=launch-order-stamps` gives plain stamps";
             Finding::new("captures", State::Limited, what)
-                .remedy("a driver for CUDA 12.3 or newer has the edges for it")
+                .remedy("a driver for CUDA 12.3 or newer supports the graph edges that they need")
         }
         (true, _) => Finding::new("captures", State::Works, "zones are placed in graphs, and stamps can time them"),
     }
@@ -140,7 +141,7 @@ fn kernel_names(facts: &DriverFacts) -> Finding {
     Finding::new("kernel names", State::Limited, what).remedy("a driver for CUDA 12.3 or newer reports them")
 }
 
-/// Whether somebody tells the ids by which profilers know the nodes of graphs.
+/// Whether the driver or CUPTI reports the ids by which profilers know the nodes of graphs.
 pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>) -> Option<Finding> {
     let Probed::Found(DriverFacts { version: Some(version), not_loaded: None, tells_ids, .. }) = driver else {
         return None;

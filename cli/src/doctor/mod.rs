@@ -1,8 +1,9 @@
 //! `warpline doctor`: what works on this host, what does not, and what to do about it.
 //!
-//! `probe` asks the driver and CUPTI in a process of its own, because a driver can crash or hang. `gpu`, `tools` and `host` turn facts into
-//! findings, `show` prints them. Nothing is changed on the host: no tool is started, no context is created, and CUPTI is not initialised.
-//! With `--measure-peak` alone, `peaks` has the devices measured, in a process of its own, too, and keeps what they reached.
+//! `probe` asks the driver and CUPTI in a process of its own, because a driver can crash or hang. `gpu`, `tools` and
+//! `host` turn facts into findings, `show` prints them. Nothing is changed on the host: no tool is started, no context
+//! is created, and CUPTI is not initialised. Only with `--measure-peak`, `peaks` has the devices measured, also in a
+//! process of its own, and keeps their rates.
 
 mod gpu;
 mod hip;
@@ -31,17 +32,17 @@ enum State {
     Works,
     /// It works with a limit.
     Limited,
-    /// It is there, and trying it would have effects.
+    /// It is present, and trying it would have effects.
     Untried,
     /// It is not in use, and nothing asks for it.
     Off,
-    /// It is not there.
+    /// It is not present.
     Missing,
-    /// It is there and does not work.
+    /// It is present and does not work.
     Broken,
 }
 
-/// What was found about one part.
+/// The finding about one part.
 #[derive(Debug, Serialize)]
 struct Finding {
     part: &'static str,
@@ -97,7 +98,7 @@ impl Wanted {
             (None, Err(std::env::VarError::NotUnicode(_))) => (None, "WARPLINE", true),
         };
         let mut asks = line.as_deref().map(inspect).unwrap_or_default();
-        // What turns the recording off needs nothing else.
+        // Settings that turn the recording off need nothing else.
         if asks.is_off {
             let InspectedSettings { problem, is_off, nvtx, .. } = asks;
             asks = InspectedSettings::default();
@@ -125,8 +126,8 @@ struct Examination {
     peaks: Option<Probed<PeakFacts>>,
 }
 
-/// Examines the host. The driver and CUPTI have this long to answer. Measures the devices if that is asked for. Returns the text to print, and
-/// whether everything that is asked for works.
+/// Examines the host. The driver and CUPTI have the time `within` to answer. Measures the devices if the arguments ask
+/// for it. Returns the text to print, and whether everything that the settings ask for works.
 pub(crate) fn doctor(settings: Option<String>, within: Duration, measures: bool, is_json: bool) -> (String, bool) {
     let wanted = Wanted::new(settings);
     let driver = probe::ask::<DriverFacts>(Part::Driver, within);

@@ -1,4 +1,5 @@
-//! The option `--measure-peak`: what each kind of device reaches, compared with what its vendor states, and kept for reports.
+//! The option `--measure-peak`: the rates that each kind of device reaches, compared with its vendor's figures, and
+//! kept for reports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,10 +11,10 @@ use super::gpu::{kernel_module, readable};
 use super::probe::{DevicePeak, DriverFacts, PeakFacts, Probed};
 use super::{Finding, State};
 
-/// A device that reaches less than this share of what its vendor states is slowed down, or is not alone.
+/// A device that reaches less than this share of its vendor's figure is throttled, or other programs use it, too.
 const LOW: f64 = 0.6;
 
-/// Says what was measured, and writes it to the file of the user's cache.
+/// Reports the measured rates, and writes them to the file of the user's cache.
 pub(super) fn findings(probed: &Probed<PeakFacts>, driver: &Probed<DriverFacts>) -> Vec<Finding> {
     let facts = match probed {
         Probed::Found(facts) => facts,
@@ -54,7 +55,7 @@ fn finding(measured: &DevicePeak) -> Finding {
         share(compute)
     );
     if stated.is_some() {
-        what += "; in brackets: of what its vendor states, which reports use";
+        what += "; the percentages are of the vendor's figures, which reports use";
     }
     if [memory, compute].into_iter().flatten().any(|share| share < LOW) {
         let remedy =

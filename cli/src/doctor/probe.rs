@@ -1,7 +1,8 @@
-//! Asks the driver and CUPTI of this host, each in a process of its own: this command, started again with `doctor --probe`.
+//! Asks the driver and CUPTI of this host, each in a process of its own: this command, started again with
+//! `doctor --probe`.
 //!
-//! A driver that crashes, aborts or hangs ends that process and not the command, which reports it. No tool is started there: the variables
-//! that inject one into CUDA programs are removed.
+//! A driver that crashes, aborts or hangs ends that process and not the command, which reports it. No tool is started
+//! there: the variables that inject one into CUDA programs are removed.
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,7 +21,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// A tool in the probe would hold CUPTI, and could write files.
 const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"];
 
-/// What is asked.
+/// The library that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     Driver,
@@ -76,13 +77,13 @@ impl DriverFacts {
     }
 }
 
-/// What the devices of each name reached, measured on the first of them.
+/// The peak rates of the devices of each name, measured on the first of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct PeakFacts {
     pub(super) devices: Vec<DevicePeak>,
 }
 
-/// What one device reached.
+/// The peak rates of one device.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct DevicePeak {
     pub(super) device: String,
@@ -192,7 +193,7 @@ pub(crate) fn answer(part: Part) -> String {
     answer.unwrap_or_default() + "\n"
 }
 
-/// What a probe found, or how it failed.
+/// The facts from a probe, or how it failed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Probed<T> {

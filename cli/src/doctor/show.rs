@@ -8,7 +8,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         text += &format!("{:<8} {:<13} {}\n", word(finding), finding.part, printable(&finding.what));
-        // What works needs nothing.
+        // A part that works needs no remedy.
         if let Some(remedy) = finding.remedy.as_ref().filter(|_| finding.state != State::Works) {
             text += &format!("{:22} -> {}\n", "", printable(remedy));
         }

@@ -35,7 +35,7 @@ pub(super) fn nvtx(wanted: &Wanted) -> Finding {
             Finding::new("NVTX", state, what).asked_for(asked == Some(true)).remedy(format!("unset {VARIABLE}"))
         }
         Some(path) => injected(Path::new(&path)).asked_for(true),
-        None if advertised() => Finding::new("NVTX", State::Untried, "a tool asks the CUDA driver to provide it"),
+        None if advertised() => Finding::new("NVTX", State::Untried, "an NVTX tool is registered with the CUDA driver"),
         None if asked == Some(true) => {
             let what = "no NVTX tool is set up in this environment";
             Finding::new("NVTX", State::Limited, what).asked_for(true).remedy(attach)
@@ -69,8 +69,9 @@ fn injected(path: &Path) -> Finding {
         return Finding::new("NVTX", State::Missing, what).remedy(correct);
     }
     let what = format!("`{name}` is an NVTX tool, and is not loaded here, because it could begin to profile");
-    Finding::new("NVTX", State::Untried, what)
-        .remedy("run the program: what is wrong with the tool is on standard error, after `no zone reaches NVTX`")
+    Finding::new("NVTX", State::Untried, what).remedy(
+        "run the program: if the tool does not work, the reason is on standard error, after `no zone reaches NVTX`",
+    )
 }
 
 /// Whether a tool says that it comes with the driver, in the files in which NVIDIA's client looks.

@@ -1,8 +1,9 @@
-//! What the server of `warpline open` serves: one trace as it is on the disk, or several as one, packet after packet.
+//! The content that the server of `warpline open` serves: one trace as it is on the disk, or several as one, packet
+//! after packet.
 //!
-//! The ids in the traces of warpline's processes differ, so several traces are one if they follow one another. A trace that a killed process left
-//! may end within a packet, so only whole packets are passed on. Nothing is written to the disk, and memory does not depend on the sizes of the
-//! traces.
+//! The ids in the traces of warpline's processes differ, so several traces are one if they follow one another. A trace
+//! that a killed process left may end within a packet, so only whole packets are passed on. Nothing is written to the
+//! disk, and memory does not depend on the sizes of the traces.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +17,7 @@ use super::OpenError;
 use crate::inputs::{self, TRACES};
 use crate::trace::{self, Packets};
 
-/// What is read while it is served.
+/// A source that is read while it is served.
 pub(super) type Reading = Box<dyn Read + Send>;
 
 /// The traces that are served.
@@ -27,10 +28,11 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Opens the traces, and looks what they are. They stay open, so what takes their names later is not served.
+    /// Opens the traces, and determines their formats. They stay open, so a file that takes one of their names later is
+    /// not served.
     ///
     /// # Errors
-    /// A trace cannot be read, or does not open beside others.
+    /// A trace cannot be read, or cannot be opened together with others.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Content, OpenError> {
         let paths = crate::files::expand(paths, TRACES)?;
         allow_files(paths.len());
@@ -54,7 +56,7 @@ impl Content {
         Ok(Content { name, traces: by_begin.into_iter().map(|(.., trace)| trace).collect() })
     }
 
-    /// Returns what is served, from its begin. Also returns how many bytes it has, if that is known.
+    /// Returns a reader of the content from its beginning, and its length in bytes, if that is known.
     ///
     /// # Errors
     /// A trace cannot be read any more.
@@ -112,7 +114,8 @@ impl Read for FromBegin {
     }
 }
 
-/// Lets this process have so many files open, and those of its connections, as far as the system lets it.
+/// Raises the limit of open files of this process to this number plus that of its connections, as far as the system
+/// allows.
 #[cfg(unix)]
 fn allow_files(count: usize) {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -120,7 +123,7 @@ fn allow_files(count: usize) {
     let (mut limit, wanted) = (getrlimit(Resource::Nofile), count as u64 + 64);
     if limit.current.is_some_and(|now| now < wanted) {
         limit.current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-        // Where it fails, the trace that cannot be opened says so.
+        // If this fails, opening a trace fails, with an error that names it.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
@@ -252,7 +255,9 @@ mod tests {
         let [json, one] = [&plain, &packed].map(|path| Content::new(std::slice::from_ref(path)).unwrap());
         assert_eq!((json.name.as_str(), bytes(&json)), ("a_b.json", b"[]".to_vec()));
         assert_eq!((one.name.as_str(), bytes(&one)), ("t.pftrace", trace(&[1])));
-        for (other, why) in [(plain, "a b.json: Chrome JSON opens alone, and 2 traces"), (text, "notes: not a trace")] {
+        for (other, why) in
+            [(plain, "a b.json: a Chrome trace can only be opened alone, and 2 traces"), (text, "notes: not a trace")]
+        {
             let refused = Content::new(&[packed.clone(), other]).err().expect("it opens alone").to_string();
             assert!(refused.contains(why), "{refused}");
         }

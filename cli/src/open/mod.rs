@@ -1,8 +1,8 @@
 //! `warpline open` and `record … --open`: serve traces on the loopback address, and open Perfetto's UI with them.
 //!
-//! The UI runs in the browser and reads the traces from this server, so nothing leaves the machine. The address holds a random word, which
-//! no other page and no other user of the machine knows. The server ends when a client has taken the traces to their end. `content` is what it
-//! serves: one file as it is, or several as one.
+//! The UI runs in the browser and reads the traces from this server, so nothing leaves the machine. The address holds a
+//! random word, which no other page and no other user of the machine knows. The server ends when a client has taken the
+//! traces to their end. `content` is what it serves: one file as it is, or several as one.
 
 mod content;
 
@@ -19,12 +19,12 @@ use crate::inputs::InputError;
 use crate::output::{self, OutputError};
 use content::Content;
 
-/// Opens the rows of the program's processes, devices and streams, which the UI shows closed. Kernels are below their streams, so their
-/// repetition in the group `GPU` stays closed, and so do the facts about the session. The UI runs only commands of a list of its own at the
-/// start; this one is on it.
+/// Opens the rows of the program's processes, devices and streams, which the UI shows closed. Kernels are below their
+/// streams, so their repetition in the group `GPU` stays closed, and so do the facts about the session. The UI runs
+/// only commands of a list of its own at the start; this one is on it.
 const EXPAND: &str = r#"[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^(?!(GPU|System|warpline)$)","name"]}]"#;
 
-/// What a client is to do whose `Host` is not this machine.
+/// The remedy for a client whose `Host` is not this machine.
 const REMEDY: &str = "open the address that `warpline open` has printed";
 
 /// Why a trace is not opened.
@@ -36,11 +36,11 @@ pub(crate) enum OpenError {
     Read { path: PathBuf, error: io::Error },
     #[error("{}: not a file; name a trace, such as one that `WARPLINE=perfetto=FILE` writes", path.display())]
     NotAFile { path: PathBuf },
-    #[error("{}: Chrome JSON opens alone, and {count} traces are named; name this one, or Perfetto traces", path.display())]
+    #[error("{}: a Chrome trace can only be opened alone, and {count} traces are named; name this one alone, or Perfetto traces", path.display())]
     NotAlone { path: PathBuf, count: usize },
     #[error("{}: not a trace; name Perfetto traces, such as those that `WARPLINE=perfetto=FILE` writes", path.display())]
     NotATrace { path: PathBuf },
-    #[error("`{0}` is no address of a UI; write `--ui https://HOST`")]
+    #[error("`{0}` is not the address of a UI; write `--ui https://HOST`")]
     Ui(String),
     #[error(
         "port {port} of 127.0.0.1 is in use, and Perfetto's UI reads traces from no other; end the program that uses it, such as another \
@@ -49,7 +49,7 @@ pub(crate) enum OpenError {
     Busy { port: u16 },
     #[error("cannot listen on port {port} of 127.0.0.1: {error}; choose another with `--port`, for a UI of your own")]
     Listen { port: u16, error: io::Error },
-    #[error("no thread for the server: {0}; end other programs, or raise `ulimit -u`")]
+    #[error("cannot start a thread for the server: {0}; end other programs, or raise `ulimit -u`")]
     Thread(io::Error),
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -68,7 +68,7 @@ pub(crate) fn open(traces: &[PathBuf], serving: Serving) -> Result<(), OpenError
 pub(crate) struct Listening {
     listener: TcpListener,
     serving: Serving,
-    /// The begin of the UI's address.
+    /// The beginning of the UI's address.
     origin: String,
 }
 
@@ -128,7 +128,7 @@ fn wait(sent: &Receiver<()>, keep: bool) {
     while sent.recv().is_ok() && keep {}
 }
 
-/// What the server serves, and to whom.
+/// The content that the server serves, and the page that may read it.
 struct Served {
     content: Content,
     path: String,
@@ -146,7 +146,7 @@ impl Pages for Served {
         let (status, body) = match request.method.as_str() {
             _ if request.path != self.path => ("404 Not Found", Body::Empty),
             "GET" => match self.content.open() {
-                // The client could not tell its end from a cut.
+                // The client could not distinguish its end from a broken connection.
                 Ok((_, None)) if !request.takes_chunks => ("505 HTTP Version Not Supported", Body::Empty),
                 // With its length where it is known, by which the UI shows progress.
                 Ok((reader, len)) => ("200 OK", Body::Stream(reader, len)),
@@ -162,7 +162,7 @@ impl Pages for Served {
     }
 
     fn sent(&self) {
-        // A message that is there already says the same.
+        // A message that is already there says the same.
         let _ = self.is_sent.try_send(());
     }
 
@@ -188,7 +188,7 @@ impl Served {
     }
 }
 
-/// The begin of an address up to its path, such as `https://ui.perfetto.dev`.
+/// The beginning of an address up to its path, such as `https://ui.perfetto.dev`.
 fn origin(address: &str) -> Option<&str> {
     let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"))?;
     let host = rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())?;

@@ -1,8 +1,9 @@
 //! Converts an unfinished Chrome trace to a document that strict parsers read.
 //!
-//! While a session runs, its Chrome trace is an array without an end. The complete events are copied byte for byte into an object with
-//! `traceEvents`; the members that follow the events of a finished trace are taken from the event `warpline_session`. Truncated objects
-//! of other tools are closed in the same way. Memory is bounded by the largest event, plus 16 MiB for all members.
+//! While a session runs, its Chrome trace is an array without an end. The complete events are copied byte for byte into
+//! an object with `traceEvents`; the members that follow the events of a finished trace are taken from the event
+//! `warpline_session`. Truncated objects of other tools are closed in the same way. Memory is bounded by the largest
+//! event, plus 16 MiB for all members.
 
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const SESSION: &str = "warpline_session";
 /// The events of the process and the session are among the first of the trace.
 const FIRST: u64 = 16;
 
-/// What was found.
+/// The result of a recovery.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     events: u64,
@@ -39,7 +40,7 @@ pub(super) struct Found {
 /// Whether the file is JSON, and not the file of a flight recorder.
 pub(super) fn is_json(path: &Path) -> bool {
     let mut begin = Vec::new();
-    // The command refuses what is not a file, such as a pipe, with the reason.
+    // The command refuses anything that is not a file, such as a pipe, with the reason.
     let file = open_packed(path).ok().and_then(|file| inputs::unpacked(file).ok());
     let read = file.and_then(|file| file.take(64).read_to_end(&mut begin).ok());
     read.is_some() && trace::is_json(&begin)
@@ -73,8 +74,8 @@ pub(super) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFil
     Ok(TracePlace::Named(output))
 }
 
-/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path of the temporary
-/// file.
+/// Recovers into a temporary file beside the output, and renames it when it is complete. `on_temporary` gets the path
+/// of the temporary file.
 ///
 /// # Errors
 /// Why there is no document. No partial output is left.
@@ -112,7 +113,8 @@ fn copy(path: &Path, out: &mut impl Write, output: &Path) -> Result<Found, Recov
     })
 }
 
-/// Recovers a trace without a file, for the fuzz targets and the attacks. Returns the number of events, and whether the input was complete.
+/// Recovers a trace without a file, for the fuzz targets and the attacks. Returns the number of events, and whether the
+/// input was complete.
 ///
 /// # Errors
 /// Why the input is not a trace.

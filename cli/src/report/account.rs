@@ -15,7 +15,7 @@ pub(super) struct Account {
     begun_ns: Option<i64>,
     ended_ns: Option<i64>,
     duration_ns: i64,
-    /// What the account of the current trace says of it.
+    /// The length of the current trace, from its account.
     length_ns: Option<i64>,
     /// How many zones of each range ran, where fewer were recorded.
     seen: HashMap<String, u64>,
@@ -90,7 +90,8 @@ impl Account {
         (sum > 0).then(|| format!("{slices} in no figure: {shown}{more}"))
     }
 
-    /// Ends a trace. Returns whether time without a zone is idle time, where only zones are known, and whether time without a kernel is.
+    /// Ends a trace. Returns whether time without a zone is idle time, where only zones are known, and whether time
+    /// without a kernel is.
     pub(super) fn end_trace(&mut self, is_whole: bool, is_ours: bool) -> (bool, bool) {
         let is_ended = std::mem::take(&mut self.is_ended);
         match (self.begun_ns.take(), self.ended_ns.take()) {
@@ -109,7 +110,7 @@ impl Account {
         (is_whole && is_ended && self.report.is_complete(), is_whole && self.report.kernels.lost() == 0)
     }
 
-    /// Adds the accounts to a report of so many zones.
+    /// Adds the accounts to a report of this many zones.
     pub(super) fn add_to(&self, report: &mut Report, zones: u64) {
         *report = self.report.clone();
         report.clocks.clone_from(&self.clocks);
@@ -140,8 +141,8 @@ impl Account {
         }
     }
 
-    /// Returns how many zones of a range ran, if a session counted those that it did not record, and whether they scale the figures: whether nothing but
-    /// a sample left them out.
+    /// Returns how many zones of a range ran, if a session counted those that it did not record, and whether they scale
+    /// the figures: whether nothing but a sample left them out.
     pub(super) fn seen(&self, range: &str) -> (Option<u64>, bool) {
         let Report { captured, dropped, .. } = &self.report;
         (self.seen.get(range).copied(), *captured == 0 && dropped.total() == 0)
@@ -250,7 +251,8 @@ impl Account {
         }
     }
 
-    /// A figure of a device's clock: the device's name, a point, and the figure. Traces that share a device have the worst of them.
+    /// A figure of a device's clock: the device's name, a point, and the figure. Traces that share a device have the
+    /// worst of them.
     fn clock(&mut self, name: &str, ns: i64) {
         let Some((device, figure)) = name.rsplit_once('.') else { return };
         if !["clock_uncertainty_ns", "clock_worst_uncertainty_ns", "bracket_ns", "busy_bracket_ns", "bracket_is_bound"]

@@ -1,7 +1,8 @@
 //! The figures of traces: gives their slices to the builder that a session's records go to.
 //!
-//! One [`Figures`] reads any number of traces, one after another. `visitor` receives the slices. What the builder does not know is here: which slices
-//! are one batch (`messages`), device memory (`memory`), the accounts of sessions (`account`), and how traces are called.
+//! One [`Figures`] reads any number of traces, one after another. `visitor` receives the slices. What the builder does
+//! not know is here: which slices are one batch (`messages`), device memory (`memory`), the accounts of sessions
+//! (`account`), and how traces are called.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -33,11 +34,11 @@ pub(crate) struct Figures {
     pub(super) account: Account,
     corrected: u64,
     correction_ns: i64,
-    /// What traces are called beside one another.
+    /// The short names by which the traces are told apart.
     trace_names: Vec<String>,
     /// The batch of collectives that is being read.
     pub(super) messages: Messages,
-    /// What only the page shows.
+    /// The figures that only the page shows.
     pub(super) steps: Option<Steps>,
     /// The ranges of collectives so far.
     collectives: HashSet<Name>,
@@ -53,7 +54,7 @@ impl Figures {
         Figures { builder: ReportBuilder::for_page(), steps: Some(Steps::default()), ..Figures::default() }
     }
 
-    /// Sets what the traces are called beside one another, in their order.
+    /// Sets the short names by which the traces are told apart, in their order.
     pub(super) fn name_traces(&mut self, names: Vec<String>) {
         self.trace_names = names;
     }
@@ -107,7 +108,7 @@ impl Figures {
         report.memory = self.memory.stats();
         if self.corrected > 0 {
             report.notes.push(format!(
-                "lengths of {} contain the time of events, {} on average; `gpu_ns_corrected` in the trace is without it",
+                "the lengths of {} include the time of events, {} on average; `gpu_ns_corrected` in the trace excludes it",
                 counted(self.corrected, "zone"),
                 time(self.correction_ns as f64 / self.corrected as f64)
             ));
@@ -272,7 +273,8 @@ impl Figures {
     }
 }
 
-/// A collective for the sums of what was moved. `share` is its share of the slice's time, whose end may be earlier by `early_by_ns`.
+/// A collective for the sums of what was moved. `share` is its share of the slice's time, whose end may be earlier by
+/// `early_by_ns`.
 fn moved(message: &Message, share: f64, early_by_ns: i64) -> Moved<'_> {
     Moved { kind: message.kind, group: &message.group, bytes: message.bytes, bus: message.bus, share, early_by_ns }
 }

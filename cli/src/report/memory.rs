@@ -1,7 +1,8 @@
-//! Device memory, from the counters that traces have of it: the bytes of each device, and of each range or name that holds some.
+//! Device memory, from the counters that traces have of it: the bytes of each device, and of each range or name that
+//! holds some.
 //!
-//! A device's counter has a value for each allocation and free, and that of the holder follows it. Of allocations whose holder has no counter,
-//! what the others leave is known.
+//! A device's counter has a value for each allocation and free, and that of the holder follows it. For allocations
+//! whose holder has no counter, only the rest that the other counters leave is known.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use warpline_report::{MemoryHolder, MemoryStats};
 const DEVICES: usize = 256;
 const HOLDERS: usize = 4_096;
 
-/// The holders that a session writes counters of. Beyond, it is not known whose the rest is.
+/// The number of holders for which a session writes counters. The holders of the rest are not known.
 const WRITTEN: usize = 64;
 
 /// The name of the holders that have no counter.
@@ -32,7 +33,7 @@ struct Device {
     holders: HashMap<String, Held>,
     /// The allocations that there are.
     allocations: u64,
-    /// Whether the holders of the peak are those of now.
+    /// Whether the holders of the peak are the current ones.
     is_at_peak: bool,
 }
 
@@ -43,7 +44,8 @@ struct Held {
 }
 
 impl Memory {
-    /// Adds the value of a counter. Its name is `memory NVIDIA H100 (device 0)`, or has the holder behind it: `memory … (device 0): demo.step`.
+    /// Adds the value of a counter. Its name is `memory NVIDIA H100 (device 0)`, or has the holder behind it:
+    /// `memory … (device 0): demo.step`.
     pub(super) fn counter(&mut self, name: &str, at_ns: i64, bytes: u64) {
         let Some(of) = name.strip_prefix("memory ") else { return };
         let (device, holder) = match of.split_once("): ") {

@@ -1,4 +1,5 @@
-//! What a timeline draws in place of slices that are too short to be drawn one by one: how much of each piece of time they take, row by row.
+//! Merges the slices that are too short for a timeline to draw one by one: how much of each piece of time they take,
+//! row by row.
 //!
 //! Memory is bounded: where there are too many pieces, each becomes twice as long.
 
@@ -9,7 +10,8 @@ use warpline_core::record::Span;
 /// The most pieces of one timeline.
 const PIECES: usize = 1 << 12;
 
-/// The slices that are drawn together. The pieces of a row are as long as those of all others, and begin at multiples of their length.
+/// The slices that are drawn together. The pieces of a row are as long as those of all others, and begin at multiples
+/// of their length.
 #[derive(Default)]
 pub(super) struct Merged {
     /// The length of a piece is a power of two, in ns.
@@ -29,9 +31,9 @@ struct Piece {
 pub(super) struct Block {
     pub(super) row: usize,
     pub(super) span: Span,
-    /// The share of the time that they take. More than all of it is all: some are within others.
+    /// The share of the time that they take, at most all of it: slices within other slices count twice.
     pub(super) share: f64,
-    /// Those that begin there.
+    /// The number of slices that begin there.
     pub(super) slices: u64,
 }
 

@@ -1,9 +1,9 @@
 //! `warpline report`: the report of a session from its traces, or from traces of PyTorch's profiler.
 //!
-//! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, `memory` the bytes of devices, and `account`
-//! the counts that a session writes at its end. The tables and their text are those of a session's report in `warpline_report`, as is the
-//! HTML page, for which `page` collects what a trace shows beside the report: `calls` and `steps` with the figures, and `timeline` in a second
-//! reading.
+//! `figures` adds what the reader ([`crate::trace`]) finds, `messages` has the sizes of collectives, `memory` the bytes
+//! of devices, and `account` the counts that a session writes at its end. The tables and their text are those of a
+//! session's report in `warpline_report`, as is the HTML page, for which `page` collects what a trace shows beside the
+//! report: `calls` and `steps` with the figures, and `timeline` in a second reading.
 
 mod account;
 mod figures;
@@ -43,13 +43,13 @@ pub(crate) enum ReportError {
     #[error("no step {0} in {1}; `warpline query TRACE 'select step from steps'` lists those that are there")]
     NoStep(u64, String),
     #[error(
-        "no zone, kernel or step in {0}: {1}. Of Chrome traces of other tools, the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
+        "no zone, kernel or step in {0}: {1}. In Chrome traces of other tools, only the categories of PyTorch's profiler are read: `kernel`, `gpu_memcpy`, `gpu_memset`, \
          `gpu_user_annotation`, `user_annotation`, `cpu_op` and `cuda_sync`"
     )]
     OtherTool(String, String),
 }
 
-/// What files in which nothing is found are called: by the tool that wrote it, if that of one is known.
+/// How an error names files in which nothing was found: one file by the tool that wrote it, if that is known.
 fn traces(files: &[PathBuf]) -> String {
     match files {
         [file] => {
@@ -109,7 +109,7 @@ fn read(files: &[PathBuf], shown: &Shown, names: &mut Names, mut figures: Figure
     Ok(figures)
 }
 
-/// What files are called beside one another: their paths without the folders that all are in, and without endings.
+/// The short names by which files are told apart: their paths without the folders that all are in, and without endings.
 fn short_names(files: &[PathBuf]) -> Vec<String> {
     let folders = |file: &PathBuf| file.parent().map_or(0, |folder| folder.components().count());
     let is_common = |count: usize| {

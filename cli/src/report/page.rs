@@ -1,5 +1,5 @@
-//! What the page of a report shows beside the report: histograms, calls and timelines, as JSON for its script. Each is bounded, and says what it
-//! leaves out.
+//! The histograms, calls and timelines that the page of a report shows beside the report, as JSON for its script. Each
+//! is bounded, and says how much it leaves out.
 
 use std::path::PathBuf;
 
@@ -90,7 +90,8 @@ fn histograms(figures: &Figures, names: &Names) -> Vec<Value> {
     all.iter().map(histogram).filter(|one| one["bars"].as_array().is_some_and(|bars| !bars.is_empty())).collect()
 }
 
-/// The calls as rows of depth, name, count, total and own time, each before those within it, by the place of the outermost zone.
+/// The calls as rows of depth, name, count, total and own time, each before those within it, by the place of the
+/// outermost zone.
 fn calls_by_place(
     calls: &[Call],
     left_out: CallsLeftOut,
@@ -118,7 +119,7 @@ fn calls_by_place(
             };
             rows.push(json!([depth, name, call.count, call.total_ns, call.self_ns]));
         });
-        // Of all places together: calls that are left out are not told apart.
+        // The number is that of all places together: calls that are left out are not counted by place.
         let CallsLeftOut { calls, ns } = left_out;
         places.push(json!({"on": spot.name(), "nodes": rows, "left_out": calls, "left_out_ns": ns}));
     }

@@ -1,4 +1,5 @@
-//! What a report shows of its traces: one step, ranges by the values of a field, some ranges, in an order of the reader's.
+//! The part of its traces that a report shows: one step, ranges by the values of a field, or some ranges, in an order
+//! that the reader chooses.
 
 use std::cmp::Reverse;
 
@@ -10,13 +11,13 @@ use warpline_report::{RangeStats, Report};
 use crate::output::counted_as;
 use crate::trace::{Kind, Names, Rows, Slice, Visitor};
 
-/// What is shown.
+/// The options that choose what is shown.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Shown {
     /// Split each range by the values of this field, or by `label`
     #[arg(long, value_name = "FIELD")]
     pub(super) by: Option<String>,
-    /// Show these ranges alone, such as `llm.*`; with `!` all others. `*` is any characters
+    /// Show only these ranges, such as `llm.*`, or with `!` all others; `*` stands for any characters
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     filter: Vec<String>,
     /// Count only what was launched in the step with this number
@@ -25,7 +26,7 @@ pub(crate) struct Shown {
     /// The order of ranges
     #[arg(long, value_enum, default_value_t = SortBy::Total)]
     sort: SortBy,
-    /// How many ranges the tables for people have; 40 otherwise
+    /// The maximum number of ranges in the tables for people; 40 by default
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 }
@@ -46,11 +47,13 @@ enum SortBy {
 }
 
 impl Shown {
-    /// Leaves out and orders what a report shows, and says so in it.
+    /// Applies the filter and the order to a report, and notes in it what is left out.
     pub(super) fn apply(&self, report: &mut Report) {
         report.rows = self.top;
         if let Some(step) = self.step {
-            report.notes.push(format!("of step {step} only; the counts of zones are those of the session"));
+            report.notes.push(format!(
+                "the figures are those of step {step} only; the counts of zones are those of the session"
+            ));
         }
         if !self.filter.is_empty() {
             let all = report.ranges.len();
@@ -60,7 +63,7 @@ impl Shown {
             report.host_waits.retain(|wait| wait.range.as_ref().is_some_and(|range| self.lets_through(range)));
             let hidden = counted_as((all - report.ranges.len()) as u64, "range does", "ranges do");
             report.notes.push(format!(
-                "{hidden} not match `--filter {}`, and {} not shown; shares are of all",
+                "{hidden} not match `--filter {}`, and {} not shown; shares refer to all ranges",
                 self.filter.join(","),
                 if hidden.starts_with("1 ") { "is" } else { "are" },
             ));
@@ -80,7 +83,8 @@ impl Shown {
         }
     }
 
-    /// Returns whether a range is shown: one of the patterns without `!` matches it, if there are any, and none of those with it.
+    /// Returns whether a range is shown: one of the patterns without `!` matches it, if there are any, and none of
+    /// those with it.
     fn lets_through(&self, range: &str) -> bool {
         let base = self.by.as_ref().and_then(|by| range.rsplit_once(&format!(" [{by}=")));
         let name = base.map_or(range, |(name, _)| name);

@@ -1,8 +1,9 @@
-//! The steps that a page shows: the slowest one, one of the usual length, and the first one, which often starts libraries.
+//! The steps that a page shows: the slowest one, one of the usual length, and the first one, which often starts
+//! libraries.
 
 use warpline_core::record::Span;
 
-/// The steps that are kept to find a usual one. Of more, each second one goes, again and again.
+/// The maximum number of steps that are kept to find a usual one. When it is exceeded, every second step is dropped.
 const KEPT: usize = 1 << 12;
 
 /// A step of one of the traces.
@@ -16,15 +17,15 @@ pub(super) struct Step {
 /// The steps of all traces.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// Of the first steps of all traces, the longest.
+    /// The longest of the first steps of all traces.
     first: Option<Step>,
-    /// Of those that are not the first of their trace.
+    /// The longest of the steps that are not the first of their trace.
     slowest: Option<Step>,
     some: Vec<Step>,
     seen: usize,
     /// The trace of the last step.
     last: Option<u32>,
-    /// One in so many is kept, as a power of two.
+    /// One in this many is kept: a power of two.
     thinned: u32,
 }
 
@@ -54,7 +55,7 @@ impl Steps {
         }
     }
 
-    /// Returns the steps to show, each with what it is.
+    /// Returns the steps to show, each with a name.
     pub(super) fn shown(&self, median_ns: i64) -> Vec<(&'static str, Step)> {
         let Some(first) = self.first else { return Vec::new() };
         let Some(slowest) = self.slowest else { return vec![("the first step", first)] };
@@ -93,7 +94,7 @@ mod tests {
         one.add(Step { trace: 0, number: None, span: Span { begin_ns: 5, end_ns: 8 } });
         let names: Vec<_> = one.shown(5).iter().map(|shown| shown.0).collect();
         assert_eq!(names, ["the slowest step after the first", "the first step"]);
-        // Of several traces, the longest first step counts.
+        // With several traces, the longest first step counts.
         let mut two = Steps::default();
         for (trace, lengths) in [(0, [1, 5]), (1, [30, 4])] {
             for (at, ns) in lengths.into_iter().enumerate() {

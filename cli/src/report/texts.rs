@@ -1,4 +1,5 @@
-//! The names in the drawings of a page, each once. A zone whose end is not timed says so in its name, because a drawing shows a length.
+//! The names in the drawings of a page, each once. The name of a zone whose end is not timed contains that fact,
+//! because a drawing shows a length.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Returns the place of a name, beside a length that may be only a bound.
+    /// Returns the place of a name, for a length that may be only a bound.
     pub(super) fn of_slice(&mut self, name: Name, is_bounded: bool, names: &Names) -> usize {
         *self.numbers.entry((name, is_bounded)).or_insert_with(|| {
             let text = names.text(name);

@@ -1,5 +1,5 @@
-//! The slices of one step, or of a whole trace, for the timeline of the page. It is a second reading of the trace, after the figures have said
-//! which steps are worth looking at.
+//! The slices of one step, or of a whole trace, for the timeline of the page. It is a second reading of the trace,
+//! after the figures have said which steps are worth looking at.
 //!
 //! Memory is bounded: the longest slices stay, and the others are merged.
 
@@ -29,7 +29,7 @@ const KNOWN: usize = 1 << 12;
 /// The most characters of the fields of one slice.
 const FIELDS: usize = 200;
 
-/// What a timeline shows.
+/// The window that a timeline shows.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) title: String,
@@ -54,7 +54,7 @@ pub(super) struct Timeline {
     until_ns: i64,
 }
 
-/// What is known of a row.
+/// The facts about a row.
 struct RowOf {
     /// Steps and the like first, then threads and streams.
     rank: u8,
@@ -240,7 +240,8 @@ fn shown_rows(rows: &HashMap<usize, RowOf>, kept: &[Kept], merged: &[Block]) -> 
     shown
 }
 
-/// The stretches of the path within the span: the number of the row, begin and length. A name that two streams or threads share is no place.
+/// The stretches of the path within the span: the number of the row, begin and length. A name that two streams or
+/// threads share identifies no row.
 fn on_path(path: &CriticalPath, shown: &[usize], rows: &HashMap<usize, RowOf>, span: Span) -> Vec<Value> {
     let mut places: HashMap<&str, Option<(Track, usize)>> = HashMap::new();
     for (at, row) in shown.iter().enumerate() {

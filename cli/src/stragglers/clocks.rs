@@ -1,8 +1,8 @@
 //! Finds which ranks share a clock, and places their arrivals on one clock.
 //!
-//! `CLOCK_BOOTTIME` is one clock for all processes of a host. Sessions write the boot id into their traces, which identifies the ranks on
-//! one host. The begins of these ranks are compared directly. The clocks of hosts are compared through the collectives that their ranks have in common
-//! ([`warpline_judge::clocks`]).
+//! `CLOCK_BOOTTIME` is one clock for all processes of a host. Sessions write the boot id into their traces, which
+//! identifies the ranks on one host. The begins of these ranks are compared directly. The clocks of hosts are compared
+//! through the collectives that their ranks have in common ([`warpline_judge::clocks`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,8 +11,8 @@ use warpline_judge::clocks::{At, MAX_DRIFT_PPM, Meeting, Run, Seen};
 
 use super::{Call, Session};
 
-/// Between the sessions of one job, the wall clock and `CLOCK_BOOTTIME` of one host drift apart by less than this. If two sessions of one
-/// boot differ by more, they do not share a clock: one of them is in its own time namespace.
+/// Between the sessions of one job, the wall clock and `CLOCK_BOOTTIME` of one host drift apart by less than this. If
+/// two sessions of one boot differ by more, they do not share a clock: one of them is in its own time namespace.
 const SAME_CLOCK_NS: i64 = 10_000_000;
 
 /// The clock of each session.
@@ -45,7 +45,8 @@ impl Clocks {
             let mut fresh = || next.next().unwrap_or(u32::MAX);
             let Some(part) = part_of(session) else { return Clock { id: fresh(), uncertain_ns: 0 } };
             let Some(uncertain_ns) = uncertain.get(&part).copied() else {
-                // The session was killed before it wrote its uncertainty: only its own times can be compared with each other.
+                // The session was killed before it wrote its uncertainty: only its own times can be compared with each
+                // other.
                 return Clock { id: *lone.entry(part).or_insert_with(fresh), uncertain_ns: 0 };
             };
             let ahead_ns = session.wall_ns.wrapping_sub(session.boot_ns);
@@ -84,7 +85,7 @@ impl Clocks {
         calls.iter().map(arrival).collect()
     }
 
-    /// What each clock shows of a collective: the last begin and the first end among the ranks that share it.
+    /// The times of a collective on each clock: the last begin and the first end among the ranks that share it.
     fn meeting(&self, calls: &[Call]) -> Meeting {
         let mut all: BTreeMap<u32, (Seen, i64)> = BTreeMap::new();
         for call in calls {
@@ -118,7 +119,8 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// Returns the uncertainty of the time between two arrivals. The offset of a clock cancels out if both arrivals share it.
+    /// Returns the uncertainty of the time between two arrivals. The offset of a clock cancels out if both arrivals
+    /// share it.
     pub(super) fn uncertain_ns(&self, other: &Arrival) -> i64 {
         self.with_offsets(other, |at| at.sure_ns)
     }

@@ -1,4 +1,4 @@
-//! What is found: the values that `judge` and `verdict` fill, and `show` formats.
+//! The findings: the values that `judge` and `verdict` fill, and `show` formats.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct Findings {
     /// The version of the JSON format.
     pub version: u32,
-    /// What was found, in one sentence: the first line of the text.
+    /// The result in one sentence: the first line of the text.
     pub summary: String,
     /// The rank that stands out, if one does.
     pub verdict: Option<Verdict>,
@@ -20,11 +20,11 @@ pub struct Findings {
     pub groups: Vec<Group>,
     /// The first collectives whose ranks call different operations with one sequence number.
     pub mismatches: Vec<Mismatch>,
-    /// What is left out because the job was started again.
+    /// The calls that are left out because the job was started again.
     pub earlier: Earlier,
 }
 
-/// What ranks called before they were started again.
+/// The calls of ranks before they were started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Earlier {
@@ -82,8 +82,8 @@ pub struct Rank {
     pub judged: u64,
     /// The sum of `late_by_ns` over the collectives in which it came last, in ns.
     pub waited_ns: i64,
-    /// The number of further collectives in which it came last, if all ranks leave a collective at about the same time. The clocks of the
-    /// hosts are too uncertain to prove it.
+    /// The number of further collectives in which it came last, if all ranks leave a collective at about the same time.
+    /// The clocks of the hosts are too uncertain to prove it.
     pub likely: u64,
     /// The sum of the times by which it came last in these, in ns.
     pub likely_ns: i64,
@@ -109,7 +109,8 @@ pub struct Group {
     pub uncertain_ends_ns: i64,
 }
 
-/// The reasons why collectives are not judged. Except for `batch_entries`, each sequence number of a group counts once for all ranks.
+/// The reasons why collectives are not judged. Except for `batch_entries`, each sequence number of a group counts once
+/// for all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -123,7 +124,8 @@ pub struct LeftOut {
     pub rooted: u64,
     /// `send`, `recv` and other operations between two peers.
     pub point_to_point: u64,
-    /// Some rank lacks the sequence number: it was dropped, or the rank did not reach it. Or the ranks have replayed it differently often.
+    /// Some rank lacks the sequence number: it was dropped, or the rank did not reach it. Or the ranks have replayed it
+    /// differently often.
     pub incomplete: u64,
     /// One rank has the sequence number twice.
     pub repeated: u64,
@@ -176,7 +178,7 @@ pub struct Verdict {
     pub median_ns: i64,
     /// The sum of these, in ns.
     pub total_ns: i64,
-    /// What it took longer itself than the others, of the run's time.
+    /// The share of the run's time by which its own time exceeds that of the others.
     pub share: f64,
     /// The number of the first of them.
     pub since_seq: u64,

@@ -76,8 +76,8 @@ impl Calls {
     }
 }
 
-/// Counts the replays of each captured collective of a rank, in the order in which they ran. If the ranks have replayed one differently
-/// often, it is unknown which replays belong together.
+/// Counts the replays of each captured collective of a rank, in the order in which they ran. If the ranks have replayed
+/// one differently often, it is unknown which replays belong together.
 fn number_replays(calls: &mut [Call]) {
     calls.sort_unstable_by_key(|call| (call.is_replayed, call.group, call.seq, call.rank, call.begin_ns));
     let first = calls.partition_point(|call| !call.is_replayed);
@@ -100,7 +100,8 @@ fn sort(worst: &mut Vec<Late>, top: usize) {
     worst.truncate(top);
 }
 
-/// Returns the label of each group. Groups of several communicators can have one name, because each numbers its ranks from 0.
+/// Returns the label of each group. Groups of several communicators can have one name, because each numbers its ranks
+/// from 0.
 fn labels(groups: &[GroupInfo]) -> Vec<String> {
     let mut labels: Vec<String> = groups.iter().map(GroupInfo::label).collect();
     let mut times = HashMap::new();
@@ -124,7 +125,7 @@ struct Judge<'a> {
     members: Vec<Member>,
     /// The collectives that all of them have.
     whole: Vec<&'a [Call]>,
-    /// Those that lack some of them.
+    /// The number of collectives that lack some of them.
     partial: Vec<&'a [Call]>,
     judged: u64,
     left_out: LeftOut,
@@ -288,7 +289,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The place of the last arrival, and how long the longest wait for it was with how uncertain that is; none if it is not certain who came last.
+/// The place of the last arrival, and the length of the longest wait for it with its uncertainty; none if it is not
+/// certain which rank came last.
 fn last_of(arrivals: &[Arrival]) -> Option<(usize, Option<(i64, i64)>)> {
     // The first of several that came at once.
     let (place, last) = arrivals.iter().enumerate().rev().max_by_key(|(_, arrival)| arrival.ns)?;
@@ -296,7 +298,8 @@ fn last_of(arrivals: &[Arrival]) -> Option<(usize, Option<(i64, i64)>)> {
     Some((place, longest.filter(|(late_by_ns, uncertain_ns)| late_by_ns > uncertain_ns)))
 }
 
-/// The time between the first and the last end, and whether that is only a bound: an end may be earlier than it was seen.
+/// The time between the first and the last end, and whether that is only a bound: an end may be earlier than it was
+/// seen.
 fn ends_differ(calls: &[Call], arrivals: &[Arrival]) -> (i64, bool) {
     let (mut first, mut earliest, mut last) = (i64::MAX, i64::MAX, i64::MIN);
     for (call, arrival) in calls.iter().zip(arrivals) {
@@ -311,8 +314,8 @@ fn ends_differ(calls: &[Call], arrivals: &[Arrival]) -> (i64, bool) {
     }
 }
 
-/// How long the rank that certainly waited longest waited for the last one, and how uncertain that is. One with the same clock can give more
-/// certainty than an earlier one with an uncertain clock.
+/// How long the rank that certainly waited longest waited for the last one, and how uncertain that is. One with the
+/// same clock can give more certainty than an earlier one with an uncertain clock.
 fn longest_wait(arrivals: &[Arrival], last: &Arrival, uncertain: fn(&Arrival, &Arrival) -> i64) -> Option<(i64, i64)> {
     let waited = |other: &Arrival| (last.ns.saturating_sub(other.ns), uncertain(last, other));
     arrivals.iter().map(waited).max_by_key(|(late_by_ns, uncertain_ns)| late_by_ns.saturating_sub(*uncertain_ns))

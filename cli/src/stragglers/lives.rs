@@ -1,4 +1,4 @@
-//! A job that was started again: of each rank, what its last process called is judged.
+//! A job that was started again: for each rank, the calls of its last process are judged.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) fn keep_last(traces: &Calls, calls: &mut Vec<Call>) -> Earlier {
         }
     }
     lives.values_mut().for_each(|of_rank| {
-        // Two processes at once are no restart: the numbers that they share are said to be repeated.
+        // Two processes at one time are not a restart: the numbers that they share are reported as repeated.
         let last_begin_ns = of_rank.iter().map(|life| life.begin_ns).max().unwrap_or(i64::MIN);
         of_rank.retain(|life| life.end_ns < last_begin_ns);
     });

@@ -14,7 +14,8 @@ impl Findings {
         output::json(self)
     }
 
-    /// Returns the findings as text: the verdict, errors in the program, tables, and what was not judged, each with at most `top` lines.
+    /// Returns the findings as text: the verdict, errors in the program, tables, and what was not judged, each with at
+    /// most `top` lines.
     pub(crate) fn to_text(&self, top: usize, on_terminal: bool) -> String {
         let mut text = format!("{}\n", printable(&self.summary));
         self.write_mismatches(top, &mut text);
@@ -34,7 +35,10 @@ impl Findings {
         notes.extend(self.groups.iter().flat_map(notes_of));
         notes.extend(self.likely_ranks(top));
         if self.worst.iter().any(|late| !late.one_clock) {
-            notes.push("`±` across hosts: how well the collectives themselves prove their clocks apart".to_owned());
+            notes.push(
+                "`±` across hosts is how precisely the collectives themselves establish the offset of their clocks"
+                    .to_owned(),
+            );
         }
         let shown = notes.len().min(top);
         if shown > 0 {
@@ -243,7 +247,7 @@ pub(super) fn slow_group(group: &str, slow: &SlowGroup) -> String {
     )
 }
 
-/// The sentence if it is certain of no collective who came last to it.
+/// The sentence if there is no collective of which it is certain who came last.
 pub(super) fn nothing_is_certain(findings: &Findings) -> String {
     let likely = findings.ranks.iter().max_by_key(|rank| rank.likely_ns).filter(|rank| rank.likely > 0);
     let Some(rank) = likely else {
@@ -255,8 +259,8 @@ pub(super) fn nothing_is_certain(findings: &Findings) -> String {
     let group = findings.groups.iter().find(|group| group.group == rank.group);
     let uncertain = group.map_or(0, |group| group.left_out.uncertain);
     format!(
-        "no rank is certain to be late, because nothing proves the clocks of the hosts apart; as far as the ends tell, rank {} came last in \
-         {} of {uncertain} collective{} of {}, by {} on average",
+        "no rank is certain to be late, because nothing establishes the offset of the hosts' clocks; as far as the ends \
+         tell, rank {} came last in {} of {uncertain} collective{} of {}, by {} on average",
         rank.rank,
         rank.likely,
         plural(uncertain),
@@ -332,7 +336,7 @@ fn notes_of(group: &Group) -> Vec<String> {
         (batch_entries, "in a batch with the one before"),
     ];
     let unsure = format!(
-        "not certain: nothing proves the clocks of the ranks apart, and their ends differ by up to {}",
+        "not certain: nothing establishes the offset of the ranks' clocks, and their ends differ by up to {}",
         time(group.uncertain_ends_ns as f64)
     );
     let reasons = reasons.into_iter().chain([(uncertain, &*unsure)]);

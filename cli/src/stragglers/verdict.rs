@@ -1,8 +1,8 @@
 //! The verdict: the rank that stands out, since when, and to what it came late.
 //!
-//! `warpline_judge` has the rules. Here its matrix of own time is filled from traces, and its answer becomes sentences. Traces do not say in which step a
-//! collective is. So what a rank took itself is counted from one collective of its group to the next one, without the time in other collectives, and summed
-//! over as many as come again and again.
+//! `warpline_judge` has the rules. Here its matrix of own time is filled from traces, and its answer becomes sentences.
+//! Traces do not say in which step a collective is. So what a rank took itself is counted from one collective of its
+//! group to the next one, without the time in other collectives, and summed over as many as come again and again.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,7 +21,7 @@ use super::{Call, Calls};
 /// The size from which a message says that the ranks of its group do the same work.
 const HEAVY_BYTES: u64 = 64 << 10;
 
-/// What the verdict is made of.
+/// The collectives from which the verdict is made.
 #[derive(Default)]
 pub(super) struct Judged {
     met: Vec<Met>,
@@ -32,18 +32,19 @@ pub(super) struct Judged {
     pub(super) entries: Vec<Key>,
 }
 
-/// Who came last to a collective.
+/// The rank that came last to a collective.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     last: Call,
-    /// How long the longest wait was, and how uncertain that is; none if it is not certain who came last.
+    /// The length of the longest wait and its uncertainty; none if it is not certain which rank came last.
     certain: Option<(i64, i64)>,
     late_ns: i64,
     /// Whether all ranks that have a trace came, so that the tables have it.
     is_whole: bool,
 }
 
-/// When a rank left a collective whose end was not timed, as the arrivals tell: after its begin, at least and at most.
+/// When a rank left a collective whose end was not timed, judging by the arrivals: after its begin, at least and at
+/// most.
 #[derive(Clone, Copy, Debug)]
 struct End {
     key: (Key, u32),
@@ -95,7 +96,7 @@ impl Judged {
         }
     }
 
-    /// Those of the tables of which it is certain who came last.
+    /// The collectives of the tables to which one rank certainly came last.
     fn certain(&self) -> impl Iterator<Item = &Seen> {
         self.seen.iter().filter(|seen| seen.is_whole && seen.certain.is_some())
     }
@@ -193,7 +194,7 @@ fn verdict(
     }
     let sum = |found: &[(&Met, &Seen)]| found.iter().map(|(met, _)| met.late_ns).fold(0, i64::saturating_add);
     let latest = by_group.into_iter().max_by_key(|(group, found)| (sum(found), Reverse(*group)));
-    // Where no clock proves who came last, its own clock still shows how much longer it took.
+    // If no clock proves which rank came last, the rank's own clock still shows how much longer it took.
     let (worst_period, more_ns) = named.steps.iter().copied().max_by_key(|(_, more)| *more)?;
     let of_period = |period: i64| of_rank.periods.iter().find(|one| one.0 == period).map(|one| one.2);
     let (call, first, late_by_ns, uncertain_ns, late) = match latest {
@@ -239,7 +240,7 @@ fn since_begin(traces: &Calls, call: &Call) -> i64 {
     traces.begin_wall_ns(call).saturating_sub(first_ns)
 }
 
-/// What each rank took itself, from one collective of its peers to the next one.
+/// The own time of each rank from one collective of its peers to the next one.
 struct Periods {
     own: Own,
     of_rank: HashMap<i64, OfRank>,
@@ -328,7 +329,7 @@ impl Periods {
     }
 }
 
-/// What a rank took itself in a step, as far as its periods are added.
+/// The own time of a rank in a step, as the sum of its periods so far.
 #[derive(Default)]
 struct OfStep {
     step: i64,
@@ -350,8 +351,9 @@ impl OfStep {
 /// The most collectives of a group in a step that are recognised.
 const CYCLE: usize = 1 << 10;
 
-/// How many collectives a group has in a step: after so many, the same operations with the same sizes come again. What lies between
-/// them differs: the noise of a forward pass is none of a moment between two collectives. 1 where nothing comes again, or too seldom.
+/// The number of collectives that a group has in a step: after so many, the same operations with the same sizes come
+/// again. The periods between them differ, so that the noise of a forward pass does not count for a short period
+/// between two collectives. 1 if nothing comes again, or too seldom.
 fn cycle(calls: &[(&str, u64)]) -> i64 {
     // With one exception in twenty. Where nothing comes again, there are soon more.
     let comes_again = |length: &usize| {
@@ -362,7 +364,7 @@ fn cycle(calls: &[(&str, u64)]) -> i64 {
     (1..=most).find(comes_again).unwrap_or(1) as i64
 }
 
-/// What a rank did since its last collective of its peers.
+/// The state of a rank since its last collective with its peers.
 #[derive(Default)]
 struct Since {
     /// The number of that collective, and when it began.
@@ -370,7 +372,7 @@ struct Since {
     /// All calls so far have ended then.
     busy_ns: Option<i64>,
     own_ns: i64,
-    /// What ends that were not timed leave open.
+    /// The uncertainty from ends that were not timed.
     open_ns: i64,
     open_before_ns: i64,
 }
@@ -387,7 +389,8 @@ impl Since {
         self.busy_ns = Some(self.busy_ns.map_or(end_ns, |busy_ns| busy_ns.max(end_ns)));
     }
 
-    /// Since when, and how long the rank took itself, if the last collective was the one before this one, and ends leave no more open than 5 %.
+    /// The begin and the length of the rank's own time, if the last collective was the one before this one, and the
+    /// ends leave at most 5 % open.
     fn own_ns(&self, number: i64) -> Option<(i64, i64)> {
         let (_, from_ns) = self.last.filter(|(last, _)| last + 1 == number)?;
         (!is_bound(self.own_ns, self.open_ns)).then_some((from_ns, self.own_ns))
@@ -402,8 +405,8 @@ fn is_synchronising(call: &Call) -> bool {
     SYNCHRONISING.contains(&call.kind.as_str())
 }
 
-/// The group of each rank in which all do the same work: of those that reduce or gather large messages, the one on most hosts. A rank that has none, and is
-/// no stage of a pipeline, has the one with most collectives.
+/// The group of each rank in which all do the same work: of those that reduce or gather large messages, the one on most
+/// hosts. A rank that has none, and is not a stage of a pipeline, has the one with most collectives.
 fn peers(traces: &Calls, order: &[(i64, &Call)]) -> HashMap<i64, u32> {
     #[derive(Default)]
     struct Use {
@@ -434,7 +437,7 @@ fn peers(traces: &Calls, order: &[(i64, &Call)]) -> HashMap<i64, u32> {
         }
     }
     groups.retain(|_, group| group.ranks.len() > 1);
-    // Of several that are as good, all ranks take the one of one name.
+    // Among several that are equally good, all ranks take the one with the same name.
     let name = |number: &u32| Reverse(&traces.groups[*number as usize].name);
     let best = |of: &BTreeSet<u32>, is_stage: bool| {
         let known = || of.iter().filter_map(|number| Some((*number, groups.get(number)?)));

@@ -10,7 +10,7 @@ use warpline_trace::read::document::{Broken, Document, Piece};
 use super::facts::{AtMost, Facts};
 use super::{CatalogError, Found};
 
-/// What a session writes into `otherData`. The document bounds its size.
+/// The members that a session writes into `otherData`. The document bounds its size.
 #[derive(Deserialize)]
 struct Session<'a> {
     #[serde(borrow)]

@@ -1,8 +1,9 @@
 //! Reads the catalog back from a trace that a session wrote, for users who have the trace and not the program.
 //!
-//! The command `catalog` calls it. `perfetto` and `chrome` read the two formats, also compressed with gzip or zstd, and `facts` checks what
-//! they find. A trace can be gigabytes in size, truncated, or hostile: it is read once from the front, the limits of a binary's catalog
-//! ([`record`](warpline_core::catalog::record)) apply, all texts together are bounded by [`MAX_TEXTS`], and nothing here panics.
+//! The command `catalog` calls it. `perfetto` and `chrome` read the two formats, also compressed with gzip or zstd, and
+//! `facts` checks what they find. A trace can be gigabytes in size, truncated, or hostile: it is read once from the
+//! front, the limits of a binary's catalog ([`record`](warpline_core::catalog::record)) apply, all texts together are
+//! bounded by [`MAX_TEXTS`], and nothing here panics.
 
 mod chrome;
 mod facts;
@@ -28,7 +29,7 @@ pub(crate) enum CatalogError {
     /// The operating system or the decompression reported an error.
     #[error("{0}; name a binary, or a trace that a session wrote")]
     Io(#[from] io::Error),
-    /// The file begins like a trace and is none.
+    /// The file begins like a trace and is not one.
     #[error("neither a binary nor a trace: {0}; name a binary, or a trace that a session wrote")]
     NotATrace(String),
     /// A Perfetto trace without a catalog.
@@ -58,7 +59,8 @@ pub(crate) fn is_trace(path: &Path) -> bool {
     read.is_ok() && (inputs::is_compressed(&begin) || trace::is_perfetto(&begin) || trace::is_json(&begin))
 }
 
-/// Reads the catalog of the trace at `path`. Also returns how many ranges and namespaces the session had that are not in the trace.
+/// Reads the catalog of the trace at `path`. Also returns how many ranges and namespaces the session had that are not
+/// in the trace.
 ///
 /// # Errors
 /// The reason, with the remedy.
@@ -107,7 +109,7 @@ fn read(mut trace: impl BufRead) -> Result<(Records, u64), CatalogError> {
     Ok((records, missing))
 }
 
-/// What was found in a trace. Pieces and processes repeat entries, and equal entries are one.
+/// The catalog that was found in a trace. Pieces and processes repeat entries, and equal entries are one.
 #[derive(Default)]
 struct Found {
     ranges: BTreeSet<RangeRecord>,

@@ -67,7 +67,7 @@ fn what_cannot_be_used_ends_with_2_and_says_what_and_where() {
     room.refused(&["--annotations", "a.json", "--trace", "missing", "-o", "o.json"], "missing: No such file");
     room.refused(
         &["--annotations", "a.json", "--trace", ".", "-o", "o.json"],
-        ".: a folder of traces is annotated into a folder, and `o.json`",
+        ".: the output for a folder of traces must be a folder, and `o.json`",
     );
     room.refused(&["--annotations", "a.json", "--trace", "t.json", "-o", "o.txt"], "o.txt: the name must end with");
     room.refused(

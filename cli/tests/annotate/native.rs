@@ -110,7 +110,7 @@ fn kernels_of_a_perfetto_trace_join_as_those_of_the_chrome_form() {
         let said = room.annotate("a.json", trace, "out.json", &["--before-after"]);
         assert!(
             said.starts_with(
-                "out.json: 15 of 15 kernels, copies and fills of graphs are annotated, in 5 replays of 1 of 1 graph"
+                "out.json: 15 of 15 kernels, copies and fills of graphs are annotated, in 5 replays (1 of 1 graph)"
             ),
             "{said}"
         );

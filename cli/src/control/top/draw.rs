@@ -1,4 +1,5 @@
-//! Draws the screen: the program, the load of its devices, drops, and a row for each range. It adapts to any terminal size.
+//! Draws the screen: the program, the load of its devices, drops, and a row for each range. It adapts to any terminal
+//! size.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -122,7 +123,7 @@ impl Screen {
         let session = match &self.figures {
             _ if self.is_over => "ended",
             None => "waiting for the first figures",
-            Some(figures) if figures.session == "held" => "records for those who watch",
+            Some(figures) if figures.session == "held" => "records for watchers",
             Some(figures) if figures.is_recording => "records for itself",
             Some(_) => "its session is stopped",
         };

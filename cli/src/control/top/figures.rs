@@ -55,7 +55,8 @@ pub(super) struct Device {
     /// Shares of the time, 0 to 1.
     pub(super) busy: f64,
     pub(super) collectives: f64,
-    /// Whether they are only upper bounds, because ends are not timed. A program of an older version does not say so.
+    /// Whether they are only upper bounds, because ends are not timed. A program of an older version does not send
+    /// this.
     #[serde(default)]
     pub(super) busy_is_bound: bool,
     #[serde(default)]
@@ -75,7 +76,8 @@ pub(super) struct Range {
     /// Only a sample was recorded: scaled figures are estimates.
     pub(super) is_sampled: bool,
     pub(super) failed: u64,
-    /// Zones among `count` whose length is only a bound: they are in none of the times above. A program of an older version has none.
+    /// Zones among `count` whose length is only a bound: they are in none of the times above. A program of an older
+    /// version has none.
     #[serde(default)]
     pub(super) bounded: u64,
     /// Their longest possible lengths and their shortest possible ones, and those since the begin.

@@ -1,7 +1,7 @@
 //! `warpline top PID`: a live table of the time that a program's ranges take.
 //!
-//! `figures` holds what the program sends and sorts it, `draw` draws the screen. One thread reads from the program, the main thread
-//! reads keys. The terminal is always restored.
+//! `figures` holds what the program sends and sorts it, `draw` draws the screen. One thread reads from the program, the
+//! main thread reads keys. The terminal is always restored.
 
 mod draw;
 mod figures;
@@ -42,7 +42,7 @@ struct Look {
     is_first: bool,
 }
 
-/// Shows the table until `q` is pressed. If the program ends, returns the last table with a line that says so.
+/// Shows the table until `q` is pressed. If the program ends, returns the last table with a line that reports the end.
 pub(crate) fn top(process: u32, every: Duration) -> Result<Option<String>, ControlError> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(ControlError::NoTerminal { process });

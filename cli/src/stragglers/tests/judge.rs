@@ -101,7 +101,7 @@ fn where_the_spread_of_ends_explains_a_difference_nobody_is_named() {
     let findings = judge(&mut traces(3));
     assert_eq!((&*findings.worst, findings.groups[0].left_out.uncertain), (&[][..], 3));
     let text = findings.to_text(20, false);
-    let note = "3 not certain: nothing proves the clocks of the ranks apart, and their ends differ by up to ";
+    let note = "3 not certain: nothing establishes the offset of the ranks' clocks, and their ends differ by up to ";
     assert!(text.contains(note), "{text}");
 }
 
@@ -122,7 +122,7 @@ fn one_odd_end_among_many_is_no_late_rank() {
     assert!(findings.ranks.iter().all(|rank| (rank.likely_ns / 32 - 60_000).abs() < 5_000), "{findings:?}");
     let text = findings.to_text(20, false);
     assert!(
-        text.starts_with("no rank is certain to be late, because nothing proves the clocks of the hosts apart"),
+        text.starts_with("no rank is certain to be late, because nothing establishes the offset of the hosts' clocks"),
         "{text}"
     );
 }
