@@ -11,10 +11,11 @@ pub const SYNCHRONISING: [&str; 6] =
 /// The least that matters, in ns.
 const LEAST_NS: i64 = 50_000;
 
-/// The errors of a lateness beyond which it is none of the clocks'.
+/// A lateness of more than so many times its error does not come from the clocks.
 const ERRORS: i64 = 3;
 
-/// A collective without all of its ranks counts if what was waited in it is a smaller part of the last one's delay.
+/// A collective that lacks ranks counts if the time waited in it is less than one in so many parts of the last rank's
+/// delay.
 const LEAST_PART: i64 = 10;
 
 /// Which collective it is: its group, by the reader's number of it, and its number there.
@@ -44,7 +45,7 @@ pub struct Met {
     pub ranks: u32,
     /// How many the group has.
     pub size: u32,
-    /// Who came last, by its number in the job.
+    /// The rank that came last, by its number in the job.
     pub rank: i64,
     /// When it came, by its own clock.
     pub begin_ns: i64,
@@ -54,7 +55,8 @@ pub struct Met {
     pub late_ns: i64,
     /// How wrong that may be, 99 of 100 times.
     pub err_ns: i64,
-    /// Whether the reader knows for certain that another rank came before it. True if it does not know more than `err_ns`.
+    /// Whether the reader knows for certain that another rank came before it. True if it does not know more than
+    /// `err_ns`.
     pub is_certain: bool,
     /// The time from the last begin to the first end: the length for a rank that did not wait.
     pub least_ns: i64,
@@ -94,7 +96,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Takes what the reader knows; a key stands for one collective.
+    /// Takes the collectives of the reader; a key identifies one of them.
     pub fn new(all: Vec<Met>) -> Self {
         let mut of_form: HashMap<Form, Vec<i64>> = HashMap::new();
         for met in all.iter().filter(|met| met.is_whole() && met.is_timed()) {
@@ -111,13 +113,14 @@ impl Collectives {
         Self { bounded, unknown: of_all - judged.len(), judged }
     }
 
-    /// Those that are judged.
+    /// The collectives that are judged.
     pub fn judged(&self) -> &[Met] {
         &self.judged
     }
 }
 
-/// The middle of numbers; 0 of none. Of two, the lower one: where half of the calls are late, the others are what is usual.
+/// The median of numbers; 0 for none. Of two middle ones, the lower one: where half of the calls are late, the others
+/// are the usual ones.
 pub fn median(values: &mut [i64]) -> i64 {
     match values.len().checked_sub(1) {
         Some(last) => *values.select_nth_unstable(last / 2).1,

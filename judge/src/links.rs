@@ -1,5 +1,5 @@
-//! Groups whose collectives take longer than those of their siblings, once all of their ranks have come: a slow link makes a whole group late, and
-//! none of its ranks.
+//! Groups whose collectives take longer than those of their siblings, once all of their ranks have come: a slow link
+//! makes a whole group late, and none of its ranks.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const LEAST_GROUPS: usize = 3;
 /// Smaller messages take as long as their latency.
 const LEAST_BYTES: u64 = 1 << 16;
 
-/// Less of the run is not said.
+/// A smaller share of the run is not reported.
 const LEAST_SHARE: f64 = 0.005;
 
 /// A group with a slow link.
@@ -37,7 +37,7 @@ pub struct SlowGroup {
     pub median_ns: i64,
     /// How long those of the other groups take.
     pub usual_ns: i64,
-    /// What the difference takes of the run.
+    /// The share of the run that the difference takes.
     pub share: f64,
 }
 
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(slow(|group| if group == 5 { 12_000_000 } else { 3_000_000 }, 8), [5]);
         // Groups that lie differently differ by less.
         assert_eq!(slow(|group| 3_000_000 + i64::from(group) * 300_000, 8), [] as [u32; 0]);
-        // Of two, nothing says which one is usual; and what costs little of the run is not said.
+        // With two groups, neither is known to be usual; and a small share of the run is not reported.
         assert_eq!(slow(|group| if group == 1 { 12_000_000 } else { 3_000_000 }, 2), [] as [u32; 0]);
         assert_eq!(slow(|group| if group == 5 { 700_000 } else { 300_000 }, 8), [] as [u32; 0]);
     }

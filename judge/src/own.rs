@@ -1,6 +1,7 @@
-//! The own time of ranks: how long each took itself in each step, outside of collectives, beside the ranks that do the same work. Waiting is
-//! not in it, so what a rank takes beyond the others is what they wait for, however many collectives they wait in, and
-//! however many of these were recorded. One matrix is behind the verdict and the map.
+//! The own time of ranks: how long each took itself in each step, outside of collectives, compared with the ranks that
+//! do the same work. It contains no waiting, so the time that a rank takes beyond the others is the time that they
+//! wait, however many collectives they wait in, and however many of these were recorded. The verdict and the map use
+//! the same matrix.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +11,8 @@ use crate::median;
 /// Deviations of single steps beyond which a step is an event.
 const FAR: f64 = 8.0;
 
-/// Deviations of the mean of many steps beyond which a rank is slower than others, with many ranks. Deviations of few ranks are known less well.
+/// Deviations of the mean of many steps beyond which a rank is slower than others, with many ranks. Deviations of few
+/// ranks are known less well.
 const SLOWER: f64 = 6.0;
 
 /// The least that is an event: in ns, and of a step.
@@ -47,7 +49,7 @@ const START: f64 = 1.25;
 /// A rank that takes less of the run is not named.
 pub const LEAST_SHARE: f64 = 0.0005;
 
-/// Of the run: less that is spread over many ranks is not said.
+/// The share of the run below which long steps that are spread over many ranks are not reported.
 const LEAST_SPREAD: f64 = 0.01;
 
 /// Not known.
@@ -75,7 +77,7 @@ pub struct Step {
     pub own_ns: i64,
 }
 
-/// What the matrix says.
+/// The findings from the matrix.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
     /// The ranks for which others waited, the most costly first.
@@ -103,7 +105,7 @@ pub struct Named {
     pub steps: Vec<(i64, i64)>,
     /// All of it, in ns.
     pub total_ns: i64,
-    /// Of the run's time.
+    /// The share of the run's time.
     pub share: f64,
 }
 
@@ -114,12 +116,12 @@ pub struct Spread {
     pub ranks: usize,
     /// In how many steps.
     pub steps: usize,
-    /// Of the run's time, if each step took as long as its slowest rank.
+    /// The share of the run's time, if each step took as long as its slowest rank.
     pub share: f64,
 }
 
 impl Verdict {
-    /// Whether enough was compared to say who is late: two ranks that do the same, in [`LEAST_STEPS`].
+    /// Whether enough was compared to say which rank is late: two ranks that do the same, in [`LEAST_STEPS`].
     pub fn is_enough(&self) -> bool {
         self.ranks > 1 && self.steps >= LEAST_STEPS
     }
@@ -138,7 +140,7 @@ impl fmt::Display for Spread {
 }
 
 impl Own {
-    /// Of these steps. `peers` gives each rank the number of those that do the same work.
+    /// The own time in these steps. `peers` gives each rank the number of its group of ranks that do the same work.
     pub fn new(peers: &HashMap<i64, usize>, rows: &[Step]) -> Self {
         let of = |which: fn(&Step) -> i64| {
             let mut all: Vec<i64> = rows.iter().map(which).collect();
@@ -171,7 +173,8 @@ impl Own {
         found
     }
 
-    /// Where there is no third rank to tell, a step in which the others take less than they usually do is no fault of this one.
+    /// Where there is no third rank to tell, a step in which the others take less than they usually do is no fault of
+    /// this one.
     fn compare_in_time(&mut self) {
         let steps = self.steps.len().max(1);
         for (own, more) in self.own.chunks(steps).zip(self.more.chunks_mut(steps)) {
@@ -183,7 +186,7 @@ impl Own {
         }
     }
 
-    /// Sets each of these beside the median of the others, in each step of which at least half are known.
+    /// Compares each of these with the median of the others, in each step in which at least half are known.
     fn compare(&mut self, members: &[usize]) {
         let mut known: Vec<(i64, usize)> = Vec::with_capacity(members.len());
         for step in 0..self.steps.len() {
@@ -213,7 +216,8 @@ impl Own {
         &self.steps
     }
 
-    /// How much longer a rank took itself than the median of those that do the same, in a step, in ns. By their places in order.
+    /// How much longer a rank took itself than the median of those that do the same, in a step, in ns. Rank and step
+    /// are given by their places in order.
     pub fn more_ns(&self, rank: usize, step: usize) -> Option<i64> {
         self.more.get(rank * self.steps.len() + step).copied().filter(|more| *more != NONE)
     }
@@ -237,12 +241,13 @@ impl Own {
         for (rank, more_ns) in self.slower(start, &noise) {
             found.entry(rank).or_insert(more_ns);
         }
-        // Nothing is usual about a few events of one rank alone, if they are far, nor about those that dwarf all others. Those of a rank that is found count
-        // no more.
+        // Nothing is usual about a few events of one rank alone, if they are far, nor about those that dwarf all
+        // others. Those of a rank that is found count no more.
         let cost = |of: &[i64]| of.iter().map(|more| *more as f64).sum::<f64>();
         let rest = || events.iter().filter(|(rank, _)| !found.contains_key(rank));
         let all: f64 = rest().map(|(_, of_one)| cost(of_one)).sum();
-        // Among two or three ranks, chance alone gives one rank a few pauses, so a pause counts only if it is as long as a step.
+        // Among two or three ranks, chance alone gives one rank a few pauses, so a pause counts only if it is as long
+        // as a step.
         let least_ns = if self.compared < LEAST_RANKS { noise.step_ns } else { 0.0 }.max(ALONE * noise.far_ns);
         let alone = rest().filter(|(_, of_one)| cost(of_one) >= DWARFS * (all - cost(of_one)));
         let worst = alone.filter_map(|(rank, of_one)| Some((*rank, *of_one.iter().max()?)));
@@ -298,8 +303,8 @@ impl Own {
         (0..self.ranks.len()).map(of).filter(|(_, events)| !events.is_empty()).collect()
     }
 
-    /// The ranks whose mean of many steps is far beyond those of the others, and by how much. A step counts no more than noise may be: a few
-    /// long pauses do not make a rank slow.
+    /// The ranks whose mean of many steps is far beyond those of the others, and by how much. A step counts no more
+    /// than noise may be: a few long pauses do not make a rank slow.
     fn slower(&self, start: usize, noise: &Noise) -> Vec<(usize, i64)> {
         if self.compared < LEAST_RANKS {
             return self.slower_of_few(start, noise);
@@ -336,8 +341,8 @@ impl Own {
         found.into_iter().map(|(rank, (_, more_ns))| (rank, more_ns as i64)).collect()
     }
 
-    /// Of two or three ranks, whose means show no deviation of ranks: those that take longer in more steps than chance gives to one of two, and by more
-    /// than devices differ by.
+    /// Among two or three ranks, whose means do not show how much ranks differ: those that take longer in more steps
+    /// than chance gives to one of two, and by more than devices differ.
     fn slower_of_few(&self, start: usize, noise: &Noise) -> Vec<(usize, i64)> {
         let least_ns = LEAST_OF_FEW * noise.step_ns;
         let slowest = |rank: usize| {
@@ -355,7 +360,8 @@ impl Own {
         (0..self.ranks.len()).filter_map(slowest).collect()
     }
 
-    /// The steps in which this rank took longer, by about `more_ns`: those that stand out of noise, or all of the stretch that explains most.
+    /// The steps in which this rank took longer, by about `more_ns`: those that stand out of noise, or all of the
+    /// stretch that explains most.
     fn blamed(&self, rank: usize, start: usize, more_ns: i64, noise: &Noise) -> Vec<(i64, i64)> {
         let row = &self.row(rank)[start..];
         let at = |step: usize| (self.steps[start + step], row[step]);
@@ -379,7 +385,7 @@ impl Own {
     }
 }
 
-/// What single steps of fine ranks differ by.
+/// By how much single steps of ranks that are fine differ.
 #[derive(Debug, Clone, Copy)]
 struct Noise {
     step_ns: f64,
@@ -394,7 +400,8 @@ impl Noise {
         let (mut away, mut changes) = (Vec::new(), Vec::new());
         for rank in 0..own.ranks.len() {
             let known: Vec<i64> = own.row(rank)[start..].iter().copied().filter(|more| *more != NONE).collect();
-            // With few ranks, a difference that lasts is not noise: only what a rank differs by from its own median, or from one step to the next.
+            // With few ranks, a difference that lasts is not noise: only what a rank differs by from its own median, or
+            // from one step to the next.
             let usual = if is_few { median(&mut known.clone()) } else { 0 };
             away.extend(known.iter().map(|more| more.saturating_sub(usual).saturating_abs()));
             if is_few {
@@ -410,8 +417,8 @@ impl Noise {
     }
 }
 
-/// The ranks that have more of these events than chance gives to one of so many, with the usual size of theirs. A rank that is found takes its
-/// events away from the others.
+/// The ranks that have more of these events than chance gives to one of so many, with the usual size of theirs. A rank
+/// that is found takes its events away from the others.
 fn by_chance_none(events: &[(usize, Vec<i64>)], ranks: usize) -> HashMap<usize, i64> {
     let mut order: Vec<&(usize, Vec<i64>)> = events.iter().collect();
     order.sort_by_key(|(rank, all)| (std::cmp::Reverse(all.len()), *rank));
@@ -445,6 +452,6 @@ fn at_least(k: usize, n: usize, p: f64) -> f64 {
             break;
         }
     }
-    // The terms grow up to the mean: below it, the sum begins too small to be told.
+    // The terms grow up to the mean: below it, the sum begins too small to be represented.
     if (k as f64) <= n as f64 * p { 1.0 } else { sum }
 }

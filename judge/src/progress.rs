@@ -1,6 +1,7 @@
-//! The progress file of a rank, as docs/ranks-tables.md states it: the contract of who writes it, each second, and who
-//! reads it when a job hangs. The writer's test reads its file with this type and writes it again, `warpline-ranks
-//! generate` writes by it, and `warpline-ranks hang` reads by it. A file may lack what has a default here.
+//! The progress file of a rank, as docs/ranks-tables.md states it: the contract between the rank, which writes it each second,
+//! and the reader of a job that hangs. The writer's test reads its file with this type and writes it again,
+//! `warpline-ranks generate` writes it with this type, and `warpline-ranks hang` reads it. A file may lack keys that
+//! have a default here.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The most ranks that one group may have.
 pub const MOST_MEMBERS: usize = 1 << 20;
 
-/// What a rank wrote last.
+/// The last progress that a rank wrote.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Progress {
     /// A hash of the text.
@@ -70,13 +71,13 @@ pub struct Group {
     /// How many ranks it has.
     #[serde(default)]
     pub size: u32,
-    /// They.
+    /// Its ranks, as a list such as `0-7,16`.
     #[serde(default)]
     pub members: Option<String>,
     /// The last number that the host launched.
     #[serde(default)]
     pub entered: Option<i64>,
-    /// The last number that the device began, as far as its end says so.
+    /// The last number that the device is known to have begun, from its end.
     #[serde(default)]
     pub started: Option<i64>,
     /// The last number that the device ended.
@@ -133,7 +134,7 @@ pub struct Open {
     /// Its number.
     #[serde(default)]
     pub seq: Option<i64>,
-    /// Of a transfer between two ranks: the operation.
+    /// For a transfer between two ranks: the operation.
     #[serde(default)]
     pub kind: Option<String>,
     /// The rank at its other end.
@@ -142,7 +143,7 @@ pub struct Open {
 }
 
 impl Call {
-    /// What it called.
+    /// The call in words.
     pub fn sentence(&self) -> String {
         let kind = self.2.as_deref().unwrap_or("?");
         let items = self.3.map_or("?".to_owned(), |items| items.to_string());

@@ -1,6 +1,6 @@
-//! The tables that ranks write, and their columns, as docs/ranks-tables.md states them. The writer's test compares its files with this list, the generator of
-//! jobs with known truth writes by it, and the engine reads by it. A Parquet file that lacks one of these columns is left out as foreign; unless that is
-//! a count which ranks did not always write.
+//! The tables that ranks write, and their columns, as docs/ranks-tables.md states them. The writer's test compares its files
+//! with this list, the generator of jobs with known truth writes by it, and the engine reads by it. A Parquet file that
+//! lacks one of these columns is left out as foreign, unless the column is a count that ranks did not always write.
 
 /// A folder of the data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub enum Table {
 
 use Kind::{Added, I32, I64, MaybeI64, MaybeText, Text};
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers of 32 bits.

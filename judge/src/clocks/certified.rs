@@ -1,10 +1,10 @@
-//! Bounds that cannot be wrong: every end of a synchronising collective is after each of its begins, so what two clocks differ is at
-//! most the one's end less the other's begin. Shortest paths carry the bounds on through third hosts. Between a collective and the
-//! middle of the segment, two clocks drift apart by no more than the user states.
+//! Bounds that cannot be wrong: every end of a synchronising collective is after each of its begins, so two clocks
+//! differ by at most the one's end minus the other's begin. Shortest paths carry the bounds on through third hosts.
+//! Between a collective and the middle of the segment, two clocks drift apart by no more than the user states.
 
 use super::{Clock, Meeting};
 
-/// With more hosts, bounds are found beside the first host alone, and not between all pairs.
+/// With more hosts, bounds are found relative to the first host only, and not between all pairs.
 const ALL_PAIRS: usize = 320;
 
 const FAR: f64 = f64::INFINITY;
@@ -44,7 +44,7 @@ fn set(clock: &mut Clock, least: f64, most: f64) {
         clock.certified = Some((least, most));
         clock.is_inconsistent |= least > most;
         if !clock.is_inconsistent {
-            // Where ends lead it astray, its error is at least what it was wrong by.
+            // Where ends mislead the estimate, its error is at least the amount by which it was wrong.
             let within = clock.offset_ns.clamp(least, most);
             clock.err_ns += (clock.offset_ns - within).abs();
             clock.offset_ns = within;
@@ -62,7 +62,7 @@ fn drifted(at: f64, rate: f64) -> f64 {
     (at.abs() * rate).ceil()
 }
 
-/// `most[a * hosts + b]`: what the clock of `a` is ahead of that of `b` at most.
+/// `most[a * hosts + b]`: by how much at most the clock of `a` is ahead of that of `b`.
 fn all_pairs(mid_ns: i64, hosts: usize, meetings: &[Meeting], rate: f64) -> Vec<f64> {
     let mut most = vec![FAR; hosts * hosts];
     for host in 0..hosts {
@@ -95,8 +95,9 @@ fn all_pairs(mid_ns: i64, hosts: usize, meetings: &[Meeting], rate: f64) -> Vec<
     most
 }
 
-/// What each clock is ahead of that of `first` at most, or `first` of it if `is_reversed`; and whether the bounds agree. A collective
-/// stands between its hosts as a host whose clock reads when its last rank came: two edges for each member instead of one for each pair.
+/// By how much at most each clock is ahead of that of `first`, or that of `first` of it if `is_reversed`; and whether
+/// the bounds agree. A collective is a node between its hosts, as a host whose clock reads when its last rank came: two
+/// edges for each member instead of one for each pair.
 fn from_one(
     first: usize,
     mid_ns: i64,
@@ -122,7 +123,8 @@ fn from_one(
             }
             for seen in &meeting.seen {
                 let by = at + if is_reversed { edge(seen).1 } else { edge(seen).0 };
-                // A host beside itself through a collective: its own length, never below nothing.
+                // A host compared with itself through a collective: the collective's own length, which is never
+                // negative.
                 if by < most[seen.host] {
                     if seen.host == first {
                         return (most, false);

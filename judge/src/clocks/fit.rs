@@ -1,5 +1,6 @@
-//! The estimate: all clocks of a segment at once. An end is the moment when all were done, plus the clock's offset, plus noise that
-//! is sometimes large and always late. By turns: the moments from the clocks (a median), the clocks from the moments (Huber).
+//! The estimate: all clocks of a segment at once. An end is the moment when all were done, plus the clock's offset,
+//! plus noise that is sometimes large and never negative. The fit alternates: the moments from the clocks (a median),
+//! then the clocks from the moments (Huber).
 
 use super::{Clock, Meeting, SEGMENT_NS, median};
 
@@ -15,8 +16,8 @@ pub const LEAST_FOR_DRIFT: usize = 5;
 /// By how much two clocks drift apart where it is not known.
 const UNKNOWN_DRIFT: f64 = 100e-6;
 
-/// Hosts may leave collectives in a fixed order, which looks like clocks that differ: by more than the ends of NCCL's collectives are apart on one host
-/// (`benches/RESULTS.md`: 25 us at most).
+/// Hosts may leave collectives in a fixed order, which looks like clocks that differ. This is more than the ends of
+/// NCCL's collectives differ by on one host (`benches/RESULTS.md`: 25 us at most).
 const LEAVING_ORDER_NS: f64 = 30_000.0;
 
 /// Parts of a segment in which a clock may be away from its line, and the fewest points of one.
@@ -36,9 +37,9 @@ const TURNS: usize = 40;
 pub struct Line {
     pub at_mid: f64,
     pub slope: f64,
-    /// What noise leaves open, 99 of 100 times.
+    /// The error that noise leaves, 99 of 100 times.
     pub err: f64,
-    /// By how much the points of a part are away from it: a clock that wanders is no line.
+    /// By how much the points of a part are away from it: a clock that wanders does not follow a line.
     pub bent: f64,
 }
 
@@ -48,8 +49,9 @@ impl Line {
     }
 }
 
-/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host. An end that is not timed shows a time at which no rank had
-/// left, not the time at which all were done. Such ends are used only if the timed ones do not connect the hosts.
+/// The clocks of all hosts that are in a meeting, and a row of zeros for each other host. An end that is not timed
+/// shows a time at which no rank had left, not the time at which all were done. Such ends are used only if the timed
+/// ones do not connect the hosts.
 pub fn fit(number: i64, mid_ns: i64, hosts: usize, meetings: &[Meeting]) -> Vec<Clock> {
     let beside = components(hosts, meetings);
     let timed: Vec<Meeting> = meetings
@@ -171,7 +173,7 @@ fn begin(hosts: usize, beside: &[usize], meetings: &[Meeting], mid_ns: i64) -> V
     }
 }
 
-/// A line through `points` that outliers do not pull at by more than others do.
+/// A line through `points`, on which outliers have no more influence than other points.
 pub fn huber(points: &[(f64, f64)]) -> Line {
     let n = points.len() as f64;
     let half_segment = SEGMENT_NS as f64 / 2.0;

@@ -1,8 +1,8 @@
-//! The clocks of hosts beside one another. Ranks of one boot share a clock, so there is nothing to find. Between hosts,
-//! the ends of synchronising collectives give an estimate for each minute (`fit`), and what no collective can do, to
-//! end before its last rank has come, gives bounds (`certified`). An estimate never lies outside of its bounds.
-//! `segments` puts the minutes of a run together, and `run` is for readers that know hosts by their collectives alone.
-//! Pure functions over [`Meeting`]s.
+//! Compares the clocks of hosts. Ranks of one boot share a clock, so there is nothing to find. Between hosts, the ends
+//! of synchronising collectives give an estimate for each minute (`fit`). No collective can end before its last rank
+//! has come, which gives bounds (`certified`). An estimate never lies outside of its bounds. `segments` puts the
+//! minutes of a run together, and `run` is for readers that know hosts by their collectives alone. Pure functions over
+//! [`Meeting`]s.
 
 mod certified;
 mod fit;
@@ -17,14 +17,14 @@ use serde::Serialize;
 pub use run::{At, Run};
 pub use segments::all;
 
-/// Two clocks drift apart no faster, unless the user states another number: what NTP may slew a clock by, in parts per
-/// million.
+/// The maximum rate at which two clocks drift apart, in parts per million, unless the user states another one: the rate
+/// by which NTP may slew a clock.
 pub const MAX_DRIFT_PPM: f64 = 500.0;
 
 /// The length of a segment: within it, a clock is taken as a straight line.
 pub const SEGMENT_NS: i64 = 60_000_000_000;
 
-/// What one host saw of a collective, on its own clock.
+/// The times of a collective on the clock of one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// The host's number.
@@ -46,7 +46,7 @@ pub struct Meeting {
     pub seen: Vec<Seen>,
 }
 
-/// The clock of a host in a segment, beside that of the host with the number `beside`.
+/// The clock of a host in a segment, relative to that of the host with the number `beside`.
 #[derive(Debug, Clone, Serialize, PartialEq)]
 pub struct Clock {
     /// The host's number.
@@ -91,7 +91,7 @@ fn joined(parts: &[(i64, i64)], hosts: usize, meetings: &[Meeting], max_drift_pp
     parts.iter().flat_map(one).collect()
 }
 
-/// The middle of numbers; 0 of none. Of two, the mean.
+/// The median of numbers; 0 for none. Of two middle ones, the mean.
 pub fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;

@@ -1,5 +1,6 @@
-//! Hosts that are known by their collectives alone, as a reader of traces knows them: their clocks count from anywhere, and their wall clocks may be
-//! wrong by any time. A first meeting says roughly how far two clocks are apart, and the segments count from there.
+//! Hosts that are known by their collectives alone, as a reader of traces knows them: their clocks count from anywhere,
+//! and their wall clocks may be wrong by any time. A first meeting says roughly how far two clocks are apart, and the
+//! segments count from there.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::{Clock, Meeting, SEGMENT_NS, segments};
 #[derive(Debug)]
 pub struct Run {
     hosts: usize,
-    /// What takes a time of each host's clock roughly to that of the first host that it met.
+    /// The offset that takes a time of each host's clock roughly to that of the first host that it met.
     base_ns: Vec<i64>,
     /// By segment, each with all hosts.
     clocks: BTreeMap<i64, Vec<Clock>>,
@@ -25,7 +26,7 @@ pub struct At {
     pub err_ns: i64,
     /// How wrong it is at most, in ns: [`i64::MAX`] if nothing proves it.
     pub sure_ns: i64,
-    /// The host. Times beside different hosts cannot be compared.
+    /// The host. Times on the clocks of different hosts cannot be compared.
     pub beside: usize,
 }
 
@@ -50,7 +51,7 @@ impl Run {
         Run { hosts, base_ns, clocks, max_drift_ppm }
     }
 
-    /// Where a time of the clock of `host` lies, which met others in this meeting.
+    /// Places a time of the clock of `host`, which met others in this meeting.
     pub fn at(&self, meeting: &Meeting, host: usize, own_ns: i64) -> At {
         let alone = At { ns: own_ns, err_ns: 0, sure_ns: 0, beside: host };
         if meeting.seen.len() < 2 || host >= self.hosts {
@@ -79,9 +80,10 @@ fn segment(base_ns: &[i64], meeting: &Meeting) -> i64 {
     first.div_euclid(SEGMENT_NS)
 }
 
-/// What takes a time of each host's clock to that of another one, so that the ends of a first meeting are equal.
+/// The offset that takes a time of each host's clock to that of another one, so that the ends of a first meeting are
+/// equal.
 fn bases(hosts: usize, meetings: &[Meeting]) -> Vec<i64> {
-    // Each host beside another one, until one is beside itself.
+    // Each host is relative to another one, until one is relative to itself.
     let mut beside: Vec<(usize, i64)> = (0..hosts).map(|host| (host, 0)).collect();
     fn root(beside: &mut [(usize, i64)], host: usize) -> (usize, i64) {
         let (mut at, mut base_ns) = (host, 0_i64);

@@ -1,4 +1,5 @@
-//! The segments of a run: those too short for a line of their own share one, and a host that met hardly anybody in one goes on as before.
+//! The segments of a run: those too short for a line of their own share one, and a host that met hardly anybody in a
+//! segment keeps its earlier line.
 
 use super::fit::LEAST_FOR_DRIFT;
 use super::{Clock, Meeting, SEGMENT_NS, joined};
@@ -6,8 +7,8 @@ use super::{Clock, Meeting, SEGMENT_NS, joined};
 /// By how much a line may be wrong beyond the segment beside it.
 const BRIDGED_DRIFT: f64 = 20e-6;
 
-/// The clocks of `hosts` hosts in each of these segments, in order, by host within each; each meeting stands in the segment of its end. Two clocks never
-/// drift apart faster than stated.
+/// The clocks of `hosts` hosts in each of these segments, in order, by host within each; each meeting belongs to the
+/// segment of its end. Two clocks never drift apart faster than stated.
 pub fn all(segments: Vec<(i64, Vec<Meeting>)>, hosts: usize, max_drift_ppm: f64) -> Vec<Clock> {
     let mut all = in_parallel(&share(segments), |(parts, meetings)| joined(parts, hosts, meetings, max_drift_ppm));
     all.sort_by_key(|clock| (clock.segment, clock.host));
@@ -18,8 +19,8 @@ pub fn all(segments: Vec<(i64, Vec<Meeting>)>, hosts: usize, max_drift_ppm: f64)
 /// Segments that share a line, with their middles, and the meetings of all of them.
 type Shared = (Vec<(i64, i64)>, Vec<Meeting>);
 
-/// Which segments share a line. A segment whose meetings cover less than half of it, as the last one of a run, is too short to tell drift from
-/// noise, and goes with the one before it, or else the one after it.
+/// Which segments share a line. A segment whose meetings cover less than half of it, as the last one of a run, is too
+/// short to tell drift from noise, and goes with the one before it, or else the one after it.
 fn share(segments: Vec<(i64, Vec<Meeting>)>) -> Vec<Shared> {
     let covered = |meetings: &[Meeting]| {
         let ends = || meetings.iter().filter_map(|meeting| meeting.seen.first()).map(|seen| seen.end_ns);
@@ -34,7 +35,7 @@ fn share(segments: Vec<(i64, Vec<Meeting>)>) -> Vec<Shared> {
         let middle = covers.map_or(whole, |(from, to)| from + to.saturating_sub(from) / 2);
         let is_short = covers.is_some_and(|(from, to)| to.saturating_sub(from) < SEGMENT_NS / 2);
         match shared.last_mut() {
-            // Two at most: over more, a clock is no straight line.
+            // Two at most: over more, a clock does not follow a straight line.
             Some((parts, of_parts))
                 if parts.len() == 1
                     && parts[0].0 + 1 == number
@@ -55,7 +56,7 @@ fn share(segments: Vec<(i64, Vec<Meeting>)>) -> Vec<Shared> {
     shared
 }
 
-/// What `work` makes of all items, in any order, with a thread for each core.
+/// The results of `work` for all items, in any order, with a thread for each core.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Vec<R> + Sync) -> Vec<R> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let one = || {
@@ -73,7 +74,8 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Vec<R> + Sync
     })
 }
 
-/// Where a host met hardly anybody in one segment, its line of the nearest other segment goes on, with an error that grows.
+/// Where a host met hardly anybody in one segment, its line of the nearest other segment is extended, with an error
+/// that grows.
 fn bridge(clocks: &mut [Clock], hosts: usize) {
     let known: Vec<Clock> =
         clocks.iter().filter(|clock| clock.host != clock.beside && !is_thin(clock)).cloned().collect();
