@@ -1,4 +1,4 @@
-//! What shells and `man` need of the command: completions and pages, made from the definition of its arguments. The command
+//! The completions for shells and the pages for `man`, made from the definition of the command's arguments. The command
 //! `warpline-ranks` has the same two.
 
 use std::fs;

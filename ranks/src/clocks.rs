@@ -1,6 +1,6 @@
-//! The clocks of hosts beside one another: `load` asks the engine for the meetings of hosts and makes the table
-//! `clocks` of what [`warpline_judge::clocks`] finds in them, `by_host` says how well each clock is known, and `write`
-//! writes the table beside the others.
+//! Compares the clocks of hosts: `load` asks the engine for the meetings of hosts and makes the table `clocks` from the
+//! results of [`warpline_judge::clocks`], `by_host` says how well each clock is known, and `write` writes the table
+//! beside the others.
 
 mod by_host;
 mod load;

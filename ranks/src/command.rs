@@ -1,4 +1,5 @@
-//! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3: `hang` found one.
+//! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3:
+//! `hang` found one.
 
 mod output;
 mod query;
@@ -48,7 +49,7 @@ enum What {
         /// Print the report as JSON.
         #[arg(long)]
         json: bool,
-        /// Write it as one HTML page that needs nothing else, with a heat map of ranks and steps.
+        /// Write the report as one self-contained HTML page, with a heat map of ranks and steps.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -56,10 +57,11 @@ enum What {
     Hang {
         /// The folder that the setting `ranks=DIR` named.
         folder: PathBuf,
-        /// The run; the newest without it.
+        /// The run; the newest by default.
         #[arg(long)]
         run: Option<String>,
-        /// Seconds between two reads of the files: ranks that make progress between them do not wait. 0 reads them once, for a job that has ended.
+        /// Seconds between two reads of the files: ranks that make progress between them do not wait. 0 reads them
+        /// once, for a job that has ended.
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=3600))]
         between: u64,
         /// Print it as JSON.
@@ -73,7 +75,8 @@ enum What {
         /// Print them as JSON.
         #[arg(long)]
         json: bool,
-        /// Write them to the folder as the table `clocks`, which other engines need for `late` and what builds on it.
+        /// Write them to the folder as the table `clocks`, which other engines need for `late` and the views that build
+        /// on it.
         #[arg(long, conflicts_with = "json")]
         write: bool,
     },
@@ -102,15 +105,15 @@ struct Of {
     /// The run, if the folder has several.
     #[arg(long)]
     run: Option<String>,
-    /// Two clocks never drift apart faster than this, for the certified bounds.
+    /// The maximum rate at which two clocks drift apart, for the certified bounds.
     #[arg(long, default_value_t = warpline_judge::clocks::MAX_DRIFT_PPM)]
     max_drift_ppm: f64,
 }
 
 #[derive(Args)]
 struct On {
-    /// Run the queries on a Ballista cluster, whose scheduler and executors reach the folder under the same path: ballista://HOST:50050.
-    /// Without it, in this process.
+    /// Run the queries on a Ballista cluster, whose scheduler and executors reach the folder under the same path:
+    /// ballista://HOST:50050. Without this option, queries run in this process.
     #[arg(long, value_name = "URL")]
     engine: Option<Scheduler>,
 }
@@ -144,7 +147,8 @@ struct Perfetto {
     /// Only these ranks, such as 0-7,16.
     #[arg(long, value_name = "LIST")]
     ranks: Option<Ranks>,
-    /// The folder of the traces (`.pftrace`, also `.gz` and `.zst`); without it, FOLDER and the folder that it is in. A rank without a trace is made from its tables.
+    /// The folder of the traces (`.pftrace`, also `.gz` and `.zst`); without it, FOLDER and the folder that it is in.
+    /// For a rank without a trace, one is made from its tables.
     #[arg(long, value_name = "FOLDER")]
     traces: Option<PathBuf>,
     /// The archive; without it, `step-N.tar`.
@@ -165,10 +169,11 @@ struct Generate {
     /// The number of hosts, which divides the ranks.
     #[arg(long, default_value_t = 125)]
     hosts: u32,
-    /// Stages of a pipeline, each a tenth heavier than the one before it; they divide the hosts.
+    /// The number of stages of a pipeline, which divides the hosts. Each stage works a tenth longer than the one before
+    /// it.
     #[arg(long, default_value_t = 1)]
     pipeline: u32,
-    /// Another seed gives other noise.
+    /// The seed of the noise.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Keep one in this many of the small collectives.
@@ -180,7 +185,7 @@ struct Generate {
     /// The id of the run.
     #[arg(long, default_value = "generated")]
     run: String,
-    /// A rank that is late: RANK:MILLISECONDS:FROM-TO, in its input.
+    /// A rank that is late in its input: RANK:MILLISECONDS:FROM-TO.
     #[arg(long, value_parser = late)]
     late: Vec<Late>,
     /// A rank whose device is slow: RANK:PERCENT:FROM.
@@ -280,7 +285,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
             let done = busy("merging files", || compact(&folder, run.as_deref()))?;
             let Compacted { removed, written, rows, damaged, warnings } = done;
             warn(&warnings);
-            print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and stay\n"));
+            print(&format!("{removed} files became {written}, with {rows} rows; {damaged} are damaged and remain\n"));
         }
         What::Query(query) => query.answer()?,
         What::Perfetto(asked) => {
@@ -319,12 +324,12 @@ fn options(of: &Of) -> Result<Options, Error> {
         return Ok(Options { max_drift_ppm: of.max_drift_ppm });
     }
     Err(Error::Asked(format!(
-        "`--max-drift-ppm {}` is no drift; 500 is what NTP may slew a clock by",
+        "`--max-drift-ppm {}` is not a valid drift; NTP slews a clock by up to 500",
         of.max_drift_ppm
     )))
 }
 
-/// Says beside an answer what it lacks.
+/// Prints warnings about the parts that an answer lacks.
 fn warn(warnings: &[String]) {
     for warning in warnings {
         complain(format!("warning: {warning}"));

@@ -1,8 +1,10 @@
-//! Merges the files of all ranks into one file for each table, for windows that no rank writes any more: all of a run that has ended.
+//! Merges the files of all ranks into one file for each table, for windows that no rank writes any more: all of a run
+//! that has ended.
 //!
-//! The merged file lists the files whose rows it has, each with a hash, and is whole on the disk before the first of them is removed. If the process is
-//! stopped in between, a reader therefore counts no row twice, and it reads a new file that a rank writes later under an old name. The next `compact`
-//! removes what is left of those files first. A list outlives its file: the next merged file carries it over. One process merges a run at a time.
+//! The merged file lists the files whose rows it has, each with a hash, and is whole on the disk before the first of
+//! them is removed. If the process is stopped in between, a reader therefore counts no row twice, and it reads a new
+//! file that a rank writes later under an old name. The next `compact` first removes the remaining ones of those files.
+//! A list outlives its file: the next merged file carries it over. One process merges a run at a time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -27,10 +29,10 @@ const LEFT_ALONE: usize = 2;
 /// Rows of one file; more make another.
 const MOST_ROWS: usize = 2_000_000;
 
-/// What was done.
+/// The result of a merge.
 #[derive(Debug, Clone, Default, Serialize, PartialEq, Eq)]
 pub struct Compacted {
-    /// Files that are no more.
+    /// Files that were removed.
     pub removed: usize,
     /// Files that were written.
     pub written: usize,
@@ -38,7 +40,7 @@ pub struct Compacted {
     pub rows: usize,
     /// Files that cannot be read: they stay.
     pub damaged: usize,
-    /// What was left out, in sentences for people.
+    /// The files that were left out, in sentences for people.
     pub warnings: Vec<String>,
 }
 
@@ -49,7 +51,7 @@ pub struct Compacted {
 pub fn compact(path: &Path, run: Option<&str>) -> Result<Compacted, Error> {
     let (run, _) = Folder::run(path, run)?;
     let _lock = lock(path, &run)?;
-    // What is there changes only while the lock is held.
+    // The content of the folder changes only while the lock is held.
     let mut folder = Folder::open(path, Some(&run))?;
     let mut done = Compacted::default();
     remove_doubles(&mut folder, &mut done)?;
@@ -73,7 +75,8 @@ pub fn compact(path: &Path, run: Option<&str>) -> Result<Compacted, Error> {
     Ok(done)
 }
 
-/// Takes the lock of the run, which ends with the value or with the process. The file stays: whoever removed it could take it from another one.
+/// Takes the lock of the run, which ends with the value or with the process. The file stays: whoever removed it could
+/// take it from another one.
 fn lock(path: &Path, run: &str) -> Result<File, Error> {
     let file = path.join(format!(".compact-{run}.lock"));
     let open = File::options().create(true).truncate(false).write(true).open(&file);
@@ -81,17 +84,17 @@ fn lock(path: &Path, run: &str) -> Result<File, Error> {
     match open.try_lock() {
         Ok(()) => Ok(open),
         Err(TryLockError::WouldBlock) => Err(Error::Asked(format!(
-            "another `compact` of the run `{run}` is at work in `{}`; wait for its end",
+            "another `compact` of the run `{run}` is running in `{}`; wait until it ends",
             path.display()
         ))),
         Err(TryLockError::Error(error)) => Err(Error::Asked(format!(
-            "cannot lock `{}`: {error}; two `compact` at once would write rows twice, so copy the folder to a file system that has locks",
+            "cannot lock `{}`: {error}; two `compact` commands at once would write rows twice, so copy the folder to a file system that supports locks",
             file.display()
         ))),
     }
 }
 
-/// Removes the files whose rows others have: copies, and what is left of a `compact` that was stopped.
+/// Removes the files whose rows others have: copies, and the remaining sources of a `compact` that was stopped.
 fn remove_doubles(folder: &mut Folder, done: &mut Compacted) -> Result<(), Error> {
     let mut by_window: BTreeMap<(Table, PathBuf), Vec<PathBuf>> = BTreeMap::new();
     for (table, double) in folder.doubles() {

@@ -1,5 +1,5 @@
-//! DataFusion over the files of one run: each table, and each file of `ranks/sql/` as a view, by name. Everything that is judged
-//! starts as such a query; there is no function of ours in them, so another engine runs the same files.
+//! DataFusion over the files of one run: each table, and each file of `ranks/sql/` as a view, by name. Everything that
+//! is judged starts as such a query; there is no function of ours in them, so another engine runs the same files.
 
 mod cluster;
 mod held;
@@ -40,7 +40,7 @@ use crate::folder::Folder;
 use crate::table::Schemas;
 use crate::views;
 
-/// What [`Engine::hold`] may keep beside the queries.
+/// The memory that [`Engine::hold`] may use in addition to that of the queries.
 const HELD: usize = 1280 << 20;
 
 /// Views with a row for each rank, step or collective at most, on which others build.
@@ -63,12 +63,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Over the run `run` of the folder, or the only one.
+    /// An engine over the run `run` of the folder, or the only one.
     pub fn open(path: &Path, run: Option<&str>) -> Result<Self, Error> {
         Self::open_on(None, path, run)
     }
 
-    /// The same, where the queries run on the cluster of a scheduler. What is kept for later queries is then a file in the folder.
+    /// The same, where the queries run on the cluster of a scheduler. What is kept for later queries is then a file in
+    /// the folder.
     pub fn open_on(scheduler: Option<Scheduler>, path: &Path, run: Option<&str>) -> Result<Self, Error> {
         let folder = Folder::open(path, run)?;
         let mut sql = Sql::new().map_err(|error| Error::query("SQL", error))?;
@@ -88,7 +89,7 @@ impl Engine {
         self.folder.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What `SELECT` returns. If a damaged file makes it fail, that file is left out, and it runs again.
+    /// The answer to a `SELECT`. If a damaged file makes it fail, that file is left out, and it runs again.
     pub fn query(&self, name: &str, sql: &str) -> Result<Rows, Error> {
         loop {
             let before = self.folder().left_out().1;
@@ -99,8 +100,8 @@ impl Engine {
         }
     }
 
-    /// Keeps these columns of a table in memory, for the queries to come. If they take too much, or a row may lack a value, queries read the
-    /// files instead.
+    /// Keeps these columns of a table in memory, for the queries to come. If they take too much, or a row may lack a
+    /// value, queries read the files instead.
     pub fn hold(&self, table: Table, columns: &[&str]) {
         let schema = table_schema(table);
         let fields: Vec<Field> = columns.iter().filter_map(|name| schema.field_with_name(name).ok()).cloned().collect();
@@ -120,12 +121,13 @@ impl Engine {
         }
     }
 
-    /// Lets go of what is kept of a table.
+    /// Drops the rows that are kept of a table.
     pub fn release(&self, table: Table) {
         self.held().remove(&table);
     }
 
-    /// For the queries to come, skips files of a table, and groups of their rows, that have nothing of the scope; all are read again without one.
+    /// For the queries to come, skips files of a table, and groups of their rows, that have nothing of the scope; all
+    /// are read again without one.
     pub fn within(&self, table: Table, scope: Option<Scope>) -> Result<(), Error> {
         self.register(table, scope.map(Arc::new))
     }
@@ -149,7 +151,8 @@ impl Engine {
         Ok(rows)
     }
 
-    /// The same in parts, by the remainders of `column`, of which each part answers for one: what a part needs at once is that much less.
+    /// The same in parts, by the remainders of `column`, of which each part answers for one: what a part needs at once
+    /// is that much less.
     pub fn keep_in_parts(&self, name: &str, column: &str, parts: usize) -> Result<Rows, Error> {
         let Some(view) = views::find(name).filter(|_| parts > 1) else { return self.keep(name) };
         let mut all: Option<Rows> = None;
@@ -206,7 +209,8 @@ impl Engine {
         self.register_views_for("")
     }
 
-    /// The same for one query. A cluster first answers the views below it that a report keeps too: the plan of them all is too deep for its messages.
+    /// The same for one query. A cluster first answers the views below it that a report keeps too: the plan of them all
+    /// is too deep for its messages.
     pub fn register_views_for(&self, sql: &str) -> Result<(), Error> {
         let needed = if self.cluster.is_some() { views::below(sql) } else { BTreeSet::new() };
         // The table that only code makes: empty until it does.
@@ -234,7 +238,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Says which table there is not, if that is why a query of a user fails.
+    /// Replaces the error of a user's query that names a missing table with one that names it.
     pub fn check(&self, sql: &str) -> Result<(), Error> {
         self.sql.tables_of(sql)?;
         let Some(name) = self.sql.unknown_table(sql) else { return Ok(()) };
@@ -339,7 +343,7 @@ impl Rows {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// None.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

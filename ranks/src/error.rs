@@ -1,5 +1,5 @@
-//! What can go wrong for the whole folder, or for a trace. A file that cannot be read is no error: it is left out, counted and reported
-//! ([`Omission`]).
+//! Errors of the whole folder, or of a trace. A file that cannot be read is not an error: it is left out,
+//! counted and reported ([`Omission`]).
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub enum Error {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// There is no table in it.
@@ -59,9 +59,9 @@ pub enum Error {
     NoRun {
         /// The folder.
         path: PathBuf,
-        /// What was asked for.
+        /// The run that was asked for.
         run: String,
-        /// What there is.
+        /// The runs of the folder.
         runs: Vec<String>,
     },
     /// A query.
@@ -69,7 +69,7 @@ pub enum Error {
     Query {
         /// The view's name, or `SQL` for what the user wrote.
         name: String,
-        /// What DataFusion says.
+        /// The error of DataFusion.
         source: Box<datafusion::error::DataFusionError>,
     },
     /// A query that does not only read.
@@ -80,14 +80,14 @@ pub enum Error {
     },
     /// A table that is not there.
     #[error(
-        "there is no table `{name}` in {of}; its tables are {tables}, and `query --list` shows what is made of them"
+        "there is no table `{name}` in {of}; its tables are {tables}, and `query --list` shows the queries and views over them"
     )]
     NoTable {
-        /// What the query names.
+        /// The table that the query names.
         name: String,
-        /// What there is.
+        /// The tables that there are.
         tables: String,
-        /// Whose tables.
+        /// The trace or the folder that has them.
         of: &'static str,
     },
     /// A trace.
@@ -98,11 +98,11 @@ pub enum Error {
     Cluster {
         /// The view's name, or `SQL` for what the user wrote.
         name: String,
-        /// What `--engine` was given.
+        /// The value of `--engine`.
         scheduler: String,
         /// The folder of the tables.
         path: PathBuf,
-        /// What Ballista says.
+        /// The error of Ballista.
         source: Box<datafusion::error::DataFusionError>,
     },
     /// A query to which a cluster gives no answer.
@@ -112,14 +112,14 @@ pub enum Error {
     NoAnswer {
         /// The view's name, or `SQL` for what the user wrote.
         name: String,
-        /// What `--engine` was given.
+        /// The value of `--engine`.
         scheduler: String,
         /// The limit.
         seconds: u64,
     },
     /// A query that has too many parts to be planned.
     #[error(
-        "the query has {parts} parts, and at most {most} are planned: names, operators, and values that stand in no list; ask in several queries"
+        "the query has {parts} parts (names, operators, and values outside of lists), and at most {most} are planned; split it into several queries"
     )]
     TooManyParts {
         /// The parts of what the user wrote.
@@ -151,11 +151,11 @@ pub enum Error {
     /// Tables at a URL.
     #[error("cannot read `{url}`: {source}; {remedy}")]
     Store {
-        /// What the user wrote.
+        /// The URL that the user wrote.
         url: String,
-        /// What the store, or the way to it, says.
+        /// The error of the store, or of the connection to it.
         source: Box<dyn std::error::Error + Send + Sync>,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The answer of a query has another form than the code that reads it expects.
@@ -179,7 +179,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system or the Parquet writer says.
+        /// The error of the system or of the Parquet writer.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A file that a user named.
@@ -187,10 +187,10 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// What was asked for cannot be.
+    /// A request that cannot be met.
     #[error("{0}")]
     Asked(String),
 }

@@ -1,6 +1,7 @@
-//! What lies in the folder that ranks write to: finds the files of one run, and says which ones are left out and why. Reads names and
-//! sizes, and files that may be copies; the engine tells which files it cannot read ([`Folder::leave_out`]). Never changes a file. `found` looks
-//! through the windows of a table, `merged` knows which files a merged one replaces.
+//! The folder that ranks write to: finds the files of one run, and says which ones are left out and why. Reads names
+//! and sizes, and files that may be copies; the engine reports which files it cannot read ([`Folder::leave_out`]).
+//! Never changes a file. `found` looks through the windows of a table, `merged` knows which files a merged one
+//! replaces.
 
 mod found;
 mod merged;
@@ -28,7 +29,7 @@ const OMISSIONS_SHOWN: usize = 20;
 /// A file that is read.
 #[derive(Debug, Clone)]
 pub struct DataFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its window, `win=N`.
     pub window: i64,
@@ -42,8 +43,9 @@ impl DataFile {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// The first and the last of the ranks that it may have, as its name says: `rank-00042.parquet`, `rank-00042-PID-1.parquet` of a rank
-    /// that was started again, or `rank-00000-00007.parquet`. Nothing if the name does not say.
+    /// The first and the last of the ranks that it may have, as its name says: `rank-00042.parquet`,
+    /// `rank-00042-PID-1.parquet` of a rank that was started again, or `rank-00000-00007.parquet`. Nothing if the name
+    /// does not say.
     pub fn ranks(&self) -> Option<(i64, i64)> {
         let mut numbers =
             self.name().strip_prefix("rank-")?.strip_suffix(".parquet")?.split('-').map(str::parse::<i64>);
@@ -86,7 +88,8 @@ impl Folder {
             unfinished: 0,
             doubles: Vec::new(),
         };
-        // Each table at once with the others: a job of 10,000 ranks has a hundred thousand files a table, and each is looked at.
+        // Each table at once with the others: a job of 10,000 ranks has a hundred thousand files a table, and each is
+        // looked at.
         let found = {
             let find = |table| {
                 let run = folder.path.join(Table::name(table)).join(format!("run={}", folder.run));
@@ -143,7 +146,8 @@ impl Folder {
         self.unfinished
     }
 
-    /// What was left out so far, in sentences for people: the first omissions by name, and how many more there are.
+    /// The files that were left out so far, in sentences for people: the first omissions by name, and how many more
+    /// there are.
     pub fn warnings(&self) -> Vec<String> {
         let (shown, all) = self.left_out();
         let one =
@@ -219,7 +223,7 @@ pub(crate) fn is_run(id: &str) -> bool {
     !matches!(id, "" | "." | "..") && id.chars().all(is_plain)
 }
 
-/// What is in a folder, in the order of names; nothing if there is no such folder.
+/// The entries of a folder, in the order of names; none if there is no such folder.
 fn entries(path: &Path) -> Vec<(String, PathBuf)> {
     let Ok(folder) = std::fs::read_dir(path) else { return Vec::new() };
     let named = |entry: std::fs::DirEntry| Some((entry.file_name().into_string().ok()?, entry.path()));
@@ -237,6 +241,6 @@ pub fn check_ends(bytes: &[u8]) -> Result<(), String> {
     match (begin, &end[4..]) {
         (b"PAR1", b"PAR1") if footer + LEAST_BYTES <= bytes.len() as u64 => Ok(()),
         (b"PAR1", _) => Err("its end is missing".to_owned()),
-        _ => Err("is no Parquet file".to_owned()),
+        _ => Err("is not a Parquet file".to_owned()),
     }
 }

@@ -1,6 +1,6 @@
-//! Writes the tables of a job that never ran, with known truth: for tests, and to learn what a job of some size costs to read. The
-//! steps are simulated in true time; each host then reads its own clock, which is off, drifts and is sometimes late. Only what
-//! `docs/ranks-tables.md` states about the tables is written.
+//! Writes the tables of a job that never ran, with known truth: for tests, and to learn what a job of some size costs
+//! to read. The steps are simulated in true time; each host then reads its own clock, which is off, drifts and is
+//! sometimes late. Only what `docs/ranks-tables.md` states about the tables is written.
 
 mod progress;
 mod random;
@@ -32,7 +32,7 @@ const MOST_LATE_NS: i64 = 86_400_000_000_000;
 /// The most by which a device is slower, in percent.
 const MOST_SLOW: f64 = 1_000.0;
 
-/// What is generated.
+/// The job to generate.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The id of the run.
@@ -43,7 +43,8 @@ pub struct Plan {
     pub steps: u32,
     /// The number of hosts; neighbouring ranks share one.
     pub hosts: u32,
-    /// Stages of a pipeline, each on as many hosts: a stage works a tenth longer than the one before it. It divides the hosts.
+    /// Stages of a pipeline, each on as many hosts: a stage works a tenth longer than the one before it. It divides the
+    /// hosts.
     pub pipeline: u32,
     /// Another seed gives other noise.
     pub seed: u64,
@@ -55,9 +56,9 @@ pub struct Plan {
     pub sampling: u64,
     /// How many ranks share a file; a real rank has one of its own.
     pub ranks_per_file: u32,
-    /// Clocks of hosts are off by up to this.
+    /// The maximum offset of the hosts' clocks.
     pub offset_ns: i64,
-    /// Clocks of hosts drift by up to this.
+    /// The maximum drift of the hosts' clocks.
     pub drift_ppm: f64,
     /// The share of collectives whose end a host sees late, of a thousand.
     pub tails_per_mille: u64,
@@ -123,7 +124,7 @@ impl Stage {
     }
 }
 
-/// What is true of a generated job.
+/// The truth about a generated job.
 #[derive(Debug, Clone, Serialize)]
 pub struct Truth {
     /// The id of the run.
@@ -143,7 +144,7 @@ pub struct HostClock {
     pub host: String,
     /// Its boot.
     pub boot_id: String,
-    /// What its clock would read at the begin, were it right.
+    /// The reading of its clock at the begin, if it were right.
     pub boot_ns: i64,
     /// How far it is off at the begin.
     pub offset_ns: i64,
@@ -152,7 +153,7 @@ pub struct HostClock {
 }
 
 impl HostClock {
-    /// What the clock reads.
+    /// The reading of the clock.
     pub fn reads(&self, true_ns: i64) -> i64 {
         self.boot_ns + true_ns + self.offset_ns + (self.drift * true_ns as f64).round() as i64
     }
@@ -201,19 +202,19 @@ impl Plan {
         }
         if self.run.len() > 100 || !is_run(&self.run) {
             return Err(Error::Asked(format!(
-                "`{}` is no id of a run: write at most 100 letters, digits, `.`, `_` and `-`",
+                "`{}` is not the id of a run: write at most 100 letters, digits, `.`, `_` and `-`",
                 self.run
             )));
         }
         if !self.ranks.is_multiple_of(self.hosts) {
             return Err(Error::Asked(format!(
-                "{} ranks cannot be dealt out evenly to {} hosts; choose a number of hosts that divides the ranks",
+                "{} ranks cannot be distributed evenly over {} hosts; choose a number of hosts that divides the ranks",
                 self.ranks, self.hosts
             )));
         }
         if self.pipeline == 0 || !self.hosts.is_multiple_of(self.pipeline) {
             return Err(Error::Asked(format!(
-                "{} hosts cannot be dealt out evenly to {} stages of a pipeline; choose a number that divides the hosts",
+                "{} hosts cannot be distributed evenly over {} stages of a pipeline; choose a number that divides the hosts",
                 self.hosts, self.pipeline
             )));
         }
@@ -225,7 +226,7 @@ impl Plan {
         if let Some(late) = self.late.iter().find(|late| late.from > late.to || !(0..=MOST_LATE_NS).contains(&late.ns))
         {
             return Err(Error::Asked(format!(
-                "rank {} cannot be late by {} ms from step {} to {}: its first step is after its last one, or it is late by more than a day or by less than nothing",
+                "rank {} cannot be late by {} ms from step {} to {}: its first step is after its last one, or its delay is negative or more than a day",
                 late.rank,
                 late.ns / 1_000_000,
                 late.from,

@@ -1,10 +1,10 @@
-//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight recorders
-//! of dead ranks.
+//! Why a job hangs, from the progress files of its ranks, from the processes of this machine, and from the flight
+//! recorders of dead ranks.
 //!
-//! `live` asks processes by their control sockets, and `dead` reads recorders. `follow` follows the waits from rank to rank,
-//! to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in different orders. `differs`
-//! finds the first call of a group whose signature differs between ranks. `words` says it. A file that cannot be read is
-//! counted.
+//! `live` asks processes by their control sockets, and `dead` reads recorders. `follow` follows the waits from rank to
+//! rank, to a rank that waits for no other rank, or around a cycle, in which ranks call collectives in different
+//! orders. `differs` finds the first call of a group whose signature differs between ranks. `words` says it. A file
+//! that cannot be read is counted.
 
 mod cycles;
 mod dead;
@@ -32,19 +32,20 @@ use follow::{Followed, Graph, Sink};
 use groups::{Groups, MOST_IN_ALL};
 use live::Life;
 
-/// A rank whose file is older than this, beside the newest, has stopped writing: it is dead, or its host is.
+/// A rank whose file is older than the newest one by more than this has stopped writing: it is dead, or its host is.
 const STALE: Duration = Duration::from_secs(10);
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Clone, Serialize)]
 pub struct Hang {
     /// The form of this structure in JSON.
     pub version: u32,
     /// The run.
     pub run: String,
-    /// What it is about, in sentences.
+    /// The verdict, in sentences.
     pub verdict: Vec<String>,
-    /// Ranks that other ranks wait for, and that wait for no other rank: at most 256, for which most ranks wait directly.
+    /// Ranks that other ranks wait for, and that wait for no other rank: at most 256, for which most ranks wait
+    /// directly.
     pub culprits: Vec<Culprit>,
     /// How many more there are.
     pub more_culprits: usize,
@@ -75,14 +76,14 @@ pub struct Hang {
     pub gone: Vec<u32>,
     /// Files that had no room for all groups.
     pub truncated: usize,
-    /// Those of them that had room for none, so that nothing is known of their ranks.
+    /// Files that had room for no group, so that nothing is known about their ranks.
     pub unjudged: usize,
     /// Files that were not read.
     pub left_out: Vec<Omission>,
     /// How many ranks of each host wrote a file.
     #[serde(skip)]
     of_host: BTreeMap<String, usize>,
-    /// What the ranks are in.
+    /// The zones that the ranks are in.
     #[serde(skip)]
     places: Option<String>,
     /// No process of the job runs any more.
@@ -132,7 +133,7 @@ pub struct Culprit {
     pub flight: Option<String>,
 }
 
-/// What there is of a run.
+/// The progress files of a run.
 struct Look {
     run: String,
     files: BTreeMap<u32, Progress>,
@@ -147,13 +148,13 @@ impl Hang {
         is_named || !self.together.is_empty() || !self.gone.is_empty() || self.stood
     }
 
-    /// Whether it is known that nothing hangs, or what does. Files may have no room for what tells.
+    /// Whether it is known that nothing hangs, or what does. Files may have no room for the groups that show it.
     pub fn is_known(&self) -> bool {
         self.is_one() || self.unjudged == 0
     }
 
-    /// Reads and judges the progress files of a run, once: right for a job that has ended or stands still. The files of a job that runs are up to a
-    /// second apart, so that a rank may seem to wait: see [`Hang::watched`].
+    /// Reads and judges the progress files of a run, once: right for a job that has ended or does not progress. The
+    /// files of a job that runs are up to a second apart, so that a rank may seem to wait: see [`Hang::watched`].
     pub fn new(path: &Path, run: Option<&str>) -> Result<Self, Error> {
         Ok(Self::judged(Self::look(path, run)?, Some(path), None))
     }
@@ -181,7 +182,7 @@ impl Hang {
                 return Err(Error::NoRun { path: path.to_owned(), run: run.to_owned(), runs: known });
             }
             (Some(run), _) => run.to_owned(),
-            // The newest: one asks about the job that hangs now.
+            // The newest: the question is about the job that hangs now.
             (None, Some(newest)) => newest.clone(),
         };
         let (mut files, left_out) = progress::read(path, &run);
@@ -197,7 +198,7 @@ impl Hang {
         Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out }, None, None)
     }
 
-    /// Judges what there is of the run in a folder, beside what its ranks wrote before.
+    /// Judges the progress files of the run in a folder, compared with those that its ranks wrote before.
     fn judged(look: Look, path: Option<&Path>, before: Option<&BTreeMap<u32, Progress>>) -> Self {
         let Look { run, mut files, lives, mut left_out } = look;
         let life = |rank: u32| lives.get(&rank).copied();
@@ -231,7 +232,7 @@ impl Hang {
         let groups = Groups::of(&alive, &moved);
         if groups.left_out > 0 {
             let why =
-                format!("have more members than the {MOST_IN_ALL} that are followed, with the groups before them");
+                format!("have, with the groups before them, more members than the {MOST_IN_ALL} that are followed");
             left_out.push(Omission { file: format!("{} groups", groups.left_out), why });
         }
         // A file that is missing, cut or old says nothing of how far its rank is, unless the rank is dead.
@@ -394,7 +395,8 @@ fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, old: &BTreeSet<u32>, l
         return;
     }
     let fresh = files.values().filter(|file| !old.contains(&file.rank)).flat_map(|file| &file.comms);
-    // Lists of a million ranks are short as ranges: by their first ranks, with the last one of all that begin there or before.
+    // Lists of a million ranks are short as ranges: by their first ranks, with the last one of all that begin there or
+    // before.
     let mut members: BTreeMap<u32, u32> = BTreeMap::new();
     for (first, last) in fresh.filter_map(Group::ranges).flatten() {
         let known = members.entry(first).or_insert(last);
@@ -413,7 +415,7 @@ fn leave_out_earlier(files: &mut BTreeMap<u32, Progress>, old: &BTreeSet<u32>, l
         let is_earlier = old.contains(rank) && !is_member(*rank);
         if is_earlier {
             let why =
-                "is old, and of a rank that is in no group of the others: of an earlier job under this id".to_owned();
+                "is old, and its rank is in no group of the others: it is from an earlier job with this id".to_owned();
             left_out.push(Omission { file: format!("rank-{rank:05}.json"), why });
         }
         !is_earlier

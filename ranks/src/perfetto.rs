@@ -1,10 +1,11 @@
-//! The traces of ranks for one step as one archive that Perfetto opens: all on one time line, cut to the step, each process named by rank
-//! and host. A rank without a trace is made from its tables, and says so.
+//! The traces of ranks for one step as one archive that Perfetto opens: all on one time line, cut to the step, each
+//! process named by rank and host. For a rank without a trace, one is made from its tables, and is labelled as such.
 //!
-//! The time line is the `CLOCK_BOOTTIME` of one host. Clocks of other hosts are corrected by what `clocks` estimates, and the correction
-//! stands in the archive with its error. Perfetto's manifest could say one fixed offset for each trace; here the packets themselves get
-//! their times, so that drift is corrected as well and a reader that does not know manifests shows the same. `find` looks for traces,
-//! `place` has the clocks, `cut` copies packets, `tables` makes traces, `archive` packs them.
+//! The time line is the `CLOCK_BOOTTIME` of one host. Clocks of other hosts are corrected by the estimates of `clocks`,
+//! and the correction is in the archive with its error. Perfetto's manifest could say one fixed offset for each trace;
+//! here the packets themselves get their times, so that drift is corrected as well and a reader that does not know
+//! manifests shows the same. `find` looks for traces, `place` has the clocks, `cut` copies packets, `tables` makes
+//! traces, `archive` packs them.
 
 mod archive;
 mod cut;
@@ -75,7 +76,7 @@ impl Ranks {
     }
 }
 
-/// What is merged.
+/// The traces to merge.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The folder of the tables.
@@ -94,16 +95,16 @@ pub struct Plan {
     pub options: Options,
 }
 
-/// What the archive has.
+/// The contents of the archive.
 #[derive(Debug)]
 pub struct Merged {
-    /// Ranks from their traces, and from their tables.
+    /// Ranks from their traces.
     pub from_traces: usize,
-    /// See there.
+    /// Ranks from their tables.
     pub from_tables: usize,
-    /// Slices, and other events.
+    /// Slices.
     pub slices: u64,
-    /// See there.
+    /// Other events.
     pub events: u64,
     /// The length of the window.
     pub length_ns: i64,
@@ -260,8 +261,8 @@ fn is_asked(plan: &Plan, rank: i64) -> bool {
     plan.ranks.as_ref().is_none_or(|ranks| ranks.has(rank))
 }
 
-/// The time of the steps on each rank's clock. A window's files are of the processes that wrote it, and the times of a process say which steps are its
-/// own. Windows do not: a step may be filed in the one after its end.
+/// The time of the steps on each rank's clock. A window's files are of the processes that wrote it, and the times of a
+/// process say which steps are its own. Windows do not: a step may be filed in the one after its end.
 fn spans(engine: &Engine, plan: &Plan, processes: &[Process], places: &Places) -> Result<Vec<Span>, Error> {
     let Window { from, to } = plan.window;
     let sql = format!(
@@ -301,7 +302,7 @@ fn spans(engine: &Engine, plan: &Plan, processes: &[Process], places: &Places) -
     }))
 }
 
-/// What was asked for and is not in the tables, in sentences.
+/// The steps and ranks that were asked for and are not in the tables, in sentences.
 fn missing(engine: &Engine, plan: &Plan, processes: &[Process], spans: &[Span]) -> Result<Vec<String>, Error> {
     let Window { from, to } = plan.window;
     let sql = format!(
@@ -342,7 +343,7 @@ fn pids<'a>(processes: impl Iterator<Item = &'a Process>) -> HashMap<Process, i6
 }
 
 impl Merged {
-    /// What was written, for people.
+    /// The description of the archive, for people.
     pub fn to_text(&self, output: &Path) -> String {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut text = format!(

@@ -1,4 +1,5 @@
-//! What a person sees while the command works: drawn only if standard error is a terminal, so never in a pipe or a file.
+//! The progress that a person sees while the command works: drawn only if standard error is a terminal, so never in a
+//! pipe or a file.
 
 use std::time::Duration;
 

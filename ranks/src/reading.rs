@@ -1,5 +1,6 @@
-//! Runs code of the Parquet reader over a file that others wrote. The reader asserts what a damaged file may break, and a panic must not end a
-//! command that has a hundred thousand other files to read. Called by whatever opens a file of a table.
+//! Runs code of the Parquet reader over a file that others wrote. The reader asserts what a damaged file may break, and
+//! a panic must not end a command that has a hundred thousand other files to read. Called by whatever opens a file of a
+//! table.
 
 use std::cell::Cell;
 use std::panic;
@@ -10,7 +11,7 @@ thread_local! {
     static READS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `read` returns, or why the file is left out, also if the reader panics.
+/// Returns the result of `read`, or why the file is left out, also if the reader panics.
 pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let before = READS.replace(true);
     let read = caught_or_text(read);
@@ -18,7 +19,8 @@ pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, 
     read.unwrap_or_else(|panic| Err(format!("is damaged: the Parquet reader panics: {panic}")))
 }
 
-/// Keeps the message of a panic that [`guarded`] turns into a reason from being printed as well. For the program: the hook is the whole process's.
+/// Keeps the message of a panic that [`guarded`] turns into a reason from being printed as well. For the program: the
+/// hook is the whole process's.
 pub(crate) fn quiet() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,5 +1,5 @@
-//! The report of a run: collects what is judged, and says what was not and why. `text` prints it for a terminal, `page` writes it as HTML;
-//! as JSON it is this structure.
+//! The report of a run: collects the judgements, and says what was not judged and why. `text` prints it for a terminal,
+//! `page` writes it as HTML; its JSON is this structure.
 
 mod cells;
 mod heat;
@@ -34,7 +34,7 @@ pub struct Report {
     pub version: u32,
     /// The run.
     pub run: String,
-    /// What it is about, in sentences: the first thing to read.
+    /// The verdict, in sentences: the first thing to read.
     pub verdict: Vec<String>,
     /// Ranks that others waited for, the most costly first.
     pub late: Vec<LateRank>,
@@ -60,14 +60,14 @@ pub struct Report {
     pub size: Size,
     /// Whether there was enough to say who is late: two ranks that do the same, and six steps.
     pub is_judged: bool,
-    /// What was not judged, and why.
+    /// The parts that were not judged, and why.
     pub not_judged: Vec<String>,
     /// Files that are not read.
     pub left_out: Vec<Omission>,
-    /// What each rank did in each step, for the page ([`Report::with_heat_map`]).
+    /// The times of each rank in each step, for the page ([`Report::with_heat_map`]).
     #[serde(skip)]
     pub heat_map: Option<HeatMap>,
-    /// What was judged, of one in so many steps.
+    /// The own time that was judged, of one in so many steps.
     #[serde(skip)]
     own: Own,
     #[serde(skip)]
@@ -87,7 +87,7 @@ pub struct Size {
     pub windows: i64,
     /// Collectives that were begun.
     pub collectives_begun: i64,
-    /// Those that were judged, with all their ranks together.
+    /// The collectives that were judged, each counted once for all its ranks.
     pub collectives_judged: usize,
     /// The mean of a step.
     pub step_ns: i64,
@@ -283,8 +283,8 @@ impl Report {
         );
         say(
             calls.met.bounded as i64,
-            "collective has an end that is not timed: its length is in no bandwidth, and in nothing that is usual",
-            "collectives have an end that is not timed: their lengths are in no bandwidth, and in nothing that is usual",
+            "collective has an end that is not timed: its length enters no bandwidth and no usual length",
+            "collectives have an end that is not timed: their lengths enter no bandwidth and no usual length",
         );
         let sql = "SELECT COUNT(*) AS n FROM cells WHERE 20 * uncertain_ns > own_ns";
         say(
@@ -325,7 +325,7 @@ impl Report {
             all.push("no collective compares the clocks of the ranks".to_owned());
         }
         for table in folder.missing() {
-            all.push(format!("the table `{table}` is missing: what needs it is empty"));
+            all.push(format!("the table `{table}` is missing: the parts of the report that need it are empty"));
         }
         if folder.files(Table::Windows).is_empty() {
             all.push("without `windows`, no rank has a clock: no collective is judged".to_owned());

@@ -1,5 +1,5 @@
-//! What shells and `man` need of the command: completions and pages, made from the definition of its arguments. The command `warpline` has
-//! the same two.
+//! The completions for shells and the pages for `man`, made from the definition of the command's arguments. The command
+//! `warpline` has the same two.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clap_complete::Shell as Name;
 
-/// The commands that tell about the command itself.
+/// The commands about the command itself.
 #[derive(Subcommand)]
 pub(crate) enum Shell {
     /// Print the completions for a shell: `source <(warpline-ranks completions bash)`.
@@ -17,13 +17,13 @@ pub(crate) enum Shell {
     },
     /// Write a manual page for each command into a folder: `man -l FOLDER/warpline-ranks.1`.
     Man {
-        /// The folder; it is made if it is missing.
+        /// The folder; it is created if it is missing.
         folder: PathBuf,
     },
 }
 
 impl Shell {
-    /// Writes what was asked for.
+    /// Writes the completions or the manual pages.
     ///
     /// # Errors
     /// The folder or standard output cannot be written.

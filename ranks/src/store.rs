@@ -1,6 +1,6 @@
-//! Tables in an object store: one run is copied to a temporary folder, which is read like any other. A job has many small files and a report reads
-//! each of them several times, so one copy takes less time than a request for each read. `metadata` keeps the client from asking a cloud for keys.
-//! Called by the command; never writes to a store.
+//! Tables in an object store: one run is copied to a temporary folder, which is read like any other. A job has many
+//! small files and a report reads each of them several times, so one copy takes less time than a request for each read.
+//! `metadata` keeps the client from asking a cloud for keys. Called by the command; never writes to a store.
 
 mod metadata;
 
@@ -28,7 +28,7 @@ use crate::progress::{bar, busy};
 /// Files that are copied at once: the store answers each after a round trip.
 const AT_ONCE: usize = 64;
 
-/// Where a user finds what the store wants to know, for the schemes of `object_store`.
+/// The environment variables that a store reads, for the schemes of `object_store`.
 const SETTINGS: [(&str, &str); 3] = [
     ("s3", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"),
     ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
@@ -100,12 +100,12 @@ fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
 
 impl<'a> Place<'a> {
     fn of(url: &'a str) -> Result<Self, Error> {
-        let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is no URL: {error}")))?;
+        let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is not a URL: {error}")))?;
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let mut options: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();
         if let Some((name, _)) = options.iter().find(|(name, value)| is_endpoint(name) && !is_server(value)) {
             return Err(Error::Asked(format!(
-                "the variable {name} has no URL of a server; write {name}=http://HOST:PORT"
+                "the variable {name} is not the URL of a server; write {name}=http://HOST:PORT"
             )));
         }
         // A server without TLS, such as one of this machine, is named as such.
@@ -229,7 +229,7 @@ fn failed(url: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Error 
     let settings = SETTINGS.iter().find(|(known, _)| *known == scheme);
     let remedy = settings.map_or_else(
         || format!("write `{}`", SETTINGS.map(|(scheme, _)| format!("{scheme}://BUCKET/FOLDER")).join("`, `")),
-        |(_, names)| format!("the server and the keys are those of the environment: {names}"),
+        |(_, names)| format!("the server and the keys come from the environment: {names}"),
     );
     Error::Store { url: url.to_owned(), source, remedy }
 }

@@ -1,4 +1,5 @@
-//! The tables of [`warpline_judge::tables`] as Arrow has them: the generator writes by these schemas, and the engine reads by them.
+//! The tables of [`warpline_judge::tables`] as Arrow has them: the generator writes by these schemas, and the engine
+//! reads by them.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub trait Schemas {
     /// The same as the engine reads them: short texts are compared without a look-up.
     fn read(self) -> SchemaRef;
 
-    /// What a file lacks to be this table's, if it does.
+    /// Why a file is not one of this table, if it is not.
     fn misses(self, found: &Schema) -> Option<String>;
 }
 

@@ -1,5 +1,5 @@
-//! The queries of `ranks/sql/`, each the definition of a view with the file's name. They stand in the order in which they build on
-//! each other. `clocks` is no file but a table that `warpline-ranks clocks` computes.
+//! The queries of `ranks/sql/`, each the definition of a view with the file's name. They are listed in the order in
+//! which they build on each other. `clocks` is not a file but a table that `warpline-ranks clocks` computes.
 
 use std::collections::BTreeSet;
 

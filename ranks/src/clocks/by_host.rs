@@ -46,7 +46,7 @@ pub struct ClockSummary {
     pub hosts: usize,
     /// The worst error of an estimate.
     pub worst_err_ns: f64,
-    /// The widest certified interval: half of it.
+    /// Half of the widest certified interval.
     pub worst_certified_ns: Option<f64>,
     /// Intervals without a certified one.
     pub not_certified: usize,

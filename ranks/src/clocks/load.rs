@@ -17,10 +17,10 @@ type Names = Vec<Arc<str>>;
 /// About how many rows of collectives are enough: sampled evenly beyond.
 const ENOUGH: i64 = 2_000_000;
 
-/// What the user may state.
+/// The user's options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Two clocks never drift apart faster, for the certified bounds.
+    /// The maximum rate at which two clocks drift apart, for the certified bounds.
     pub max_drift_ppm: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The clocks as a table beside the others, for engines that have only the files: `late` and what builds on it read it.
+//! The clocks as a table beside the others, for engines that have only the files: `late` and the views on it read it.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,8 @@ use crate::engine::{Engine, Rows};
 use crate::error::Error;
 use crate::generate::replace_file;
 
-/// Writes the engine's table `clocks` to `clocks/run=ID/clocks.parquet` in its folder, in place of an older one, and returns the path.
+/// Writes the engine's table `clocks` to `clocks/run=ID/clocks.parquet` in its folder, in place of an older one, and
+/// returns the path.
 pub fn write(engine: &Engine) -> Result<PathBuf, Error> {
     let folder = engine.folder();
     let path = folder.path.join("clocks").join(format!("run={}", folder.run)).join("clocks.parquet");

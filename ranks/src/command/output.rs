@@ -1,5 +1,6 @@
-//! What the command prints. Names come from ranks, traces and files that are not trusted, and errors echo what the user wrote: control characters and
-//! characters that deceive about what is written are escaped, and errors have no secrets. A reader that has read enough, such as `head`, is no error.
+//! The output of the command. Names come from ranks, traces and files that are not trusted, and errors echo the user's
+//! arguments: control characters and characters that hide or reorder text are escaped, and errors have no secrets. A
+//! reader that closes the pipe, such as `head`, is not an error.
 
 use std::io::Write;
 
@@ -33,7 +34,8 @@ pub(super) fn parse<T: CommandFactory + FromArgMatches>() -> T {
     matches.and_then(|matches| T::from_arg_matches(&matches)).unwrap_or_else(|error| refuse(T::command(), &error))
 }
 
-/// Prints the error as clap does. Clap quotes arguments, so what they hide is hidden and what acts is escaped before it sees them.
+/// Prints the error as clap does. Clap quotes arguments, so what they hide is hidden and what acts is escaped before it
+/// sees them.
 fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
     let shown = std::env::args_os().map(|argument| printable(&hidden(&argument.to_string_lossy())).into_owned());
     match definition.try_get_matches_from(shown) {
@@ -41,7 +43,7 @@ fn refuse(definition: clap::Command, error: &clap::Error) -> ! {
         // The lossy conversion made the arguments valid. Such an error quotes nothing.
         Ok(_) if error.kind() == ErrorKind::InvalidUtf8 => error.exit(),
         Ok(_) => {
-            complain("an argument holds characters that cannot be shown; see `warpline-ranks --help`");
+            complain("an argument contains characters that cannot be shown; see `warpline-ranks --help`");
             std::process::exit(2)
         }
     }

@@ -23,8 +23,8 @@ use crate::views;
 /// The arguments.
 #[derive(Args)]
 pub(super) struct Query {
-    /// A trace (`.pftrace`, Chrome JSON, or either with `.gz`), or the folder that the setting `ranks=DIR` named, or the URL to which it was
-    /// copied: s3://BUCKET/FOLDER.
+    /// A trace (`.pftrace`, Chrome JSON, or either with `.gz`), or the folder that the setting `ranks=DIR` named, or
+    /// the URL to which it was copied: s3://BUCKET/FOLDER.
     #[arg(required_unless_present = "list", value_name = "TRACE|FOLDER|URL")]
     of: Option<PathBuf>,
     /// One SELECT.
@@ -33,10 +33,10 @@ pub(super) struct Query {
     /// Read the query from a file.
     #[arg(long, conflicts_with_all = ["sql", "name"])]
     file: Option<PathBuf>,
-    /// Answer a query of `--list`.
+    /// Answer a query that `--list` shows.
     #[arg(long, conflicts_with = "sql")]
     name: Option<String>,
-    /// List the queries over a trace and the views over a folder, with what they answer and their columns.
+    /// List the queries over a trace and the views over a folder, with their descriptions and columns.
     #[arg(long)]
     list: bool,
     /// How rows are printed: as a table, as CSV, or as a JSON object in each line.
@@ -48,7 +48,7 @@ pub(super) struct Query {
     /// The run, if the folder has several.
     #[arg(long)]
     run: Option<String>,
-    /// End the query after so many seconds without an answer: 60 s by default, and 600 s on a cluster.
+    /// End the query after this many seconds without an answer: 60 s by default, and 600 s on a cluster.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Query {
         Ok(())
     }
 
-    /// What the query may take. A cluster has limits of its own.
+    /// The limits of the query. A cluster has limits of its own.
     fn limits(&self) -> Limits {
         match &self.on.engine {
             Some(_) => Limits::of_memory(),
@@ -88,14 +88,14 @@ impl Query {
         for (option, is_set) in [("--run", self.run.is_some()), ("--engine", self.on.engine.is_some())] {
             if is_set {
                 return Err(Error::Asked(format!(
-                    "`{path_shown}` is no folder, and `{option}` is for folders of ranks' tables; leave it out"
+                    "`{path_shown}` is not a folder, and `{option}` is for folders of ranks' tables; leave it out"
                 )));
             }
         }
         let sql = match &self.name {
             Some(name) if Named::find(name).is_none() && views::find(name).is_some() => {
                 return Err(Error::Asked(format!(
-                    "`{name}` is a view over a folder of ranks' tables, and `{path_shown}` is no folder; name the folder that the setting `ranks=DIR` named"
+                    "`{name}` is a view over a folder of ranks' tables, and `{path_shown}` is not a folder; name the folder that the setting `ranks=DIR` named"
                 )));
             }
             Some(name) => Named::find(name).ok_or_else(|| no_query(name))?.sql.to_owned(),
@@ -115,7 +115,7 @@ impl Query {
         {
             let first = traces.first().map(|trace| trace.display().to_string()).unwrap_or_default();
             return Err(Error::Asked(format!(
-                "`{}` has no tables of ranks, but traces, and a query is over one of them; name it, such as `{first}`",
+                "`{}` has traces and no tables of ranks, and a query reads one trace; name it, such as `{first}`",
                 folder.display()
             )));
         }
@@ -130,7 +130,7 @@ impl Query {
             None => self.sql()?,
         };
         let engine = Engine::open_on(self.on.scheduler(self.timeout), folder, self.run.as_deref())?;
-        // Only for those who ask: they read every collective.
+        // Only for queries that name them: they read every collective.
         if views::reads_clocks(&sql) {
             clocks(&engine, Options::default())?;
         }
@@ -167,15 +167,15 @@ fn list() -> Result<String, Error> {
         let columns = trace::columns(sql)?;
         Ok::<_, Error>(columns.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", "))
     };
-    let mut text = "Over one trace, the tables\n".to_owned();
+    let mut text = "Tables of one trace:\n".to_owned();
     for table in TraceTable::ALL {
         text += &format!("  {}\n      {}\n", table.name(), columns(&format!("SELECT * FROM {}", table.name()))?);
     }
-    text += "\nand the queries, each of which is a table too (`--name NAME`)\n";
+    text += "\nQueries over one trace, each of which is also a table (`--name NAME`):\n";
     for query in NAMED {
         text += &format!("  {}: {}\n      {}\n", query.name, query.about(), columns(query.sql)?);
     }
-    text += "\nOver a folder of ranks' tables, the views\n";
+    text += "\nViews over a folder of ranks' tables:\n";
     let width = views::ALL.iter().map(|view| view.name.len()).max().unwrap_or(0);
     for view in views::ALL {
         text += &format!("  {:width$}  {}\n", view.name, view.about());

@@ -1,5 +1,5 @@
-//! Hides the secrets of URLs in a text that is printed: users and passwords, and queries, in which signatures stand. A URL in a message ends at a space
-//! or at a backtick. What might be a part of a secret is hidden, too.
+//! Hides the secrets of URLs in a text that is printed: users and passwords, and queries, which may contain signatures.
+//! A URL in a message ends at a space or at a backtick. Anything that might be a part of a secret is hidden, too.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,6 @@
-//! A Ballista cluster that runs the queries: a stock scheduler and stock executors, with nothing of ours. A query goes there as a logical
-//! plan over folders of Parquet files, and rows that only this process has are such files too. Called by the engine.
+//! A Ballista cluster that runs the queries: a stock scheduler and stock executors, with nothing of ours. A query goes
+//! there as a logical plan over folders of Parquet files, and rows that only this process has are such files too.
+//! Called by the engine.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -33,8 +34,8 @@ const SCHEME: &str = "ballista://";
 /// The port of a scheduler that is given no other.
 const PORT: u16 = 50050;
 
-/// The time within which the cluster answers a query, unless `--timeout` says otherwise. A scheduler by default notices after 180 s that an
-/// executor is dead.
+/// The time within which the cluster answers a query, unless `--timeout` says otherwise. A scheduler by default notices
+/// after 180 s that an executor is dead.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The scheduler of a cluster, as `--engine` names it.
@@ -51,7 +52,7 @@ impl FromStr for Scheduler {
     fn from_str(text: &str) -> Result<Self, String> {
         let place = text.strip_prefix(SCHEME).map(|place| place.trim_end_matches('/'));
         let address = place.filter(|place| !place.is_empty() && !place.contains(['/', '@'])).and_then(|place| {
-            // An IPv6 address stands in brackets, so that its colons are no port's.
+            // An IPv6 address is in brackets, so that its colons do not begin a port.
             match place.rsplit_once(':') {
                 Some((host, port)) if !port.ends_with(']') => {
                     (!host.is_empty() && port.parse::<u16>().is_ok()).then(|| place.to_owned())
@@ -84,7 +85,7 @@ impl Scheduler {
         use datafusion::execution::SessionStateBuilder;
         use datafusion::prelude::SessionConfig;
 
-        // Ballista itself connects with the first query, and does not say to whom it could not.
+        // Ballista itself connects with the first query, and its error does not name the address.
         let there = tokio::time::timeout(Duration::from_secs(10), tokio::net::TcpStream::connect(&self.address));
         let why = match there.await {
             Ok(Ok(_)) => None,
@@ -96,7 +97,8 @@ impl Scheduler {
                 format!("start `ballista-scheduler` there, or name its host and port: `--engine {SCHEME}HOST:{PORT}`");
             return Err(Error::Asked(format!("no scheduler answers at `{self}`: {why}; {remedy}")));
         }
-        // DataFusion's own variables set the rest, such as DATAFUSION_EXECUTION_TARGET_PARTITIONS to the number of the cluster's cores.
+        // DataFusion's own variables set the rest, such as DATAFUSION_EXECUTION_TARGET_PARTITIONS to the number of the
+        // cluster's cores.
         let config = SessionConfig::from_env().map_err(|error| Error::query("SQL", error))?.upgrade_for_ballista();
         // A look at the footer of each file, before the query, would take longer than the query.
         let config = config.with_information_schema(true).with_collect_statistics(false);
@@ -124,7 +126,7 @@ impl Cluster {
     /// Nothing is written before there are rows.
     pub fn new(scheduler: Scheduler, folder: &Folder) -> Self {
         let tables = std::path::absolute(&folder.path).unwrap_or_else(|_| folder.path.clone());
-        // Of one process of one machine: others may use the folder, too.
+        // The name is that of one process on one machine: others may use the folder, too.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let kept = tables.join("kept").join(format!("{}-{}-{now:x}", folder.run, std::process::id()));
         Self { scheduler, tables, kept, next: AtomicUsize::new(0) }

@@ -1,5 +1,6 @@
-//! What a query of a user may take: time, memory of the process, and stack. It runs on a thread of its own, which is left to itself when a limit is
-//! reached: planning and single operators do not stop before their end. Who asked then ends the process. Called by the command.
+//! The limits of a user's query: time, memory of the process, and stack. The query runs on a thread of its own, which
+//! is abandoned when a limit is reached, because planning and single operators cannot be stopped. The caller then ends
+//! the process. Called by the command.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -12,13 +13,15 @@ use crate::error::Error;
 /// The time for the answer to a query of a user, unless `--timeout` says otherwise.
 const TIME: Duration = Duration::from_secs(60);
 
-/// By so many bytes a query may make the process larger. The engine counts its large operators alone ([`super::sql`]), and no function of a text.
+/// The number of bytes by which a query may make the process larger. The engine counts only its large operators
+/// ([`super::sql`]), and no functions of texts.
 const GROWTH: u64 = 3 << 30;
 
 /// How often the limits are looked at: a query may take several GiB in a second.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The plan of a query is as deep as it has terms, and all that is done with plans calls itself for each. A stack takes memory only where it is used.
+/// The plan of a query is as deep as it has terms, and all that is done with plans calls itself for each. A stack takes
+/// memory only where it is used.
 const STACK: usize = 256 << 20;
 
 /// The same of the threads that run a plan.
@@ -27,7 +30,7 @@ pub(super) const WORKER_STACK: usize = 32 << 20;
 /// The parts that a query may have: what these stacks hold, in a build without optimization too, is twice as much.
 const PARTS: usize = 4096;
 
-/// What a query may take.
+/// The limits of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     time: Option<Duration>,
@@ -53,7 +56,7 @@ impl Limits {
     /// The answer, if it comes within the limits. If it does not, the work goes on until the process ends.
     ///
     /// # Errors
-    /// Those of the work, and a limit that is reached.
+    /// The errors of the work, and a limit that is reached.
     pub fn within<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -93,7 +96,7 @@ fn resident() -> u64 {
 
 /// Refuses a query whose plan may be too deep for the stacks. The values of a list are no deeper than one of them.
 pub(super) fn check_length(sql: &str) -> Result<(), Error> {
-    // What is no SQL, the parser says better.
+    // If it is not SQL, the parser has the better message.
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(()) };
     let mut parts = 0;
     let mut rest = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();

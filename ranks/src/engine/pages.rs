@@ -1,6 +1,6 @@
-//! The pages of a file that is in memory, decompressed with one decompressor for each thread. The Parquet reader makes a compressor and a
-//! decompressor for each column of each file, and a file of one rank has a few hundred bytes a column: to make them took most of the time.
-//! Called by `read`, for files with one group of rows and nothing but zstd.
+//! The pages of a file that is in memory, decompressed with one decompressor for each thread. The Parquet reader makes
+//! a compressor and a decompressor for each column of each file, and a file of one rank has a few hundred bytes a
+//! column: to make them took most of the time. Called by `read`, for files with one group of rows and nothing but zstd.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -26,7 +26,7 @@ pub struct OneGroup {
 }
 
 impl OneGroup {
-    /// Of a file whose columns are compressed with zstd or not at all; none for another one.
+    /// The pages of a file whose columns are compressed with zstd or not at all; none for another file.
     pub fn of(bytes: Bytes, facts: &Arc<ParquetMetaData>) -> Option<Self> {
         let [group] = facts.row_groups() else { return None };
         let is_known = |compression| matches!(compression, Compression::ZSTD(_) | Compression::UNCOMPRESSED);
@@ -111,7 +111,8 @@ impl PageReader for Pages {
     }
 }
 
-/// The bytes, of which those from `from` on are one frame of zstd. It says how large its content is, because it was made in one go.
+/// The bytes, of which those from `from` on are one frame of zstd. It says how large its content is, because it was
+/// made in one go.
 fn decompressed(bytes: &Bytes, from: usize, most: usize) -> Result<Bytes> {
     let wrong = |why: &str| ParquetError::General(format!("a page is damaged: {why}"));
     let Some(frame) = bytes.get(from..) else { return Err(wrong("its levels are longer than it is")) };

@@ -1,5 +1,6 @@
-//! Reads a file of a table: the columns that a query names, or all of them for `compact`. What all rows of the file have in common is taken from its
-//! statistics. Called by `scan`, `held` and `compact`; never changes a file. The Parquet reader may panic on a damaged file ([`guarded`]).
+//! Reads a file of a table: the columns that a query names, or all of them for `compact`. What all rows of the file
+//! have in common is taken from its statistics. Called by `scan`, `held` and `compact`; never changes a file. The
+//! Parquet reader may panic on a damaged file ([`guarded`]).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +31,8 @@ use crate::table::Schemas;
 /// Rows of a batch.
 pub const BATCH: usize = 8192;
 
-/// The part of a table that matters: for files and groups of rows that have nothing of it, reading is skipped. Rows beyond it may come where the query names no rank.
+/// The part of a table that matters: for files and groups of rows that have nothing of it, reading is skipped. Rows
+/// beyond it may come where the query names no rank.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     /// These ranks.
@@ -50,16 +52,16 @@ impl Scope {
     }
 }
 
-/// What is read of each file.
+/// The part that is read of each file.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Whose files.
+    /// The table.
     pub table: Table,
     /// The columns, in order. `run` and `win` are of the path.
     pub schema: SchemaRef,
     /// The run's id.
     pub run: Arc<str>,
-    /// What matters, if not all does.
+    /// The part that matters; none if all does.
     pub scope: Option<Arc<Scope>>,
 }
 
@@ -118,7 +120,7 @@ impl Wanted {
         let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(input, options)
             .map_err(|error| format!("its footer is damaged: {error}"))?;
         if let Some(why) = self.table.misses(builder.schema()) {
-            return Err(format!("is no table `{}`: {why}", self.table.name()));
+            return Err(format!("is not a table `{}`: {why}", self.table.name()));
         }
         let names = self.schema.fields().iter().map(|field| field.name().as_str());
         let constants = constants(builder.metadata());
@@ -199,8 +201,8 @@ enum Opened {
     Counted(i64, Constants),
 }
 
-/// Columns with one value for all rows of a file. A file of one rank has many: its rank, its host, and all columns of `windows`. Their
-/// pages are not read, because to set up the decompression of a page costs more than its few bytes.
+/// Columns with one value for all rows of a file. A file of one rank has many: its rank, its host, and all columns of
+/// `windows`. Their pages are not read, because to set up the decompression of a page costs more than its few bytes.
 type Constants = HashMap<String, Constant>;
 
 enum Constant {

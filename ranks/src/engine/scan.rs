@@ -1,6 +1,7 @@
-//! The scan of a table of this machine: a leaf of a plan. A job of 10,000 ranks has a hundred thousand small files a table, so a file is read in
-//! one go, without a task and a round of requests for each, and many files make a batch. A file that is damaged or foreign is left out, and the
-//! folder says so. Called by the engine; `read` reads a file. Never changes a file.
+//! The scan of a table of this machine: a leaf of a plan. A job of 10,000 ranks has a hundred thousand small files a
+//! table, so a file is read in one go, without a task and a round of requests for each, and many files make a batch. A
+//! file that is damaged or foreign is left out, and the folder says so. Called by the engine; `read` reads a file.
+//! Never changes a file.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,14 +47,14 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Of the files of the table, in at most `parts` parts.
+    /// A scan of the files of the table, in at most `parts` parts.
     pub fn of_files(wanted: Wanted, folder: &Arc<Mutex<Folder>>, parts: usize) -> Self {
         let files: Vec<DataFile> = {
             let folder = folder.lock().unwrap_or_else(PoisonError::into_inner);
             let all = folder.files(wanted.table).iter();
             all.filter(|file| wanted.scope.as_ref().is_none_or(|scope| scope.has(file))).cloned().collect()
         };
-        // A guess: what a planner compares it with is larger or smaller by far.
+        // A guess: the numbers that a planner compares it with are much larger or much smaller.
         let rows = files.iter().map(|file| file.bytes as usize / 32).sum();
         // Dealt out in turn: each part has files of every window.
         let parts = parts.clamp(1, files.len().max(1));
@@ -61,7 +62,7 @@ impl Scan {
         Self::new(wanted, Source::Files((0..parts).map(part).collect(), folder.clone()), parts, rows)
     }
 
-    /// Of rows in memory.
+    /// A scan of rows in memory.
     pub fn of_held(wanted: Wanted, held: Arc<Held>) -> Self {
         let (parts, rows) = (held.parts(), held.rows());
         Self::new(wanted, Source::Held(held), parts, rows)
@@ -152,8 +153,8 @@ impl ExecutionPlan for Scan {
     }
 }
 
-/// Many files to a batch. A small file that cannot be read is left out as a whole; what a large one gave before it broke is on its
-/// way already, so that is an error, and the query runs again without the file.
+/// Many files to a batch. A small file that cannot be read is left out as a whole; what a large one gave before it
+/// broke is on its way already, so that is an error, and the query runs again without the file.
 fn read_files(
     wanted: &Wanted,
     files: &[DataFile],

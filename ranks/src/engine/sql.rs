@@ -1,5 +1,5 @@
-//! One `SELECT` in this process, or on a cluster: what both engines, that of the tables of ranks and that of one trace, have in common. A
-//! query only reads.
+//! One `SELECT` in this process, or on a cluster: what both engines, that of the tables of ranks and that of one trace,
+//! have in common. A query only reads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use super::Rows;
 use super::limits::{WORKER_STACK, check_length};
 use crate::error::Error;
 
-/// What the queries may hold at once, of 4 GiB for everything: beyond it they spill to the system's temporary folder.
+/// The memory that the queries may hold at once, of 4 GiB for everything: beyond it they spill to the system's
+/// temporary folder.
 const MEMORY: usize = 1536 << 20;
 
 /// The smaller side of a join is not dealt out to threads up to this many rows, or bytes.

@@ -1,4 +1,5 @@
-//! The files of one table in the windows of a run, and which of them have no rows of their own: copies, and what a `compact` that was stopped left.
+//! The files of one table in the windows of a run, and which of them have no rows of their own: copies, and what a
+//! `compact` that was stopped left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Those in the windows of a run.
+    /// The files in the windows of a run.
     pub(super) fn of(run: &Path, table: Table) -> Self {
         let mut all = Self::default();
         for (name, window) in entries(run) {
@@ -34,7 +35,7 @@ impl Found {
             };
             all.add(&window, number, table);
         }
-        // Those of a window are in the order of their names.
+        // The files of a window are in the order of their names.
         all.files.sort_by_key(|file| file.window);
         all
     }
@@ -80,8 +81,8 @@ impl Found {
     }
 }
 
-/// Whether a merged file has the rows of this one. Only of those very files: a rank that was started again may have written a new one under the
-/// name of an old one.
+/// Whether a merged file has the rows of this one. Only of those very files: a rank that was started again may have
+/// written a new one under the name of an old one.
 fn is_replaced(file: &DataFile, merged: &Merged) -> bool {
     match (merged.has_name(file.name()), is_named_as_written(file)) {
         (true, _) => of_bytes(file).is_some_and(|hash| merged.has(file.name(), &hash)),
@@ -90,9 +91,10 @@ fn is_replaced(file: &DataFile, merged: &Merged) -> bool {
     }
 }
 
-/// The places of the files of a window that are copies, each with the place of the file that it is a copy of. Files are compared where a copy
-/// is likely, because to read them all takes longer than most queries: those under a name that neither a rank nor `compact` gives, and
-/// those of one rank in a table whose rows have a time, as two files without one may be equal by chance.
+/// The places of the files of a window that are copies, each with the place of the file that it is a copy of. Files are
+/// compared where a copy is likely, because to read them all takes longer than most queries: those under a name that
+/// neither a rank nor `compact` gives, and those of one rank in a table whose rows have a time, as two files without
+/// one may be equal by chance.
 fn copies(files: &[DataFile], table: Table) -> BTreeMap<usize, usize> {
     let has_times = matches!(table, Table::Windows | Table::Steps | Table::Collectives);
     let mut by_size: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -141,7 +143,9 @@ fn size(path: &Path) -> Result<u64, String> {
         return Err("is not a file".to_owned());
     }
     match facts.len() {
-        bytes if bytes < LEAST_BYTES => Err(format!("has {bytes} bytes: its end is missing, or it is no Parquet file")),
+        bytes if bytes < LEAST_BYTES => {
+            Err(format!("has {bytes} bytes: its end is missing, or it is not a Parquet file"))
+        }
         bytes => Ok(bytes),
     }
 }

@@ -1,5 +1,5 @@
-//! Which files a merged file replaces: its metadata lists the name of each and a hash of its bytes. The name alone does not say it, because a rank
-//! that is started again may write a new file under the name of one that is no more.
+//! Which files a merged file replaces: its metadata lists the name of each and a hash of its bytes. The name alone is
+//! not enough, because a rank that is started again may write a new file under the name of one that was removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::reading::guarded;
 
-/// The key in the metadata of a file made by `compact`: the names of the files whose rows it has, and the hashes of each.
+/// The key in the metadata of a file made by `compact`: the names of the files whose rows it has, and the hashes of
+/// each.
 pub const COMPACTED: &str = "warpline.compacted";
 
 /// The files whose rows a merged file has, or several of them.
@@ -38,7 +39,7 @@ impl Merged {
         guarded(|| Ok(list().unwrap_or_default())).unwrap_or_default()
     }
 
-    /// As the metadata has it.
+    /// The list in the form of the metadata.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
@@ -82,7 +83,7 @@ impl Merged {
     }
 }
 
-/// A hash of a file's bytes: FNV-1a of each eight of them, to tell a file from another one of its name.
+/// A hash of a file's bytes: FNV-1a of each eight of them, to distinguish files with the same name.
 pub fn hash(bytes: &[u8]) -> String {
     let of = |hash: u64, part: &[u8]| {
         let mut word = [0; 8];

@@ -25,7 +25,8 @@ pub enum Hang {
         /// In this step.
         step: i64,
     },
-    /// A rank and one of the next host call the collective across hosts before that of their own host, and the others after it.
+    /// A rank and one of the next host call the collective across hosts before that of their own host, and the others
+    /// after it.
     Cycle {
         /// The first of the two.
         rank: u32,
@@ -39,7 +40,7 @@ pub enum Hang {
     },
 }
 
-/// Writes the file of each rank. All are in the all-reduce of their host in `step`, where the hang is none of theirs.
+/// Writes the file of each rank. Ranks that the hang does not concern are in the all-reduce of their host in `step`.
 pub fn progress(folder: &Path, plan: &Plan, hang: Hang) -> Result<(), Error> {
     plan.check()?;
     let clocks = plan.clocks();

@@ -1,4 +1,5 @@
-//! The files of a window: the columns of the contract, zstd, delta-packed integers, under a temporary name until they are whole.
+//! The files of a window: the columns of the contract, zstd, delta-packed integers, under a temporary name until they
+//! are whole.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +19,7 @@ use super::simulate::{Call, Comm, RankStep, WORLD_EVERY, Window};
 use super::{Error, HostClock, Plan, Stage};
 use crate::table::Schemas;
 
-/// What a host knows of its clock.
+/// The facts that a host knows about its clock.
 const CLOCK_ERR_NS: i64 = 200;
 
 const STAGES: [Stage; 4] = [Stage::Load, Stage::Forward, Stage::Backward, Stage::Optimizer];
@@ -26,7 +27,8 @@ const STAGES: [Stage; 4] = [Stage::Load, Stage::Forward, Stage::Backward, Stage:
 /// A rank does not compress a table with fewer rows.
 const LEAST_ROWS: usize = 64;
 
-/// Files that `compact` makes have rows of many ranks, in their order: a reader skips the groups of ranks that it does not ask for.
+/// Files that `compact` makes have rows of many ranks, in their order: a reader skips the groups of ranks that it does
+/// not ask for.
 const ROWS_OF_GROUP: usize = 65_536;
 
 /// Writes one window, with a thread for each core.
@@ -303,7 +305,8 @@ fn encoded(
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .set_key_value_metadata((!facts.is_empty()).then_some(facts));
-    // As a rank writes them: compressed if that makes them shorter, with statistics of what a reader selects by. A merged file has many ranks as well.
+    // As a rank writes them: compressed if that makes them shorter, with statistics of what a reader selects by. A
+    // merged file has many ranks as well.
     for field in table.written().fields() {
         let is_short = matches!(field.name().as_str(), "rank" | "host") || field.name().ends_with("_ns");
         if rows >= LEAST_ROWS && !is_short {
@@ -344,7 +347,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
     let written = std::fs::File::create(&temporary).and_then(|mut file| file.write_all(bytes));
     written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
-        // What is left of it would stay for ever.
+        // Otherwise the temporary file would remain forever.
         let _ = std::fs::remove_file(&temporary);
         of(error)
     })

@@ -1,4 +1,4 @@
-//! What a rank that is dead did last, from the file of its flight recorder, which survives a kill.
+//! The last zone of a dead rank, from the file of its flight recorder, which survives a kill.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -9,7 +9,8 @@ use warpline_trace::read::{LastOpenZone, open_zones};
 
 use super::progress::plain;
 
-/// Returns the place at which it stood, or why its recorder does not say it. None if it has no recorder, or if the file is not on this machine.
+/// Returns the zone that it was in, or why its recorder does not show it. None if it has no recorder, or if the file is
+/// not on this machine.
 pub fn last_open(progress: &Progress) -> Option<Result<Open, String>> {
     let path = Path::new(progress.flight.as_deref()?);
     let read = || {

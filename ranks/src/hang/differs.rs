@@ -1,5 +1,5 @@
-//! The first call of a group that differs between its ranks. A signature covers all calls up to its own, so ranks whose signatures are equal
-//! called the same so far.
+//! The first call of a group that differs between its ranks. A signature covers all calls up to its own, so ranks whose
+//! signatures are equal called the same so far.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,11 +27,11 @@ pub struct Difference {
     pub is_majority: bool,
     /// Some rank has not completed the number, so this is what holds the group up. Otherwise the job went on.
     pub is_open: bool,
-    /// What most ranks called.
+    /// The call of most ranks.
     pub most_called: String,
-    /// They.
+    /// The ranks that called it.
     pub most: Vec<u32>,
-    /// Who called something else, and what.
+    /// The ranks that called something else, and their calls.
     pub others: Vec<(u32, String)>,
     /// The files do not have the number, and the tables do.
     pub is_of_tables: bool,
@@ -129,15 +129,16 @@ pub fn differences(
     all
 }
 
-/// Signatures are compared among ranks that began to count at one number. A rank whose process or session began later has signatures of
-/// its own, and its calls themselves are compared.
+/// Signatures are compared among ranks that began to count at one number. A rank whose process or session began later
+/// has signatures of its own, and its calls themselves are compared.
 fn difference(comm: &str, ranks: &[OfRank<'_>]) -> Option<Difference> {
     let mut alike: BTreeMap<Option<i64>, Vec<&OfRank<'_>>> = BTreeMap::new();
     for rank in ranks {
         alike.entry(rank.first).or_default().push(rank);
     }
     let by_signature = alike.iter().filter_map(|(first, ranks)| {
-        // Signatures that differ do so for good, but a rank that stopped at its call has no later ones, and the others agree there.
+        // Signatures that differ do so for good, but a rank that stopped at its call has no later ones, and the others
+        // agree there.
         first_difference(comm, &shared(ranks), first.unwrap_or(0), |call| call.5.clone())
     });
     let all: Vec<&OfRank<'_>> = ranks.iter().collect();

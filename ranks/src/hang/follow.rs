@@ -7,8 +7,9 @@
 //!
 //! The waits lead from rank to rank, to a rank that waits for no other rank, or around a cycle.
 //!
-//! Half of a group may wait for the other half, so no wait is kept for itself: the members that a rank waits for are the first ones of the group
-//! in the order of how far they are, and the graph has a node for each such beginning. Its size grows with the members of the groups.
+//! Half of a group may wait for the other half, so no wait is kept for itself: the members that a rank waits for are
+//! the first ones of the group in the order of how far they are, and the graph has a node for each such beginning. Its
+//! size grows with the members of the groups.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -28,13 +29,13 @@ const MOST_WAITS: usize = 256;
 /// One rank waits for another.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
+    /// The rank that waits.
     pub rank: u32,
-    /// In which group.
+    /// The group in which it waits.
     pub comm: String,
-    /// In which number of it.
+    /// The number of the collective in the group.
     pub seq: i64,
-    /// For whom.
+    /// The rank that it waits for.
     pub waits_for: u32,
     /// The operation of a transfer between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +98,7 @@ pub struct Together {
     pub seq: i64,
     /// It is a transfer between two ranks.
     pub is_transfer: bool,
-    /// Those that are in it.
+    /// The ranks that are in it.
     pub ranks: Vec<u32>,
     /// How many ranks the group has.
     pub size: usize,
@@ -105,16 +106,16 @@ pub struct Together {
     pub is_entered: bool,
 }
 
-/// What was followed.
+/// The result of following the waits.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
-    /// Those for which most ranks wait first.
+    /// The ranks that others wait for, those with the most waiting ranks first.
     pub(super) sinks: Vec<Sink>,
-    /// Those for which fewer ranks wait directly, and that are not followed.
+    /// The number of ranks for which fewer ranks wait directly, and that are not followed.
     pub(super) more_sinks: usize,
     pub(super) cycles: Vec<Cycle>,
     pub(super) more_cycles: usize,
-    /// What the oldest open zones of most ranks are first.
+    /// The ranks that are held up together, most ranks first by their oldest open zones.
     pub(super) together: Vec<Together>,
     pub(super) waiting: usize,
 }
@@ -126,7 +127,7 @@ struct Line<'a> {
     transfer: Option<&'a str>,
     /// Nodes of ranks.
     members: Vec<u32>,
-    /// Who waits for how many of the members. Who waits for most comes first.
+    /// The ranks that wait, each with the number of members that it waits for; the largest number first.
     waits: Vec<OfLine>,
 }
 
@@ -136,8 +137,8 @@ struct OfLine {
     first: u32,
 }
 
-/// The nodes of ranks are their places in `ranks`. Behind them, each line has a node for each of its beginnings, which leads to its last member and
-/// to the beginning that is shorter by one.
+/// The nodes of ranks are their places in `ranks`. Behind them, each line has a node for each of its beginnings, which
+/// leads to its last member and to the beginning that is shorter by one.
 pub(super) struct Graph<'a> {
     ranks: Vec<u32>,
     lines: Vec<Line<'a>>,
@@ -155,7 +156,7 @@ pub(super) struct Graph<'a> {
 /// A collective: its group and its number, or the ranks of the transfer.
 type Place<'a> = (&'a str, i64, Option<[u32; 2]>);
 
-/// What holds up a rank that is in a collective and waits for no rank.
+/// The cause that holds up a rank that is in a collective and waits for no rank.
 #[derive(Clone, Copy)]
 struct Held<'a> {
     comm: &'a str,
@@ -216,7 +217,7 @@ impl<'a> Graph<'a> {
             groups.all.iter().flat_map(|group| &group.waiting).map(|waiting| waiting.rank).collect();
         waiting.sort_unstable();
         waiting.dedup();
-        // Of several collectives, a rank is in that of its oldest open zone.
+        // If there are several collectives, a rank is in that of its oldest open zone.
         held.sort_by_key(|(node, held)| (*node, !held.is_here, !held.is_alone));
         held.dedup_by_key(|(node, _)| *node);
         held.retain(|(node, _)| waits.of(*node).is_empty());
@@ -287,7 +288,8 @@ impl<'a> Graph<'a> {
     }
 
     fn find_sinks(&self, is_unknown: impl Fn(u32) -> bool, followed: &mut Followed) {
-        // Those that others wait for directly: for each line, how many do. Ranks with one such list are waited for by the same ranks.
+        // Those that others wait for directly: for each line, how many do. Ranks with one such list are waited for by
+        // the same ranks.
         let direct = |node: u32| -> Vec<(u32, u32)> {
             let in_line = |(line, at): &(u32, u32)| {
                 let waits = self.lines[*line as usize].waits.partition_point(|wait| wait.first > *at);
@@ -430,11 +432,13 @@ fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> O
     }
 }
 
-/// Breadth first, over the waits forwards or backwards. The marks of one search are those of its number, so that the next one clears none.
+/// Breadth first, over the waits forwards or backwards. The marks of one search are those of its number, so that the
+/// next one clears none.
 struct Search<'a> {
     graph: &'a Graph<'a>,
     number: u32,
-    /// The search that has reached a rank, and the wait by which it did: line, place of the wait, and the rank at its other end.
+    /// The search that has reached a rank, and the wait by which it did: line, place of the wait, and the rank at its
+    /// other end.
     reached: Vec<(u32, (u32, u32, u32))>,
     /// The search that has used a line, and how much of it.
     used: Vec<(u32, u32)>,
@@ -536,7 +540,7 @@ impl<'a> Search<'a> {
         (furthest, waiting)
     }
 
-    /// Who waits for a rank, directly or through others.
+    /// The ranks that wait for a rank, directly or through others.
     fn sink(&mut self, sink: u32) -> Sink {
         let graph = self.graph;
         let (furthest, waiting) = self.reach_back(vec![sink]);

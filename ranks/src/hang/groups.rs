@@ -1,11 +1,13 @@
-//! The groups of a job, each with its members and with what its ranks have entered, once for the whole job: the files of 100,000 ranks say the same
-//! members 100,000 times. `follow` asks who waits for whom. What files of others claim is bounded here, and what is left out is counted.
+//! The groups of a job, each with its members and with what its ranks have entered, once for the whole job: the files
+//! of 100,000 ranks say the same members 100,000 times. `follow` determines the waits between ranks. The claims of
+//! files from others are bounded here, and groups that are left out are counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use warpline_judge::progress::{Group, Progress};
 
-/// The most members that all groups may have together: a few million numbers. A job of 100,000 ranks with four groups for each has 400,000.
+/// The most members that all groups may have together: a few million numbers. A job of 100,000 ranks with four groups
+/// for each has 400,000.
 pub(super) const MOST_IN_ALL: usize = 2 << 20;
 
 /// The groups of a job.
@@ -25,11 +27,12 @@ pub(super) struct Known<'a> {
     pub(super) members: Vec<u32>,
     /// The ranks that have entered a collective of it and not completed it.
     pub(super) waiting: Vec<Waiting<'a>>,
-    /// Its ranks count apart: they also send to each other, and who does takes a number that others do not take.
+    /// Its ranks count separately: they also send to each other, and those that do take a number that the others do not
+    /// take.
     pub(super) counts_apart: bool,
     /// The last number that any rank of it has completed.
     pub(super) most_completed: Option<i64>,
-    /// What the ranks that wrote of it say, in the order of the ranks.
+    /// The state of each rank that wrote about it, in the order of the ranks.
     of_rank: Vec<(u32, &'a Group)>,
 }
 
@@ -41,7 +44,7 @@ pub(super) struct Waiting<'a> {
     pub(super) seq: i64,
     /// Whether the rank's oldest open zone is that collective.
     pub(super) is_here: bool,
-    /// Of a transfer, the operation and the rank at its other end.
+    /// For a transfer: the operation and the rank at its other end.
     pub(super) transfer: Option<(&'a str, u32)>,
 }
 
@@ -52,7 +55,7 @@ impl<'a> Groups<'a> {
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut room = MOST_IN_ALL;
         for (rank, file) in files {
-            // What it launched behind its oldest open zone is queued behind it.
+            // Calls that it launched behind its oldest open zone are queued behind that zone.
             let open = file.open.as_ref();
             let is_in_work = open.is_some_and(|open| open.comm.is_none() && open.launched);
             let open_in = open.and_then(|open| file.comms.iter().find(|group| open.comm.as_ref() == Some(&group.comm)));
@@ -98,7 +101,7 @@ impl<'a> Groups<'a> {
 }
 
 impl Known<'_> {
-    /// What a member says of the group.
+    /// The group as one of its members reports it.
     pub(super) fn of(&self, rank: u32) -> Option<&Group> {
         let at = self.of_rank.binary_search_by_key(&rank, |(rank, _)| *rank).ok()?;
         Some(self.of_rank[at].1)

@@ -1,5 +1,5 @@
-//! The processes of ranks on this machine: whether they run, and what they say now, by their control sockets. A rank whose disk is full or
-//! stalls still answers there.
+//! The processes of ranks on this machine: whether they run, and what they say now, by their control sockets. A rank
+//! whose disk is full or stalls still answers there.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,18 +17,18 @@ const WITHIN: Duration = Duration::from_secs(3);
 /// The most processes that are asked at one time.
 const AT_ONCE: usize = 64;
 
-/// What is known of the process of a rank.
+/// The facts about the process of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It has ended.
     Gone,
     /// It runs.
     Runs,
-    /// It runs, and has answered: what it said replaces its file.
+    /// It runs, and has answered: its answer replaces its file.
     Answered,
 }
 
-/// Looks at the processes of this machine, and takes what they say in place of their files.
+/// Looks at the processes of this machine, and takes their answers in place of their files.
 pub fn look(files: &mut BTreeMap<u32, Progress>) -> BTreeMap<u32, Life> {
     let Ok(boot_id) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return BTreeMap::new() };
     let boot_id = boot_id.trim();
@@ -40,7 +40,7 @@ pub fn look(files: &mut BTreeMap<u32, Progress>) -> BTreeMap<u32, Life> {
         for (rank, (life, answer)) in asked {
             lives.extend(life.map(|life| (rank, life)));
             let Some(answer) = answer.and_then(|answer| answer.join().ok().flatten()) else { continue };
-            // A socket proves nothing of a rank: what it says must fit.
+            // A socket proves nothing about a rank: its answer must match the file.
             if let Some(file) = files.get_mut(&rank).filter(|file| (file.rank, file.pid) == (answer.rank, answer.pid)) {
                 *file = Progress { changed: Some(SystemTime::now()), ..answer };
                 lives.insert(rank, Life::Answered);

@@ -26,7 +26,7 @@ pub fn read(path: &Path, run: &str) -> (BTreeMap<u32, Progress>, Vec<Omission>) 
     // Another user who may write to the folder of the job could lead from there to anywhere.
     for folder in [path.join("progress"), folder.clone()] {
         if folder.is_symlink() {
-            left_out.push(Omission { file: named(&folder), why: "is a link, and no rank makes one".to_owned() });
+            left_out.push(Omission { file: named(&folder), why: "is a link, which no rank creates".to_owned() });
             return (BTreeMap::new(), left_out);
         }
     }
@@ -65,7 +65,7 @@ pub fn read(path: &Path, run: &str) -> (BTreeMap<u32, Progress>, Vec<Omission>) 
 enum Unread {
     /// Its text is not whole.
     Damaged(String),
-    /// It is none that a rank writes.
+    /// It is not a file that a rank writes.
     Refused(String),
 }
 
@@ -87,8 +87,8 @@ fn one(file: &Path, device: Option<u64>) -> Result<Progress, Unread> {
     Ok(Progress { changed: facts.modified().ok(), ..progress })
 }
 
-/// Opens a file of a rank, whose path another user may have made; none if it is not there. It follows no link at the end of the path and never waits
-/// for who writes to a pipe.
+/// Opens a file of a rank, whose path another user may have made; none if it is not there. It follows no link at the
+/// end of the path and never waits for the writer of a pipe.
 pub(super) fn plain(path: &Path) -> Result<Option<(File, Metadata)>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let named = match std::fs::symlink_metadata(path) {
@@ -119,7 +119,8 @@ fn parse(text: &[u8]) -> Result<Progress, String> {
     }
 }
 
-/// Whether a text has the check that it names: the hash of it with zeros in place of the check. A text without one is taken as it is.
+/// Whether a text has the check that it names: the hash of it with zeros in place of the check. A text without one is
+/// taken as it is.
 fn is_whole(text: &[u8], check: Option<&str>) -> bool {
     let Some(check) = check else { return true };
     let text = String::from_utf8_lossy(text.trim_ascii_end());

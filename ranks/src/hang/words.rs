@@ -1,5 +1,5 @@
-//! The sentences: first who it is, then what it does and where, so that whoever is woken up knows where to look. What
-//! cannot be told is said as such, with the reason.
+//! The sentences: first the rank, then what it does and where, so that the person on call knows where to look. A
+//! sentence says what cannot be told, with the reason.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ fn number(is_one: bool, one: &'static str, several: &'static str) -> &'static st
     if is_one { one } else { several }
 }
 
-/// What the ranks are in whose sessions have not ended.
+/// The zones of the ranks whose sessions have not ended.
 pub(super) fn places<'a>(files: impl Iterator<Item = &'a Progress>) -> Option<String> {
     let mut places: BTreeMap<Option<String>, Vec<u32>> = BTreeMap::new();
     for file in files.filter(|file| !file.ended) {
@@ -61,7 +61,7 @@ pub(super) fn places<'a>(files: impl Iterator<Item = &'a Progress>) -> Option<St
 }
 
 impl Hang {
-    /// What it is about. `waiting_for` is how many ranks wait for some.
+    /// The verdict. `waiting_for` is the number of ranks that wait for each of some ranks.
     pub(super) fn sentences(&self, waiting_for: impl Fn(&[u32]) -> usize) -> Vec<String> {
         let different =
             |is_open: bool| self.differences.iter().filter(move |one| one.is_open == is_open).map(|one| one.sentence());
@@ -112,7 +112,7 @@ impl Hang {
         let places = self.places.as_ref().map(|places| format!(": {places}")).unwrap_or_default();
         if self.unjudged > 0 {
             format!(
-                "whether a rank waits cannot be told: the files of {} of {} ranks had no room for any of their groups",
+                "it is unknown whether a rank waits: the files of {} of {} ranks had no room for any of their groups",
                 self.unjudged, self.ranks
             )
         } else if self.has_ended {
@@ -137,7 +137,7 @@ impl Hang {
             let last = first.chain.last().map(|last| format!(" in number {} of {}", last.seq, last.comm));
             let files = number(is_one, "the file of", "the files of");
             return format!(
-                "for whom {waiting} {} {}{} cannot be told: {files} {} {why}",
+                "the rank that {waiting} {} {} for{} is unknown: {files} {} {why}",
                 number(waiting == 1, "rank", "ranks"),
                 number(waiting == 1, "waits", "wait"),
                 last.unwrap_or_default(),
@@ -173,7 +173,7 @@ impl Hang {
         }
     }
 
-    /// What a rank has not done that others wait for.
+    /// The missing action of a rank for which others wait.
     fn missing(&self, culprit: &Culprit, is_one: bool) -> Option<String> {
         let has = number(is_one, "has", "have");
         if let Some((comm, seq)) = &culprit.inside {
@@ -196,7 +196,7 @@ impl Hang {
         })
     }
 
-    /// What a rank for which others wait does, or did last. It has written nothing for `silent_s`.
+    /// The current or last action of a rank for which others wait. It has written nothing for `silent_s`.
     fn state(&self, culprit: &Culprit, are_several: bool, silent_s: u64) -> String {
         let is_one = !are_several;
         let [is, has, it, its, their] = [
@@ -257,11 +257,14 @@ impl Hang {
                 listed(ranks)
             ),
             false if !is_entered && *size > 0 => format!(
-                "for whom {} wait in {comm} cannot be told: its ranks also send to each other, and number their calls apart",
+                "the rank that {} wait for in {comm} is unknown: the ranks of the group also send to each other, and number their calls separately",
                 listed(ranks)
             ),
             false if !is_entered => {
-                format!("for whom {} wait in {comm} cannot be told: its members are not known", listed(ranks))
+                format!(
+                    "the rank that {} wait for in {comm} is unknown: the members of the group are not known",
+                    listed(ranks)
+                )
             }
             false => {
                 let rest = match size - ranks.len() {

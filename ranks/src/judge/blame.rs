@@ -1,5 +1,5 @@
-//! The ranks that the judge names, and what each did in its steps: which column and which stage took longer than those of its peers, and to which
-//! collective it came late.
+//! The ranks that the judge names, and what each did in its steps: which column and which stage took longer than those
+//! of its peers, and to which collective it came late.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const RANKS: usize = 32;
 /// A device is slow if its rank took longer in so many of the steps since the first.
 const STEADY: f64 = 0.8;
 
-/// What a rank did while the others waited.
+/// The activity of a rank while the others waited.
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
@@ -43,7 +43,7 @@ pub struct Link {
     pub comm: Arc<str>,
     /// The number of the collective.
     pub seq: i64,
-    /// Who came last.
+    /// The rank that came last.
     pub rank: i64,
     /// How long the others waited.
     pub late_ns: i64,
@@ -62,17 +62,17 @@ pub struct LateRank {
     pub first_step: i64,
     /// The last one.
     pub last_step: i64,
-    /// By how much, of most steps.
+    /// By how much it is late in most steps.
     pub median_ns: i64,
-    /// By how much, at worst.
+    /// By how much it is late in the worst step.
     pub worst_ns: i64,
     /// The worst step.
     pub worst_step: i64,
     /// By how much ranks that are fine differ in a step.
     pub err_ns: i64,
-    /// What all steps add up to.
+    /// The sum over all steps.
     pub total_ns: i64,
-    /// Of the run's time.
+    /// The share of the run's time.
     pub share: f64,
     /// Why.
     pub cause: Cause,
@@ -93,7 +93,7 @@ pub struct SlowRank {
     pub since_step: i64,
     /// The first one was not before this step, 99 of 100 times.
     pub since_least: i64,
-    /// Nor after this one.
+    /// The first slow step was not after this step, 99 of 100 times.
     pub since_most: i64,
     /// How much longer its device works in a step since then.
     pub more_ns: i64,
@@ -120,7 +120,7 @@ pub struct BlamedStep {
     pub chain: Vec<Link>,
 }
 
-/// What was found.
+/// The findings about the ranks that are named.
 #[derive(Debug, Default)]
 pub struct Blamed {
     pub ranks: Vec<LateRank>,
@@ -201,7 +201,7 @@ fn hosts(rows: &Rows) -> Result<HashMap<i64, Arc<str>>, Error> {
     Ok(rows.ints("rank")?.into_iter().zip(rows.texts("host")?).collect())
 }
 
-/// What a rank did longer than the others in a step in which it took so much longer, and in which stage.
+/// The activity and the stage in which a rank took longer than the others, in a step in which it took this much longer.
 fn why(step: &Step, more_ns: i64) -> (Cause, Arc<str>) {
     let causes = [Cause::Device, Cause::Idle, Cause::Launch];
     let most = causes.into_iter().zip(step.more).max_by_key(|(_, more)| *more);
@@ -258,7 +258,8 @@ impl Arrivals {
         Self { of_rank }
     }
 
-    /// That of the step to which the rank came latest. What it does after its last collective of a step makes it late in the next one.
+    /// That of the step to which the rank came latest. What it does after its last collective of a step makes it late
+    /// in the next one.
     fn of(&self, rank: i64, step: &Step, calls: &Calls) -> Option<Link> {
         let all = self.of_rank.get(&rank)?;
         let from = all.partition_point(|met| met.begin_ns < step.begin_ns);

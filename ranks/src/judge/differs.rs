@@ -1,5 +1,6 @@
-//! Ranks that called something else than the others of their group under one number, while the job went on. What they called is in the tables, or, if
-//! sampling left it out, the others' signatures say that it differed, and its number is missing.
+//! Ranks that called something else than the others of their group under one number, while the job went on. What they
+//! called is in the tables, or, if sampling left it out, the others' signatures say that it differed, and its number is
+//! missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +19,12 @@ pub struct Differs {
     pub seq: i64,
     /// How many numbers there are.
     pub numbers: usize,
-    /// The ranks of which there are fewer; of two halves, of which nothing says which one is wrong, those with the higher numbers.
+    /// The ranks of which there are fewer; of two halves, of which nothing says which one is wrong, those with the
+    /// higher numbers.
     pub ranks: Vec<i64>,
-    /// What they called; none if the tables do not have it.
+    /// Their call; none if the tables do not have it.
     pub called: Option<Called>,
-    /// What the others called.
+    /// The call of the others.
     pub others: Called,
     /// The other half, if there are two; otherwise empty.
     pub other_half: Vec<i64>,
@@ -75,7 +77,8 @@ pub fn differs(engine: &Engine) -> Result<Vec<Differs>, Error> {
     Ok(found)
 }
 
-/// Of groups whose signatures differ, and of which no call that differs is in the tables: the number that only the others have.
+/// For groups whose signatures differ, but whose differing call is not in the tables: the number that only the others
+/// have.
 fn left_out(engine: &Engine, known: &BTreeMap<Arc<str>, Differs>) -> Result<Vec<Differs>, Error> {
     let rows = engine.view("signatures")?;
     let (comm, seq, rank) = (rows.texts("comm")?, rows.ints("seq")?, rows.ints("rank")?);
@@ -90,7 +93,7 @@ fn left_out(engine: &Engine, known: &BTreeMap<Arc<str>, Differs>) -> Result<Vec<
         let Some((last, signatures)) = by_number.into_iter().next() else { continue };
         let most = signatures.values().map(Vec::len).max().unwrap_or(0);
         let (equal, fewer): (Vec<_>, Vec<_>) = signatures.into_values().partition(|ranks| ranks.len() == most);
-        // Of as many ranks on each side, those that lack a number are the ones whose call is left out.
+        // If both sides have equally many ranks, those that lack a number are the ones whose call is left out.
         let sides = if fewer.is_empty() && equal.len() > 1 { equal } else { vec![fewer.concat()] };
         let mut of_sides = Vec::new();
         for mut ranks in sides.into_iter().filter(|ranks| !ranks.is_empty()) {

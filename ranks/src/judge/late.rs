@@ -1,4 +1,5 @@
-//! The collectives in which ranks met, from the view `late`, as the judge has them; and the late arrivals that a report lists.
+//! The collectives in which ranks met, from the view `late`, as the judge has them; and the late arrivals that a report
+//! lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub struct Event {
     pub seq: i64,
     /// The operation.
     pub kind: &'static str,
-    /// Who came last.
+    /// The rank that came last.
     pub rank: i64,
     /// How many ranks came.
     pub ranks: i64,
@@ -29,7 +30,7 @@ pub struct Event {
     pub margin_ns: i64,
     /// How wrong the two may be.
     pub err_ns: i64,
-    /// When, on the common clock.
+    /// The time of its arrival, on the common clock.
     #[serde(skip)]
     last_ns: i64,
 }
@@ -88,7 +89,7 @@ impl Calls {
         self.comms[group as usize].clone()
     }
 
-    /// What a report says of these.
+    /// The late arrivals that a report lists.
     pub fn events(&self, met: &[Met]) -> Vec<Event> {
         let event = |met: &Met| Event {
             comm: self.comm(&met.key),
@@ -110,8 +111,8 @@ fn word(kind: &str) -> &'static str {
     SYNCHRONISING.into_iter().find(|word| *word == kind).unwrap_or_default()
 }
 
-/// Asks by how much each of these events was later than the last rank but one: of the few that are shown, because it costs a look at every
-/// collective.
+/// Asks by how much each of these events was later than the last rank but one: of the few that are shown, because it
+/// costs a look at every collective.
 pub fn margins(engine: &Engine, events: &mut [Event]) -> Result<(), Error> {
     if events.is_empty() {
         return Ok(());

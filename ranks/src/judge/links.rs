@@ -12,7 +12,7 @@ use super::late::Calls;
 pub struct SlowLink {
     /// The group.
     pub comm: Arc<str>,
-    /// What its collectives take.
+    /// The times of its collectives.
     #[serde(flatten)]
     pub slow: SlowGroup,
 }

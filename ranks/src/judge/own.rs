@@ -1,4 +1,5 @@
-//! The own time of all ranks in all steps, from the tables, as the judge has it. The report asks it who stands out, and the heat map shows it.
+//! The own time of all ranks in all steps, from the tables, as the judge has it. The report asks it who stands out, and
+//! the heat map shows it.
 
 use std::collections::HashMap;
 
@@ -7,15 +8,17 @@ use warpline_judge::own::{Own, Step};
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// What is read into memory at most: 10,000 ranks of 1,600 steps. Beyond it, one in so many steps is read.
+/// The maximum number of rows that are read into memory: 10,000 ranks of 1,600 steps. Beyond it, one in so many steps
+/// is read.
 const READ: i64 = 16_000_000;
 
-/// One in how many steps is read of a run that has about so many rows.
+/// Returns n, where one in n steps is read of a run that has about this many rows.
 pub fn one_in(rows: i64) -> i64 {
     (rows - 1).max(0) / READ + 1
 }
 
-/// Of the run of an engine that keeps `peers`, from one in so many steps. A step in which zones may have ended at any time is not compared.
+/// The own time of the run of an engine that keeps `peers`, from one in so many steps. A step in which zones may have
+/// ended at any time is not compared.
 pub fn own(engine: &Engine, one_in: i64) -> Result<Own, Error> {
     let rows = engine.query("peers", "SELECT rank, comm, role FROM peers ORDER BY rank")?;
     let mut numbers = HashMap::new();

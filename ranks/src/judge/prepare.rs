@@ -1,5 +1,6 @@
-//! What the judgement asks for again and again, read once: columns of the files, kept in memory, and the views that others build on, in
-//! their order. Called by the report; without it the judgement is the same, and reads each file many times.
+//! Reads the data that the judgement needs repeatedly once: columns of the files, kept in memory, and the views that
+//! others build on, in their order. Called by the report; without it, the judgement is the same, and reads each file
+//! many times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use warpline_judge::tables::Table;
 use crate::engine::{Engine, Rows};
 use crate::error::Error;
 
-/// Before the clocks: whose windows they are, and which collectives they met in.
+/// Before the clocks: the ranks of the windows, and the collectives in which they met.
 pub fn before_clocks(engine: &Engine) {
     engine.hold(
         Table::Windows,
@@ -39,7 +40,7 @@ pub fn before_clocks(engine: &Engine) {
     );
 }
 
-/// After the clocks: who is compared with whom.
+/// After the clocks: which ranks are compared with each other.
 pub fn after_clocks(engine: &Engine) -> Result<(), Error> {
     engine.keep("peers")?;
     engine.define("aligned")?;
@@ -51,7 +52,8 @@ pub fn after_clocks(engine: &Engine) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rows of collectives of which one query says who came last: their groups and the hash tables of its joins are in memory at once.
+/// Rows of collectives of which one query says who came last: their groups and the hash tables of its joins are in
+/// memory at once.
 const AT_ONCE: i64 = 2_000_000;
 
 /// The view `late`, kept: in parts where there are many collectives.
@@ -61,7 +63,7 @@ pub fn late(engine: &Engine) -> Result<Rows, Error> {
     engine.keep_in_parts("late", "seq", parts as usize)
 }
 
-/// Who does the same work as whom.
+/// The groups of ranks that do the same work.
 #[derive(Debug)]
 pub struct Peers {
     group: BTreeMap<i64, (Arc<str>, i64)>,
@@ -81,7 +83,7 @@ impl Peers {
         Ok(peers)
     }
 
-    /// At most so many of the others, evenly spaced.
+    /// At most this many of the others, evenly spaced.
     pub fn some(&self, rank: i64, most: usize) -> Vec<i64> {
         let all = self.group.get(&rank).and_then(|group| self.ranks.get(group)).map_or(&[][..], Vec::as_slice);
         let others: Vec<i64> = all.iter().copied().filter(|other| *other != rank).collect();

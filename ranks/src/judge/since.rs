@@ -1,4 +1,4 @@
-//! Since when a rank is slow: the step at which its device work, beside that of its peers, changed.
+//! Since when a rank is slow: the step at which its device work changed, compared with that of its peers.
 
 use warpline_judge::clocks::median;
 
@@ -12,7 +12,7 @@ pub struct Since {
     pub step: i64,
     /// The change was not before this step.
     pub least: i64,
-    /// Nor after this one.
+    /// The change was not after this step.
     pub most: i64,
 }
 
@@ -28,7 +28,7 @@ pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
     }
     let deviation = deviation(more);
     let middle = median(&mut more.iter().map(|step| step.1).collect::<Vec<_>>());
-    // Within what the two levels may be, and some noise, so that one hiccup is no level of its own.
+    // Within what the two levels may be, and some noise, so that one hiccup does not form a level of its own.
     let (low, high) = (0.0_f64.min(middle) - 3.0 * deviation, limit.max(middle) * 2.0 + 3.0 * deviation);
     let values: Vec<f64> = more.iter().map(|step| step.1.clamp(low, high)).collect();
     let mut sums = vec![(0.0, 0.0)];
@@ -36,7 +36,7 @@ pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
         let (sum, squares) = sums[sums.len() - 1];
         sums.push((sum + value, squares + value * value));
     }
-    // What is left of the squares of a stretch when its mean is taken away.
+    // The sum of squares of a stretch around its mean.
     let left = |from: usize, to: usize| {
         let (n, sum, squares) = ((to - from) as f64, sums[to].0 - sums[from].0, sums[to].1 - sums[from].1);
         if n > 0.0 { squares - sum * sum / n } else { 0.0 }
@@ -54,7 +54,7 @@ pub fn since(more: &[(i64, f64)], limit: f64) -> Option<Since> {
     Some(Since { step: more[best].0, least: more[least].0, most: more[most].0 })
 }
 
-/// Of one step from the next, so that a change of level counts once.
+/// The deviation of each step from the next, so that a change of level counts once.
 fn deviation(more: &[(i64, f64)]) -> f64 {
     let mut differences: Vec<_> = more.windows(2).map(|two| (two[1].1 - two[0].1).abs()).collect();
     (1.4826 * median(&mut differences) / std::f64::consts::SQRT_2).max(1e-6)
@@ -83,7 +83,7 @@ mod tests {
             let found = since(&made(seed, 100, change, 0.05, 0.003), 0.01).unwrap();
             assert_eq!(found.step, change, "seed {seed}");
             assert!(found.least <= change && change <= found.most && found.most - found.least <= 1, "{found:?}");
-            // As noisy as the change is large: no more to the step, and the interval says so.
+            // The noise is as large as the change: the step is not exact, and the interval shows it.
             let noisy = since(&made(seed, 400, 100 + change, 0.05, 0.03), 0.01).unwrap();
             within += usize::from((noisy.least..=noisy.most).contains(&(100 + change)));
             assert!((noisy.step - 100 - change).abs() < 30, "seed {seed}: {noisy:?}");

@@ -1,4 +1,5 @@
-//! What a rank did in steps in which it took longer than others: the columns of the step and its stages, beside those of some of its peers.
+//! What a rank did in steps in which it took longer than others: the columns of the step and its stages, beside those
+//! of some of its peers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::prepare::Peers;
 use crate::engine::{Engine, Scope};
 use crate::error::Error;
 
-/// Peers that are read beside a suspect.
+/// The number of peers that are read for a suspect.
 const PEERS_READ: usize = 8;
 
 /// A step of a suspect.
@@ -27,7 +28,7 @@ pub struct Step {
     pub stage: Option<(Arc<str>, i64)>,
 }
 
-/// What is read of one step of a rank.
+/// The data that is read of one step of a rank.
 #[derive(Debug, Default)]
 struct Row {
     win: i64,
@@ -53,7 +54,7 @@ pub fn ask(engine: &Engine, peers: &Peers, wanted: &BTreeSet<(i64, i64)>) -> Res
         let others: Vec<&Row> = beside[rank].iter().filter_map(|peer| rows.get(&(*peer, *step))).collect();
         let usual = |of: &dyn Fn(&Row) -> i64| median(&mut others.iter().map(|row| of(row)).collect::<Vec<_>>());
         let stage = |(name, ns): (&Arc<str>, &i64)| {
-            // What most of its peers do not have is all its own.
+            // A stage that most of its peers do not have counts in full.
             (name.clone(), ns - usual(&|row| row.stages.get(name).copied().unwrap_or(0)))
         };
         let more =
@@ -86,7 +87,7 @@ fn rows(engine: &Engine, all: &BTreeSet<(i64, i64)>) -> Result<HashMap<(i64, i64
         let row = Row { win: win[at], begin_ns: begin[at], wall_ns: wall[at], columns, stages: BTreeMap::new() };
         found.insert((rank[at], step[at]), row);
     }
-    // A collective stands in the window of its end, which may be the next one.
+    // A collective belongs to the window of its end, which may be the next one.
     let windows: BTreeSet<i64> = found.values().flat_map(|row| [row.win - 1, row.win, row.win + 1]).collect();
     let scope = Scope { ranks, windows: Some(windows) };
     engine.within(Table::Collectives, Some(scope.clone()))?;

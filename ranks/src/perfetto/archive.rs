@@ -1,7 +1,7 @@
 //! The archive that Perfetto opens as one trace: a TAR with a member for each rank, and a manifest.
 //!
-//! Perfetto reads the manifest (`perfetto_manifest`) since v58: it names the machine of each member. Older versions skip it. The times
-//! need no manifest: each member stands on the time line already.
+//! Perfetto reads the manifest (`perfetto_manifest`) since v58: it names the machine of each member. Older versions
+//! skip it. The times need no manifest: each member is on the time line already.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
-//! One rank's trace, cut to a window of time, on the time line of the archive: the packets that warpline wrote, with other timestamps
-//! where clocks differ, and with process, thread and GPU ids that no other rank has.
+//! One rank's trace, cut to a window of time, on the time line of the archive: the packets that warpline wrote, with
+//! other timestamps where clocks differ, and with process, thread and GPU ids that no other rank has.
 //!
-//! A slice is kept whole if it overlaps the window. Clocks, descriptions and names are kept wherever they stand, since later packets
-//! need them. Memory holds what is kept.
+//! A slice is kept whole if it overlaps the window. Clocks, descriptions and names are kept wherever they are, since
+//! later packets need them. The kept packets are in memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
@@ -12,14 +12,14 @@ use warpline_trace::read::parts::{Clocks, Packet, RenderStage, TrackEvent};
 use warpline_trace::read::wire::{Malformed, Value, first, rewrite};
 use warpline_trace::write::perfetto::proto::{Buffer, attribute, clock, event, interned, packet, stage, track};
 
-/// What a trace says of itself at its begin.
+/// The facts about a trace at its beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
     pub boot_id: String,
     pub pid: i64,
 }
 
-/// The packets in which a trace says what it is.
+/// The number of packets that contain these facts.
 const HEAD: usize = 64;
 
 /// Reads the begin of a trace; none if warpline did not write it.
@@ -51,13 +51,13 @@ pub struct Rank<'a> {
     pub place: &'a dyn Fn(i64) -> i64,
     /// The wall clock minus the time line.
     pub wall_ns: i64,
-    /// What is kept, on the time line.
+    /// The window that is kept, on the time line.
     pub window: (i64, i64),
     /// The process id in the archive.
     pub pid: i64,
     /// The begin of the process's name.
     pub name: &'a str,
-    /// Facts beside the process's name.
+    /// Facts that are shown with the process's name.
     pub labels: &'a [String],
     /// Facts as metadata.
     pub attributes: &'a [(String, String)],
@@ -66,7 +66,7 @@ pub struct Rank<'a> {
 /// GPU ids of the archive, by process and GPU id in its trace.
 pub type Gpus = BTreeMap<(i64, u64), u64>;
 
-/// What a trace has in the window.
+/// The part of a trace in the window.
 #[derive(Debug, Default)]
 pub struct Cut {
     pub trace: Buffer,
@@ -144,7 +144,7 @@ impl Cutter<'_> {
         let copy = self.copy(bytes, &clocks, own.map(|_| written));
         let (from, to) = self.rank.window;
         let is_inside = |at: i64| (from..=to).contains(&at);
-        // A neighbour that only touches the window is none of it.
+        // A neighbour that only touches the window is not in it.
         let overlaps = |begin: i64, end: i64| begin < to && end > from || begin == end && is_inside(begin);
         let Some(state) = self.sequences.get_mut(&packet.sequence) else { return Ok(()) };
         match (packet.event, packet.stage) {

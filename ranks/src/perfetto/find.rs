@@ -32,7 +32,7 @@ pub fn processes(engine: &Engine) -> Result<Vec<Process>, Error> {
     Ok(all)
 }
 
-/// The traces of the run's processes, and the files that are no trace of one of them, with the reason.
+/// The traces of the run's processes, and the files that are not a trace of one of them, with the reason.
 #[derive(Debug, Default)]
 pub struct Found {
     pub traces: HashMap<Process, Vec<PathBuf>>,
@@ -51,7 +51,7 @@ pub fn traces(tables: &Path, traces: Option<&Path>, processes: &[Process]) -> Re
             find(folder, DEPTH, &mut files).map_err(of_folder)?;
         }
         None => {
-            // What cannot be read there is not what was asked for.
+            // A file that cannot be read there is not one that was asked for.
             let beside = std::path::absolute(tables).ok().and_then(|tables| tables.parent().map(Path::to_owned));
             let _ = find(tables, DEPTH, &mut files);
             let _ = beside.map(|beside| find(&beside, 1, &mut files));
@@ -63,12 +63,12 @@ pub fn traces(tables: &Path, traces: Option<&Path>, processes: &[Process]) -> Re
         let mut unused = |why: String| found.unused.push((file.clone(), why));
         match head {
             Err(error) => unused(format!("cannot be read: {error}")),
-            Ok(None) => unused("is no trace of warpline".to_owned()),
+            Ok(None) => unused("is not a trace of warpline".to_owned()),
             Ok(Some(head)) => {
                 let is_it = |process: &&Process| *process.boot_id == *head.boot_id && process.pid == head.pid;
                 match processes.iter().find(is_it) {
                     Some(process) => found.traces.entry(process.clone()).or_default().push(file),
-                    None => unused("is of no process of this run".to_owned()),
+                    None => unused("is from no process of this run".to_owned()),
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Where a time of a rank's clock lies on the time line of the archive: that of `CLOCK_BOOTTIME` of one host, with which the others are
-//! compared as `warpline-ranks clocks` estimates them.
+//! Places times of a rank's clock on the time line of the archive: `CLOCK_BOOTTIME` of one host, with which the others
+//! are compared as `warpline-ranks clocks` estimates them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::clocks::{Clocks, Options, clocks};
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// The clock of a host beside the time line.
+/// The clock of a host compared with the time line.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// From the host's clock to the time since the run's begin, by its wall clock.
@@ -54,7 +54,7 @@ pub struct Places {
     reference: usize,
 }
 
-/// What is known of a host's clock at a time.
+/// The facts about a host's clock at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// By how much it is ahead of the time line's, with the error of the estimate.
@@ -70,7 +70,8 @@ pub struct Known {
 }
 
 impl Places {
-    /// Compares the clocks of the run. The time line is that of the host with the boot `boot`, or of the one that it is compared with.
+    /// Compares the clocks of the run. The time line is that of the host with the boot `boot`, or of the one that it is
+    /// compared with.
     pub fn new(engine: &Engine, options: Options, boot: &str) -> Result<Self, Error> {
         let clocks = clocks(engine, options)?;
         let number: HashMap<Arc<str>, usize> = clocks.boots.iter().cloned().zip(0..).collect();
@@ -114,7 +115,7 @@ impl Places {
         })
     }
 
-    /// What is known of the clock of the host with this boot at a time of its own clock.
+    /// The facts about the clock of the host with this boot at a time of its own clock.
     pub fn known(&self, boot: &str, own_ns: i64) -> Option<Known> {
         let host = *self.number.get(boot)?;
         let at = own_ns.saturating_add(self.base_ns[host]);

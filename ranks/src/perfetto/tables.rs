@@ -1,4 +1,5 @@
-//! A trace of a rank that has written none, from its tables: steps, stages and the kept collectives. It says of itself where it comes from.
+//! A trace of a rank that has written none, from its tables: steps, stages and the kept collectives. The trace says
+//! that it comes from the tables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub fn read(
         let Some(begin) = at.get_mut(&(rank[row], step[row])) else { continue };
         let facts = vec![
             ("idx", Fact::Number(idx[row])),
-            ("begin", Fact::Text("not in the tables: the stages stand one after the other".into())),
+            ("begin", Fact::Text("not in the tables: the stages are placed one after the other".into())),
         ];
         let stage = Slice { begin_ns: *begin, dur_ns: dur[row], name: name[row].to_string(), facts };
         all.entry(rank[row]).or_default().stages.push(stage);

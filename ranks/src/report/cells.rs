@@ -16,7 +16,7 @@ pub struct Cells {
     /// Own time (compute and idle) beyond the median of the peers.
     #[serde(serialize_with = "words")]
     pub beyond: Vec<u16>,
-    /// Time with a zone that is no collective.
+    /// Time with a zone that is not a collective.
     #[serde(serialize_with = "words")]
     pub compute: Vec<u16>,
     /// Time without work, communication and waits.
@@ -28,7 +28,8 @@ pub struct Cells {
     /// Time in which a zone or a wait may have ended, because no event times its end; empty if there is none.
     #[serde(serialize_with = "words")]
     pub uncertain: Vec<u16>,
-    /// In bits 0 to 5, the power of two that the error of the times is below, in ns; in bit 6, whether zones were dropped.
+    /// In bits 0 to 5, the power of two that the error of the times is below, in ns; in bit 6, whether zones were
+    /// dropped.
     #[serde(serialize_with = "bytes")]
     pub flags: Vec<u8>,
     /// Which rank of a block is shown; empty without blocks.
@@ -55,8 +56,8 @@ impl Cells {
     }
 }
 
-/// A time as sign, five bits of exponent and ten bits of mantissa, in us: exact below 1.024 ms, and to a thousandth beyond. Larger times
-/// have larger codes.
+/// A time as sign, five bits of exponent and ten bits of mantissa, in us: exact below 1.024 ms, and to a thousandth
+/// beyond. Larger times have larger codes.
 pub fn code(ns: i64) -> u16 {
     let us = (ns.unsigned_abs() + 500) / 1_000;
     let mut exponent = (u64::BITS - us.leading_zeros()).saturating_sub(10);

@@ -1,5 +1,6 @@
-//! The heat map of a report: what each rank did in each step, beside its peers. Only the page shows it, so only the page pays for it.
-//! Too many ranks or steps are merged to blocks, each shown as its worst rank and step, so nothing that stands out disappears.
+//! The heat map of a report: the times of each rank in each step, compared with its peers. Only the page shows it, so
+//! only the page computes it. Too many ranks or steps are merged to blocks, each shown as its worst rank and step, so
+//! nothing that stands out disappears.
 
 use std::sync::Arc;
 
@@ -32,18 +33,18 @@ pub struct HeatMap {
     pub rank_block: usize,
     /// Steps in a column.
     pub step_block: usize,
-    /// One in so many steps was read.
+    /// One in this many steps was read.
     pub one_in: i64,
     /// The longest step of each column, in ns.
     pub wall_ns: Vec<i64>,
-    /// How much longer than its peers the rank of each row took itself in a step, on average, in ns; of several ranks, the one that took longest. None if none
-    /// is compared.
+    /// How much longer than its peers the rank of each row took itself in a step, on average, in ns; of several ranks,
+    /// the one that took longest. None if none is compared.
     pub mean_ns: Vec<Option<i64>>,
     /// The columns of the cells, row by row.
     pub cells: Cells,
 }
 
-/// What the steps of all ranks say, a row for each rank and step.
+/// The steps of all ranks, a row for each rank and step.
 struct Read {
     rank: Vec<i64>,
     step: Vec<i64>,
@@ -56,7 +57,7 @@ struct Read {
 }
 
 impl HeatMap {
-    /// Of the run of an engine that has judged it by this own time, which is of one in so many steps.
+    /// The heat map of an engine's run, which was judged by this own time of one in so many steps.
     pub(super) fn of(engine: &Engine, own: &Own, one_in: i64) -> Result<Self, Error> {
         let hosts = engine.query("steps", "SELECT rank, MIN(host) AS host FROM steps GROUP BY rank ORDER BY rank")?;
         let (ranks, host) = (hosts.ints("rank")?, hosts.texts("host")?);

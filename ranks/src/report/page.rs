@@ -1,5 +1,5 @@
-//! The report as one HTML page, in the frame of all of warpline's pages: it makes no request, and no name that ranks wrote becomes markup or
-//! turns the writing around.
+//! The report as one HTML page, in the frame of all of warpline's pages: it makes no request, and no name that ranks
+//! wrote becomes markup or turns the writing around.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ const PAGE: Page<'static> = Page {
     ],
 };
 
-/// What the script reads.
+/// The data that the script reads.
 #[derive(Serialize)]
 struct Data<'a> {
     report: &'a Report,

@@ -1,4 +1,5 @@
-//! The report on a terminal: the verdict first, 80 columns, and no more lines than a screen and a half, whatever the run's size.
+//! The report on a terminal: the verdict first, 80 columns, and no more lines than a screen and a half, whatever the
+//! run's size.
 
 use std::fmt::Write;
 
@@ -16,11 +17,11 @@ const SENTENCES: usize = 3;
 /// Rows of a table; the rest is counted.
 const ROWS: usize = 8;
 
-/// As wide as a terminal is.
+/// The width of a terminal.
 const WIDTH: usize = 80;
 
 impl Report {
-    /// What to know, in sentences.
+    /// The verdict, in sentences.
     pub(super) fn sentences(&self, judged: &Verdict) -> Vec<String> {
         let mut all: Vec<String> = self.differs.iter().take(SENTENCES).map(how_differs).collect();
         let mut late: Vec<&LateRank> = self.late.iter().collect();
@@ -70,7 +71,10 @@ impl Report {
             (_, ..LEAST_STEPS, _) => format!("not enough to say who is late: {}", counted(judged.steps as u64, "step")),
             (_, _, Some(spread)) => spread.to_string(),
             (2 | 3, _, None) => {
-                format!("no rank stands out; with {} ranks, less than 5 % of a step names nobody", judged.ranks)
+                format!(
+                    "no rank stands out; with {} ranks, one is named only if it takes more than 5 % of a step longer",
+                    judged.ranks
+                )
             }
             _ => "no rank stands out".to_owned(),
         });
@@ -198,7 +202,7 @@ fn how_differs(differs: &Differs) -> String {
             format!("{who} called {called} as {at}, where the others called {others}: the data may be wrong since then")
         }
         half => format!(
-            "{who} called {called} as {at}, and {} {others}: one of the two is wrong, and the data may be since then",
+            "{who} called {called} as {at}, and {} {others}: one of the two is wrong, and the data may be wrong since then",
             ranks(half, ROWS)
         ),
     }

@@ -1,5 +1,6 @@
-//! The HTTP client of a store. It refuses requests to the metadata service of a cloud unless the user allows them: a client without keys would
-//! ask that address for keys on any machine, and whatever answers there would learn what is read.
+//! The HTTP client of a store. It refuses requests to the metadata service of a cloud unless the user allows them: a
+//! client without keys would ask that address for keys on any machine, and any server that answers there would learn
+//! the names of the files that are read.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use url::Url;
 /// With this variable, a client without keys may ask the metadata service.
 pub(super) const ASK: &str = "WARPLINE_CLOUD_METADATA";
 
-/// The names of services, beside the addresses of the link.
+/// The names of services, in addition to link-local addresses.
 const NAMES: [&str; 2] = ["metadata.google.internal", "metadata"];
 
 /// Variables that give such a service another address.
@@ -40,7 +41,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// As the environment has it.
+    /// The guard for the environment of this process.
     pub(super) fn of(options: &[(String, String)]) -> Self {
         let value = |name: &str| options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let is_allowed = value(ASK).is_some_and(|value| !matches!(value, "" | "0"));

@@ -1,5 +1,6 @@
-//! Collects the slices of a trace that the asked tables need. At the end, the step and the call of each zone are known, and the part of its time
-//! that is in no zone within it; `rows` makes the tables. Calls no engine; keeps at most [`MOST_ROWS`] slices.
+//! Collects the slices of a trace that the asked tables need. At the end, the step and the call of each zone are known,
+//! and the part of its time that is in no zone within it; `rows` makes the tables. Calls no engine; keeps at most
+//! [`MOST_ROWS`] slices.
 
 mod rows;
 
@@ -19,7 +20,7 @@ pub(super) const MOST_ROWS: usize = 16 << 20;
 /// The row of a kernel that is on none.
 const NO_ROW: usize = usize::MAX;
 
-/// What was collected.
+/// The collected slices.
 pub(super) struct Collected {
     wanted: BTreeSet<TraceTable>,
     wants_fields: bool,
@@ -233,7 +234,7 @@ impl Collected {
             of_row.entry(zone.group).or_default().push(at);
         }
         for mut zones in of_row.into_values() {
-            // Of two equal spans, that which was launched first is around the other one.
+            // If two spans are equal, the one that was launched first contains the other one.
             zones.sort_unstable_by_key(|at| {
                 let zone = &self.zones[*at];
                 nesting::key(zone.span, (zone.host().begin_ns, *at))

@@ -1,4 +1,5 @@
-//! The queries over one trace that are shipped, each a file of `ranks/queries/` whose comment begins with what it answers.
+//! The queries over one trace that are shipped, each a file of `ranks/queries/` whose comment begins with what it
+//! answers.
 
 /// A query.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +16,7 @@ impl Named {
         NAMED.iter().copied().find(|query| query.name == name)
     }
 
-    /// What it answers: the first line of its comment.
+    /// The question that it answers: the first line of its comment.
     pub fn about(&self) -> &'static str {
         self.sql.lines().next().unwrap_or_default().trim_start_matches("--").trim()
     }

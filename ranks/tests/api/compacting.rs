@@ -284,7 +284,7 @@ fn the_sources_of_a_merged_file_that_was_damaged_later_stay() {
     fs::write(&merged, damaged).unwrap();
     let output = compact(folder.path()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(text.ends_with("1 are damaged and stay\n"), "{text}");
+    assert!(text.ends_with("1 are damaged and remain\n"), "{text}");
     let name = merged.strip_prefix(folder.path()).unwrap().display().to_string();
     assert!(output.status.success() && said.contains(&format!("`{name}` is left out: is damaged")), "{said}");
     assert!(fs::read(&source).unwrap() == bytes && merged.exists());

@@ -344,7 +344,7 @@ fn only_files_of_the_folder_are_read_and_what_is_in_their_place_is_said() {
     std::fs::rename(&run, folder.path().join("progress/of")).unwrap();
     symlink(elsewhere.path().join("progress/run=1"), &run).unwrap();
     let shown = said();
-    assert!(shown.contains("`progress/run=1` is a link, and no rank makes one"), "{shown}");
+    assert!(shown.contains("`progress/run=1` is a link, which no rank creates"), "{shown}");
 }
 
 #[test]

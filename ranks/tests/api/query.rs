@@ -404,7 +404,7 @@ fn what_cannot_be_answered_is_refused_with_the_remedy() {
     let text = refused(root, &["text", "SELECT 1 FROM zones"]);
     assert!(text.contains("neither a Perfetto trace nor Chrome JSON"), "{text}");
     let of_folder = refused(root, &[".", "SELECT * FROM zones"]);
-    assert!(of_folder.contains("has no tables of ranks, but traces") && of_folder.contains("real."), "{of_folder}");
+    assert!(of_folder.contains("has traces and no tables of ranks") && of_folder.contains("real."), "{of_folder}");
     let run = refused(root, &[trace, "SELECT 1 FROM zones", "--run", "1"]);
     assert!(run.contains("`--run` is for folders"), "{run}");
     let view = refused(root, &[trace, "--name", "late"]);

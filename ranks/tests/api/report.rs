@@ -286,7 +286,7 @@ fn a_call_that_differs_is_the_first_finding_and_of_two_halves_both_are_named() {
     let (low, high) = (said(&[0, 1]), said(&[2, 3]));
     let half = |high: &str, low: &str| {
         format!(
-            "ranks 2, 3 called {high} as number 5 of tp0#4e1c6318, and ranks 0, 1 {low}: one of the two is wrong, and the data may be since then"
+            "ranks 2, 3 called {high} as number 5 of tp0#4e1c6318, and ranks 0, 1 {low}: one of the two is wrong, and the data may be wrong since then"
         )
     };
     assert_eq!((low, high), (half(&reduce, &gather), half(&gather, &reduce)));

@@ -135,7 +135,7 @@ fn an_address_that_is_none_is_an_error_that_names_its_variable() {
             let mut command = command(&["report", place]);
             let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), (name, wrong)];
             let said = error(&command.env("TMPDIR", temporary.path()).envs(keys).output().unwrap());
-            let why = format!("the variable {name} has no URL of a server; write {name}=http://HOST:PORT");
+            let why = format!("the variable {name} is not the URL of a server; write {name}=http://HOST:PORT");
             assert!(said.contains(&why), "{wrong}: {said}");
         }
     }

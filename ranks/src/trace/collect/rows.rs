@@ -1,4 +1,4 @@
-//! Turns what was collected into the rows of tables. Rows are in the order of their begins.
+//! Turns the collected slices into the rows of tables. Rows are in the order of their begins.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -191,7 +191,7 @@ impl Collected {
         Ok(())
     }
 
-    /// The stream of a kernel or a copy, also where its row does not tell.
+    /// The stream of a kernel or a copy, even if its row does not name it.
     fn on_of_work(&self, work: &Work, names: &Names) -> Where {
         let mut on = self.on(work.row);
         if let Some((stream, device)) = work.stream.and_then(|stream| queue(names.text(stream))) {
@@ -231,7 +231,8 @@ impl Collected {
         Ok(())
     }
 
-    /// What of its time each stream worked or waited, how much of that it was busy and waited, and how much of both is uncertain.
+    /// For each stream: the time in which it worked or waited, the time in which it was busy, the time in which it
+    /// waited, and the uncertain part.
     fn stream_rows(&self, order: &[usize], names: &Names, rows: &mut Filling) -> Result<(), ArrowError> {
         let mut uses: BTreeMap<(i64, Arc<str>), Vec<Used>> = BTreeMap::new();
         let mut add = |on: Where, used: Used| {

@@ -371,7 +371,8 @@ const DEAD: &str = "7 ranks wait for rank 6 on node1 (process 4006), which has n
 const KILLED: &str = "7 ranks wait for rank 3 on node0 (process 4711), which has not completed number 5 of dp0 and is dead: its process has ended; it \
                       was last in `demo.sync` at sync.rs:7, thread `main`";
 
-const UNREADABLE: &str = "for whom 7 ranks wait in number 5 of dp0 cannot be told: the file of rank 5 cannot be read";
+const UNREADABLE: &str =
+    "the rank that 7 ranks wait for in number 5 of dp0 is unknown: the file of rank 5 cannot be read";
 
 const CASES: &[Case] = &[
     // A rank has not come.
@@ -772,7 +773,7 @@ const CASES: &[Case] = &[
     (
         "stages are in transfers whose marks do not give the other end",
         3,
-        "for whom ranks 0-3 wait in pp0 cannot be told: its ranks also send to each other, and number their calls apart",
+        "the rank that ranks 0-3 wait for in pp0 is unknown: the ranks of the group also send to each other, and number their calls separately",
         || pipeline([sync("pp0", 10), sync("pp0", 20), sync("pp0", 20), sync("pp0", 10)]),
     ),
     (
@@ -833,7 +834,7 @@ const CASES: &[Case] = &[
     (
         "no file had room for a group",
         1,
-        "whether a rank waits cannot be told: the files of 8 of 8 ranks had no room for any of their groups",
+        "it is unknown whether a rank waits: the files of 8 of 8 ranks had no room for any of their groups",
         || {
             eight().each(|file| {
                 (file["comms"], file["open"], file["truncated"]) = (json!([]), Value::Null, true.into());
@@ -843,7 +844,7 @@ const CASES: &[Case] = &[
     (
         "the file of a rank had no room for the group",
         3,
-        "for whom 7 ranks wait in number 5 of dp0 cannot be told: the file of rank 5 had no room for the group",
+        "the rank that 7 ranks wait for in number 5 of dp0 is unknown: the file of rank 5 had no room for the group",
         || eight().with([5], |file| (file["comms"], file["truncated"]) = (json!([]), true.into())),
     ),
     (
