@@ -1,5 +1,5 @@
-//! Asks a running program one thing and waits for its answer. `warpline-ranks hang` does; the command `warpline` has a client with longer
-//! exchanges.
+//! Asks a running program one thing and waits for its answer. `warpline-ranks hang` does; the command `warpline` has a
+//! client with longer exchanges.
 //!
 //! The program is not trusted: the kernel says who listens, and the time and the bytes of the answer are bounded.
 
@@ -53,7 +53,8 @@ pub fn socket(owner: &SocketOwner) -> Option<PathBuf> {
 /// Sends a request to a socket on which a process of this user listens, and returns the first answer.
 ///
 /// # Errors
-/// The program does not answer in time, another user's process listens, or the answer is a refusal, whose text is the error.
+/// The program does not answer in time, another user's process listens, or the answer is a refusal, whose text is the
+/// error.
 pub fn ask(socket: &Path, request: &Request, within: Duration) -> io::Result<Value> {
     let until = Instant::now() + within;
     let stream = connect(socket, within)?;
@@ -85,7 +86,7 @@ pub fn ask(socket: &Path, request: &Request, within: Duration) -> io::Result<Val
 fn answer(kind: Kind, body: &[u8]) -> io::Result<Value> {
     let value: Value = match kind {
         Kind::Json => serde_json::from_slice(body)?,
-        Kind::Trace => return Err(io::Error::other("a trace is no answer to this")),
+        Kind::Trace => return Err(io::Error::other("the answer is a trace, and not JSON")),
     };
     match value["is"].as_str() {
         Some("error") => Err(io::Error::other(value["text"].as_str().unwrap_or("it gave no reason").to_owned())),

@@ -1,7 +1,7 @@
 //! The path and name of a program's socket. The program and the command `warpline` use the same rules.
 //!
-//! Each user has a directory with mode 0700, so no other user can open its contents. A socket is named after its process and the
-//! start time of that process, so that a reused process id cannot be mistaken for it.
+//! Each user has a directory with mode 0700, so no other user can open its contents. A socket is named after its
+//! process and the start time of that process, so that a reused process id cannot be mistaken for it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -20,7 +20,7 @@ pub fn fault(metadata: &Metadata, user: u32) -> Option<String> {
     let mode = metadata.mode() & 0o7777;
     match () {
         () if metadata.is_symlink() => Some("it is a symlink".to_owned()),
-        () if !metadata.is_dir() => Some("it is no directory".to_owned()),
+        () if !metadata.is_dir() => Some("it is not a directory".to_owned()),
         () if metadata.uid() != user => Some(format!("it belongs to user {}, and not to {user}", metadata.uid())),
         () if mode & 0o077 != 0 => Some(format!("others may use it: its mode is {mode:04o}, and not 0700")),
         () => None,
@@ -99,8 +99,8 @@ impl Seen {
         Ok(Seen { numbers, innermost, started, namespace })
     }
 
-    /// Whether the owner in a socket's name is this process. A namespace that cannot be read is not compared: the kernel must then
-    /// identify the listener.
+    /// Whether the owner in a socket's name is this process. A namespace that cannot be read is not compared: the
+    /// kernel must then identify the listener.
     pub fn is(&self, owner: &SocketOwner) -> bool {
         let is_in = |namespace: &u64| *namespace == owner.namespace;
         (self.innermost, self.started) == (owner.process, owner.started) && self.namespace.as_ref().map_or(true, is_in)
@@ -118,8 +118,8 @@ impl Seen {
 pub struct ProcessView {
     /// The owner facts of this process.
     pub owner: SocketOwner,
-    /// The number of PID namespaces from the one of `/proc` down to this process's own. Not zero if `/proc` was not remounted in a
-    /// new namespace.
+    /// The number of PID namespaces from the one of `/proc` down to this process's own. Not zero if `/proc` was not
+    /// remounted in a new namespace.
     depth: usize,
 }
 
@@ -134,8 +134,8 @@ impl ProcessView {
         Ok(ProcessView { owner, depth: seen.numbers.len() - 1 })
     }
 
-    /// Whether the process has certainly ended. This is unknown for processes in other namespaces, and if `/proc` shows the ids of
-    /// another namespace.
+    /// Whether the process has certainly ended. This is unknown for processes in other namespaces, and if `/proc` shows
+    /// the ids of another namespace.
     pub fn is_over(&self, owner: &SocketOwner) -> bool {
         self.depth == 0
             && self.owner.namespace == owner.namespace
@@ -145,8 +145,9 @@ impl ProcessView {
             )
     }
 
-    /// Returns a process's id in this process's namespace, as the kernel reports it for the peer of a socket. If `/proc` shows the
-    /// ids of another namespace, only processes of this namespace have a known id: ids in other namespaces can be equal.
+    /// Returns a process's id in this process's namespace, as the kernel reports it for the peer of a socket. If
+    /// `/proc` shows the ids of another namespace, only processes of this namespace have a known id: ids in other
+    /// namespaces can be equal.
     pub fn number_of(&self, seen: &Seen) -> Option<u32> {
         match &seen.namespace {
             _ if self.depth == 0 => seen.numbers.first().copied(),

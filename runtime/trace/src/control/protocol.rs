@@ -1,7 +1,7 @@
 //! Frames, requests and refusals on the socket. `docs/control.md` describes them for other clients.
 //!
-//! The program and the command `warpline` use it. No input is trusted: a frame that is too long, or an invalid request, is refused
-//! with a text that gives the reason, and memory is bounded by the frame size.
+//! The program and the command `warpline` use it. No input is trusted: a frame that is too long, or an invalid request,
+//! is refused with a text that gives the reason, and memory is bounded by the frame size.
 
 use std::fmt;
 
@@ -209,14 +209,14 @@ impl Request {
         object.to_string()
     }
 
-    /// Parses a request. Unknown members are refused, not ignored: with an unknown filter left out, the program would record data
-    /// that the client did not request.
+    /// Parses a request. Unknown members are refused, not ignored: with an unknown filter left out, the program would
+    /// record data that the client did not request.
     ///
     /// # Errors
     /// What is wrong with the request, and the valid alternatives.
     pub fn parse(body: &[u8]) -> Result<Request, Refusal> {
         let wrong = |text: String| Refusal::new("request", text);
-        let value: Value = serde_json::from_slice(body).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let value: Value = serde_json::from_slice(body).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
         let Value::Object(mut object) = value else { return Err(wrong("a request is a JSON object".to_owned())) };
         match object.remove("protocol").as_ref().and_then(Value::as_u64) {
             Some(VERSION) => {}
