@@ -217,7 +217,7 @@ fn a_collective_that_does_not_describe_itself_is_listed_on_request() {
     assert_eq!((status, &*complaints, text.lines().count()), (Some(1), "", 1), "{text}");
     let (before, after) = text.split_once(" (").unwrap();
     assert!(before.ends_with(": collective `late.bare` does not give `dtype`, `group` and `root`"), "{text}");
-    let expected = "; what follows from them is unknown in reports and traces; add them to its mark\n";
+    let expected = "; reports and traces lack the figures that depend on them; add them to its mark\n";
     assert!(after.contains("stragglers.rs:") && after.ends_with(expected), "{text}");
     let (status, text, _) = check(&[]);
     assert!(status == Some(0) && text.ends_with("4 ranges in 1 namespace, no faults\n"), "{text}");

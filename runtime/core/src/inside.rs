@@ -1,7 +1,8 @@
 //! The flag that this thread is inside warpline, where no zone begins.
 //!
-//! A global allocator may be marked, and warpline calls it when it allocates: under a lock, in the middle of a zone's begin, on
-//! its own threads. A zone that began there could deadlock or recurse without end, so it is refused and counted.
+//! A global allocator may be marked, and warpline calls it when it allocates: under a lock, in the middle of a zone's
+//! begin, on its own threads. A zone that began there could deadlock or recurse without end, so it is refused and
+//! counted.
 //!
 //! Only code that may allocate sets the flag. A zone whose thread, stream and slot are already known does not.
 
@@ -74,7 +75,7 @@ pub fn note() -> Option<String> {
     let refused = REFUSED.load(Ordering::Relaxed);
     (refused > 0).then(|| {
         format!(
-            "zones that began inside warpline are not recorded, and count neither as begun nor as dropped: {refused}; take the marks \
+            "zones that began inside warpline are not recorded, and count neither as begun nor as dropped: {refused}; remove the marks \
              off what warpline calls, such as a global allocator"
         )
     })

@@ -1,4 +1,5 @@
-//! The content of a flight recorder's file, or the reason why it has no trace: plain data, also without feature `enable`.
+//! The content of a flight recorder's file, or the reason why it has no trace: plain data, also without feature
+//! `enable`.
 
 use std::fmt;
 use std::io;
@@ -26,8 +27,8 @@ pub struct Recovered {
     pub missing: u64,
     /// The size of the trace, in bytes.
     pub bytes: u64,
-    /// The data that the recorder of a running program could not write, or did not write in time for this trace, with the remedy.
-    /// Only `Session::dump` sets it.
+    /// The data that the recorder of a running program could not write, or did not write in time for this trace, with
+    /// the remedy. Only `Session::dump` sets it.
     pub problems: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for RecoverError {
             RecoverError::Empty => f.write_str("is empty: the program ended before its session began; run it again"),
             RecoverError::Foreign => f.write_str(
                 "is not a flight recorder's file; name the one of the setting `flight=64MiB:FILE`, or warpline-PID.flight in the \
-                 folder in which the program ran",
+                 program's working directory",
             ),
             RecoverError::Damaged => f.write_str(
                 "begins like a flight recorder's file, but its header is damaged or from a newer warpline; update warpline-cli, or \

@@ -1,7 +1,7 @@
 //! The faults that no `const` can detect: those of a whole catalog, across all crates of a program.
 //!
-//! The start of a session and `warpline check` call this module. The functions of `name.rs` check names, so that the rules exist
-//! only once. Two versions of one crate in one program are never a fault: such a program must link and run.
+//! The start of a session and `warpline check` call this module. The functions of `name.rs` check names, so that the
+//! rules exist only once. Two versions of one crate in one program are never a fault: such a program must link and run.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::fmt;
@@ -90,8 +90,8 @@ impl fmt::Display for CatalogFault {
             ),
             CatalogFault::Undescribed { name, options, at } => write!(
                 f,
-                "collective `{name}` does not give {options} ({at}); what follows from them is unknown in reports and \
-                 traces; add them to its mark"
+                "collective `{name}` does not give {options} ({at}); reports and traces lack the figures that \
+                 depend on them; add them to its mark"
             ),
             CatalogFault::SharedNamespace { namespace, first, second, instead } => write!(
                 f,
@@ -105,8 +105,8 @@ impl fmt::Display for CatalogFault {
 impl std::error::Error for CatalogFault {}
 
 impl Catalog {
-    /// Returns the faults of this program's catalog. The compiler has checked each range alone; only duplicate names remain. A
-    /// sound catalog is scanned once, without a copy, because every start of a session calls this.
+    /// Returns the faults of this program's catalog. The compiler has checked each range alone; only duplicate names
+    /// remain. A sound catalog is scanned once, without a copy, because every start of a session calls this.
     #[doc(hidden)]
     pub fn faults(&self) -> Vec<CatalogFault> {
         static IS_SOUND: AtomicBool = AtomicBool::new(false);
@@ -138,7 +138,8 @@ enum Owner {
     Package,
 }
 
-/// Returns the owner that may share a namespace: the crates of one package, or the versions of one crate if no package is known.
+/// Returns the owner that may share a namespace: the crates of one package, or the versions of one crate if no package
+/// is known.
 fn owner<'a>(krate: &'a str, package: &'a str) -> (Owner, &'a str) {
     match package {
         "" => (Owner::Crate, krate),
@@ -154,8 +155,8 @@ struct Named<'a> {
     version: &'a str,
 }
 
-/// Whether each name is declared by one scope only, and by a crate once per version: [`Records::faults`] then finds neither
-/// duplicates nor shared namespaces.
+/// Whether each name is declared by one scope only, and by a crate once per version: [`Records::faults`] then finds
+/// neither duplicates nor shared namespaces.
 fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
     let mut first = HashMap::with_capacity(all.len());
     // Of each repeated name, all but the first.
@@ -174,9 +175,9 @@ fn are_apart<'a>(all: impl ExactSizeIterator<Item = Named<'a>>) -> bool {
 }
 
 impl Records {
-    /// Checks the rules across all crates: names, descriptions, unique names, one package per namespace. Two versions of one crate
-    /// in one program are not a fault: their ranges differ by version. A package's library may share its namespace with a binary,
-    /// test, example or benchmark of the package.
+    /// Checks the rules across all crates: names, descriptions, unique names, one package per namespace. Two versions
+    /// of one crate in one program are not a fault: their ranges differ by version. A package's library may share its
+    /// namespace with a binary, test, example or benchmark of the package.
     ///
     /// Namespaces come first, since a shared one explains the duplicates that follow.
     pub fn faults(&self) -> Vec<CatalogFault> {
@@ -188,9 +189,9 @@ impl Records {
         faults
     }
 
-    /// Returns one fault for each collective whose mark leaves options out. They are not in [`faults`](Self::faults), since such a
-    /// mark is valid, but figures that depend on these options are unknown. A collective of `range!` is never among them: its marks
-    /// are not in the catalog.
+    /// Returns one fault for each collective whose mark leaves options out. They are not in [`faults`](Self::faults),
+    /// since such a mark is valid, but figures that depend on these options are unknown. A collective of `range!` is
+    /// never among them: its marks are not in the catalog.
     pub fn undescribed(&self) -> Vec<CatalogFault> {
         let ranges = self.ranges.iter().filter(|range| !range.undescribed.is_empty());
         let fault = |range: &RangeRecord| CatalogFault::Undescribed {
@@ -220,8 +221,8 @@ impl Records {
     fn declares(&self, krate: &str, namespace: &str) -> bool {
         let first = self.namespaces.partition_point(|space| space.name.as_str() < namespace);
         let same = self.namespaces[first..].iter().take_while(|space| space.name == namespace);
-        // More than a few declarations of one namespace are already a fault; the bound keeps a hostile file from making this
-        // quadratic.
+        // More than a few declarations of one namespace are already a fault; the bound keeps a hostile file from making
+        // this quadratic.
         same.take(64).any(|space| space.krate() == krate)
     }
 }
@@ -232,8 +233,8 @@ fn namespace_fault(space: &NamespaceRecord) -> Option<CatalogFault> {
     Some(CatalogFault::Name { text, at: place(&space.file, space.line) })
 }
 
-/// Compares neighbours, which is enough here and in [`duplicate`]: records are sorted by name, then version, so if every neighbour
-/// of one name is another version of the same crate, all of them are.
+/// Compares neighbours, which is enough here and in [`duplicate`]: records are sorted by name, then version, so if
+/// every neighbour of one name is another version of the same crate, all of them are.
 fn shared(a: &NamespaceRecord, b: &NamespaceRecord) -> Option<CatalogFault> {
     let owners = [a, b].map(|space| owner(space.krate(), &space.package));
     let may_share = owners[0] == owners[1] && (owners[0].0 == Owner::Package || a.version != b.version);

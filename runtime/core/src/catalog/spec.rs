@@ -1,7 +1,8 @@
 //! A range as checked by the compiler, before anything is recorded.
 //!
-//! The marks create a [`RangeSpec`] from a [`RangeMeta`], checked at compile time, put it into the linkme slice [`RANGES`], and
-//! write the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here runs before `main`.
+//! The marks create a [`RangeSpec`] from a [`RangeMeta`], checked at compile time, put it into the linkme slice
+//! [`RANGES`], and write the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here
+//! runs before `main`.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -11,8 +12,9 @@ use linkme::distributed_slice;
 
 use super::name;
 
-// The names of linkme slices are global in a program, and linkme panics if one occurs twice. They contain this crate's version,
-// so that a program may contain two versions of warpline. For a new version, replace `V0_1` here and in `observer.rs`.
+// The names of linkme slices are global in a program, and linkme panics if one occurs twice. They contain this crate's
+// version, so that a program may contain two versions of warpline. For a new version, replace `V0_1` here and in
+// `observer.rs`.
 const _: () = {
     let version = concat!("V", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"));
     assert!(
@@ -150,7 +152,8 @@ impl RangeMeta {
     }
 }
 
-/// The position of a range in this program's catalog. It is stable while the program runs and has no meaning in another program.
+/// The position of a range in this program's catalog. It is stable while the program runs and has no meaning in another
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeId(#[doc(hidden)] pub u32);
 
@@ -227,8 +230,8 @@ impl RangeSpec {
         self.facts.fields
     }
 
-    /// Returns the options of `#[collective]` that would describe its messages completely but that the mark leaves out, such as
-    /// `count`. Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
+    /// Returns the options of `#[collective]` that would describe its messages completely but that the mark leaves out,
+    /// such as `count`. Empty for other kinds, and for a collective of `range!`: its marks describe the messages.
     pub const fn undescribed(&self) -> &'static [&'static str] {
         self.facts.undescribed
     }
@@ -284,7 +287,8 @@ impl RangeSpec {
         number.checked_sub(RANGES.len() as u32).is_none_or(|unlisted| unlisted < UNLISTED.load(Ordering::Relaxed))
     }
 
-    /// Returns a number for this range: its id, or for a range outside the catalog the next one after those of the catalog.
+    /// Returns a number for this range: its id, or for a range outside the catalog the next one after those of the
+    /// catalog.
     pub(crate) fn new_number(&'static self) -> u32 {
         self.id().map_or_else(|| RANGES.len() as u32 + UNLISTED.fetch_add(1, Ordering::Relaxed), |id| id.0)
     }
@@ -354,7 +358,7 @@ impl NamespaceSpec {
             panic!("a namespace needs a description: `namespace!(\"demo\", \"what it is\")`");
         }
         if contains(self.about, 0) {
-            panic!("the description of a namespace has a NUL in it: take it out");
+            panic!("the description of a namespace contains a NUL: remove it");
         }
         if contains(self.module, b':') {
             panic!("`namespace!` belongs at the crate root: move it to lib.rs or main.rs");

@@ -1,4 +1,5 @@
-//! How a function whose mark has `err` ends: what the mark writes at its exits, so that the zone has the text of an `Err`.
+//! How a function whose mark has `err` ends: what the mark writes at its exits, so that the zone has the text of an
+//! `Err`.
 
 use std::fmt::Display;
 #[cfg(not(feature = "enable"))]
@@ -9,7 +10,7 @@ use std::task::Poll;
 #[diagnostic::on_unimplemented(
     message = "`err` needs a function that returns a `Result` whose error has a `Display`",
     label = "returns `{Self}`",
-    note = "take `err` out of the mark, or return a `Result`"
+    note = "remove `err` from the mark, or return a `Result`"
 )]
 pub trait Outcome {
     /// The error.
@@ -97,7 +98,8 @@ pub fn returned<R, E, Z: Failing>(value: R, exits: &mut Exits<R, E, Z>) -> R {
     value
 }
 
-/// What `?` accepts in a function that returns a `Result`. A mark calls the method before each `?`, which then converts nothing.
+/// What `?` accepts in a function that returns a `Result`. A mark calls the method before each `?`, which then converts
+/// nothing.
 pub trait Tried {
     /// The error.
     type Error;
