@@ -24,8 +24,8 @@ impl RawEvent {
     /// Returns the event of a raw handle.
     ///
     /// # Safety
-    /// The event must live until the zone behind which it is recorded has ended on its thread, or the handle on the request was dropped. The drop
-    /// waits for a call that records the event on another thread.
+    /// The event must live until the zone behind which it is recorded has ended on its thread, or the handle on the
+    /// request was dropped. The drop waits for a call that records the event on another thread.
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(event: *mut c_void) -> RawEvent {
         RawEvent(event)
@@ -36,15 +36,15 @@ impl RawEvent {
         self.0
     }
 
-    /// Returns what records the event on the stream, as the stream's handle means it on this thread now. The zone that ends keeps the stream
-    /// alive.
+    /// Returns what records the event on the stream, as the stream's handle means it on this thread now. The zone that
+    /// ends keeps the stream alive.
     ///
     /// # Errors
     /// The reason if the stream is none of CUDA.
     #[doc(hidden)]
     pub fn behind(self, stream: &StreamRef<'_>) -> Result<Arc<dyn EndSignal>, String> {
         let Source::Device(stream) = source_of(stream) else {
-            return Err("the stream is no CUDA stream".to_owned());
+            return Err("the stream is not a CUDA stream".to_owned());
         };
         let RawParts { stream, context } = stream.parts()?;
         let driver = Driver::get().map_err(|error| error.to_string())?;

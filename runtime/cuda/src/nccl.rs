@@ -56,7 +56,7 @@ unsafe fn ask(comm: *mut c_void) -> Result<(u32, u32), NcclError> {
         let mut number = 0;
         // SAFETY: the caller vouches for the communicator; the other argument is a valid out-pointer.
         match unsafe { function(comm, &raw mut number) } {
-            SUCCESS => u32::try_from(number).map_err(|_| NcclError(format!("`{call}` says {number}"))),
+            SUCCESS => u32::try_from(number).map_err(|_| NcclError(format!("`{call}` returned {number}"))),
             IN_PROGRESS => Err(NcclError(format!(
                 "`{call}`: the communicator is still being made; ask again once `ncclCommGetAsyncError` says that it is ready"
             ))),

@@ -105,7 +105,7 @@ fn a_report_says_once_that_nobody_tells_the_ids_of_nodes() {
         let report = session.finish();
         let [note] = about_ids(&report)[..] else { panic!("{report}") };
         assert!(note.starts_with("2 registered graphs have no ids"), "{note}");
-        for part in ["CUDA 13.0 does not tell them", "CUDA 13.1", "`kernels`", "--by order", "`warpline doctor`"] {
+        for part in ["CUDA 13.0 does not report them", "CUDA 13.1", "`kernels`", "--by order", "`warpline doctor`"] {
             assert!(note.contains(part), "{part}: {note}");
         }
         drop(kept);

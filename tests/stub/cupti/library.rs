@@ -209,7 +209,7 @@ fn cupti_stays_where_it_cannot_be_ended_as_nvidia_wants_it() {
         let (session, sink) = start();
         launch();
         let (report, ..) = finish(session, &sink);
-        assert!(only_note(&report).contains("cuptiFinalize answers 7"), "{report}");
+        assert!(only_note(&report).contains("cuptiFinalize returned 7"), "{report}");
         assert_eq!(cupti.calls("cuptiFinalize"), 1, "what it leaves when it fails is not known");
         assert_eq!(cupti.stub_cupti_on(), 0);
     });
@@ -353,7 +353,7 @@ fn a_cupti_of_cuda_11_is_refused() {
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();
         cupti.stub_cupti_version(16);
-        only_zones(driver, &["CUPTI of an old toolkit (it says version 16)", "12.0 or newer"]);
+        only_zones(driver, &["CUPTI of an old toolkit (it reports version 16)", "12.0 or newer"]);
     });
 }
 
@@ -363,7 +363,7 @@ fn a_cupti_that_returns_no_version_is_not_called_old() {
         driver.start();
         // As CUPTI of CUDA 13.3 or newer does without a driver.
         cupti.fail("cuptiGetVersion", 999);
-        let answer = "returns no version, cuptiGetVersion answers 999 (CUPTI_ERROR_UNKNOWN): ";
+        let answer = "returns no version, cuptiGetVersion returned 999 (CUPTI_ERROR_UNKNOWN): ";
         only_zones(driver, &[answer, "install a CUDA driver, which CUPTI of CUDA 13.3 or newer needs"]);
     });
 }

@@ -1,15 +1,17 @@
-//! Ends CUPTI in this process (`cuptiFinalize`), or returns why it stays. A process that has started CUPTI launches CUDA graphs more
-//! slowly, even when nothing is recorded any more.
+//! Ends CUPTI in this process (`cuptiFinalize`), or returns why it stays. A process that has started CUPTI launches
+//! CUDA graphs more slowly, even when nothing is recorded any more.
 //!
-//! NVIDIA documents that this is safe at the end of a driver call, inside the callback for it. The collector's thread therefore makes such
-//! a call itself and ends CUPTI in its callback, which involves no thread of the application. CUPTI must not be ended
+//! NVIDIA documents that this is safe at the end of a driver call, inside the callback for it. The collector's thread
+//! therefore makes such a call itself and ends CUPTI in its callback, which involves no thread of the application.
+//! CUPTI must not be ended
 //!
-//! * if a graph was launched while it traced kernels: that graph's next launch would fail with `CUDA_ERROR_LAUNCH_FAILED` (719) and make
-//!   the context unusable (seen on an H100, driver 580);
-//! * while the device may still execute work that it traced, because its buffers would be freed. Its own records show this: each call that
-//!   launched or copied has a record of its work, with times. Nothing is synchronised for that;
+//! * if a graph was launched while it traced kernels: that graph's next launch would fail with
+//!   `CUDA_ERROR_LAUNCH_FAILED` (719) and make the context unusable (seen on an H100, driver 580);
+//! * while the device may still execute work that it traced, because its buffers would be freed. Its own records show
+//!   this: each call that launched or copied has a record of its work, with times. Nothing is synchronised for that;
 //! * while another thread is in a call of CUPTI (`gate`), or if another tool is known to use it;
-//! * in versions that crash when they are started again in a program with graphs. PyTorch's profiler ends CUPTI from CUDA 12.6 on.
+//! * in versions that crash when they are started again in a program with graphs. PyTorch's profiler ends CUPTI from
+//!   CUDA 12.6 on.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -33,7 +35,8 @@ const EXIT: c_int = 1;
 /// Variables that load a tool, which may use CUPTI, into a process; `./.` means none.
 const INJECTIONS: [&str; 2] = ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"];
 
-/// How long threads may take to leave CUPTI. A call takes some hundred ns, unless the machine is busy. Only the collector waits.
+/// How long threads may take to leave CUPTI. A call takes some hundred ns, unless the machine is busy. Only the
+/// collector waits.
 const LEAVE: Duration = Duration::from_millis(250);
 
 /// A driver call that changes nothing, with its number in `cupti_driver_cbid.h`.
@@ -61,7 +64,8 @@ pub(super) fn keep(why: &'static str) {
     lock(&STAYS).get_or_insert(why);
 }
 
-/// Ends CUPTI. Everything must be disabled and all traced work read, and no graph may be registered by its ids in the meantime.
+/// Ends CUPTI. Everything must be disabled and all traced work read, and no graph may be registered by its ids in the
+/// meantime.
 ///
 /// # Errors
 /// The reason why it stays. Nothing has changed then.
@@ -108,7 +112,7 @@ pub(super) fn end(cupti: &Cupti, subscriber: Subscriber) -> Result<(), String> {
     gate::reopen();
     Err(match ended {
         None => "CUPTI reported no driver call in which it could be finalized".to_owned(),
-        Some(code) => format!("cuptiFinalize answers {code}"),
+        Some(code) => format!("cuptiFinalize returned {code}"),
     })
 }
 

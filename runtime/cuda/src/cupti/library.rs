@@ -1,7 +1,7 @@
 //! The library: its search path, and the table of its symbols.
 //!
-//! It is opened when the first session that needs it starts. It is never closed, because CUPTI keeps threads, and the driver calls into it
-//! until the process ends. A missing library or symbol is an error with a remedy, never a panic.
+//! It is opened when the first session that needs it starts. It is never closed, because CUPTI keeps threads, and the
+//! driver calls into it until the process ends. A missing library or symbol is an error with a remedy, never a panic.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -127,7 +127,7 @@ impl Cupti {
         }
         if version < OLDEST {
             return Err(format!(
-                "`{name}` is CUPTI of an old toolkit (it says version {version}): install CUPTI of CUDA 12.0 or newer, \
+                "`{name}` is CUPTI of an old toolkit (it reports version {version}): install CUPTI of CUDA 12.0 or newer, \
                  or name its library in {PATH}"
             ));
         }
@@ -149,7 +149,7 @@ impl Cupti {
             let found = self.symbols.result_string.map(|ask| ask(code, &raw mut text)) == Some(SUCCESS);
             (found && !text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        format!("{call} answers {code} ({})", word.as_deref().unwrap_or("no name"))
+        format!("{call} returned {code} ({})", word.as_deref().unwrap_or("no name"))
     }
 }
 
@@ -185,8 +185,8 @@ fn find() -> Result<(String, Library), String> {
     }
 }
 
-/// Returns the names that the loader may know and the paths in toolkits' folders. A library that the process has loaded comes first, because a
-/// process has one CUPTI. The others are in the order of [`rank`] for a driver of this version.
+/// Returns the names that the loader may know and the paths in toolkits' folders. A library that the process has loaded
+/// comes first, because a process has one CUPTI. The others are in the order of [`rank`] for a driver of this version.
 fn candidates(driver: Option<c_int>) -> Vec<OsString> {
     let toolkits = TOOLKITS.iter().filter_map(|name| environment::var_os(name)).filter(|folder| !folder.is_empty());
     let toolkits = toolkits.map(PathBuf::from).chain([PathBuf::from(USUAL)]);
@@ -200,8 +200,9 @@ fn candidates(driver: Option<c_int>) -> Vec<OsString> {
     loaded_first(candidates)
 }
 
-/// Returns the place of a library among others for a driver of this version: those of the driver's CUDA or an older one, then those whose name
-/// has no version, then newer ones, which the driver may not serve. Without a driver, all are alike.
+/// Returns the place of a library among others for a driver of this version: those of the driver's CUDA or an older
+/// one, then those whose name has no version, then newer ones, which the driver may not serve. Without a driver, all
+/// are alike.
 fn rank(library: &OsStr, driver: Option<c_int>) -> u8 {
     let Some(driver) = driver else { return 0 };
     let major = library.to_str().and_then(|library| library.rsplit_once(".so.")?.1.parse::<c_int>().ok());

@@ -1,7 +1,7 @@
 //! All registered graphs of the process, and the graphs to which executable graphs belong.
 //!
-//! A graph whose last [`GraphZones`](super::GraphZones) is dropped is kept for a while, because records of its last replays may still be on
-//! their way. The oldest of those make room for newer ones.
+//! A graph whose last [`GraphZones`](super::GraphZones) is dropped is kept for a while, because records of its last
+//! replays may still be on their way. The oldest of those make room for newer ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -51,7 +51,8 @@ pub(super) struct Taken {
     pub(super) labels: Vec<CapturedZone>,
 }
 
-/// Registers a graph that the caller holds, or finds its registration. `take` returns the zones of its capture, and its labels.
+/// Registers a graph that the caller holds, or finds its registration. `take` returns the zones of its capture, and its
+/// labels.
 pub(super) fn register(
     driver: &'static Driver,
     graph: Handle,
@@ -180,7 +181,8 @@ pub(super) fn note() -> Option<String> {
     })
 }
 
-/// For the report of a session: that nobody tells the ids of the nodes of graphs that were registered since the last call, with the remedy.
+/// For the report of a session: that nobody tells the ids of the nodes of graphs that were registered since the last
+/// call, with the remedy.
 pub(super) fn note_of_ids() -> Option<String> {
     let looked = with(|registry| std::mem::replace(&mut registry.last_noted, registry.last_number));
     let without = all().iter().filter(|graph| graph.number > looked && graph.lacks_ids()).count() as u64;
@@ -189,9 +191,9 @@ pub(super) fn note_of_ids() -> Option<String> {
     let (major, minor) = (version / 1000, version % 1000 / 10);
     let graphs = counted_as(without, "registered graph has", "registered graphs have");
     Some(format!(
-        "{graphs} no ids of their nodes, because the driver for CUDA {major}.{minor} does not tell them: a profiler's kernels find their zones \
-         by order alone (`warpline annotate --by order`); install a driver for CUDA 13.1 or newer, or record `kernels` while graphs are \
-         registered, where CUPTI tells them; `warpline doctor` says what this host has"
+        "{graphs} no ids of their nodes, because the driver for CUDA {major}.{minor} does not report them: a profiler's kernels can be joined \
+         with their zones by order only (`warpline annotate --by order`); install a driver for CUDA 13.1 or newer, or record `kernels` while graphs are \
+         registered, where CUPTI reports them; `warpline doctor` says what this host has"
     ))
 }
 

@@ -1,7 +1,8 @@
 //! One registered graph: its nodes, the zones that were captured into it, and its executable graphs.
 //!
-//! `read` queries the driver while the caller holds the graph; afterwards its handles are only compared and never used. Zones that end
-//! later are added, and the walk is repeated when its result is needed. `state` has what is known so far.
+//! `read` queries the driver while the caller holds the graph; afterwards its handles are only compared and never used.
+//! Zones that end later are added, and the walk is repeated when its result is needed. `state` has what is known so
+//! far.
 
 mod numbered;
 mod placed;
@@ -185,7 +186,8 @@ impl Registered {
         self.lock().nodes.len()
     }
 
-    /// Returns the zones of a node of an executable graph, by the low half of its id; none if there is no such node, or it is a stamp.
+    /// Returns the zones of a node of an executable graph, by the low half of its id; none if there is no such node, or
+    /// it is a stamp.
     pub(super) fn zones_at(&self, low: u32) -> Option<Vec<ZoneLabel>> {
         let state = self.walked();
         let index = state.index_of(low)?;
@@ -264,7 +266,7 @@ impl Registered {
                 if own != other {
                     return Err(format!(
                         "the graph inside node {node} has {own} nodes and the one given has {other}: \
-                         give the one that it was made of"
+                         give the one from which it was made"
                     ));
                 }
             }
