@@ -20,7 +20,8 @@ pub struct Grammar {
     /// The macro's name in errors.
     pub name: &'static str,
     pub keys: &'static [Key],
-    /// Whether `fields(…)` names fields only, or gives their values too. Only a zone that has values has a lane of its own at run time.
+    /// Whether `fields(…)` names fields only, or gives their values too. Only a zone that has values has a lane of its
+    /// own at run time.
     pub field_values: bool,
     /// Whether it says what is moved between ranks; `kind` then is the operation.
     pub is_collective: bool,
@@ -260,7 +261,7 @@ impl Options {
             if self.fields.len() == MAX_FIELDS {
                 return Err(Error::new(
                     name.span(),
-                    format!("a zone has at most {MAX_FIELDS} fields; remove `{name}` and what follows"),
+                    format!("a zone has at most {MAX_FIELDS} fields; remove `{name}` and the fields after it"),
                 ));
             }
             let value = match (grammar.field_values, list.peek(Token![=])) {

@@ -94,7 +94,8 @@ impl Function {
         self.with_body(quote_spanned!(mixed=> #(#used)* #body))
     }
 
-    /// The function with another body. The compiler lints an item as the user's only if its last token has the user's span.
+    /// The function with another body. The compiler lints an item as the user's only if its last token has the user's
+    /// span.
     pub fn with_body(&self, statements: TokenStream) -> TokenStream {
         let Function { header, inner_attributes, .. } = self;
         let body = with_statements(&self.body, quote!(#inner_attributes #statements));
@@ -157,7 +158,7 @@ impl<'a> Scan<'a> {
                     "pub" | "crate" | "default" | "unsafe" | "safe" => {}
                     "impl" | "trait" | "mod" => {
                         let text =
-                            format!("`#[{macro_name}]` marks a function; mark those in this `{word}` that it is about");
+                            format!("`#[{macro_name}]` marks a function; mark the functions in this `{word}` instead");
                         return Err(Error::new(word.span(), text));
                     }
                     _ => return Err(not_a_function(macro_name, word.span())),
