@@ -271,7 +271,7 @@ fn a_trace_of_pytorch_has_its_ranges_steps_kernels_and_collectives() {
     for line in ["forward", "aten::mm", "gemm", "all_reduce 0 [0,1]", "4.00 kB", "2 steps recorded: p50 100 µs"] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert!(text.contains("zones, from another tool: nothing says what the trace lacks"), "{text}");
+    assert!(text.contains("zones, from another tool: it is not known whether the trace is complete"), "{text}");
     assert!(!text.contains("dropped") && !text.contains("#[gpu_zone]"), "{text}");
 }
 

@@ -165,7 +165,7 @@ function makeVerdict() {
   for (const sentence of REPORT.verdict) list.append(sentenceOf(sentence));
   const more = REPORT.late.length + REPORT.slow.length - REPORT.verdict.length;
   if (NAMED.size > 0 && more > 0) list.append(element('li', { class: 'more' }, `and ${plural(more, 'more finding')} in the tables below`));
-  byId('made').textContent = `Made by ${DATA.program}. Everything is in this file; it asks for nothing.`;
+  byId('made').textContent = `Made by ${DATA.program}. Everything is in this file; it makes no requests.`;
 }
 
 /** A sentence of the verdict, with a link to the step to look at. */

@@ -13,25 +13,25 @@ use warpline_core::work::WorkStats;
 
 /// One range's figures over a session. All times are in ns.
 ///
-/// They cover the recorded zones. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no figure. In a
-/// sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and percentiles are weighted
-/// by the sampling probability.
+/// They cover the recorded zones. Zones that a filter, a level or a stop left out ([`Report::left_out`]) are in no
+/// figure. In a sample (`count < seen`), `total_ns` and `share` are estimates for all zones that ran, and means and
+/// percentiles are weighted by the sampling probability.
 ///
 /// A zone whose length is only a bound ([`is_bound`]) is *bounded*: its end is not timed by an event, and may
-/// be earlier by more than 5 % of the length. Bounded zones are in `count`, `seen`, `failed` and `mean_launch_ns`, with their longest possible
-/// length in `total_ns` and `share`, and in no other figure but those whose names begin with `bounded`. If all zones are bounded, the means,
-/// percentiles and extremes are 0.
+/// be earlier by more than 5 % of the length. Bounded zones are in `count`, `seen`, `failed` and `mean_launch_ns`, with
+/// their longest possible length in `total_ns` and `share`, and in no other figure but those whose names begin with
+/// `bounded`. If all zones are bounded, the means, percentiles and extremes are 0.
 ///
 /// [`Report::left_out`]: crate::Report::left_out
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeStats {
     /// The range's full name.
     pub name: Cow<'static, str>,
-    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both ways has
-    /// two entries.
+    /// Whether the times are those of streams; otherwise they are those of threads. A range that was recorded in both
+    /// ways has two entries.
     pub on_stream: bool,
-    /// Whether the entry counts the range's zones in replays of CUDA graphs, which are on streams. They have an entry of their own, because
-    /// `recorded` does not count them and nothing launches them one by one.
+    /// Whether the entry counts the range's zones in replays of CUDA graphs, which are on streams. They have an entry
+    /// of their own, because `recorded` does not count them and nothing launches them one by one.
     pub in_replays: bool,
     /// Zones that were recorded.
     pub count: u64,
@@ -42,22 +42,25 @@ pub struct RangeStats {
     /// The time of all zones that ran, in ns: exact if all were recorded, otherwise an estimate. An upper bound if
     /// [`total_is_bound`](Self::total_is_bound).
     pub total_ns: i64,
-    /// The standard error of `total_ns`, in ns. 0 if all zones were recorded, or if it is unknown because zones were dropped or
-    /// captured. It is estimated from recorded lengths, so a rare long zone that was not sampled is not in it.
+    /// The standard error of `total_ns`, in ns. 0 if all zones were recorded, or if it is unknown because zones were
+    /// dropped or captured. It is estimated from recorded lengths, so a rare long zone that was not sampled is not in
+    /// it.
     pub total_error_ns: i64,
     /// The time of the zones that were recorded, without bounded zones, in ns; exact.
     pub recorded_ns: i64,
-    /// The part of `recorded_ns` that was in no other recorded zone of its row, in ns: the range's own time. A row is a stream, a lane of
-    /// a stream, or a thread. An upper bound if [`self_is_bound`](Self::self_is_bound).
+    /// The part of `recorded_ns` that was in no other recorded zone of its row, in ns: the range's own time. A row is a
+    /// stream, a lane of a stream, or a thread. An upper bound if [`self_is_bound`](Self::self_is_bound).
     pub self_ns: i64,
-    /// The time by which `self_ns` may be shorter, in ns, because zones within zones of the range are bounded; otherwise 0.
+    /// The time by which `self_ns` may be shorter, in ns, because zones within zones of the range are bounded;
+    /// otherwise 0.
     pub self_early_ns: i64,
-    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if zones ran
-    /// on several streams or threads at once.
+    /// `total_ns` divided by the time from the begin of the first zone of any range to the end of the last: above 1 if
+    /// zones ran on several streams or threads at once.
     pub share: f64,
-    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call often
-    /// starts a library. The mean and the percentiles leave it out. With several devices, the longest of these zones. None in a
-    /// sample, where the first zone may be missing, and in a recording from outside, which begins in the middle of the program.
+    /// The first zone on a device, in ns, if it took more than ten times the median of the later zones: the first call
+    /// often starts a library. The mean and the percentiles leave it out. With several devices, the longest of these
+    /// zones. None in a sample, where the first zone may be missing, and in a recording from outside, which begins in
+    /// the middle of the program.
     pub first_ns: Option<i64>,
     /// Mean, in ns, without the zones of `first_ns`.
     pub mean_ns: i64,
@@ -94,7 +97,8 @@ impl RangeStats {
         is_bound(self.self_ns, self.self_early_ns)
     }
 
-    /// Returns the number of recorded zones that are not bounded, from which means, percentiles and extremes are computed.
+    /// Returns the number of recorded zones that are not bounded, from which means, percentiles and extremes are
+    /// computed.
     pub fn timed(&self) -> u64 {
         self.count.saturating_sub(self.bounded)
     }
@@ -127,8 +131,8 @@ pub struct HostWaitStats {
 /// The kernels or copies of one name that ran in the zones of one range, in a session with `kernels`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelStats {
-    /// The kernel's name, as in [`KernelRecord::name`](warpline_core::kernel::KernelRecord::name). Beyond 4,096 pairs of a kernel and a range, the
-    /// others share the name `(more)`.
+    /// The kernel's name, as in [`KernelRecord::name`](warpline_core::kernel::KernelRecord::name). Beyond 4,096 pairs
+    /// of a kernel and a range, the others share the name `(more)`.
     pub name: String,
     /// The range of its innermost zone, in a replay that of the captured zone; none outside zones.
     pub range: Option<Cow<'static, str>>,
@@ -140,7 +144,8 @@ pub struct KernelStats {
     pub max_ns: i64,
 }
 
-/// The steps of a program ([`step`](warpline_core::steps::step)). All times are in ns, from the begin to the end of a step on its thread.
+/// The steps of a program ([`step`](warpline_core::steps::step)). All times are in ns, from the begin to the end of a
+/// step on its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepStats {
     /// Steps that were recorded.
@@ -163,8 +168,8 @@ pub struct StepStats {
     pub max_ns: i64,
 }
 
-/// What the zones of one range took in the steps of the program in which it ran. A step's zones are those that were launched in it. All times
-/// are in ns.
+/// What the zones of one range took in the steps of the program in which it ran. A step's zones are those that were
+/// launched in it. All times are in ns.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RangeStepStats {
@@ -176,7 +181,8 @@ pub struct RangeStepStats {
     pub steps: u64,
     /// Its zones in these steps.
     pub zones: u64,
-    /// Further steps in which it ran, and in which the length of at least one of its zones is only a bound. They are in no other figure.
+    /// Further steps in which it ran, and in which the length of at least one of its zones is only a bound. They are in
+    /// no other figure.
     pub bounded_steps: u64,
     /// The mean of its time in a step, in ns.
     pub mean_ns: i64,
@@ -235,23 +241,24 @@ pub struct CollectiveStats {
     pub count: u64,
     /// The number of these collectives with a known size.
     pub sized: u64,
-    /// The sum of the known sizes in bytes ([`Message::bytes`](warpline_core::collective::Message::bytes)); 0 if `sized` is 0.
+    /// The sum of the known sizes in bytes ([`Message::bytes`](warpline_core::collective::Message::bytes)); 0 if
+    /// `sized` is 0.
     pub bytes: u64,
-    /// The number of collectives whose length is only a bound ([`is_bound`]). They are in `count`, `sized`, `bytes` and `total_ns`, and in no
-    /// other figure.
+    /// The number of collectives whose length is only a bound ([`is_bound`]). They are in `count`, `sized`, `bytes` and
+    /// `total_ns`, and in no other figure.
     pub bounded: u64,
     /// The sum of their times on their streams, in ns; an upper bound if [`total_is_bound`](Self::total_is_bound).
     pub total_ns: i64,
     /// The time by which `total_ns` may be shorter, in ns, because of `bounded`.
     pub total_early_ns: i64,
-    /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a group of
-    /// one rank.
+    /// The median of the bus bandwidths, in bytes per second; within 1 %. None if size or group is unknown, and for a
+    /// group of one rank.
     pub bus_p50: Option<f64>,
     /// The 99th percentile of the bus bandwidths, in bytes per second; within 1 %.
     pub bus_p99: Option<f64>,
-    /// The share of the time, 0 to 1, during which the same device computed on another stream: ran a kernel that is none of a collective, or, where no
-    /// kernels are recorded, certainly a compute zone. A lower bound if kernels were dropped, or not all compute zones were recorded
-    /// ([`Report::is_complete`](crate::Report::is_complete)).
+    /// The share of the time, 0 to 1, during which the same device computed on another stream: ran a kernel that is
+    /// none of a collective, or, where no kernels are recorded, certainly a compute zone. A lower bound if kernels were
+    /// dropped, or not all compute zones were recorded ([`Report::is_complete`](crate::Report::is_complete)).
     pub hidden: f64,
     /// Whether `hidden` is by kernels; otherwise, it is by zones.
     pub hidden_by_kernels: bool,
@@ -271,48 +278,51 @@ pub struct ClockFigures {
     pub device: String,
     /// The uncertainty of a position against the host's clock near a comparison of the two clocks, in ns.
     pub uncertainty_ns: i64,
-    /// The largest uncertainty of the position of any recorded zone, in ns. It is larger than `uncertainty_ns` if zones ran long after a
-    /// comparison.
+    /// The largest uncertainty of the position of any recorded zone, in ns. It is larger than `uncertainty_ns` if zones
+    /// ran long after a comparison.
     pub worst_uncertainty_ns: i64,
     /// The time that a begin and an end event add to the length of the work between them, in ns, on an idle stream.
     pub bracket_ns: i64,
     /// Like `bracket_ns`, on a stream with queued work.
     pub busy_bracket_ns: i64,
-    /// Whether the device was busy during every measurement. Both values are then upper bounds, and lengths are not corrected.
+    /// Whether the device was busy during every measurement. Both values are then upper bounds, and lengths are not
+    /// corrected.
     pub bracket_is_bound: bool,
 }
 
 /// The activity of one stream in the time from the first zone or wait on any stream to the last.
 ///
-/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for streams with
-/// more than some ten thousand gaps, of which the earlier ones count as they were first seen. Time inside a zone in which it is not known
-/// whether the stream still waited is in both `busy_ns` and `waiting_ns`.
+/// `busy_ns`, `waiting_ns` and the rest, which is `idle_ns` or `not_recorded_ns`, add up to that time, except for
+/// streams with more than some ten thousand gaps, of which the earlier ones count as they were first seen. Time inside
+/// a zone in which it is not known whether the stream still waited is in both `busy_ns` and `waiting_ns`.
 ///
-/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over these
-/// streams: `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the time of the zones
-/// in it again, and the rest is not given.
+/// Of more than 1,024 streams, those that have been idle longest share the last entry, `…`. Its times are sums over
+/// these streams: `busy_ns` is an upper bound, because a zone that ends after its stream was moved there counts the
+/// time of the zones in it again, and the rest is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamStats {
     /// The stream's name.
     pub name: String,
     /// Its device's name, with the number if several devices have that name; empty for several streams.
     pub device: String,
-    /// The number of streams that the entry represents: 1, except for `…`. A stream that is used again after it was moved there
-    /// also has an entry of its own for the time since then.
+    /// The number of streams that the entry represents: 1, except for `…`. A stream that is used again after it was
+    /// moved there also has an entry of its own for the time since then.
     pub streams: u64,
-    /// The time in kernels, copies and memory sets, in ns, where those of its device are recorded; on other devices, the time in at least one
-    /// recorded zone and in no wait, an upper bound if [`busy_is_bound`](Self::busy_is_bound).
+    /// The time in kernels, copies and memory sets, in ns, where those of its device are recorded; on other devices,
+    /// the time in at least one recorded zone and in no wait, an upper bound if [`busy_is_bound`](Self::busy_is_bound).
     pub busy_ns: i64,
-    /// The part of `busy_ns` in which it is not known whether a zone still ran, or whether the stream waited inside it, in ns, because the
-    /// lengths of zones and waits are only bounds ([`is_bound`]). The stream may have been idle then.
+    /// The part of `busy_ns` in which it is not known whether a zone still ran, or whether the stream waited inside it,
+    /// in ns, because the lengths of zones and waits are only bounds ([`is_bound`]). The stream may have been idle
+    /// then.
     pub uncertain_ns: i64,
     /// The time in a wait, in ns, even inside a zone; an upper bound if [`waiting_is_bound`](Self::waiting_is_bound).
     pub waiting_ns: i64,
-    /// The part of `waiting_ns` in which it is not known whether the stream still waited, in ns, because the lengths of waits are only
-    /// bounds. The stream may have been idle then.
+    /// The part of `waiting_ns` in which it is not known whether the stream still waited, in ns, because the lengths of
+    /// waits are only bounds. The stream may have been idle then.
     pub waiting_early_ns: i64,
-    /// The time in neither, in ns; without kernels, unmarked work counts as idle. None for several streams, and if not all kernels were recorded, or
-    /// not all zones of a device without kernels ([`Report::is_complete`](crate::Report::is_complete)), because others may have run then.
+    /// The time in neither, in ns; without kernels, unmarked work counts as idle. None for several streams, and if not
+    /// all kernels were recorded, or not all zones of a device without kernels
+    /// ([`Report::is_complete`](crate::Report::is_complete)), because others may have run then.
     pub idle_ns: Option<i64>,
     /// The same time, in ns, where it is not known whether it is idle; otherwise, and for several streams, 0.
     pub not_recorded_ns: i64,
@@ -397,8 +407,8 @@ pub struct WindowFigures {
     pub windows: u64,
     /// The share of the session's time in which windows were open.
     pub recorded: f64,
-    /// The share by which the program ran slower in windows: root zones came that much faster while they were only counted. None
-    /// while too little was measured.
+    /// The share by which the program ran slower in windows: root zones came that much faster while they were only
+    /// counted. None while too little was measured.
     pub slowdown: Option<f64>,
     /// The standard error of `slowdown`.
     pub slowdown_error: f64,
@@ -425,7 +435,7 @@ impl fmt::Display for WindowFigures {
         }
         write!(f, "recorded {} of the time in {}", share(recorded), counted(windows, "window"))?;
         match slowdown.zip(cost) {
-            None => write!(f, "; too few to measure what that cost")?,
+            None => write!(f, "; too few to measure the cost")?,
             Some((slowdown, _)) if slowdown <= 2.0 * slowdown_error => {
                 let most = slowdown.max(0.0) + 2.0 * slowdown_error;
                 write!(f, "; inside, the program ran at most {} slower", share(most))?;

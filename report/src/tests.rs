@@ -320,7 +320,7 @@ fn what_windows_cost_is_said_where_it_is_known() {
     let figures = WindowFigures { windows: 412, recorded: 0.031, cut: 0, ..WindowFigures::default() };
     let said = |figures| Report { windows: Some(figures), ..Report::default() }.to_string();
     let text = said(figures);
-    assert!(text.contains("\nrecorded 3.1 % of the time in 412 windows; too few to measure what that cost"), "{text}");
+    assert!(text.contains("\nrecorded 3.1 % of the time in 412 windows; too few to measure the cost"), "{text}");
     let measured = WindowFigures { slowdown: Some(0.31), slowdown_error: 0.04, cost: Some(0.01), ..figures };
     let line =
         "recorded 3.1 % of the time in 412 windows; the program ran 31 % (± 4 %) slower inside; the session cost 1.0 %";

@@ -212,7 +212,7 @@ test('declared work has a table and a roofline', PATIENCE, withPage('report-work
 test('roofs that were measured say so', PATIENCE, withPage('report-measured.html', {}, async (page) => {
   await page.locator('#roofline select').selectOption({ label: 'NVIDIA Tomorrow' });
   assert.deepEqual(await page.locator('#roofs text.roof').allTextContents(), ['4.00 GFLOP/s, FP32 multiply-adds', '2.00 GB/s, memory']);
-  assert.match(await page.locator('#roofline .note').innerText(), /^The roofs are what a copy and multiply-adds reached on NVIDIA Tomorrow on 2026-11-25 with CUDA 13\.0, 580\.159\.04\./);
+  assert.match(await page.locator('#roofline .note').innerText(), /^The roofs are the rates that a copy and multiply-adds reached on NVIDIA Tomorrow on 2026-11-25 with CUDA 13\.0, 580\.159\.04\./);
 }));
 
 test('a page without declared work has no roofline', PATIENCE, withPage('report.html', {}, async (page) => {

@@ -401,7 +401,9 @@ fn the_report_says_what_signals_needed_and_a_capacity_bounds_the_free_events() {
         let pool = report.event_pool;
         assert_eq!((pool.held, pool.created, pool.exhausted), (112, 112, 7), "{report}");
         assert!(
-            report.to_string().contains("timelines hold 112 events, 112 created: 7 times a signal found none free"),
+            report
+                .to_string()
+                .contains("timelines hold 112 events, 112 created: 7 times no event was free for a signal"),
             "{report}"
         );
         // The next session needs no more, and its report counts its own alone.

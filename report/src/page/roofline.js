@@ -79,7 +79,7 @@ function makeRoofline(section) {
 function aboutRoofs({ device, memory, measured, driver }) {
   const name = shortened(device);
   if (!memory) return `The peak of ${name} is not known, so it has no roofs.`;
-  if (measured) return `The roofs are what a copy and multiply-adds reached on ${name} on ${measured} with ${driver}.`;
+  if (measured) return `The roofs are the rates that a copy and multiply-adds reached on ${name} on ${measured} with ${driver}.`;
   return `The roofs are those that the vendor of ${name} states.`;
 }
 

@@ -25,5 +25,5 @@ function makeVerdict() {
 
 function makeAccount() {
   byId('account').append(element('ul', {}, ...REPORT.account.map((line) => element('li', {}, line))));
-  byId('made').textContent = `Made by ${DATA.program}. Everything is in this file; it asks for nothing.`;
+  byId('made').textContent = `Made by ${DATA.program}. Everything is in this file; it makes no requests.`;
 }

@@ -47,7 +47,7 @@ fn longest(report: &Report) -> Option<Vec<String>> {
     let Some(longest) = timed.max_by_key(|range| range.self_ns) else {
         let zones = counted(of_place(name).map(|range| range.count).sum(), "zone");
         return Some(vec![format!(
-            "how long the {zones} {name} took is only known as a bound: no event times their ends"
+            "the time of the {zones} {name} is only known as a bound: no event times their ends"
         )]);
     };
     let (share, own) = (percent(longest.self_ns as f64 / all_ns.max(1) as f64), time(longest.self_ns));
@@ -161,7 +161,9 @@ fn gaps(report: &Report) -> Vec<String> {
         Source::TracesWithoutAccount => gaps.push(
             "not every trace ends with the account of its session: zones that were dropped are not known".to_owned(),
         ),
-        Source::OtherTraces => gaps.push("another tool wrote the trace: nothing says what it lacks".to_owned()),
+        Source::OtherTraces => {
+            gaps.push("another tool wrote the trace: whether the trace is complete is not known".to_owned())
+        }
     }
     gaps
 }

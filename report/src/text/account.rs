@@ -1,4 +1,5 @@
-//! The lines of a report after its tables: what was counted of zones and of everything else, the clocks, the sinks, and the notes.
+//! The lines of a report after its tables: what was counted of zones and of everything else, the clocks, the sinks, and
+//! the notes.
 //!
 //! Zero counts are left out.
 
@@ -65,7 +66,7 @@ impl Account<'_> {
 fn zones(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.source == Source::OtherTraces {
         let zones = counted(report.recorded, "zone");
-        return write!(f, "{zones}, from another tool: nothing says what the trace lacks");
+        return write!(f, "{zones}, from another tool: it is not known whether the trace is complete");
     }
     if report.source == Source::TracesWithoutAccount {
         if report.recorded == 0 && report.dropped.total() == 0 {
@@ -151,7 +152,7 @@ fn event_pool(f: &mut fmt::Formatter<'_>, pool: EventPoolCounts) -> fmt::Result 
     let EventPoolCounts { held, created, exhausted, .. } = pool;
     if created > 0 {
         let (held, times) = (counted(held, "event"), counted_as(exhausted, "time", "times"));
-        write!(f, "\ntimelines hold {held}, {created} created: {times} a signal found none free")?;
+        write!(f, "\ntimelines hold {held}, {created} created: {times} no event was free for a signal")?;
     }
     Ok(())
 }
@@ -170,7 +171,7 @@ fn replays(f: &mut fmt::Formatter<'_>, counts: &GraphTimingCounts) -> fmt::Resul
         let count = if parts.is_empty() { all(by_kernels) } else { by_kernels.to_string() };
         parts.push(format!("{count} recorded with the times of kernels"));
     }
-    for (count, what) in [(incomplete, "incomplete"), (mixed, "mixed up with another of their graph")] {
+    for (count, what) in [(incomplete, "incomplete"), (mixed, "mixed up with another replay of their graph")] {
         if count > 0 {
             parts.push(format!("{count} {what}"));
         }

@@ -70,7 +70,7 @@ pub(super) fn memory_counts(f: &mut fmt::Formatter<'_>, counts: MemoryCounts) ->
     }
     if untracked > 0 {
         let untracked = counted_are(untracked, "allocation");
-        write!(f, "\n{untracked} not counted: too many were known, or their device was not")?;
+        write!(f, "\n{untracked} not counted: too many were known, or their device was unknown")?;
     }
     if unknown > 0 {
         let unknown = counted_are(unknown, "free");
