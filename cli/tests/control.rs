@@ -233,7 +233,7 @@ fn what_the_flight_recorder_could_not_write_is_told_by_status_and_dump() {
     let in_the_way = dir.path().join("run.flight.sigusr2.pftrace");
     fs::create_dir(&in_the_way).expect("a folder");
     signal(&target.child, Signal::USR2);
-    let problem = format!("warning: no trace of the last zones is in `{}`: ", in_the_way.display());
+    let problem = format!("warning: the trace of the last zones was not written to `{}`: ", in_the_way.display());
     until("status tells", || said(dir.path(), &["status", &pid]).contains(&problem));
     let json = said(dir.path(), &["status", &pid, "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).expect("one object");

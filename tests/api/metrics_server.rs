@@ -260,7 +260,7 @@ fn another_address_than_the_loopback_says_who_can_read() {
     let session = Session::builder().prometheus("192.0.2.1:9464").quiet().start().expect("no other session");
     let report = session.finish();
     let why = report.sinks[0].first_error.as_deref().expect("a reason");
-    assert_eq!(why, "`192.0.2.1` is no address of this host; name one of its own");
+    assert_eq!(why, "`192.0.2.1` is not an address of this host; name one of its own");
 }
 
 /// A page in a browser, whose name somebody lets resolve to this machine, sends that name.

@@ -102,7 +102,7 @@ fn a_session_says_where_its_files_are_unless_it_is_quiet() {
     let expected = format!(
         "warpline: wrote `{t}` ({}); open it with `warpline open {t}` or at https://ui.perfetto.dev\n\
          warpline: wrote `{j}` ({}); open it with `warpline open {j}` or at https://ui.perfetto.dev or chrome://tracing\n\
-         warpline: wrote `{f}` ({}); `warpline recover {f}` makes a trace of it\n",
+         warpline: wrote `{f}` ({}); `warpline recover {f}` converts it to a trace\n",
         size("t.pftrace"),
         size("t.json"),
         size("t.flight"),

@@ -52,7 +52,7 @@ fn a_test_that_panics_takes_no_turn_of_others_and_a_session_that_runs_is_named()
     let session = Session::builder().start().expect("no other session");
     let running = panics(&mut || ());
     assert!(
-        running.contains("cannot start a session: ") && running.contains("by `testing::record` alone"),
+        running.contains("cannot start a session: ") && running.contains("only through `testing::record`"),
         "{running}"
     );
     session.finish();

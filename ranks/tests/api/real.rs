@@ -96,7 +96,7 @@ fn a_rank_that_is_no_number_and_a_folder_in_place_of_the_progress_are_said() {
         String::from_utf8(output.stderr).unwrap()
     };
     let wrong = said("-1\u{1b}");
-    let why = "`RANK=-1\\u{1b}` is no rank, so this process counts as rank 0; set RANK to a whole number from 0";
+    let why = "`RANK=-1\\u{1b}` is not a rank, so this process counts as rank 0; set RANK to a whole number from 0";
     assert!(wrong.contains(why), "{wrong}");
     let runs: Vec<_> = std::fs::read_dir(tables.path().join("progress")).unwrap().map(Result::unwrap).collect();
     let file = runs[0].path().join("rank-00000.json");
@@ -105,7 +105,7 @@ fn a_rank_that_is_no_number_and_a_folder_in_place_of_the_progress_are_said() {
     std::fs::create_dir(&file).unwrap();
     let fine = said("0");
     let why = format!("the progress of this rank is not written: `{}` is a folder; remove it", file.display());
-    assert!(fine.contains(&why) && !fine.contains("is no rank"), "{fine}");
+    assert!(fine.contains(&why) && !fine.contains("is not a rank"), "{fine}");
 }
 
 /// Ends the ranks when it is dropped.

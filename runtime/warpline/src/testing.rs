@@ -11,7 +11,8 @@ use warpline_core::stderr;
 /// The most zones that are kept.
 const MOST: usize = 1 << 20;
 
-/// Runs a test's work in a session of its own, and returns the zones that it recorded, in the order in which they began.
+/// Runs a test's work in a session of its own, and returns the zones that it recorded, in the order in which they
+/// began.
 ///
 /// ```
 /// use warpline::{HostStream, block, testing};
@@ -30,10 +31,10 @@ const MOST: usize = 1 << 20;
 /// # }
 /// ```
 ///
-/// A process has one session at a time, so tests of one binary that call this run one after another: a call waits for those of other
-/// threads. Zones that other threads begin while `work` runs are recorded, too. The zones have their times: the call waits until the work on
-/// their streams is done, up to the session's default time limit. Zones that are lost are said on standard error. `WARPLINE` is not read.
-/// Without feature `enable`, the result is empty.
+/// A process has one session at a time, so tests of one binary that call this run one after another: a call waits for
+/// those of other threads. Zones that other threads begin while `work` runs are recorded, too. The zones have their
+/// times: the call waits until the work on their streams is done, up to the session's default time limit. Zones that
+/// are lost are said on standard error. `WARPLINE` is not read. Without feature `enable`, the result is empty.
 ///
 /// # Panics
 /// If a session is running that was not started here, if it is called inside of `work`, and if `work` panics.
@@ -61,7 +62,7 @@ pub fn record(work: impl FnOnce()) -> Vec<ZoneRecord> {
     let zones = MemorySink::new(MOST);
     let session = Session::builder().sink(zones.clone()).quiet().start();
     let session = session.unwrap_or_else(|error| {
-        panic!("`testing::record` cannot start a session: {error}; start sessions in tests by `testing::record` alone, or in a process of their own")
+        panic!("`testing::record` cannot start a session: {error}; start sessions in tests only through `testing::record`, or in a process of their own")
     });
     work();
     let report = session.finish();

@@ -171,7 +171,7 @@ fn a_trace_that_cannot_be_written_is_told_by_the_report_and_by_the_next_dump() {
             let _ = held.recv();
         });
     }
-    let said = format!("no trace of the last zones is in `{}`: ", trace.display());
+    let said = format!("the trace of the last zones was not written to `{}`: ", trace.display());
     let begin = Instant::now();
     let problems = loop {
         let found = session.dump(beside(&file, "dump.pftrace")).expect("it is written");

@@ -1,9 +1,9 @@
 //! The flight recorder of a session: its file, and the traces that are written from it.
 //!
-//! `panic` and `signal` request a trace, and so does the collector when a stream stalls or fails. `writer` is the thread that writes
-//! those traces, and `failures` logs write errors. A caller that wants a trace asks the collector to flush to the file, waits for a
-//! bounded time, and then copies the ring itself, so a collector that hangs with its device does not prevent a trace. Nothing here
-//! waits for a device, or for a lock that a launching thread could hold.
+//! `panic` and `signal` request a trace, and so does the collector when a stream stalls or fails. `writer` is the
+//! thread that writes those traces, and `failures` logs write errors. A caller that wants a trace asks the collector to
+//! flush to the file, waits for a bounded time, and then copies the ring itself, so a collector that hangs with its
+//! device does not prevent a trace. Nothing here waits for a device, or for a lock that a launching thread could hold.
 
 mod failures;
 mod panic;
@@ -141,7 +141,8 @@ impl Flight {
         &self.ring
     }
 
-    /// Registers the running collector to receive requests, and the panic hook. A panic uses the recorder that `current` returns then.
+    /// Registers the running collector to receive requests, and the panic hook. A panic uses the recorder that
+    /// `current` returns then.
     pub(crate) fn begin(&self, collector: Thread, current: fn() -> Option<Arc<Flight>>) {
         let _ = self.collector.set(collector);
         panic::listen(current);
@@ -174,7 +175,8 @@ impl Flight {
         is_done
     }
 
-    /// Asks the collector to flush to the file, with the incident, and waits. Returns false on timeout, or if no collector can answer.
+    /// Asks the collector to flush to the file, with the incident, and waits. Returns false on timeout, or if no
+    /// collector can answer.
     fn ask(&self, incident: Option<Incident>) -> bool {
         let Some(collector) = self.collector.get() else { return false };
         if std::thread::current().id() == collector.id() || self.is_over.load(Ordering::Acquire) {
@@ -186,7 +188,8 @@ impl Flight {
         is_done.recv_timeout(PATIENCE).is_ok()
     }
 
-    /// Writes open zones to the file; `more` is the number of further open zones. The collector calls it ten times a second.
+    /// Writes open zones to the file; `more` is the number of further open zones. The collector calls it ten times a
+    /// second.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -217,7 +220,7 @@ impl Flight {
         let at = self.ring.layout.area_at(area);
         let room = AREA_BYTES as usize - PIECE_HEADER;
         if content.len() > room {
-            return Err(io::Error::other("there is no room for what is open"));
+            return Err(io::Error::other("there is no room for the open zones"));
         }
         self.ring.clear(at)?;
         self.ring.write_at(at + PIECE_HEADER as u64, content)?;
@@ -225,7 +228,8 @@ impl Flight {
         self.ring.commit(at, PieceHeader { sequence, before: zones, zones: 0, len, checksum })
     }
 
-    /// Writes a trace of everything known so far. The result lists earlier write failures and a collector that missed the deadline.
+    /// Writes a trace of everything known so far. The result lists earlier write failures and a collector that missed
+    /// the deadline.
     pub(crate) fn dump(&self, to: &Path) -> Result<Recovered, RecoverError> {
         let is_fresh = self.ask(None);
         let found = self.copy(to)?;
@@ -255,8 +259,8 @@ impl Flight {
         without_signals(write).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Returns whether the caller must write a trace for this reason now. It is false while one for the same reason is queued, or if one
-    /// was due less than [`REST`] ago.
+    /// Returns whether the caller must write a trace for this reason now. It is false while one for the same reason is
+    /// queued, or if one was due less than [`REST`] ago.
     pub(crate) fn is_due(&self, reason: Reason) -> bool {
         if self.writer.has(reason) {
             return false;
@@ -271,7 +275,8 @@ impl Flight {
         true
     }
 
-    /// Writes a trace beside the ring, and prints its path to standard error because the session's report may never be printed.
+    /// Writes a trace beside the ring, and prints its path to standard error because the session's report may never be
+    /// printed.
     pub(crate) fn write_out(&self, incident: &Incident) {
         let mut to = self.ring.path.as_os_str().to_owned();
         to.push(format!(".{}.pftrace", incident.reason.name()));
@@ -279,14 +284,15 @@ impl Flight {
         match self.copy(Path::new(&to)) {
             Ok(_) => stderr::line(format!("{title}; the last zones are in `{path}`")),
             Err(error) => {
-                let failure = format!("no trace of the last zones is in `{path}`: {error}");
+                let failure = format!("the trace of the last zones was not written to `{path}`: {error}");
                 stderr::line(format!("{title}; {failure}"));
                 self.failures.note(failure);
             }
         }
     }
 
-    /// Writes a trace on a separate thread, so that the collector goes on. Queues it while another trace is being written.
+    /// Writes a trace on a separate thread, so that the collector goes on. Queues it while another trace is being
+    /// written.
     pub(crate) fn write_out_aside(self: &Arc<Self>, incident: Incident) {
         if !self.writer.add(incident) {
             return;
@@ -330,8 +336,8 @@ impl Flight {
         self.panic_is_told.notify_all();
     }
 
-    /// Ends the recorder with its session. Waits up to `within` for a trace that is being written, gives the signal back although a thread
-    /// may still hold the recorder, and removes a temporary file.
+    /// Ends the recorder with its session. Waits up to `within` for a trace that is being written, gives the signal
+    /// back although a thread may still hold the recorder, and removes a temporary file.
     pub(crate) fn end(&self, within: Duration) {
         self.is_over.store(true, Ordering::Release);
         if !self.writer.finish(within) {
@@ -358,7 +364,8 @@ impl Flight {
         self.ring.harm()
     }
 
-    /// Returns the problems of the file, as of the collector's last check, and of the traces. Makes no file-system call.
+    /// Returns the problems of the file, as of the collector's last check, and of the traces. Makes no file-system
+    /// call.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.harm().chain(self.ring.problem()).chain(self.failures.texts()).collect()
     }

@@ -1,11 +1,12 @@
-//! The NVTX mirror: each zone is also an NVTX range on the launching thread, for tools that get names from NVTX (Nsight Systems, Nsight
-//! Compute, and tools that are built on CUPTI). It needs no session.
+//! The NVTX mirror: each zone is also an NVTX range on the launching thread, for tools that get names from NVTX (Nsight
+//! Systems, Nsight Compute, and tools that are built on CUPTI). It needs no session.
 //!
-//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the switch says whether zones
-//! are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust: `abi` contains the header's types, `find` finds
-//! the tool, `legacy` a library of old toolkits, `table` holds its functions, `pushes` knows what they answer, `range` passes the catalog's data to it, `payload` the fields of zones, `message` the data of
-//! collectives, and `sync` the calls of semaphores. Without a tool, none of this runs. With one, a mirrored zone takes no lock and does not
-//! allocate.
+//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the
+//! switch says whether zones are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust:
+//! `abi` contains the header's types, `find` finds the tool, `legacy` a library of old toolkits, `table` holds its
+//! functions, `pushes` knows what they answer, `range` passes the catalog's data to it, `payload` the fields of zones,
+//! `message` the data of collectives, and `sync` the calls of semaphores. Without a tool, none of this runs. With one,
+//! a mirrored zone takes no lock and does not allocate.
 
 mod abi;
 mod find;
@@ -54,8 +55,8 @@ static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::ne
 /// Attaches to a tool, if there is one and the settings do not forbid it, and mirrors zones to it from then on. Returns
 /// none if this thread is inside the tool.
 ///
-/// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with NVIDIA's
-/// client.
+/// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with
+/// NVIDIA's client.
 #[cold]
 pub(crate) fn look(setting: Option<bool>) -> Option<()> {
     // A tool that begins zones while it starts must not wait for itself.
@@ -74,7 +75,8 @@ pub(crate) fn look(setting: Option<bool>) -> Option<()> {
             }
         }
         if is_asked && state.is_child {
-            let problem = "no zone reaches NVTX: this process was forked, and a tool follows only processes that are executed anew";
+            let problem =
+                "no zone reaches NVTX: this process was forked, and a tool follows only processes that call `exec`";
             state.problem = Some(problem.to_owned());
         }
         state.is_attached
@@ -100,22 +102,22 @@ pub(crate) fn refusals() -> Option<String> {
     pushes::note()
 }
 
-/// Takes the state's lock. It is not `warpline_core::lock`, because the tool starts under it, and zones that the tool begins meanwhile are
-/// recorded.
+/// Takes the state's lock. It is not `warpline_core::lock`, because the tool starts under it, and zones that the tool
+/// begins meanwhile are recorded.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// Returns the state of a new process. A child of a process that has looked for a tool does not look again, because the tool's threads
-    /// are the parent's.
+    /// Returns the state of a new process. A child of a process that has looked for a tool does not look again, because
+    /// the tool's threads are the parent's.
     fn new() -> State {
         let has_looked = !switch::is_unknown();
         State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
     }
 
-    /// Looks for a tool and starts it. If `is_asked`, the user requests it by name, so its absence is reported, and the old library is
-    /// accepted.
+    /// Looks for a tool and starts it. If `is_asked`, the user requests it by name, so its absence is reported, and the
+    /// old library is accepted.
     fn attach(&mut self, is_asked: bool) {
         let found = if self.has_looked { Err(NoTool::None) } else { find::tool() };
         self.has_looked = true;

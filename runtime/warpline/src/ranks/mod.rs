@@ -1,9 +1,11 @@
 //! The tables of a rank (`ranks=DIR`): what each of many ranks writes so that they can be compared.
 //!
-//! [`RanksSink`] is a sink of the session. On the collector's thread it adds records to a [`Window`](window::Window), and hands a window that is over to the thread
-//! of `writer`, which makes the tables (`layout`, `table`) and writes them. `steps` has the time of each step and `pending` its zones, `ranges`
-//! the figures of ranges and `sketch` their histograms, `communicators` the collectives and `sampling` their choice, `identity` the names of files, which `beneath` opens. `progress` is a second thread that says each second where the rank
-//! is (`standing`). No launching thread waits for any of it, and neither does the collector. Memory is bounded, and what is lost is counted.
+//! [`RanksSink`] is a sink of the session. On the collector's thread it adds records to a [`Window`](window::Window),
+//! and hands a window that is over to the thread of `writer`, which makes the tables (`layout`, `table`) and writes
+//! them. `steps` has the time of each step and `pending` its zones, `ranges` the figures of ranges and `sketch` their
+//! histograms, `communicators` the collectives and `sampling` their choice, `identity` the names of files, which
+//! `beneath` opens. `progress` is a second thread that says each second where the rank is (`standing`). No launching
+//! thread waits for any of it, and neither does the collector. Memory is bounded, and what is lost is counted.
 
 mod beneath;
 mod communicators;
@@ -108,8 +110,9 @@ impl Moment {
         Moment { ns: now_ns(), unix_ns: unix_ns() }
     }
 
-    /// Returns the number of the window that begins then: ranks whose clocks agree have the same. A rank whose wall clock was wrong
-    /// for a while, or whose loop is so fast that a window is full early, writes several windows under one number.
+    /// Returns the number of the window that begins then: ranks whose clocks agree have the same. A rank whose wall
+    /// clock was wrong for a while, or whose loop is so fast that a window is full early, writes several windows under
+    /// one number.
     fn window(self, window_ns: i64) -> i64 {
         self.unix_ns.div_euclid(window_ns)
     }
@@ -127,7 +130,8 @@ impl Begun {
         self.windows.step(step.host.end_ns);
     }
 
-    /// Closes the steps that have settled, writes the windows whose steps have, and ends the running one if its time is over.
+    /// Closes the steps that have settled, writes the windows whose steps have, and ends the running one if its time is
+    /// over.
     fn tick(&mut self, now: Moment, window_ns: i64, tally: &SessionStats) {
         let settled_ns = now.ns - SETTLED_NS;
         self.steps.close(settled_ns, &mut self.windows);
@@ -150,7 +154,8 @@ impl Begun {
         self.windows.begin(Window::new(now.window(window_ns), now.ns));
     }
 
-    /// Hands over the windows that ended before this time: their steps are closed. Some for which the disk has no room wait here.
+    /// Hands over the windows that ended before this time: their steps are closed. Some for which the disk has no room
+    /// wait here.
     fn write(&mut self, until_ns: i64) {
         while let Some(window) = self.windows.ended(until_ns) {
             let Some(window) = self.writer.offer(window) else { continue };
@@ -252,7 +257,7 @@ impl Sink for RanksSink {
         if late > 0 {
             let zones = counted(late, "zone");
             let note = format!(
-                "{zones} read after their steps were written, or without room: the figures of those steps in `ranks` lack them"
+                "{zones} arrived after their steps were written, or found no room: the figures of those steps in `ranks` lack them"
             );
             lock(&self.tally.notes).push(note);
         }
@@ -294,8 +299,8 @@ mod tests {
         sink
     }
 
-    /// Runs steps of a second each, with a tick after each, on a wall clock that is `wall(second)` seconds after the epoch. Returns the rows of
-    /// the tables `windows` and `steps` by the numbers of their windows.
+    /// Runs steps of a second each, with a tick after each, on a wall clock that is `wall(second)` seconds after the
+    /// epoch. Returns the rows of the tables `windows` and `steps` by the numbers of their windows.
     fn run(name: &str, seconds: i64, wall: impl Fn(i64) -> i64) -> BTreeMap<i64, [Vec<(i64, i64)>; 2]> {
         let root = std::env::temp_dir().join(format!("warpline-{name}-{}", std::process::id()));
         let mut sink = sink(&root);

@@ -20,7 +20,7 @@ pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&En
     if let Some((name, value)) = process::rejected_rank() {
         let rank = process::launched_rank().unwrap_or(0);
         tally.warn(format!(
-            "`{name}={}` is no rank, so this process counts as rank {rank}; set {name} to a whole number from 0",
+            "`{name}={}` is not a rank, so this process counts as rank {rank}; set {name} to a whole number from 0",
             printable(&value)
         ));
     }

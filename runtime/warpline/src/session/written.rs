@@ -1,8 +1,8 @@
 //! The files that a session leaves, and the lines on standard error that say where they are.
 //!
-//! `start` registers each file when it is opened, and the end of the session prints them. It asks the file system for their sizes, so a
-//! session whose sinks hang prints nothing. A trace that was removed during the session is an error of its sink; one that was moved is
-//! complete, and a note says so.
+//! `start` registers each file when it is opened, and the end of the session prints them. It asks the file system for
+//! their sizes, so a session whose sinks hang prints nothing. A trace that was removed during the session is an error
+//! of its sink; one that was moved is complete, and a note says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Format {
                     path.display()
                 )
             }
-            Format::Flight => format!("`warpline recover {}` makes a trace of it", path.display()),
+            Format::Flight => format!("`warpline recover {}` converts it to a trace", path.display()),
             Format::Report if path.extension().is_some_and(|ending| ending == "html") => {
                 "open it in a browser".to_owned()
             }

@@ -101,7 +101,9 @@ fn serve_at(text: &str, rank: u32) -> Result<ServeAt, String> {
         host => host.parse().ok(),
     };
     let Some(ip) = ip else {
-        return Err(format!("`{host}` is no IP address: write the address of an interface of this host, {EXAMPLE}"));
+        return Err(format!(
+            "`{host}` is not an IP address: write the address of an interface of this host, {EXAMPLE}"
+        ));
     };
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     let ports = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
@@ -121,7 +123,7 @@ pub(super) fn parse_host(text: &str) -> Result<String, String> {
     if !name.is_empty() && (name.chars().all(is_name) || name.parse::<IpAddr>().is_ok()) {
         return Ok(name.to_owned());
     }
-    Err("is no name of a host: write the one in the address that clients use, without a port, as in \
+    Err("is not the name of a host: write the one in the address that clients use, without a port, as in \
          `prometheus_hosts=node7.cluster`"
         .to_owned())
 }
@@ -199,13 +201,13 @@ mod tests {
             assert_eq!(parse_serve_at(text).map(|at| at.to_string()).as_deref(), Ok(address));
         }
         for (text, says) in [
-            ("node7:9464", "`node7` is no IP address"),
+            ("node7:9464", "`node7` is not an IP address"),
             ("127.0.0.1", "names no port"),
             ("", "names no port"),
             ("127.0.0.1:", "names no port"),
             ("9471-9464", "no range of ports"),
             ("70000", "names no port"),
-            ("http://localhost:9464", "is no IP address"),
+            ("http://localhost:9464", "is not an IP address"),
         ] {
             let problem = parse_serve_at(text).expect_err(text);
             assert!(problem.contains(says) && problem.contains("as in `prometheus=9464`"), "{text}: {problem}");

@@ -185,8 +185,8 @@ mod tests {
         }
         assert_eq!(problem("ring=0"), "`ring=0`: a ring holds 1 to 1048575 zones a stream, as in `ring=4096`");
         assert_eq!(problem("ends=late"), "`ends=late`: ends are `auto`, `eager` or `lazy`");
-        assert_eq!(problem("roctx=on"), "`roctx=on`: the mirror is `roctx`, or `roctx=off`");
-        assert_eq!(problem("nvtx=on"), "`nvtx=on`: the mirror is `nvtx`, or `nvtx=off`");
+        assert_eq!(problem("roctx=on"), "`roctx=on`: write `roctx` or `roctx=off`");
+        assert_eq!(problem("nvtx=on"), "`nvtx=on`: write `nvtx` or `nvtx=off`");
         assert_eq!(
             problem("budget=5"),
             "`budget=5`: a budget is a share of the launching thread's time and needs a `%`; write `budget=5%`"

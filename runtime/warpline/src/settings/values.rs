@@ -155,7 +155,7 @@ pub(super) fn parse_mirror(key: &str, value: Option<&str>) -> Result<bool, Strin
     match value {
         None => Ok(true),
         Some("off") => Ok(false),
-        Some(_) => Err(format!("the mirror is `{key}`, or `{key}=off`")),
+        Some(_) => Err(format!("write `{key}` or `{key}=off`")),
     }
 }
 

@@ -69,7 +69,8 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        // Each part has the limit. With one for the whole, or for the look-up of the name, ureq would start a thread for each request.
+        // Each part has the limit. With one for the whole, or for the look-up of the name, ureq would start a thread
+        // for each request.
         let within = Some(within);
         let request = request
             .config()
@@ -96,7 +97,7 @@ impl Client {
             ureq::Error::Io(error) => format!("the collector cannot be reached: {error}{hint}"),
             ureq::Error::Timeout(_) => format!("the collector did not answer in time{hint}"),
             ureq::Error::HostNotFound => "the collector's host is not known; check its name".to_owned(),
-            ureq::Error::Protocol(error) => format!("the answer is no HTTP: {error}{hint}"),
+            ureq::Error::Protocol(error) => format!("the answer is not HTTP: {error}{hint}"),
             ureq::Error::Http(error) => {
                 return Failure::Refused(format!("the request cannot be made: {error}; check `{}`", HEADERS[1]));
             }

@@ -1,7 +1,7 @@
 //! The message of an export: every figure as a metric of OTLP.
 //!
-//! All are cumulative: a lost export then costs a point and no count, nothing has to be kept for a retry, and Prometheus, which takes nothing
-//! else, gets the figures unchanged.
+//! All are cumulative: a lost export then costs a point and no count, nothing has to be kept for a retry, and
+//! Prometheus, which takes nothing else, gets the figures unchanged.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -45,7 +45,7 @@ struct Points<'a> {
 impl Points<'_> {
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = vec![self.zones(), self.bounded(), self.left_out(), self.ranges()];
-        let about = "Duration of the program's steps, without open communication and waits: what the rank took itself.";
+        let about = "Duration of the program's steps, without open communication and waits: the rank's own time.";
         for (name, about, lengths) in [
             ("warpline.step.duration", "Duration of the program's steps.", &self.figures.steps),
             ("warpline.step.own_time", about, &self.figures.own.lengths),
@@ -71,7 +71,7 @@ impl Points<'_> {
             .figures
             .outcomes()
             .map(|(outcome, count)| self.since_begin(count, vec![text("warpline.outcome", outcome)]));
-        counter("warpline.zones", "Zones that ended, by what became of them.", "{zone}", points.into())
+        counter("warpline.zones", "Zones that ended, by outcome.", "{zone}", points.into())
     }
 
     fn bounded(&self) -> Metric {

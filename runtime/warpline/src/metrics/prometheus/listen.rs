@@ -23,9 +23,9 @@ pub(super) fn bind(at: ServeAt) -> io::Result<TcpListener> {
         io::ErrorKind::AddrInUse => format!(
             "`{at}` {what} taken by other sockets; name another port, a range of ports (`9464-9471`) or `0` for any free port"
         ),
-        io::ErrorKind::AddrNotAvailable => format!("`{}` is no address of this host; name one of its own", at.ip),
+        io::ErrorKind::AddrNotAvailable => format!("`{}` is not an address of this host; name one of its own", at.ip),
         io::ErrorKind::PermissionDenied => {
-            format!("`{at}` needs rights that this program lacks; name a port from 1024")
+            format!("`{at}` needs privileges that this program lacks; name a port of 1024 or higher")
         }
         _ => format!("`{at}` cannot be opened: {error}"),
     };

@@ -15,7 +15,7 @@ pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
     zones(&mut page, figures);
     page.is_sampled = figures.is_sampled;
     ranges(&mut page, figures);
-    let about = "Duration of the program's steps, without open communication and waits: what the rank took itself.";
+    let about = "Duration of the program's steps, without open communication and waits: the rank's own time.";
     for (name, about, lengths) in [
         ("warpline_step_duration_seconds", "Duration of the program's steps.", &figures.steps),
         ("warpline_step_own_time_seconds", about, &figures.own.lengths),
@@ -40,7 +40,7 @@ pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
 }
 
 fn zones(page: &mut Page, figures: &Figures) {
-    page.family("warpline_zones", "counter", None, "Zones that ended, by what became of them.");
+    page.family("warpline_zones", "counter", None, "Zones that ended, by outcome.");
     for (outcome, count) in figures.outcomes() {
         page.sample("warpline_zones_total", &[("outcome", outcome)], count);
     }
@@ -99,7 +99,8 @@ struct Page {
 }
 
 impl Page {
-    /// Begins a family. `name` is without the `_total` of counters, which the older format has in the family's name too.
+    /// Begins a family. `name` is without the `_total` of counters, which the older format has in the family's name
+    /// too.
     fn family(&mut self, name: &str, kind: &str, unit: Option<&str>, about: &str) {
         let total = if kind == "counter" && self.format == Format::Text { "_total" } else { "" };
         let _ = writeln!(self.text, "# HELP {name}{total} {about}\n# TYPE {name}{total} {kind}");
