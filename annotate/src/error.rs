@@ -28,7 +28,7 @@ pub enum AnnotateError {
     },
     /// The user named no annotations, and none belong to the trace.
     #[error(
-        "no annotations are beside {}; name those that `warpline::graph::save` or PyTorch saved with `--annotations FILE`",
+        "no file of annotations is beside {}; with `--annotations FILE`, name the one that `warpline::graph::save` or PyTorch saved",
         trace.display()
     )]
     NoAnnotations {

@@ -160,7 +160,10 @@ fn annotations_are_found_beside_the_trace_and_never_guessed() {
     assert!(status == Some(0) && said.starts_with("annotations: ./a.json\nout.json: 30 of 30"), "{said}");
     let none = Room::new(Ids::Mixed);
     fs::remove_file(none.path().join("a.json")).unwrap();
-    none.refused(&["--trace", "t.json", "-o", "out.json"], "no annotations are beside t.json; name those");
+    none.refused(
+        &["--trace", "t.json", "-o", "out.json"],
+        "no file of annotations is beside t.json; with `--annotations FILE`, name the one",
+    );
 }
 
 #[test]
