@@ -180,7 +180,7 @@ impl StreamContext {
                 let mut claim = SlotGuard { context: self, token };
                 let first = claim.context.first;
                 let slot = claim.slot().ok_or(NoSlot::None)?;
-                slot.sequence = first + sequence;
+                slot.set_sequence(first + sequence);
                 fill(slot);
                 Ok(claim)
             }
@@ -292,7 +292,7 @@ impl StreamContext {
     #[inline]
     pub fn clear(&self, token: &mut Token) {
         if let Some(slot) = self.ring.slot(token) {
-            let sequence = slot.sequence;
+            let sequence = slot.sequence();
             slot.clear();
             self.cuts.give_back(sequence);
         }
@@ -344,7 +344,7 @@ impl SlotGuard {
     /// Returns whether an observer waits for the zone's end that also sees zones which are not recorded.
     #[cold]
     pub fn is_mirrored(&self) -> bool {
-        self.context.ring.peek(&self.token).is_some_and(|slot| slot.waiting.has_mirror())
+        self.context.ring.peek(&self.token).is_some_and(Slot::is_mirrored)
     }
 
     /// Returns whether nothing more may be put on the stream for the zone: the session has ended, or the zone was requested individually
@@ -359,7 +359,7 @@ impl SlotGuard {
     /// Returns whether a request waits for the zone.
     #[cold]
     fn is_wanted(&mut self) -> bool {
-        self.slot().and_then(|slot| slot.extras()?.ticket.as_ref()).is_some_and(|ticket| ticket.is_wanted())
+        self.slot().and_then(|slot| slot.ticket()).is_some_and(|ticket| ticket.is_wanted())
     }
 
     /// Returns whether the zone began in a process from which this one was forked. Then its slot and its stream belong to that process.
@@ -402,7 +402,7 @@ impl SlotGuard {
 
     /// Counts a slot that is given back unread.
     pub(super) fn count_given_up(&mut self) {
-        if let Some(sequence) = self.slot().map(|slot| slot.sequence) {
+        if let Some(sequence) = self.slot().map(|slot| slot.sequence()) {
             self.context.cuts.give_up(sequence);
         }
     }
@@ -416,7 +416,7 @@ impl SlotGuard {
     /// Counts the entries of a batch as begun, and returns their number.
     #[cold]
     pub(crate) fn count_entries(&mut self) -> u64 {
-        let entries = self.slot().and_then(|slot| slot.extras()).map_or(0, |extras| extras.entries.len() as u64);
+        let entries = self.slot().map_or(0, |slot| slot.entries() as u64);
         if entries > 0 {
             self.context.entries.fetch_add(entries, Ordering::Relaxed);
         }
@@ -427,7 +427,7 @@ impl SlotGuard {
     #[cold]
     pub fn give_up(&mut self, why: Lost) {
         let entries = self.count_entries();
-        if let Some(ticket) = self.slot().and_then(|slot| slot.extras_to_take()?.ticket.take()) {
+        if let Some(ticket) = self.slot().and_then(Slot::take_ticket) {
             ticket.lose(why);
         }
         let is_captured = matches!(why, Lost::Captured) && self.slot().is_some_and(Slot::add_to_capture);

@@ -1,18 +1,27 @@
-//! A slot of a ring: the data of one zone from its begin until the collector has read it.
+//! A slot of a ring: the data of one zone, or of one wait, from its begin until the collector has read it.
+//!
+//! Only the methods of [`Slot`] touch its fields: those here while a zone takes its slot and gets its values, `launch.rs` at its
+//! begin and end, `wait.rs` for waits, and `read.rs` for the collector. The ring says whose turn it is.
 
-use std::panic::Location;
+mod launch;
+mod read;
+mod wait;
+
+pub(crate) use launch::Launch;
+pub use read::ReadZone;
+
 use std::sync::Arc;
 
 use super::snapshot::{OpenZoneSnapshot, ZoneContent};
 use super::waited::Waited;
 use crate::backend::device::KeepAlive;
-use crate::backend::{EndedZone, EventPair, Refused};
+use crate::backend::{EventPair, Refused};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::observer::{Tokens, Waiting};
+use crate::observer::{Position, Tokens, Waiting};
 use crate::record::{Span, SpanRef, Status, ZoneRecord};
-use crate::sample::Sampled;
+use crate::sample::{Chance, Sampled};
 use crate::windows::RootKind;
 
 // The points come before the other fields that every zone writes.
@@ -25,53 +34,59 @@ const _: () = assert!(size_of::<Option<EventPair>>() <= 32);
 #[repr(C, align(64))]
 pub struct Slot {
     /// The begin and end on the stream; none in the ring of the host zones.
-    pub points: Option<EventPair>,
-    pub range: Option<&'static RangeSpec>,
-    pub thread: u64,
-    pub host: Span,
+    points: Option<EventPair>,
+    range: Option<&'static RangeSpec>,
+    thread: u64,
+    host: Span,
     /// Keeps the stream alive from the zone's begin to its end. Only the thread that ends the zone takes it.
-    pub(crate) owner: Option<Arc<dyn KeepAlive>>,
-    pub sequence: u64,
+    owner: Option<Arc<dyn KeepAlive>>,
+    sequence: u64,
     /// What other threads can see of the open zone, in a session with a flight recorder.
-    pub(crate) note: Option<Arc<OpenZoneSnapshot>>,
-    pub depth: u32,
-    pub sampled: Sampled,
+    note: Option<Arc<OpenZoneSnapshot>>,
+    depth: u32,
+    sampled: Sampled,
     /// Whether the zone is a root, in a session with windows.
-    pub(crate) root: RootKind,
-    pub(crate) start: Start,
+    root: RootKind,
+    start: Start,
     /// The launch observers that must be notified of the zone's end.
-    pub(crate) waiting: Waiting,
+    waiting: Waiting,
     /// The zone is part of the nesting of the thread that began it, and ends on that thread.
-    pub(crate) nests: bool,
+    nests: bool,
     /// The thread was already unwinding when the zone began, so a panic at its end is not the zone's.
-    pub(crate) was_panicking: bool,
+    was_panicking: bool,
     /// If the stream waits for the launch, the zone begins with the launch.
-    pub begin_at_launch: bool,
-    pub status: Status,
+    begin_at_launch: bool,
+    status: Status,
     /// Something is in `extras`.
     has_extras: bool,
     /// Tokens that launch observers keep with the zone until its end.
-    pub(crate) tokens: Tokens,
+    tokens: Tokens,
     extras: Extras,
 }
 
 /// What only some zones have. It lies behind the slot's first two cache lines. Neither a launching thread nor the collector touches it for
 /// a zone without any of it.
 #[derive(Default)]
-pub struct Extras {
+struct Extras {
     /// The span in which the zone began.
-    pub parent: Option<SpanRef>,
-    pub fields: Fields,
-    pub error: Option<Box<str>>,
+    parent: Option<SpanRef>,
+    fields: Fields,
+    error: Option<Box<str>>,
     /// The message of a collective.
-    pub message: Option<Message>,
+    message: Option<Message>,
     /// The entries of a batch of collectives.
-    pub entries: Vec<(&'static RangeSpec, Message)>,
+    entries: Entries,
     /// A request for this zone.
-    pub ticket: Option<Box<dyn Completion>>,
+    ticket: Option<Ticket>,
     /// A wait, which takes a slot as a zone does.
-    pub wait: Option<Box<Waited>>,
+    wait: Option<Box<Waited>>,
 }
+
+/// A request that waits for the zone of a slot.
+pub type Ticket = Box<dyn Completion>;
+
+/// The entries of a batch of collectives.
+type Entries = Vec<(&'static RangeSpec, Message)>;
 
 // The fields that every zone writes and reads are in two cache lines.
 const _: () = assert!(std::mem::offset_of!(Slot, has_extras) < 128);
@@ -82,7 +97,7 @@ const _: () = assert!(size_of::<Slot>() <= 448);
 const FEW_ENTRIES: usize = 256;
 
 /// The most entries of one batch.
-pub(crate) const MAX_ENTRIES: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// A request that waits for one zone. Dropping it reports that the zone did not end.
 pub trait Completion: Send + Sync {
@@ -104,7 +119,7 @@ pub trait Completion: Send + Sync {
 
 /// How far the begin of a zone has come.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Start {
+enum Start {
     /// The zone did not start, because the marked function was left while the fields were evaluated.
     #[default]
     Never,
@@ -146,104 +161,164 @@ impl Slot {
         Slot { points, note, ..Slot::default() }
     }
 
-    /// Returns whether the zone is part of the nesting of the thread that began it.
-    pub fn nests(&self) -> bool {
-        self.nests
+    /// Sets the number of the zone on its stream.
+    #[inline]
+    pub(super) fn set_sequence(&mut self, sequence: u64) {
+        self.sequence = sequence;
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Gives the slot to a zone that has not started.
+    #[inline]
+    pub(crate) fn open(&mut self, range: &'static RangeSpec, chance: Chance, was_panicking: bool) {
+        self.range = Some(range);
+        self.sampled = Sampled::by(chance);
+        self.was_panicking = was_panicking;
+    }
+
+    /// Sets the points of a zone that begins in a capture.
+    pub(crate) fn set_points(&mut self, points: Option<EventPair>) {
+        self.points = points;
+    }
+
+    /// Keeps the stream alive from the zone's begin to its end.
+    #[inline]
+    pub(crate) fn keep(&mut self, owner: Arc<dyn KeepAlive>) {
+        self.owner = Some(owner);
+    }
+
+    /// Returns what keeps the stream alive. Only the thread that ends the zone takes it.
+    #[inline]
+    pub(crate) fn take_owner(&mut self) -> Option<Arc<dyn KeepAlive>> {
+        self.owner.take()
+    }
+
+    /// Says that the session records the zone in a window: it may be a root. `sampled` adds the window to its chance.
+    #[cold]
+    pub(crate) fn place_in_window(&mut self, sampled: impl FnOnce(Sampled) -> Sampled) {
+        self.sampled = sampled(self.sampled);
+        self.root = RootKind::ToRecord;
+    }
+
+    /// Says that the zone is a root that is followed to its end and not recorded.
+    pub(crate) fn follow(&mut self) {
+        self.root = RootKind::ToFollow;
+    }
+
+    /// Gives the zone the request that waits for it.
+    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
+        self.extras_to_fill().ticket = Some(ticket);
+    }
+
+    /// Makes the zone begin with the launch, if the stream waits for that.
+    #[inline]
+    pub(crate) fn begin_at_launch(&mut self) {
+        self.begin_at_launch = true;
+    }
+
+    /// Changes the fields and the label of the zone.
+    #[inline]
+    pub(crate) fn change_fields(&mut self, change: impl FnOnce(&mut Fields)) {
+        change(&mut self.extras_to_fill().fields);
+        self.update_note();
+    }
+
+    pub(crate) fn set_message(&mut self, message: Message) {
+        self.extras_to_fill().message = Some(message);
+        self.update_note();
+    }
+
+    /// Gives the zone the text of an error.
+    pub(crate) fn fail(&mut self, text: String) {
+        self.status = Status::Error;
+        self.extras_to_fill().error = Some(text.into());
+    }
+
+    /// Returns whether the begin of the zone is on its stream.
+    pub(crate) fn has_begun(&self) -> bool {
+        matches!(self.start, Start::Begun)
+    }
+
+    /// Returns whether the batch has room for another entry.
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries() < MAX_ENTRIES
+    }
+
+    /// Adds an entry to a batch that has room.
+    pub(crate) fn add_entry(&mut self, range: &'static RangeSpec, message: Message) {
+        self.extras_to_fill().entries.push((range, message));
+    }
+
+    /// Returns the number of entries of a batch.
+    pub(crate) fn entries(&self) -> usize {
+        self.extras().map_or(0, |extras| extras.entries.len())
+    }
+
+    /// Returns whether the observer at this position has a token for the zone.
+    pub(crate) fn is_seen_at(&self, position: Position) -> bool {
+        self.waiting.has(position)
+    }
+
+    /// Returns whether a tool sees the zone.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.waiting.has_mirror()
+    }
+
+    /// Returns the request for the zone.
+    pub(super) fn ticket(&self) -> Option<&dyn Completion> {
+        self.extras()?.ticket.as_deref()
+    }
+
+    /// Returns the request for the zone, and takes it out.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        if self.has_extras { self.extras.ticket.take() } else { None }
     }
 
     /// Returns what only some zones have, if this zone has any of it.
     #[inline]
-    pub fn extras(&self) -> Option<&Extras> {
+    fn extras(&self) -> Option<&Extras> {
         self.has_extras.then_some(&self.extras)
     }
 
     /// Returns the same, for the collector, which takes it out.
     #[inline]
-    pub fn extras_to_take(&mut self) -> Option<&mut Extras> {
+    fn extras_to_take(&mut self) -> Option<&mut Extras> {
         self.has_extras.then_some(&mut self.extras)
     }
 
     /// Returns the same for a writer. From now on, this zone has some of it.
     #[inline]
-    pub fn extras_to_fill(&mut self) -> &mut Extras {
+    fn extras_to_fill(&mut self) -> &mut Extras {
         self.has_extras = true;
         &mut self.extras
     }
 
     /// Returns the fields and the label of the zone.
     #[inline]
-    pub(crate) fn fields(&self) -> &Fields {
+    fn fields(&self) -> &Fields {
         self.extras().map_or(&Fields::NONE, |extras| &extras.fields)
     }
 
-    /// Puts the events of requests on the stream, behind the zone's end.
+    /// Updates the snapshot to the state of an open zone.
     #[inline]
-    pub(crate) fn signal_end(&mut self) {
-        if self.has_extras
-            && let Some(ticket) = &mut self.extras.ticket
-        {
-            ticket.ended();
-        }
-    }
-
-    /// Returns whether the slot holds a wait.
-    #[inline]
-    pub fn is_wait(&self) -> bool {
-        self.extras().is_some_and(|extras| extras.wait.is_some())
-    }
-
-    /// Adds a zone that ended on a capturing stream to the graph. Returns false if its place in the graph is unknown.
-    pub(crate) fn add_to_capture(&mut self) -> bool {
-        let Some(mut points) = self.points.take() else { return false };
-        let is_added = self.ended().is_some_and(|zone| points.add_to_capture(zone));
-        self.points = Some(points);
-        is_added
-    }
-
-    /// Adds a zone with times to the graphs that were captured on its stream while it was open.
-    #[cold]
-    pub(crate) fn add_to_past_captures(&self) {
-        if let (Some(points), Some(zone)) = (&self.points, self.ended()) {
-            points.add_to_past_captures(zone);
-        }
-    }
-
-    /// Returns the facts that a graph receives about a zone that has ended on its thread.
-    fn ended(&self) -> Option<EndedZone<'_>> {
-        let extras = self.extras();
-        Some(EndedZone {
-            range: self.range?,
-            begin_ns: self.host.begin_ns,
-            fields: self.fields(),
-            entries: extras.map_or(&[], |extras| &extras.entries),
-            message: extras.and_then(|extras| extras.message.as_ref()),
-            status: self.status,
-        })
-    }
-
-    /// Returns whether the zone began on a capturing stream.
-    pub(crate) fn is_captured(&self) -> bool {
-        matches!(self.points, Some(EventPair::Captured(_)))
-    }
-
-    /// Publishes the zone, which began at this place, in the snapshot.
-    #[cold]
-    pub(crate) fn begin_note(&self, place: &'static Location<'static>) {
-        if let Some(note) = &self.note {
-            note.begin(self, place);
-        }
-    }
-
-    /// Updates the snapshot to the zone's current state.
-    #[cold]
-    pub(crate) fn write_note(&self) {
-        if let Some(note) = &self.note {
+    fn update_note(&self) {
+        if let Some(note) = self.note.as_ref().filter(|_| self.has_begun()) {
             note.write(self);
         }
     }
 
+    /// Fills in a zone that has begun, without a stream.
+    #[cfg(test)]
+    pub(super) fn set_for_test(&mut self, range: &'static RangeSpec, number: u64, begin_ns: i64) {
+        (self.range, self.thread, self.sequence) = (Some(range), number, number);
+        self.host.begin_ns = begin_ns;
+    }
+
     /// Clears the slot.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if let Some(note) = &self.note {
             note.clear();
         }

@@ -301,6 +301,7 @@ mod tests {
     use super::*;
     use crate::catalog::RangeSpec;
     use crate::catalog::spec::refused;
+    use crate::sample::Chance;
     use crate::stream::slot::Slot;
 
     /// This range is in no catalog.
@@ -308,10 +309,11 @@ mod tests {
 
     fn slot(n: u64) -> Slot {
         let mut slot = Slot::default();
-        (slot.range, slot.thread, slot.sequence) = (Some(&STEP), n, n);
-        slot.host.begin_ns = n as i64;
-        slot.extras_to_fill().fields.push("n", n);
-        slot.extras_to_fill().fields.push("kind", "forward");
+        slot.set_for_test(&STEP, n, n as i64);
+        slot.change_fields(|fields| {
+            fields.push("n", n);
+            fields.push("kind", "forward");
+        });
         slot
     }
 
@@ -320,12 +322,12 @@ mod tests {
         let note = OpenZoneSnapshot::default();
         assert!(note.read().is_none() && !note.is_open());
         let mut slot = slot(7);
-        slot.extras_to_fill().fields.push("share", 0.5);
-        slot.extras_to_fill().fields.push("down", -3_i64);
-        slot.extras_to_fill().fields.push("is", true);
-        slot.extras_to_fill().fields.push("sizes", (0..100_u32).collect::<Vec<_>>());
-        slot.extras_to_fill().fields.push("tile", [("rows", 4), ("columns", 8)]);
-        slot.extras_to_fill().fields.set_label("layer 7");
+        slot.change_fields(|fields| fields.push("share", 0.5));
+        slot.change_fields(|fields| fields.push("down", -3_i64));
+        slot.change_fields(|fields| fields.push("is", true));
+        slot.change_fields(|fields| fields.push("sizes", (0..100_u32).collect::<Vec<_>>()));
+        slot.change_fields(|fields| fields.push("tile", [("rows", 4), ("columns", 8)]));
+        slot.change_fields(|fields| fields.set_label("layer 7"));
         let place = Location::caller();
         note.begin(&slot, place);
         let open = note.read().expect("it is open");
@@ -345,7 +347,7 @@ mod tests {
         // The range of the test is in no catalog, and was met.
         assert!(open.label.as_deref() == Some("layer 7") && open.range.is_some_and(|range| std::ptr::eq(range, &STEP)));
         assert_eq!((open.state, open.thread, open.begin_ns, open.sequence), (OpenState::OnThread, 7, 7, 7));
-        slot.extras_to_fill().fields.push("late", 1_u64);
+        slot.change_fields(|fields| fields.push("late", 1_u64));
         note.write(&slot);
         let open = note.read().expect("it is open");
         assert_eq!((open.place, open.fields.len()), (Some(place), 8), "what changes has begun where it began");
@@ -364,7 +366,7 @@ mod tests {
             let (note, mut slot) = (OpenZoneSnapshot::default(), slot(1));
             let mut message = Message::new(kind).group(&group).seq(5_u32);
             message.peer = peer;
-            slot.extras_to_fill().message = Some(message);
+            slot.set_message(message);
             note.begin(&slot, Location::caller());
             let open = note.read().expect("it is open");
             assert_eq!(open.collective, Some((group.comm().to_owned(), 5)));
@@ -382,10 +384,10 @@ mod tests {
     fn a_range_that_is_named_at_run_time_says_its_place() {
         let (note, mut slot) = (OpenZoneSnapshot::default(), slot(1));
         let open = |note: &OpenZoneSnapshot| note.read().expect("it is open");
-        slot.range = Some(dynamic::range("snapshot.open", "kernel.py", 7, "f"));
+        slot.open(dynamic::range("snapshot.open", "kernel.py", 7, "f"), Chance::ALWAYS, false);
         note.begin(&slot, Location::caller());
         assert_eq!((open(&note).place, open(&note).range.map(RangeSpec::file)), (None, Some("kernel.py")));
-        slot.range = Some(dynamic::range("snapshot.open", "", 0, ""));
+        slot.open(dynamic::range("snapshot.open", "", 0, ""), Chance::ALWAYS, false);
         note.begin(&slot, Location::caller());
         assert!(open(&note).place.is_some(), "it says none");
     }
@@ -394,10 +396,10 @@ mod tests {
     fn what_is_too_long_is_cut_between_characters() {
         let note = OpenZoneSnapshot::default();
         let mut slot = slot(1);
-        slot.extras_to_fill().fields.push("long", "ü".repeat(200));
-        slot.extras_to_fill().fields.push("longer", "x".repeat(2_000));
-        slot.extras_to_fill().fields.push("last", 5_u64);
-        slot.extras_to_fill().fields.push("is", true);
+        slot.change_fields(|fields| fields.push("long", "ü".repeat(200)));
+        slot.change_fields(|fields| fields.push("longer", "x".repeat(2_000)));
+        slot.change_fields(|fields| fields.push("last", 5_u64));
+        slot.change_fields(|fields| fields.push("is", true));
         note.begin(&slot, Location::caller());
         let open = note.read().expect("it is open");
         assert_eq!(open.fields[2], ("long".to_owned(), Value::Text("ü".repeat(48).into())));

@@ -7,11 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::context::{NoSlot, SlotGuard, StreamContext};
-use super::slot::{Lost, Slot};
-use super::waited::Waited;
-use crate::backend::Call;
-use crate::clock::now_ns;
-use crate::record::Span;
+use super::slot::Lost;
 
 impl StreamContext {
     /// Takes a slot for a new wait.
@@ -63,33 +59,5 @@ impl SlotGuard {
         }
         self.count_given_up();
         self.give_back();
-    }
-}
-
-impl Slot {
-    /// Puts the first point of a wait on its stream.
-    pub fn begin_wait(&mut self, thread: u64, waited: Waited) -> Result<(), Lost> {
-        self.range = None;
-        self.extras_to_fill().wait = Some(Box::new(waited));
-        self.thread = thread;
-        self.host.begin_ns = now_ns();
-        let call = Call { thread: self.thread, begin_ns: self.host.begin_ns };
-        self.points.as_mut().map_or(Ok(()), |points| points.begin(call).map_err(Lost::from))
-    }
-
-    /// Puts the second point of the wait on its stream.
-    pub fn end_wait(&mut self, thread: u64) -> Result<(), Lost> {
-        let call = Call { thread, begin_ns: self.host.begin_ns };
-        let ended = self.points.as_mut().map_or(Ok(()), |points| points.end(call).map(drop).map_err(Lost::from));
-        self.host.end_ns = now_ns();
-        ended
-    }
-
-    /// Fills in a wait of the calling thread that is over.
-    pub fn take_host_wait(&mut self, thread: u64, waited: Waited, begin_ns: i64, end_ns: i64) {
-        self.range = None;
-        self.extras_to_fill().wait = Some(Box::new(waited));
-        self.thread = thread;
-        self.host = Span { begin_ns, end_ns };
     }
 }

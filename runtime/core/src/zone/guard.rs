@@ -12,8 +12,7 @@ use crate::collective::Message;
 use crate::fields::Fields;
 use crate::inside::Inside;
 use crate::observer::{self, MIRRORS};
-use crate::record::Status;
-use crate::stream::slot::{MAX_ENTRIES, Slot, Start};
+use crate::stream::slot::Slot;
 
 /// Ends its zone when it is dropped; none if the zone is not recorded.
 ///
@@ -42,10 +41,7 @@ impl Guard {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Fields)) {
         if let Some(slot) = self.slot() {
             let _inside = Inside::enter();
-            change(&mut slot.extras_to_fill().fields);
-            if slot.note.is_some() && matches!(slot.start, Start::Begun) {
-                slot.write_note();
-            }
+            slot.change_fields(change);
         }
     }
 
@@ -58,10 +54,7 @@ impl Guard {
                 message.begin();
             }
             if let Some(slot) = claim.slot() {
-                slot.extras_to_fill().message = Some(message);
-                if slot.note.is_some() && matches!(slot.start, Start::Begun) {
-                    slot.write_note();
-                }
+                slot.set_message(message);
             }
         }
     }
@@ -71,17 +64,17 @@ impl Guard {
             let _inside = Inside::enter();
             let (is_recorded, is_of_session) = (claim.is_recorded(), claim.is_of_session());
             let Some(slot) = claim.slot() else { return };
-            let is_taken = is_recorded && matches!(slot.start, Start::Begun) && range.chance().take().is_some();
-            let has_room = is_taken && slot.extras_to_fill().entries.len() < MAX_ENTRIES;
+            let is_taken = is_recorded && slot.has_begun() && range.chance().take().is_some();
+            let has_room = is_taken && slot.has_room();
             // Before the observer gets the message, so that the number that ranks match by is in it.
             if has_room && is_of_session {
                 message.begin();
             }
-            for mirror in MIRRORS.into_iter().filter(|mirror| slot.waiting.has(*mirror)) {
+            for mirror in MIRRORS.into_iter().filter(|mirror| slot.is_seen_at(*mirror)) {
                 observer::entry_added(mirror, range, &message);
             }
             if has_room {
-                slot.extras_to_fill().entries.push((range, message));
+                slot.add_entry(range, message);
             } else if is_taken {
                 claim.lose_entry();
             }
@@ -91,7 +84,7 @@ impl Guard {
     #[inline]
     pub(super) fn begin_at_launch(&mut self) {
         if let Some(slot) = self.slot() {
-            slot.begin_at_launch = true;
+            slot.begin_at_launch();
         }
     }
 
@@ -103,8 +96,7 @@ impl Guard {
         }
         let text = caught(text).unwrap_or_else(|| Some("its `Display` panicked".to_owned()));
         if let (Some(slot), Some(text)) = (self.slot(), text) {
-            slot.status = Status::Error;
-            slot.extras_to_fill().error = Some(text.into());
+            slot.fail(text);
         }
     }
 

@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 
 use crate::catalog::RangeSpec;
-use crate::stream::slot::Slot;
+use crate::sample::Sampled;
 use crate::stream::thread;
 use crate::windows::{Admission, RootKind, ThreadRoots};
 
@@ -26,36 +26,29 @@ pub(super) fn lose() {
     with(ThreadRoots::lose);
 }
 
-/// Marks a slot of a zone that is recorded in a window.
+/// Returns the share and the window of a zone that is recorded now and has the chance `sampled` in its window.
 #[cold]
-pub(super) fn place(slot: &mut Slot) {
-    slot.sampled = thread::with(|thread| match thread.roots() {
-        Some(mut roots) => roots.sampled(slot.sampled),
-        None => slot.sampled,
-    });
-    slot.root = RootKind::ToRecord;
+pub(super) fn sampled(sampled: Sampled) -> Sampled {
+    thread::with(|thread| thread.roots().map(|mut roots| roots.sampled(sampled))).unwrap_or(sampled)
 }
 
-impl Slot {
-    /// Starts a root in a session with windows. The zone is a root if it nests and no root is open on this thread.
-    #[cold]
-    pub(super) fn start_root(&mut self) {
-        let is_followed = self.root == RootKind::ToFollow;
-        self.root = match self.range.filter(|_| self.nests) {
-            Some(range) => with(|roots| roots.start(range, is_followed)),
-            None => {
-                with(ThreadRoots::pass_over);
-                RootKind::None
-            }
-        };
-    }
-
-    #[cold]
-    pub(super) fn end_root(&mut self) {
-        match (self.root, self.range) {
-            // It never started, because one of its fields panicked: the root that it would be in goes on.
-            (RootKind::ToRecord | RootKind::ToFollow, _) | (_, None) => with(ThreadRoots::pass_over),
-            (root, Some(range)) => with(|roots| roots.end(range, root, self.sampled.window())),
+/// Starts the root of a zone that was admitted. The zone is a root if it nests and no root is open on this thread.
+#[cold]
+pub(super) fn start(range: &'static RangeSpec, nests: bool, is_followed: bool) -> RootKind {
+    match nests {
+        true => with(|roots| roots.start(range, is_followed)),
+        false => {
+            with(ThreadRoots::pass_over);
+            RootKind::None
         }
+    }
+}
+
+/// Ends the root of a zone; without a range, the zone never started.
+#[cold]
+pub(super) fn end(range: Option<&'static RangeSpec>, kind: RootKind, cycle: u32) {
+    match range {
+        None => with(ThreadRoots::pass_over),
+        Some(range) => with(|roots| roots.end(range, kind, cycle)),
     }
 }

@@ -20,12 +20,12 @@ use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
 use crate::observer;
 use crate::profile::{self, answers::Shared, error::ProfileError, requests::PendingAnswers};
-use crate::sample::{Chance, Sampled, may_be_sampled};
+use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::current;
 use crate::stream::thread::{self, Thread};
 use crate::switch::{self, SwitchState};
-use crate::windows::{Admission, RootKind};
+use crate::windows::Admission;
 
 impl ZoneRequest {
     #[inline]
@@ -132,7 +132,7 @@ impl ZoneRequest {
         // If captured zones are recorded, all of them are, also those that were not drawn.
         let mut builder = ZoneRequest::new(self.range, self.purpose(), Chance::ALWAYS).open(captures).ok()?;
         if let Some(slot) = builder.0.slot() {
-            slot.points = stream.capture_points();
+            slot.set_points(stream.capture_points());
         }
         if self.purpose().is_if_captured() && !switch::word().is_some_and(SwitchState::is_windowed) {
             self.range.chance().choose_after_all();
@@ -176,7 +176,7 @@ impl ZoneRequest {
     fn place_in_window(mut builder: Result<ZoneBuilder, NoSlot>) -> Result<ZoneBuilder, NoSlot> {
         match builder.as_mut().map(|builder| builder.0.slot()) {
             Ok(Some(slot)) => {
-                roots::place(slot);
+                slot.place_in_window(roots::sampled);
             }
             Ok(None) => {}
             Err(_) => roots::lose(),
@@ -243,11 +243,7 @@ impl ZoneBuilder {
     /// Creates a zone with a slot of this context's ring.
     #[inline]
     fn in_ring(range: &'static RangeSpec, chance: Chance, context: Arc<StreamContext>) -> Result<ZoneBuilder, NoSlot> {
-        let claim = context.claim(|slot| {
-            slot.range = Some(range);
-            slot.sampled = Sampled::by(chance);
-            slot.was_panicking = panicking();
-        })?;
+        let claim = context.claim(|slot| slot.open(range, chance, panicking()))?;
         Ok(ZoneBuilder(Guard(Some(claim))))
     }
 
@@ -255,7 +251,7 @@ impl ZoneBuilder {
     #[inline]
     fn follow(&mut self, purpose: Purpose) {
         if let Some(slot) = self.0.slot().filter(|_| purpose.is_followed()) {
-            slot.root = RootKind::ToFollow;
+            slot.follow();
         }
     }
 
@@ -265,14 +261,14 @@ impl ZoneBuilder {
         if let Some(owner) = stream.keep_alive()
             && let Some(slot) = self.0.slot()
         {
-            slot.owner = Some(owner);
+            slot.keep(owner);
         }
         self
     }
 
     fn with(mut self, ticket: PendingAnswers) -> ZoneBuilder {
         if let Some(slot) = self.0.slot() {
-            slot.extras_to_fill().ticket = Some(Box::new(ticket));
+            slot.set_ticket(Box::new(ticket));
         }
         self
     }

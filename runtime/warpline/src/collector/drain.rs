@@ -66,7 +66,7 @@ impl Collector {
         for stream in &mut self.cx.streams.all {
             let Some(info) = &stream.context.info else { continue };
             let ring = stream.context.ring();
-            let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range).collect();
+            let zones: Vec<_> = stream.pending.iter_mut().filter_map(|token| ring.slot(token)?.range()).collect();
             if let (Some(range), waiting) = (zones.first(), zones.len()) {
                 notes.push(format!(
                     "stream `{}` was still busy when the session ended: {} missing, the first of range `{}`; synchronise \
@@ -111,12 +111,8 @@ impl Collector {
     fn give_up(&mut self) {
         for stream in &mut self.cx.streams.all {
             for token in &mut stream.pending {
-                let Some(slot) = stream.context.ring().slot(token) else { continue };
-                if let Some(extras) = slot.extras_to_take() {
-                    extras.ticket = None;
-                }
-                if let Some(points) = &mut slot.points {
-                    points.release();
+                if let Some(slot) = stream.context.ring().slot(token) {
+                    slot.give_up();
                 }
             }
         }

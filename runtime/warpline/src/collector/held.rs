@@ -6,21 +6,13 @@
 use std::sync::Arc;
 
 use super::Collector;
-use warpline_core::record::ZoneRecord;
 use warpline_core::stream::context::StreamContext;
-use warpline_core::stream::slot::{Completion, Slot};
+use warpline_core::stream::slot::ReadZone;
 
 /// A zone without its times.
 pub(super) struct HeldZone {
-    pub(super) record: ZoneRecord,
-    /// The entries of a batch of collectives, which share its times.
-    pub(super) entries: Vec<ZoneRecord>,
-    /// The ticket of the requester, if the zone was requested.
-    pub(super) ticket: Option<Box<dyn Completion>>,
+    pub(super) zone: ReadZone,
     pub(super) context: Arc<StreamContext>,
-    /// Whether it ends on the thread that began it.
-    #[cfg_attr(not(feature = "cupti"), expect(dead_code, reason = "only the stage of kernels reads it"))]
-    pub(super) nests: bool,
 }
 
 /// The zones that wait, and the zones whose times are known.
@@ -28,17 +20,6 @@ pub(super) struct HeldZone {
 pub(super) struct HeldZones {
     pub(super) waiting: Vec<HeldZone>,
     pub(super) timed: Vec<HeldZone>,
-}
-
-impl HeldZones {
-    /// Keeps a zone until its work is known.
-    pub(super) fn hold(&mut self, slot: &mut Slot, record: ZoneRecord, context: &Arc<StreamContext>) {
-        let (entries, ticket) = slot
-            .extras_to_take()
-            .map_or((Vec::new(), None), |extras| (super::stream::take_entries(extras, &record), extras.ticket.take()));
-        let nests = slot.nests();
-        self.waiting.push(HeldZone { record, entries, ticket, context: Arc::clone(context), nests });
-    }
 }
 
 impl Collector {
@@ -49,15 +30,11 @@ impl Collector {
         timed.sort_by_key(|held| Arc::as_ptr(&held.context).addr());
         let mut delivered = 0;
         let mut last: Option<Arc<StreamContext>> = None;
-        for HeldZone { record, entries, ticket, context, .. } in timed {
+        for HeldZone { zone, context } in timed {
             if let Some(other) = last.take_if(|last| !Arc::ptr_eq(last, &context) || self.batch.len() >= super::BATCH) {
                 delivered += self.deliver(&other);
             }
-            if let Some(ticket) = ticket {
-                ticket.complete(&record);
-            }
-            self.batch.push(record);
-            self.batch.extend(entries);
+            zone.deliver(&mut self.batch);
             last = Some(context);
         }
         delivered + last.map_or(0, |context| self.deliver(&context))

@@ -97,12 +97,12 @@ impl KernelStage {
         let mut counts = lock(&cx.tally.kernel_timing);
         for mut held in std::mem::take(&mut cx.held.waiting) {
             let stream = || held.context.backend.as_ref().and_then(|backend| backend.tool_numbers());
-            let on_stream = if held.nests { None } else { stream() };
-            let is_known = held.nests || on_stream.is_some();
-            let zone = TimedZone { thread: held.record.thread.id, host: held.record.host, on_stream };
+            let on_stream = if held.zone.nests { None } else { stream() };
+            let is_known = held.zone.nests || on_stream.is_some();
+            let zone = TimedZone { thread: held.zone.record.thread.id, host: held.zone.record.host, on_stream };
             let (gpu, end) = match kernels.work(&zone) {
                 ZoneWork::Pending => {
-                    let end_ns = held.record.host.end_ns;
+                    let end_ns = held.zone.record.host.end_ns;
                     self.oldest_ns = Some(self.oldest_ns.map_or(end_ns, |oldest_ns| oldest_ns.min(end_ns)));
                     cx.held.waiting.push(held);
                     continue;
@@ -226,7 +226,7 @@ impl Stage for KernelStage {
 
 /// Sets the times of a zone and of its entries.
 fn set_times(held: &mut HeldZone, gpu: Option<Span>, end: EndSource) {
-    for record in held.entries.iter_mut().chain([&mut held.record]) {
+    for record in held.zone.entries.iter_mut().chain([&mut held.zone.record]) {
         (record.gpu, record.end, record.begin_late_by_ns) = (gpu, end, 0);
     }
 }

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::stream::{Stream, complete_prefix, take_entries, take_record};
+use super::held::HeldZone;
+use super::stream::{Stream, complete_prefix};
 use super::streams::{evict, provide};
 use super::{BATCH, Collector};
 use warpline_core::backend::BackendError;
@@ -59,7 +60,7 @@ impl Collector {
             }
         };
         if let Some(newest) = complete.checked_sub(1).and_then(|newest| stream.pending.get_mut(newest))
-            && let Some(points) = stream.context.ring().slot(newest).and_then(|slot| slot.points.as_ref())
+            && let Some(points) = stream.context.ring().slot(newest).and_then(|slot| slot.points())
             && let Some(reader) = &mut stream.reader
         {
             reader.seen(points);
@@ -93,16 +94,17 @@ impl Collector {
     fn record_first(&mut self, stream: &mut Stream) -> Result<bool, BackendError> {
         let Some(token) = stream.pending.front_mut() else { return Ok(false) };
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
-        let reading = match (&mut slot.points, &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
+        let host = slot.host();
+        let reading = match (slot.points_to_read(), &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
             (Some(points), Some(reader), Some(Ok(clock))) => {
-                let Some(reading) = reader.read(points, slot.host, clock)? else { return Ok(false) };
-                let reading = reading.checked(slot.host)?;
+                let Some(reading) = reader.read(points, host, clock)? else { return Ok(false) };
+                let reading = reading.checked(host)?;
                 Some((reading, clock.bracket().checked().busy_ns))
             }
             (Some(_), _, Some(Err(error))) => return Err(error.clone()),
             _ => None,
         };
-        let thread = Arc::clone(self.cx.thread(slot.thread));
+        let thread = Arc::clone(self.cx.thread(slot.thread()));
         if slot.is_wait() {
             for stage in &mut self.stages {
                 // The zones before the wait come first.
@@ -114,20 +116,12 @@ impl Collector {
             stream.clear_first();
             return Ok(true);
         }
-        if let Some(range) = slot.range {
-            if reading.is_some_and(|(reading, _)| reading.end == EndSource::Kernels) {
-                let record = take_record(range, slot, thread, stream.context.info.clone(), reading);
-                self.cx.held.hold(slot, record, &stream.context);
-                stream.clear_first();
-                return Ok(true);
-            }
-            self.batch.push(take_record(range, slot, thread, stream.context.info.clone(), reading));
-            if let (Some(extras), Some(record)) = (slot.extras_to_take(), self.batch.last()) {
-                if let Some(ticket) = extras.ticket.take() {
-                    ticket.complete(record);
-                }
-                let entries = take_entries(extras, record);
-                self.batch.extend(entries);
+        if let Some(range) = slot.range() {
+            let zone = slot.read(range, thread, stream.context.info.clone(), reading);
+            if zone.record.end == EndSource::Kernels {
+                self.cx.held.waiting.push(HeldZone { zone, context: Arc::clone(&stream.context) });
+            } else {
+                zone.deliver(&mut self.batch);
             }
         }
         stream.clear_first();
@@ -147,14 +141,8 @@ impl Collector {
                     stream.clear_first();
                     continue;
                 }
-                if let Some(extras) = slot.extras_to_take() {
-                    lost += extras.entries.len() as u64;
-                    if let Some(ticket) = extras.ticket.take() {
-                        ticket.fail_stream(&error.to_string());
-                    }
-                }
+                lost += slot.lose_to_stream(error);
             }
-            lost += 1;
             stream.clear_first();
         }
         stream.give_back();

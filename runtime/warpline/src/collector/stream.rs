@@ -1,16 +1,13 @@
-//! One stream as the collector sees it: its pending zones, how many of them are complete, and a complete zone as a record.
+//! One stream as the collector sees it: its pending zones, and how many of them are complete.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpline_core::backend::{BackendError, Reader, Reading};
-use warpline_core::catalog::RangeSpec;
-use warpline_core::fields::Fields;
-use warpline_core::record::{DeviceKind, EndSource, Shares, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::backend::{BackendError, Reader};
+use warpline_core::record::DeviceKind;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::ring::Token;
-use warpline_core::stream::slot::{Extras, Slot};
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
 
 /// The number of slots that are given back at once.
@@ -80,7 +77,7 @@ impl Stream {
             ring.prefetch(token);
         }
         if let (Some(reader), Some(token)) = (&self.reader, self.pending.get_mut(ahead / 2))
-            && let Some(points) = ring.slot(token).and_then(|slot| slot.points.as_ref())
+            && let Some(points) = ring.slot(token).and_then(|slot| slot.points())
         {
             reader.prefetch(points);
         }
@@ -91,7 +88,7 @@ impl Stream {
     pub(super) fn clear_first(&mut self) {
         let Some(mut token) = self.pending.pop_front() else { return };
         if let Some(reader) = &mut self.reader
-            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points.as_mut())
+            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points_to_read())
         {
             reader.release(points);
         }
@@ -141,7 +138,7 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
     let waiting = pending.len();
     let mut is_complete = |at: usize| -> Result<bool, BackendError> {
         let slot = pending.get_mut(at).and_then(|token| context.ring().slot(token));
-        match (slot.and_then(|slot| slot.points.as_ref()), &mut *reader) {
+        match (slot.and_then(|slot| slot.points()), &mut *reader) {
             (Some(points), Some(reader)) => reader.is_complete(points),
             _ => Ok(true),
         }
@@ -156,58 +153,6 @@ pub(super) fn complete_prefix(stream: &mut Stream) -> Result<usize, BackendError
         if is_complete(middle)? { complete = middle + 1 } else { incomplete = middle }
     }
     Ok(complete)
-}
-
-/// Takes the entries of a batch whose record is `batch`.
-pub(super) fn take_entries(extras: &mut Extras, batch: &ZoneRecord) -> Vec<ZoneRecord> {
-    let shares = Shares::new(&extras.entries);
-    let entries = extras.entries.drain(..).enumerate();
-    entries.map(|(index, (range, message))| shares.entry(index, range, message, batch)).collect()
-}
-
-/// Returns the zone as plain data; its fields and error move out of the slot.
-#[inline]
-pub(super) fn take_record(
-    range: &'static RangeSpec,
-    slot: &mut Slot,
-    thread: Arc<ThreadInfo>,
-    stream: Option<Arc<StreamInfo>>,
-    reading: Option<(Reading, i64)>,
-) -> ZoneRecord {
-    let mut gpu = reading.map(|(reading, _)| reading.gpu);
-    let begin_late_by_ns = gpu.as_mut().filter(|_| slot.begin_at_launch).map_or(0, |gpu| {
-        let waited_ns = gpu.overlap_ns(slot.host);
-        gpu.begin_ns += waited_ns;
-        waited_ns
-    });
-    let (host, sampled, status) = (slot.host, slot.sampled, slot.status);
-    let (depth, sequence) = (slot.depth, slot.sequence);
-    let extras = slot.extras_to_take();
-    let parent = extras.as_ref().and_then(|extras| extras.parent);
-    let (error, fields, message) = extras.map_or((None, Fields::default(), None), |extras| {
-        (extras.error.take(), extras.fields.take(), extras.message.take().map(Box::new))
-    });
-    ZoneRecord {
-        range,
-        stream,
-        thread,
-        depth,
-        parent,
-        sequence,
-        host,
-        gpu,
-        begin_late_by_ns,
-        end: reading.map_or(EndSource::Event, |(reading, _)| reading.end),
-        sample_share: sampled.share(),
-        window: sampled.window(),
-        end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
-        bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
-        status,
-        error,
-        fields,
-        message,
-        entry: None,
-    }
 }
 
 #[cfg(test)]

@@ -219,16 +219,16 @@ impl Stage for WaitStage {
         stream: &Arc<StreamContext>,
         reading: Option<Reading>,
     ) {
-        let Some(waited) = slot.extras_to_take().and_then(|extras| extras.wait.take()) else { return };
-        let Waited { semaphore, value, queue, outcome, signal, of } = *waited;
+        let Some((waited, sequence, host)) = slot.take_wait() else { return };
+        let Waited { semaphore, value, queue, outcome, signal, of } = waited;
         let record = WaitRecord {
             semaphore,
             value,
             stream: stream.info.clone(),
             thread: Arc::clone(thread),
             queue,
-            sequence: slot.sequence,
-            host: slot.host,
+            sequence,
+            host,
             gpu: reading.map(|reading| reading.gpu),
             end: reading.map_or(EndSource::Event, |reading| reading.end),
             end_early_by_ns: reading.map_or(0, |reading| reading.end_early_by_ns),
