@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use warpline_core::clock::now_ns;
 use warpline_core::fork::Home;
-use warpline_core::stream::waited::GivenSignal;
+use warpline_core::stream::waits::GivenSignal;
 
 /// The most signals that a history keeps; it keeps the latest ones.
 const MOST: usize = 256;

@@ -11,7 +11,7 @@ use super::point::{Timepoint, register_backends};
 use super::state::{Core, Point, Seen, Stage, Waiter, WaiterKey};
 use super::trace::{self, Edge};
 use warpline_core::backend::{AsStream, StreamRef};
-use warpline_core::stream::waited;
+use warpline_core::stream::waits;
 
 /// A timeline semaphore: a 64-bit value that only grows, and that host threads and streams signal and wait for.
 ///
@@ -42,7 +42,7 @@ impl Semaphore {
     /// `signal <name>`) and in `Report::semaphores`.
     pub fn named(name: &str, initial: u64) -> Semaphore {
         register_backends();
-        waited::semaphore_is_made();
+        waits::semaphore_is_made();
         Semaphore { core: Arc::new(Core::new(name.into(), initial)) }
     }
 

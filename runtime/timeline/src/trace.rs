@@ -27,7 +27,7 @@ use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
 use warpline_core::stream::memory::{Allocation, RefusedAllocation};
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::slot::Lost;
-use warpline_core::stream::waited::{GivenSignal, Waited};
+use warpline_core::stream::waits::{GivenSignal, Waited};
 use warpline_core::stream::{current, thread};
 use warpline_core::switch;
 use warpline_core::wait::{QueueDepth, WaitOutcome};

@@ -2,6 +2,8 @@
 //!
 //! Zones take their slots here, and the collector reads them. The recorder (`recorder.rs`) finds the context of a stream.
 
+mod waits;
+
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +12,7 @@ use super::drain_barrier::{DrainBarrier, DrainBarriers};
 use super::ring::{Ring, Taken, Token};
 use super::slot::{Lost, Slot};
 use super::snapshot::OpenZoneSnapshot;
-use super::wait_stats::WaitStats;
+use super::waits::WaitStats;
 use super::waker::Waker;
 use crate::backend::{Backend, BackendError, StreamKey};
 use crate::counts::Dropped;

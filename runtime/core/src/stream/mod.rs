@@ -5,7 +5,6 @@
 
 pub mod context;
 pub mod current;
-pub(crate) mod depths;
 pub mod drain_barrier;
 mod holders;
 pub mod memory;
@@ -20,7 +19,5 @@ pub mod snapshot;
 #[cfg_attr(not(feature = "tracing"), path = "no_spans.rs")]
 pub mod spans;
 pub mod thread;
-pub mod wait_stats;
-pub mod waited;
-pub(crate) mod waits;
+pub mod waits;
 pub(crate) mod waker;

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::context::{Account, Owner, StreamContext};
-use super::depths::Depths;
 use super::memory::MemoryLog;
 use super::pauses::Pauses;
 use super::registry::{MOST_DROPPED, StreamFacts, StreamRegistry};
 use super::spans::SpanQueue;
+use super::waits::Depths;
 use super::waker::Waker;
 use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
 use crate::counts::Dropped;

@@ -13,7 +13,7 @@ pub use read::ReadZone;
 use std::sync::Arc;
 
 use super::snapshot::{OpenZoneSnapshot, ZoneContent};
-use super::waited::Waited;
+use super::waits::Waited;
 use crate::backend::device::KeepAlive;
 use crate::backend::{EventPair, Refused};
 use crate::catalog::RangeSpec;

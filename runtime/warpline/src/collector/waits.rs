@@ -16,8 +16,8 @@ use warpline_core::backend::Reading;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
-use warpline_core::stream::wait_stats::SHORTEST_LAUNCH_NS;
-use warpline_core::stream::waited::{GivenSignal, Waited, semaphores_exist};
+use warpline_core::stream::waits::SHORTEST_LAUNCH_NS;
+use warpline_core::stream::waits::{GivenSignal, Waited, semaphores_exist};
 use warpline_core::wait::{SignalInfo, WaitRecord};
 use warpline_report::sink::Batch;
 

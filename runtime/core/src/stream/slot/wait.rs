@@ -4,7 +4,7 @@ use super::{Lost, Slot};
 use crate::backend::Call;
 use crate::clock::now_ns;
 use crate::record::Span;
-use crate::stream::waited::Waited;
+use crate::stream::waits::Waited;
 
 impl Slot {
     /// Puts the first point of a wait on its stream.
