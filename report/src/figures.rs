@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use crate::work::WorkStats;
 use warpline_core::collective::CollectiveKind;
 use warpline_core::record::is_bound;
 use warpline_core::suggest::counted;
-use warpline_core::work::WorkStats;
 
 /// One range's figures over a session. All times are in ns.
 ///

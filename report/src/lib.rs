@@ -2,7 +2,7 @@
 //!
 //! A [`Report`] says what was recorded, what was dropped and why, and how accurate the clocks are. It is plain data and never queries a device or
 //! waits. `figures` has the measurements; `lengths`, `nesting` and `per_step` find those of ranges, `traffic` those of collectives, `stream_time`
-//! those of streams, and `path` the critical path. `tables` has all of it as tables, which `export` writes as JSON, Markdown and CSV, and `page`
+//! those of streams, `work` declared work by time, and `path` the critical path. `tables` has all of it as tables, which `export` writes as JSON, Markdown and CSV, and `page`
 //! as HTML in the frame of all pages (`frame`). `text` formats it for people, with the tables of `table`. A session makes its report from
 //! records, and the command makes the same report from traces. `sink` has the trait of what receives the records and the report.
 //!
@@ -45,6 +45,7 @@ mod tests;
 mod text;
 #[cfg(feature = "build")]
 pub mod traffic;
+pub mod work;
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -3,7 +3,7 @@
 
 use super::table::{bounded, percent, rate, size, time};
 use super::{MemoryHolder, MemoryStats, RangeStats, Report};
-use warpline_core::work::WorkStats;
+use crate::work::WorkStats;
 
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warpline_core::clock::utc_date;
-use warpline_core::work::{Peak, PeakMeasurement, measured};
 use warpline_report::rate;
+use warpline_report::work::{Peak, PeakMeasurement, measured};
 
 use super::gpu::{kernel_module, readable};
 use super::probe::{DevicePeak, DriverFacts, PeakFacts, Probed};

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use warpline_core::record::{Span, is_bound};
-use warpline_core::work::{Work, WorkSum};
+use warpline_core::work::Work;
+
+use crate::work::WorkSum;
 
 use super::Zone;
 use super::calls::{Calls, Row};

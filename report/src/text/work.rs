@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::super::RangeStats;
 use super::super::table::{NONE, Row, percent, rate, table};
+use crate::work::{Peak, PeakMeasurement, WorkStats};
 use warpline_core::text::printable;
-use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
 
 /// The name of the device of in-process streams, which has no peak.
 const HOST: &str = "host";

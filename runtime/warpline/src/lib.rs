@@ -289,8 +289,8 @@ pub mod record {
 
 /// The report at a session's end: counts, sums, drops, and the critical path.
 pub mod report {
-    pub use warpline_core::work::{Peak, PeakMeasurement, WorkStats};
     pub use warpline_report::path::{CriticalPath, PathPart, PathSegment, critical_path};
+    pub use warpline_report::work::{Peak, PeakMeasurement, WorkStats};
     pub use warpline_report::{
         ClockFigures, CollectiveStats, Dropped, EventPoolCounts, GraphTimingCounts, HostWaitStats, KernelCounts,
         KernelStats, KernelTimingCounts, LeftOut, MemoryCounts, MemoryHolder, MemoryStats, RangeStats, Report,

@@ -8,7 +8,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use warpline_core::work::{WorkRates, WorkStats};
+use warpline_core::work::WorkRates;
+use warpline_report::work::WorkStats;
 use warpline_report::{LeftOut, MoreRanges, RANGES, RangeStats, RangeTables, Report};
 
 /// The ranges that took longest, and a summary of the others.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::peak::{Peak, PeakMeasurement};
-use crate::environment;
+use warpline_core::environment;
 
 /// The first line of the file.
 const HEAD: &str = "# device\tbytes per second\tFP32 operations per second\tmeasured on\tdriver\n";
