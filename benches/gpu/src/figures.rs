@@ -38,7 +38,7 @@ pub fn verdict(is: f64, at_most: f64) -> &'static str {
     if is <= at_most { "met" } else { "NOT MET" }
 }
 
-/// A table in Markdown, so that it can be pasted into RESULTS.md.
+/// A table in Markdown, so that it can be pasted into a file of `benches/history`.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
