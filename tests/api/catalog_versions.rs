@@ -1,7 +1,7 @@
 //! Two versions of warpline in one program: it links and runs, each version has its own catalog and records its own zones, and the
 //! command reads the ranges of both from the binary.
 //!
-//! The later version is a copy of this repository, changed as CONTRIBUTING.md says for a new version.
+//! The later version is a copy of this repository, changed as RELEASING.md says for a new version.
 
 use std::fs;
 use std::path::Path;
