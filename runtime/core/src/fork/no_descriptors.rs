@@ -4,7 +4,7 @@
 pub struct NotInChildren;
 
 impl NotInChildren {
-    pub fn of<T>(_descriptor: &T) -> NotInChildren {
+    pub fn new<T>(_descriptor: &T) -> NotInChildren {
         NotInChildren
     }
 }
