@@ -36,13 +36,11 @@ impl<N: Copy + Default> Buckets<N> {
     }
 
     /// Returns the bucket of the first count.
-    #[cfg(any(feature = "otlp", feature = "ranks", test))]
     pub(crate) fn first(&self) -> i32 {
         self.first
     }
 
     /// Returns the counts from the first bucket on.
-    #[cfg(any(feature = "otlp", feature = "ranks", test))]
     pub(crate) fn counts(&self) -> &[N] {
         &self.counts
     }

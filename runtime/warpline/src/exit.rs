@@ -16,11 +16,8 @@ use warpline_core::lock::lock;
 use warpline_core::stderr;
 
 #[cfg(unix)]
-mod signals;
-#[cfg(unix)]
+pub(crate) mod signals;
 use signals::Watch;
-#[cfg(not(unix))]
-struct Watch;
 
 /// The session that records, and what watches for signals on its behalf. A forked child has none.
 static UNFINISHED: PerProcess<Mutex<Option<Unfinished>>> = PerProcess::new(|| Mutex::new(None));
@@ -40,11 +37,7 @@ static RECORDS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn watch(epoch: NonZeroU32, finish: impl Fn() + Send + Sync + 'static, on_signals: bool) {
     static REGISTERED: Once = Once::new();
     register(&REGISTERED);
-    let is_watching = cfg!(unix) && on_signals;
-    #[cfg(unix)]
-    let signals = is_watching.then(Watch::start).flatten();
-    #[cfg(not(unix))]
-    let signals = is_watching.then_some(Watch);
+    let signals = on_signals.then(Watch::start).flatten();
     *lock(&UNFINISHED) = Some(Unfinished { epoch, finish: Arc::new(finish), _signals: signals });
     RECORDS.store(std::process::id(), Ordering::Relaxed);
 }
@@ -93,13 +86,29 @@ fn say_if_left_behind() {
     if records == 0 || records == std::process::id() {
         return;
     }
-    #[cfg(unix)]
-    // SAFETY: the signal 0 only asks whether the process is there.
-    if unsafe { libc::kill(records as libc::pid_t, 0) } != 0 {
+    if !signals::is_running(records) {
         RECORDS.store(0, Ordering::Relaxed);
         stderr::line(format_args!(
             "nothing of this process was recorded: process {records} started the session, forked this one and ended without finishing the \
              session; start the session after the fork, here"
         ));
+    }
+}
+
+#[cfg(not(unix))]
+mod signals {
+    //! Signals that no program here takes.
+
+    pub(super) struct Watch;
+
+    impl Watch {
+        pub(super) fn start() -> Option<Watch> {
+            None
+        }
+    }
+
+    /// Without forks, the process with the session is this one.
+    pub(super) fn is_running(_: u32) -> bool {
+        true
     }
 }

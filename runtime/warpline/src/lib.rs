@@ -85,13 +85,13 @@
 //!
 //! [`testing::record`] returns the zones of a test, and [`HostStream`] executes work without a GPU:
 //!
-#![cfg_attr(feature = "enable", doc = "```")]
-#![cfg_attr(not(feature = "enable"), doc = "```no_run")]
+//! ```
 //! use warpline::{HostStream, Value, block, testing};
 //!
 //! warpline::namespace!("demo", "vector arithmetic");
 //!
 //! # fn main() {
+//! # if !cfg!(feature = "enable") { return }
 //! let stream = HostStream::new("compute");
 //! let zones = testing::record(|| {
 //!     block::gpu_zone!("demo.scale", &stream, description = "Scales a batch.", fields(n = 64), { stream.launch(|| ()) });
@@ -123,8 +123,11 @@ mod stream_names;
 pub mod testing;
 
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
+#[allow(dead_code, reason = "the metrics of Prometheus use a part of it")]
 mod buckets;
 #[cfg(feature = "enable")]
+// Only the control server uses all of it.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod collector;
 #[cfg(all(feature = "enable", target_os = "linux"))]
 mod control;
@@ -133,22 +136,14 @@ mod exit;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus")))]
-// Each of the two uses parts that the other one does not.
-#[cfg_attr(not(all(feature = "otlp", feature = "prometheus")), allow(dead_code))]
+#[allow(dead_code, reason = "each of the two uses parts that the other one does not")]
 mod metrics;
 #[cfg(feature = "enable")]
 mod mirror;
-#[cfg(feature = "enable")]
-mod nvtx;
 #[cfg(all(feature = "enable", feature = "ranks"))]
 mod ranks;
-#[cfg(all(feature = "enable", feature = "hip"))]
-mod roctx;
-#[cfg(all(feature = "enable", unix))]
-mod signal_handlers;
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
-// Metrics use a part of it.
-#[cfg_attr(not(feature = "ranks"), allow(dead_code))]
+#[allow(dead_code, reason = "metrics use a part of it")]
 mod step_times;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
@@ -360,4 +355,51 @@ pub mod __private {
     pub use warpline_core::zone::{Check, Outcome, Tried, exits, exits_with, never, once, returned};
     pub use warpline_core::zone::{Keep, KeepReference, KeptStream};
     pub use warpline_core::zone::{ZoneBuilder, ZoneRequest, begin};
+}
+
+// What stands for the parts that need another system. Nothing of it exists at run time.
+#[cfg(all(feature = "enable", not(target_os = "linux")))]
+mod control {
+    //! No control server: it needs Linux.
+
+    use crate::settings::Config;
+
+    pub(crate) enum Listening {}
+
+    impl Listening {
+        pub(crate) fn start(_: &Config) -> Result<Listening, String> {
+            Err("it needs Linux".to_owned())
+        }
+    }
+}
+
+#[cfg(all(feature = "enable", not(unix)))]
+mod flight {
+    //! No flight recorder: it needs Unix.
+
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::thread::Thread;
+    use std::time::Duration;
+
+    use crate::error::Error;
+    use crate::settings::Config;
+    use warpline_core::recovered::{RecoverError, Recovered};
+    use warpline_report::sink::{SessionInfo, Sink};
+
+    pub(crate) enum Flight {}
+
+    #[rustfmt::skip]
+    impl Flight {
+        pub(crate) fn open(_: &Config, _: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> { Ok(None) }
+        pub(crate) fn sink(&self) -> Box<dyn Sink> { match *self {} }
+        pub(crate) fn path(&self) -> &Path { match *self {} }
+        pub(crate) fn notice(&self) -> Option<String> { match *self {} }
+        pub(crate) fn is_temporary(&self) -> bool { match *self {} }
+        pub(crate) fn undo(&self) { match *self {} }
+        pub(crate) fn begin(&self, _: Thread, _: fn() -> Option<Arc<Flight>>) { match *self {} }
+        pub(crate) fn problems(&self) -> Vec<String> { match *self {} }
+        pub(crate) fn dump(&self, _: &Path) -> Result<Recovered, RecoverError> { match *self {} }
+        pub(crate) fn end(&self, _: Duration) { match *self {} }
+    }
 }

@@ -63,7 +63,7 @@ mod on {
     use warpline_core::stream::{current, thread};
     use warpline_core::switch;
 
-    use crate::profile;
+    use crate::profile::asking;
 
     /// The last session that was told of an allocation; 0 before the first.
     static TOLD: AtomicU32 = AtomicU32::new(0);
@@ -78,7 +78,7 @@ mod on {
     #[cold]
     fn add(epoch: NonZeroU32, stream: &(impl AsStream + ?Sized), (address, bytes): (u64, u64), name: Option<&str>) {
         let Some(recorder) = current::recorder(epoch) else { return };
-        let stream = profile::stream_ref(stream);
+        let stream = asking::stream_ref(stream);
         let _inside = Inside::enter();
         TOLD.store(epoch.get(), Ordering::Relaxed);
         let (thread, range) = thread::with(|thread| {

@@ -32,12 +32,13 @@ mod on {
     use warpline_core::backend::{AsStream, names};
     use warpline_core::switch;
 
-    use crate::{mirror, profile};
+    use crate::mirror;
+    use crate::profile::asking;
 
     pub(super) fn name(stream: &(impl AsStream + ?Sized), name: &str) -> bool {
         if switch::is_unknown() {
             mirror::look(None, None);
         }
-        names::name(&profile::stream_ref(stream), name)
+        names::name(&asking::stream_ref(stream), name)
     }
 }

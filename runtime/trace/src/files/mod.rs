@@ -11,3 +11,4 @@ pub(crate) mod system;
 mod watch;
 
 pub use regular::regular;
+pub use system::identity;

@@ -33,7 +33,7 @@ pub(super) fn links(_: &Metadata) -> Option<u64> {
     None
 }
 
-pub(crate) fn identity(_: &Metadata) -> Option<(u64, u64)> {
+pub fn identity(_: &Metadata) -> Option<(u64, u64)> {
     None
 }
 

@@ -61,7 +61,7 @@ pub(super) fn links(metadata: &Metadata) -> Option<u64> {
 }
 
 /// Returns an identity that is unique to the file, or none if it is unknown.
-pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+pub fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 

@@ -91,9 +91,7 @@ impl Context {
         let cut = |stream: &Stream| stream.context.cut(stream.given_back);
         let began = self.streams.all.iter().map(cut).chain(unmet);
         // Captured zones are not collected: they are complete when they end.
-        #[cfg(feature = "cuda")]
-        let began = began.chain([self.recorder.captures().cut(0)]);
-        Leaving { since: Instant::now(), began: began.collect() }
+        Leaving { since: Instant::now(), began: began.chain([self.recorder.captures().cut(0)]).collect() }
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use super::SessionStats;
 use super::held::HeldZones;
 use super::pace::Pace;
-#[cfg(feature = "cuda")]
 use super::replays::ReplaysOnce;
 use super::stream::Stream;
 use super::streams::Streams;
@@ -28,7 +27,6 @@ pub(crate) struct Context {
     pub(super) streams: Streams,
     pub(super) pace: Pace,
     pub(super) held: HeldZones,
-    #[cfg(feature = "cuda")]
     pub(super) replays: ReplaysOnce,
     /// The threads of the records of the current pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
@@ -49,7 +47,6 @@ impl Context {
             streams,
             pace: Pace::default(),
             held: HeldZones::default(),
-            #[cfg(feature = "cuda")]
             replays: ReplaysOnce::default(),
             threads: HashMap::new(),
             last_thread: None,

@@ -25,7 +25,7 @@ use warpline_report::sink::Batch;
 /// ends about ten thousand zones between two deliveries of CUPTI.
 const MOST_WAITING: usize = 1 << 17;
 
-pub(crate) struct KernelStage {
+pub(super) struct KernelStage {
     /// The source of kernels; none after its end.
     kernels: Option<Kernels>,
     /// Whether sinks receive kernels.
@@ -44,11 +44,11 @@ pub(crate) struct KernelStage {
 impl KernelStage {
     /// Starts CUPTI if the settings need it. If it does not start, the report says why, and zones are recorded without it. Also returns
     /// whether there will be kernels, if requested.
-    pub(crate) fn start(
+    pub(super) fn start(
         config: &Config,
         recorder: &Recorder,
         tally: &SessionStats,
-    ) -> (Option<KernelStage>, Option<Result<(), String>>) {
+    ) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
         let times = config.timing == Timing::Kernels;
         let wanted = Wanted { records: config.kernels, times, syncs: config.synchronizations, submissions: false };
         if !wanted.records && !wanted.times && !wanted.syncs {
@@ -72,7 +72,7 @@ impl KernelStage {
                     replays,
                     devices,
                 };
-                (Some(stage), wanted.records.then_some(Ok(())))
+                (Some(Box::new(stage)), wanted.records.then_some(Ok(())))
             }
             Err(why) => {
                 let mut notes = lock(&tally.notes);

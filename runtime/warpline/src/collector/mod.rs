@@ -22,11 +22,9 @@ mod kernels;
 pub(crate) mod left_out;
 mod memory;
 mod newcomer;
-#[cfg(unix)]
-mod out_of_memory;
 mod pace;
 mod pass;
-#[cfg(feature = "cuda")]
+#[allow(dead_code, reason = "only the stages for CUDA know replays")]
 mod replays;
 mod session_stats;
 #[cfg(feature = "tracing")]
@@ -40,7 +38,6 @@ mod steps;
 mod stream;
 mod streams;
 mod subscriptions;
-#[cfg(feature = "timeline")]
 mod waits;
 mod wanted;
 mod warmup;
@@ -50,6 +47,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use warpline_core::clock::{Ticks, now_ns};
+use warpline_core::if_feature;
 use warpline_core::lock::lock;
 use warpline_core::record::ZoneRecord;
 use warpline_core::stream::recorder::Recorder;
@@ -57,15 +55,9 @@ use warpline_report::sink::SessionInfo;
 use warpline_report::sink::held::HeldSinks;
 
 pub(crate) use context::Context;
-#[cfg(feature = "cupti")]
-pub(crate) use kernels::KernelStage;
 use pace::Look;
 pub(crate) use session_stats::SessionStats;
 pub(crate) use stage::Stage;
-#[cfg(unix)]
-pub(crate) use stall_monitor::StallMonitor;
-#[cfg(feature = "cuda")]
-pub(crate) use stamps::ReplayStage;
 use stream::Stream;
 use streams::Streams;
 use subscriptions::Subscriptions;
@@ -98,14 +90,11 @@ impl Collector {
         for sink in sinks {
             cx.subscriptions.add(sink, info, &cx.tally);
         }
-        let stages: Vec<Box<dyn Stage>> = vec![
-            #[cfg(feature = "timeline")]
-            Box::<waits::WaitStage>::default(),
-            #[cfg(feature = "tracing")]
-            Box::<spans::SpanStage>::default(),
-            Box::<steps::StepStage>::default(),
-            Box::new(memory::MemoryStage),
-        ];
+        let spans: Option<Box<dyn Stage>> =
+            if_feature!("tracing", Some(Box::<spans::SpanStage>::default() as Box<dyn Stage>), None);
+        let mut stages: Vec<Box<dyn Stage>> = vec![Box::<waits::WaitStage>::default()];
+        stages.extend(spans);
+        stages.extend([Box::<steps::StepStage>::default() as Box<dyn Stage>, Box::new(memory::MemoryStage)]);
         Collector {
             cx,
             stages,
@@ -117,19 +106,17 @@ impl Collector {
     }
 
     /// Adds a stage after the existing ones.
-    pub(crate) fn add(&mut self, stage: impl Stage + 'static) {
-        #[cfg(feature = "cuda")]
+    pub(crate) fn add(&mut self, stage: Box<dyn Stage>) {
         if stage.gives_kernels() {
             self.cx.replays.expect_kernels();
         }
-        self.stages.push(Box::new(stage));
+        self.stages.push(stage);
     }
 
     /// Collects until the session is over, then drains and completes the sinks.
     pub(crate) fn run(mut self) {
         warpline_core::inside::stay();
-        #[cfg(feature = "tracing")]
-        crate::spans::mute();
+        if_feature!("tracing", crate::spans::layer::mute(), ());
         self.cx.recorder.waker.set(std::thread::current());
         let deadline = loop {
             self.ticks.compare();
@@ -211,5 +198,19 @@ impl Collector {
             std::thread::park_timeout(pause);
         }
         cx.recorder.waker.clear_idle();
+    }
+}
+
+#[cfg(not(unix))]
+mod stall_monitor {
+    //! No stage: there is no flight recorder.
+
+    use std::sync::Arc;
+
+    use super::Stage;
+    use crate::flight::Flight;
+
+    pub(super) fn stage(flight: Arc<Flight>) -> Box<dyn Stage> {
+        match *flight {}
     }
 }

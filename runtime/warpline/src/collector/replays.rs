@@ -50,7 +50,6 @@ impl ReplaysOnce {
     }
 
     /// Adds replays that CUPTI has recorded, and returns those to deliver.
-    #[cfg_attr(all(not(test), not(feature = "cupti")), expect(dead_code, reason = "CUPTI records nothing"))]
     pub(super) fn add_by_kernels(&mut self, replays: Vec<ReplayRecord>) -> Vec<ReplayRecord> {
         if !self.has_kernels {
             return replays;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::left_out::{LeavesOut, not_sampled};
 use warpline_core::clock::now_ns;
-use warpline_core::counts::{GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
+use warpline_core::counts::{EventPoolCounts, GraphTimingCounts, KernelCounts, KernelTimingCounts, SyncCounts};
+use warpline_core::if_feature;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
 use warpline_core::stderr;
@@ -44,7 +45,6 @@ pub(crate) struct SessionStats {
     warmup: AtomicU64,
     /// What the session's settings leave out.
     pub(crate) left_out: Mutex<LeavesOut>,
-    #[cfg(all(feature = "timeline", feature = "cuda"))]
     events_before: EventsBefore,
     /// The sink that the collector is calling now.
     pub(super) inside: Mutex<Option<usize>>,
@@ -57,14 +57,16 @@ pub(crate) struct SessionStats {
 }
 
 /// The events of timelines when the session began.
-#[cfg(all(feature = "timeline", feature = "cuda"))]
-struct EventsBefore(warpline_core::counts::EventPoolCounts);
+struct EventsBefore(EventPoolCounts);
 
-#[cfg(all(feature = "timeline", feature = "cuda"))]
 impl Default for EventsBefore {
     fn default() -> EventsBefore {
-        EventsBefore(warpline_cuda::event_pool())
+        EventsBefore(event_pool())
     }
+}
+
+fn event_pool() -> EventPoolCounts {
+    if_feature!("cuda", warpline_cuda::event_pool(), EventPoolCounts::default())
 }
 
 /// The maximum number of changes that wait for the sinks.
@@ -190,9 +192,8 @@ impl SessionStats {
             ));
         }
         lock(&self.figures).add_to(&mut report, came_by);
-        #[cfg(all(feature = "timeline", feature = "cuda"))]
-        {
-            report.event_pool = warpline_cuda::event_pool().since(self.events_before.0);
+        if cfg!(feature = "timeline") {
+            report.event_pool = event_pool().since(self.events_before.0);
         }
         report
     }
@@ -200,9 +201,6 @@ impl SessionStats {
 
 /// Returns figures that know the ranges of kernels in replays. `are_of_part`: they begin in the middle of a session.
 pub(super) fn session_figures(are_of_part: bool) -> SessionFigures {
-    #[cfg(feature = "cupti")]
-    let captured_range = Some(warpline_cuda::graph::captured_range as _);
-    #[cfg(not(feature = "cupti"))]
-    let captured_range = None;
+    let captured_range = if_feature!("cupti", Some(warpline_cuda::graph::captured_range as _), None);
     SessionFigures::new(are_of_part, captured_range)
 }

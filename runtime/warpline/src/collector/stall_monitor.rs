@@ -4,12 +4,13 @@
 //! Ten times a second it reads the snapshots of open zones, which their threads write without waiting. From then on the open zones are
 //! in the file, even if the program crashes. It queries no device.
 
+mod out_of_memory;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::out_of_memory;
 use super::stage::Stage;
 use super::stream::Stream;
 use crate::flight::{Flight, Request};
@@ -38,7 +39,7 @@ const NAMED: usize = 16;
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Watches the streams for a flight recorder.
-pub(crate) struct StallMonitor {
+struct StallMonitor {
     flight: Arc<Flight>,
     looked: Instant,
     /// The number of incidents noted in the report.
@@ -100,11 +101,12 @@ impl Stage for StallMonitor {
     }
 }
 
-impl StallMonitor {
-    pub(crate) fn new(flight: Arc<Flight>) -> StallMonitor {
-        StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
-    }
+/// Creates the stage for a flight recorder.
+pub(super) fn stage(flight: Arc<Flight>) -> Box<dyn Stage> {
+    Box::new(StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() })
+}
 
+impl StallMonitor {
     /// Writes the zones that are open now.
     fn write_open(&mut self, cx: &mut Context) {
         let (zones, more) = open_zones(cx);

@@ -9,6 +9,7 @@ use crate::collector::engine::Engine;
 use crate::flight::Flight;
 use warpline_core::catalog::catalog;
 use warpline_core::fields::Value;
+use warpline_core::if_feature;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::record::ZoneRecord;
 use warpline_core::stream::context::Account;
@@ -52,7 +53,7 @@ pub(super) fn status(current: Option<&Engine>, recordings: usize, watchers: usiz
 
 /// Returns the flight recorder's file and its problems.
 fn recorder(flight: &Flight) -> Json {
-    json!({"file": flight.ring().path.display().to_string(), "problems": flight.problems()})
+    json!({"file": flight.path().display().to_string(), "problems": flight.problems()})
 }
 
 pub(super) fn started(session: &Engine, notes: &[String]) -> Json {
@@ -65,7 +66,7 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
     let mut answer = recorder(flight);
     answer["is"] = "flight".into();
     answer["protocol"] = VERSION.into();
-    answer["fd"] = flight.ring().fd().into();
+    answer["fd"] = flight.fd().into();
     answer["is_fresh"] = is_fresh.into();
     answer
 }
@@ -75,25 +76,16 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
 ///
 /// # Errors
 /// No session writes tables of many ranks.
-#[cfg(feature = "ranks")]
 pub(super) fn progress(current: Option<&Engine>) -> Result<Json, Refusal> {
-    let Some(current) = current.filter(|current| !current.is_held && current.recorder.limits().watch) else {
-        return Err(no_ranks());
-    };
-    let flight = current.flight.as_deref().map(|flight| flight.ring().path.clone());
-    let mut answer = crate::ranks::standing(&current.recorder, flight);
+    let current = current.filter(|current| !current.is_held && current.recorder.limits().watch);
+    let standing = if_feature!("ranks", current.map(crate::ranks::standing), current.and(None));
+    let mut answer: Json = standing.ok_or_else(|| {
+        let text = "it has no session that writes tables of its rank; start it with `control,ranks=FOLDER`";
+        Refusal::new("no_ranks", text)
+    })?;
     answer["is"] = "progress".into();
     answer["protocol"] = VERSION.into();
     Ok(answer)
-}
-
-#[cfg(not(feature = "ranks"))]
-pub(super) fn progress(_: Option<&Engine>) -> Result<Json, Refusal> {
-    Err(no_ranks())
-}
-
-fn no_ranks() -> Refusal {
-    Refusal::new("no_ranks", "it has no session that writes tables of its rank; start it with `control,ranks=FOLDER`")
 }
 
 /// Returns the last reply of a recording: why it ended, and its counts.

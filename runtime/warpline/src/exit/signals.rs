@@ -3,13 +3,15 @@
 //! A handler is installed only where the default action, which ends the program, is in place. It resets itself, so that a second signal has
 //! the default action. If the program installs a handler later, it takes this one's place, even if it calls this one.
 
+pub(crate) mod handlers;
+
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::c_int;
 
-use crate::signal_handlers::{handler, install, keep_loaded};
+use handlers::{handler, install, keep_loaded};
 
 /// The signals with which users and supervisors end a program.
 const SIGNALS: [c_int; 2] = [libc::SIGINT, libc::SIGTERM];
@@ -87,6 +89,12 @@ extern "C" fn handle(signal: c_int) {
             libc::raise(signal);
         }
     }
+}
+
+/// Returns whether this process is there.
+pub(super) fn is_running(process: u32) -> bool {
+    // SAFETY: the signal 0 only asks.
+    unsafe { libc::kill(process as libc::pid_t, 0) == 0 }
 }
 
 /// Waits for a signal, finishes the session and lets the signal end the program.

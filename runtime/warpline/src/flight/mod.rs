@@ -19,6 +19,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
+use crate::error::Error;
+use crate::settings::Config;
+use crate::settings::values::FlightSettings;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::{lock, lock_within};
 use warpline_core::process::Process;
@@ -26,12 +29,13 @@ use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_core::signals::without_signals;
 use warpline_core::stderr;
 use warpline_core::threads;
-use warpline_report::sink::SessionInfo;
+use warpline_report::sink::{SessionInfo, Sink};
 use warpline_trace::files::claim::notice;
 use warpline_trace::flight::file::RingFile;
 use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
 use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 use warpline_trace::flight::recover;
+use warpline_trace::write::perfetto::FlightSink;
 use warpline_trace::write::perfetto::open::OpenTrace;
 
 use failures::Failures;
@@ -49,10 +53,8 @@ const REST: Duration = Duration::from_secs(60);
 /// The flight recorder of a session.
 pub(crate) struct Flight {
     ring: Arc<RingFile>,
-    /// A notice for the user if the file has another name than requested.
-    pub(crate) notice: Option<String>,
-    /// Whether the file is removed at the end of the session.
-    pub(crate) is_temporary: bool,
+    notice: Option<String>,
+    is_temporary: bool,
     pub(crate) stall: Option<Duration>,
     open: Mutex<Areas>,
     requests: Mutex<Vec<Request>>,
@@ -86,38 +88,38 @@ pub(crate) struct Request {
     done: Sender<()>,
 }
 
-/// The settings of a session's flight recorder.
-pub(crate) struct FlightPlan<'a> {
-    pub(crate) bytes: u64,
-    pub(crate) path: Option<&'a Path>,
-    pub(crate) stall: Option<Duration>,
-    pub(crate) on_signal: bool,
-}
-
 impl Flight {
-    /// Creates the file and allocates its space.
+    /// Creates the flight recorder if the settings ask for one: creates its file and allocates its space.
     ///
     /// # Errors
-    /// The path, and a message with the cause and the remedy.
-    pub(crate) fn create(plan: &FlightPlan<'_>, info: &SessionInfo) -> Result<Arc<Flight>, (PathBuf, String)> {
-        let path = match plan.path {
-            Some(path) => path.to_owned(),
-            None => PathBuf::from(format!("warpline-{}.flight", info.process_id)),
-        };
+    /// [`Error::Flight`], with the cause and the remedy.
+    pub(crate) fn open(config: &Config, info: &SessionInfo) -> Result<Option<Arc<Flight>>, Error> {
+        let Some(settings) = &config.flight else { return Ok(None) };
+        let flight = Flight::create(settings, config, info);
+        flight.map(Some).map_err(|(path, problem)| Error::Flight { path, problem })
+    }
+
+    fn create(
+        settings: &FlightSettings,
+        config: &Config,
+        info: &SessionInfo,
+    ) -> Result<Arc<Flight>, (PathBuf, String)> {
+        let own = || PathBuf::from(format!("warpline-{}.flight", info.process_id));
+        let path = settings.path.clone().unwrap_or_else(own);
         // The path must stay valid if the program changes its working directory.
         let path = std::path::absolute(&path).map_err(|error| (path, format!("{error}; name another place")))?;
         // The handler is installed before the file is created, so that a failure keeps the file of an earlier session.
-        let signal = plan.on_signal.then(signal::Handler::install).transpose();
+        let signal = config.dump_on_sigusr2.then(signal::Handler::install).transpose();
         let no_signal = |error| (path.clone(), format!("SIGUSR2 cannot be handled: {error}; leave out `dump_on`"));
         let signal = signal.map_err(no_signal)?;
-        let layout = Layout::with_size(plan.bytes, info.process_id, &info.process_name);
+        let layout = Layout::with_size(settings.bytes, info.process_id, &info.process_name);
         let ring = RingFile::create(&path, layout).map_err(|problem| (path.clone(), problem))?;
         let notice = (ring.path != path).then(|| notice(&path, &ring.path));
         Ok(Arc::new(Flight {
             ring: Arc::new(ring),
             notice,
-            is_temporary: plan.path.is_none(),
-            stall: plan.stall,
+            is_temporary: settings.path.is_none(),
+            stall: config.stall,
             open: Mutex::new(Areas {
                 trace: OpenTrace::new(info, "open zones"),
                 incident: OpenTrace::new(info, "open when it happened"),
@@ -137,8 +139,30 @@ impl Flight {
         }))
     }
 
-    pub(crate) fn ring(&self) -> &Arc<RingFile> {
-        &self.ring
+    /// Returns the sink that writes zones to the file.
+    pub(crate) fn sink(&self) -> Box<dyn Sink> {
+        Box::new(FlightSink::new(Arc::clone(&self.ring)))
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.ring.path
+    }
+
+    /// Returns the descriptor of the file.
+    #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+    pub(crate) fn fd(&self) -> i32 {
+        self.ring.fd()
+    }
+
+    /// Returns a notice for the user if the file has another name than requested.
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.notice.clone()
+    }
+
+    /// Returns whether the file is removed at the end of the session.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.is_temporary
     }
 
     /// Registers the running collector to receive requests, and the panic hook. A panic uses the recorder that
@@ -165,7 +189,7 @@ impl Flight {
     }
 
     /// Asks the collector to flush to the file, without waiting. The receiver reports completion.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only the control server asks"))]
+    #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
     pub(crate) fn ask_for_all(&self) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::channel();
         if let (Some(collector), false) = (self.collector.get(), self.is_over.load(Ordering::Acquire)) {

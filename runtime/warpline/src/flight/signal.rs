@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use libc::{SIGUSR2, c_int, siginfo_t};
 
-use crate::signal_handlers::{action, handler, install, keep_loaded, restore};
+use crate::exit::signals::handlers::{action, handler, install, keep_loaded, restore};
 use warpline_core::fork::{Home, PerProcess};
 use warpline_core::lock::lock;
 

@@ -11,8 +11,9 @@ fn a_thread_that_panics_waits_no_longer_than_the_limit_for_a_collector_that_hang
     let folder = std::env::temp_dir().join(format!("warpline-flight-panic-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("hangs.flight");
-    let plan = FlightPlan { bytes: 1 << 20, path: Some(&path), stall: None, on_signal: false };
-    let flight = Flight::create(&plan, &fixture::session()).expect("a file");
+    let settings = FlightSettings { bytes: 1 << 20, path: Some(path) };
+    let config = Config { flight: Some(settings), ..Config::default() };
+    let flight = Flight::open(&config, &fixture::session()).expect("a file").expect("settings");
     // As a collector does that writes to a disk that hangs.
     let hangs = lock(&flight.open);
     let (done, is_done) = mpsc::channel();

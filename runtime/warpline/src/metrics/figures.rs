@@ -11,13 +11,13 @@ use warpline_report::sink::{Batch, Progress};
 
 /// What the settings of a session say of its figures.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub(super) struct Plan {
     pub(super) chosen: Chosen,
     pub(super) is_sampled: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(config: &Config) -> Plan {
+    pub(super) fn new(config: &Config) -> Plan {
         let is_sampled = config.sample < 1.0 || config.budget.is_some_and(|share| share < 1.0);
         Plan { chosen: Chosen::new(config), is_sampled }
     }

@@ -14,16 +14,10 @@ mod histogram;
 mod inspector;
 mod job;
 #[cfg(feature = "otlp")]
-mod otlp;
+pub(crate) mod otlp;
 mod own;
 #[cfg(feature = "prometheus")]
-mod prometheus;
+pub(crate) mod prometheus;
 mod ranges;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use figures::Plan;
-#[cfg(feature = "otlp")]
-pub(crate) use otlp::OtlpSink;
-#[cfg(feature = "prometheus")]
-pub(crate) use prometheus::PrometheusSink;

@@ -5,19 +5,17 @@
 
 // A request stores a completion in the slot of the matching zone. The code that reads or drops the zone answers the request
 // (`core::profile`: `requests`, `pending`, `answers`). The collector's engine for requests times the zones that no session records, and
-// exists only while a request waits. Nothing here runs without a request, and nothing waits for a device.
+// exists only while a request waits. Nothing here runs without a request, and nothing waits for a device. `asking` has what the calls do in
+// a build with the feature `enable`.
 
 #[cfg(feature = "enable")]
-use crate::collector::engine;
+pub(crate) mod asking;
+
 pub use warpline_core::profile::error::ProfileError;
 pub use warpline_core::profile::pending::{PendingSubmission, PendingZone, PendingZones};
 pub use warpline_core::profile::submission::{SubmissionRecord, SubmittedWork};
-#[cfg(feature = "enable")]
-use warpline_core::profile::{answers::Shared, outside, requests};
 
 use warpline_core::backend::AsStream;
-#[cfg(feature = "enable")]
-use warpline_core::backend::{NoKey, StreamRef, key_of};
 use warpline_core::catalog::spec::RangeMeta;
 use warpline_core::catalog::{Kind, RangeSpec};
 use warpline_core::zone::Zone;
@@ -55,7 +53,7 @@ use warpline_core::zone::Zone;
 /// }
 /// ```
 pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    warpline_core::if_feature!("enable", PendingZone::new(requests::ask_next(&stream_ref(stream), 1, None)), {
+    warpline_core::if_feature!("enable", asking::next(stream), {
         let _ = stream;
         PendingZone::not_enabled()
     })
@@ -63,7 +61,7 @@ pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 
 /// Like [`next`], for the next `n` zones that this thread begins on this stream, including nested ones.
 pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    warpline_core::if_feature!("enable", PendingZones::new(requests::ask_next(&stream_ref(stream), n, None)), {
+    warpline_core::if_feature!("enable", asking::next_n(stream, n), {
         let _ = (stream, n);
         PendingZones::not_enabled()
     })
@@ -92,22 +90,10 @@ pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
 /// ```
 #[cfg(feature = "cuda")]
 pub fn next_with_event(stream: &(impl AsStream + ?Sized), event: warpline_cuda::RawEvent) -> PendingZone {
-    warpline_core::if_feature!(
-        "enable",
-        {
-            let stream = stream_ref(stream);
-            PendingZone::new(match event.behind(&stream) {
-                Ok(signal) => requests::ask_next(&stream, 1, Some(signal)),
-                // A stream without a key has a reason of its own.
-                Err(why) if key_of(&stream).is_ok() => Shared::failed(ProfileError::Event(why)),
-                Err(_) => requests::ask_next(&stream, 1, None),
-            })
-        },
-        {
-            let _ = (stream, event);
-            PendingZone::not_enabled()
-        }
-    )
+    warpline_core::if_feature!("enable", asking::next_signalled(stream, |stream| event.behind(stream)), {
+        let _ = (stream, event);
+        PendingZone::not_enabled()
+    })
 }
 
 /// Times the next submission of this thread on this stream, whatever it is and without a mark: a kernel, a copy, a memory set, the launch of a
@@ -137,52 +123,19 @@ pub fn next_with_event(stream: &(impl AsStream + ?Sized), event: warpline_cuda::
 /// }
 /// ```
 pub fn next_submission(stream: &(impl AsStream + ?Sized)) -> PendingSubmission {
-    warpline_core::if_feature!(
-        "enable",
-        {
-            let stream = stream_ref(stream);
-            match key_of(&stream) {
-                Err(NoKey::Captured) => PendingSubmission::failed(ProfileError::Captured),
-                Err(NoKey::NoStream) => PendingSubmission::failed(ProfileError::NoStream),
-                Err(NoKey::Unknown) => PendingSubmission::failed(outside::refusal(&stream)),
-                Ok(_) => submission(&stream),
-            }
-        },
-        {
-            let _ = stream;
-            PendingSubmission::failed(ProfileError::NotEnabled)
-        }
-    )
-}
-
-#[cfg(all(feature = "enable", feature = "cupti"))]
-fn submission(stream: &StreamRef<'_>) -> PendingSubmission {
-    engine::next_submission(stream)
-}
-
-#[cfg(all(feature = "enable", not(feature = "cupti")))]
-fn submission(_stream: &StreamRef<'_>) -> PendingSubmission {
-    let why = "this program was built without warpline's feature `cupti`; build it with that, or mark the code and use `profile::next`";
-    PendingSubmission::failed(ProfileError::NoKernels(why.to_owned()))
+    warpline_core::if_feature!("enable", asking::next_submission(stream), {
+        let _ = stream;
+        PendingSubmission::failed(ProfileError::NotEnabled)
+    })
 }
 
 /// Times the next `n` zones of a range of the program (`profile::range(&MLP, 10)`) or of a range name (`profile::range("demo.mlp", 10)`),
 /// on any thread and stream. Entries of a batch of collectives do not count. Otherwise it works like [`next`].
 pub fn range(range: impl RangeSelector, n: u32) -> PendingZones {
-    warpline_core::if_feature!(
-        "enable",
-        {
-            register();
-            PendingZones::new(match range.ranges() {
-                Ok(ranges) => requests::ask_runs(ranges, n),
-                Err(error) => Shared::failed(error),
-            })
-        },
-        {
-            let _ = (range, n);
-            PendingZones::not_enabled()
-        }
-    )
+    warpline_core::if_feature!("enable", asking::range(range.ranges(), n), {
+        let _ = (range, n);
+        PendingZones::not_enabled()
+    })
 }
 
 /// Times the work that an expression queues on a stream, without a mark. Returns the expression's value and a [`PendingZone`].
@@ -238,32 +191,10 @@ pub const fn timed(module: &'static str, file: &'static str, line: u32) -> Range
 #[doc(hidden)]
 #[inline]
 pub fn time(range: &'static RangeSpec, stream: &(impl AsStream + ?Sized)) -> (Zone, PendingZone) {
-    warpline_core::if_feature!(
-        "enable",
-        {
-            let (zone, shared) = warpline_core::zone::timed(range, &stream_ref(stream));
-            (zone, PendingZone::new(shared))
-        },
-        {
-            let _ = (range, stream);
-            (Zone::none(), PendingZone::not_enabled())
-        }
-    )
-}
-
-/// Registers the backends of this program, and returns the stream.
-#[cfg(feature = "enable")]
-pub(crate) fn stream_ref<S: AsStream + ?Sized>(stream: &S) -> warpline_core::backend::StreamRef<'_> {
-    register();
-    stream.as_stream()
-}
-
-/// Registers the backends of this program, as a session does.
-#[cfg(feature = "enable")]
-fn register() {
-    outside::register(engine::for_requests);
-    #[cfg(feature = "cuda")]
-    warpline_cuda::register();
+    warpline_core::if_feature!("enable", asking::time(range, stream), {
+        let _ = (range, stream);
+        (Zone::none(), PendingZone::not_enabled())
+    })
 }
 
 /// The argument of [`range`]: a `&'static RangeSpec`, or a range's full name.

@@ -23,9 +23,7 @@ mod window;
 mod writer;
 
 use std::io;
-#[cfg(target_os = "linux")]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +35,9 @@ use window::{Counts, Window, Windows};
 use writer::{WAITING, Writer};
 
 use crate::collector::SessionStats;
+use crate::collector::engine::{Engine, EngineBuilder};
+use crate::flight::Flight;
+use crate::settings::Config;
 use crate::step_times::SETTLED_NS;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
@@ -46,6 +47,9 @@ use warpline_core::stream::recorder::Recorder;
 use warpline_core::suggest::counted;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
+
+/// The length of a window.
+const WINDOW: Duration = Duration::from_secs(60);
 
 /// The steps that a window has at least, where steps are marked.
 const LEAST_STEPS: usize = 10;
@@ -78,24 +82,25 @@ struct Begun {
     now: Counts,
 }
 
+/// Creates the sink that writes the tables, if the settings name their folder.
+pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Sink>> {
+    let (recorder, tally) = (Arc::clone(&engine.recorder), Arc::clone(&engine.tally));
+    let flight = flight_path(engine.flight.as_deref());
+    Some(Box::new(RanksSink { flight, ..RanksSink::new(config.ranks.clone()?, config, recorder, tally) }))
+}
+
 impl RanksSink {
-    pub(crate) fn new(
-        root: PathBuf,
-        window: Duration,
-        finish_timeout: Duration,
-        recorder: Arc<Recorder>,
-        tally: Arc<SessionStats>,
-    ) -> RanksSink {
-        let window_ns = i64::try_from(window.as_nanos()).unwrap_or(i64::MAX).max(1);
+    fn new(root: PathBuf, config: &Config, recorder: Arc<Recorder>, tally: Arc<SessionStats>) -> RanksSink {
+        let window_ns = i64::try_from(config.ranks_window.unwrap_or(WINDOW).as_nanos()).unwrap_or(i64::MAX).max(1);
         // The other half is for the other sinks, and for what is still on the streams.
-        let patience = finish_timeout / 2;
+        let patience = config.finish_timeout / 2;
         RanksSink { root, window_ns, patience, recorder, tally, flight: None, begun: None, lost: 0 }
     }
+}
 
-    /// Says in the progress file where the flight recorder's file is: it tells more of a rank that is dead.
-    pub(crate) fn with_flight(self, flight: Option<PathBuf>) -> RanksSink {
-        RanksSink { flight, ..self }
-    }
+/// Returns where the flight recorder's file is, for the progress file: it tells more of a rank that is dead.
+fn flight_path(flight: Option<&Flight>) -> Option<PathBuf> {
+    flight.map(|flight| flight.path().to_owned())
 }
 
 /// A moment, on the clock of records and on the wall clock.
@@ -182,10 +187,11 @@ impl Begun {
 }
 
 /// Returns what the rank is doing, as the progress file says it, for a session that writes tables.
-#[cfg(target_os = "linux")]
-pub(crate) fn standing(recorder: &Arc<Recorder>, flight: Option<PathBuf>) -> serde_json::Value {
+#[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+pub(crate) fn standing(engine: &Engine) -> serde_json::Value {
     let identity = Identity::new(Path::new("."), &SessionInfo::now());
-    let text = standing::Standing::new(identity, Arc::clone(recorder), flight).text(false);
+    let text = standing::Standing::new(identity, Arc::clone(&engine.recorder), flight_path(engine.flight.as_deref()))
+        .text(false);
     serde_json::from_str(&text).unwrap_or_default()
 }
 
@@ -293,8 +299,8 @@ mod tests {
     fn sink(root: &Path) -> RanksSink {
         let limits = Limits { zones: 16, events: 16, ends: EndMode::Eager, watch: true };
         let recorder = Arc::new(Recorder::new(NonZeroU32::MIN, limits));
-        let minute = Duration::from_secs(60);
-        let mut sink = RanksSink::new(root.to_owned(), minute, minute, recorder, Arc::default());
+        let config = Config { finish_timeout: Duration::from_secs(60), ..Config::default() };
+        let mut sink = RanksSink::new(root.to_owned(), &config, recorder, Arc::default());
         sink.start(&fixture::session()).expect("a thread");
         sink
     }

@@ -1,10 +1,7 @@
 //! The calls that start a session from the environment variable `WARPLINE` or from a builder.
 
 use super::handle::Session;
-#[cfg(not(feature = "enable"))]
 use super::running;
-#[cfg(feature = "enable")]
-use super::start;
 use crate::error::Error;
 use crate::settings::SessionBuilder;
 use warpline_core::stderr;
@@ -49,9 +46,7 @@ impl SessionBuilder {
     /// # Errors
     /// See [`Error`]. No error leaves anything running.
     pub fn start(self) -> Result<Session, Error> {
-        warpline_core::if_feature!("enable", start::begin(self), {
-            running::check(self)?;
-            Ok(Session::with(None))
-        })
+        let (running, listening) = running::begin(self)?;
+        Ok(Session::new(running, listening))
     }
 }

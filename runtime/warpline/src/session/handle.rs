@@ -52,8 +52,8 @@ impl Session {
         self.running().is_some_and(|running| running.is_on())
     }
 
-    pub(super) fn with(running: Option<Running>) -> Session {
-        Session { running, listening: None, refused: None }
+    pub(super) fn new(running: Option<Running>, listening: Option<Listening>) -> Session {
+        Session { running, listening, refused: None }
     }
 
     /// Returns a session that records nothing, and why.

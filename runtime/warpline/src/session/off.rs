@@ -40,7 +40,7 @@ pub(super) fn why_nothing() -> Vec<String> {
 }
 
 /// Checks the settings, and warns if they request a recording.
-pub(super) fn check(mut builder: SessionBuilder) -> Result<(), Error> {
+pub(super) fn begin(mut builder: SessionBuilder) -> Result<(Option<Running>, Option<Listening>), Error> {
     builder.check()?;
     let is_asked = builder.environment.is_some() || builder.config.control || builder.config.has_output();
     if !builder.config.off && (is_asked || !builder.sinks.is_empty()) {
@@ -49,7 +49,7 @@ pub(super) fn check(mut builder: SessionBuilder) -> Result<(), Error> {
              Cargo.toml: warpline = { …, features = [\"enable\"] }",
         );
     }
-    Ok(())
+    Ok((None, None))
 }
 
 #[cfg(test)]

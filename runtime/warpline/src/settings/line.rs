@@ -85,20 +85,14 @@ pub(super) fn has(line: &str, key: &str) -> bool {
     settings(line).any(|(_, known, _)| known == key)
 }
 
-/// Returns the setting of the NVTX mirror in `WARPLINE`, with or without a session. The session reports invalid
+/// Returns the settings in `WARPLINE` for the mirrors of zones, with or without a session. The session reports invalid
 /// settings.
-pub(crate) fn nvtx_of_environment() -> Option<bool> {
+pub(crate) fn of_environment() -> Config {
     let mut config = Config::default();
-    let _ = config.add(&warpline_core::environment::var(VARIABLE).ok()?);
-    config.nvtx
-}
-
-/// Returns the setting of the roctx mirror in `WARPLINE`, with or without a session.
-#[cfg(all(feature = "enable", feature = "hip"))]
-pub(crate) fn roctx_of_environment() -> Option<bool> {
-    let mut config = Config::default();
-    let _ = config.add(&warpline_core::environment::var(VARIABLE).ok()?);
-    config.roctx
+    if let Ok(line) = warpline_core::environment::var(VARIABLE) {
+        let _ = config.add(&line);
+    }
+    config
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! The session, the NVTX mirror and the control server read settings, and nothing here depends on a session. Settings
 //! are parsed and checked in every build, with and without the feature `enable`, and no text makes the parser panic.
 
-mod addresses;
+pub(crate) mod addresses;
 mod builder;
 mod check;
 mod config;
@@ -26,17 +26,10 @@ mod table;
 mod unmatched;
 pub(crate) mod values;
 
-#[cfg(all(feature = "enable", feature = "prometheus"))]
-pub(crate) use addresses::ServeAt;
 pub use builder::SessionBuilder;
 pub(crate) use config::{Config, KEPT};
 pub(crate) use environment::Environment;
 pub(crate) use files::misnamed;
 pub(crate) use filter::{Filter, lets_through};
-pub(crate) use line::nvtx_of_environment;
-#[cfg(all(feature = "enable", feature = "hip"))]
-pub(crate) use line::roctx_of_environment;
+pub(crate) use line::of_environment;
 pub(crate) use unmatched::unmatched;
-#[cfg(feature = "enable")]
-pub(crate) use values::Console;
-pub(crate) use values::FlightSettings;

@@ -3,12 +3,9 @@
 //! `layer` is what a program adds to its subscriber, and `stream` the value of a field that makes a span a zone. The bounded queue to the collector is `warpline_core::stream::spans`. Without the
 //! feature `enable` the layer exists and does nothing.
 
-#[cfg_attr(not(feature = "enable"), path = "no_layer.rs")]
-mod layer;
-mod stream;
-
 #[cfg(feature = "enable")]
-pub(crate) use layer::{log, mute};
+pub(crate) mod layer;
+mod stream;
 
 pub use stream::{OnStream, on_stream};
 
@@ -43,3 +40,19 @@ pub fn tracing_layer() -> TracingLayer {
 /// one subscriber record everything twice.
 #[derive(Debug)]
 pub struct TracingLayer(());
+
+#[cfg(not(feature = "enable"))]
+mod layer {
+    //! A layer that does nothing: no zone has a parent.
+
+    use tracing_core::Subscriber;
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::registry::LookupSpan;
+
+    use super::TracingLayer;
+
+    pub(super) fn observe() {}
+
+    // With the bounds of the layer that records.
+    impl<S> Layer<S> for TracingLayer where S: Subscriber + for<'a> LookupSpan<'a> {}
+}

@@ -12,12 +12,10 @@ mod requests;
 mod sinks;
 mod start;
 #[cfg(feature = "cupti")]
-mod submissions;
-#[cfg(target_os = "linux")]
+pub(crate) mod submissions;
 mod subscribe;
 
 use std::num::NonZeroU32;
-#[cfg(feature = "cuda")]
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -27,12 +25,12 @@ use std::time::{Duration, Instant};
 use super::budget;
 use super::session_stats::SessionStats;
 use super::subscriptions::Inbox;
-#[cfg(unix)]
 use crate::flight::Flight;
-use crate::nvtx;
+use crate::mirror::nvtx;
 use crate::settings::Config;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::dynamic;
+use warpline_core::if_feature;
 use warpline_core::inside;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
@@ -40,18 +38,13 @@ use warpline_core::process::Process;
 use warpline_core::sample::Wanted;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
-#[cfg(feature = "cuda")]
-use warpline_cuda::stamps;
+use warpline_core::timing::GraphTiming;
 use warpline_report::Report;
 use warpline_report::sink::Change;
 
-#[cfg(target_os = "linux")]
 pub(crate) use current::{current, end_held};
 pub(crate) use requests::for_requests;
 pub(crate) use start::{CollectorThread, EngineBuilder};
-#[cfg(feature = "cupti")]
-pub(crate) use submissions::next_submission;
-#[cfg(target_os = "linux")]
 pub(crate) use subscribe::{Subscriber, subscribe};
 
 /// A practically infinite time that overflows no clock.
@@ -77,7 +70,6 @@ pub(crate) struct Engine {
     pub(crate) is_held: bool,
     /// Whether it records kernels, if requested, or why it cannot.
     pub(crate) kernels: Option<Result<(), String>>,
-    #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,
 }
 
@@ -112,10 +104,8 @@ impl Engine {
         let turn = lock(&self.config);
         let was_on = !self.recorder.steps().is_stopped();
         self.recorder.turn_off();
-        #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(true, Ordering::Release);
         if was_on {
-            #[cfg(feature = "cuda")]
             self.recorder.pauses.begin();
             if !self.is_held {
                 lock(&self.tally.left_out).set_stopped(true);
@@ -136,10 +126,8 @@ impl Engine {
             budget::suspend(self.recorder.windows());
         }
         self.recorder.turn_on();
-        #[cfg(feature = "cuda")]
         self.recorder.is_stopped.store(false, Ordering::Release);
         if !was_on {
-            #[cfg(feature = "cuda")]
             self.recorder.pauses.end();
             lock(&self.tally.left_out).set_stopped(false);
             self.note(Change::Started);
@@ -180,8 +168,7 @@ impl Engine {
         let duration = *self.tally.duration.get_or_init(|| self.started.elapsed());
         self.recorder.turn_off();
         self.recorder.steps().end_session();
-        #[cfg(feature = "cuda")]
-        stamps::turn_off();
+        if_feature!("cuda", warpline_cuda::stamps::turn_off(), ());
         let finish_timeout = lock(&self.config).finish_timeout.min(LONGEST);
         let deadline = Instant::now() + finish_timeout;
         *lock(&self.tally.deadline) = Some(deadline);
@@ -191,7 +178,6 @@ impl Engine {
             self.give_up(why);
         }
         current::forget(self);
-        #[cfg(unix)]
         if let Some(flight) = &self.flight {
             flight.end(deadline.saturating_duration_since(Instant::now()).max(GRACE));
             let is_new = |problem: &String| !self.tally.has_warned(problem);
@@ -199,12 +185,8 @@ impl Engine {
             lock(&self.tally.notes).extend(problems);
         }
         self.recorder.close();
-        #[cfg(feature = "cuda")]
-        {
-            let needs_ids = lock(&self.config).graph_timing == warpline_core::timing::GraphTiming::Off;
-            let notes = warpline_cuda::graph::note(needs_ids).chain(warpline_cuda::calibrate::finish());
-            lock(&self.tally.notes).extend(notes);
-        }
+        let needs_ids = lock(&self.config).graph_timing == GraphTiming::Off;
+        lock(&self.tally.notes).extend(cuda_notes(needs_ids));
         lock(&self.tally.notes).extend(nvtx::refusals());
         lock(&self.tally.notes).extend(dynamic::note());
         lock(&self.tally.notes).extend(inside::note());
@@ -215,7 +197,7 @@ impl Engine {
 
     /// Abandons a collector that did not return, and notes in the report where it is.
     fn give_up(&self, why: RecvTimeoutError) {
-        self.tally.abandoned.store(true, std::sync::atomic::Ordering::Release);
+        self.tally.abandoned.store(true, Ordering::Release);
         let note = match (why, self.tally.inside()) {
             (RecvTimeoutError::Timeout, Some(sink)) => {
                 format!("sink {sink} did not return in time; its output is not complete")
@@ -227,4 +209,12 @@ impl Engine {
         };
         lock(&self.tally.notes).push(note);
     }
+}
+
+/// Returns what the session's graphs and its calibration could not do. `needs_ids`: graphs are not timed by stamps.
+fn cuda_notes(needs_ids: bool) -> Vec<String> {
+    if_feature!("cuda", warpline_cuda::graph::note(needs_ids).chain(warpline_cuda::calibrate::finish()).collect(), {
+        _ = needs_ids;
+        Vec::new()
+    })
 }

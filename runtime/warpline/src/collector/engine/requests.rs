@@ -48,7 +48,7 @@ fn start() -> io::Result<Arc<Recorder>> {
     let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, limits));
     let (tally, inbox) = (Arc::<SessionStats>::default(), Arc::<Inbox>::default());
     let mut collector = Collector::new(Arc::clone(&recorder), tally, inbox, HeldSinks::default(), &SessionInfo::now());
-    collector.add(IdleShutdown { looked: Instant::now() });
+    collector.add(Box::new(IdleShutdown { looked: Instant::now() }));
     thread.run(collector);
     Ok(recorder)
 }

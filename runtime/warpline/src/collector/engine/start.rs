@@ -11,24 +11,21 @@ use std::time::Instant;
 
 use super::{Engine, current};
 use crate::collector::Collector;
-#[cfg(feature = "cupti")]
-use crate::collector::KernelStage;
-#[cfg(feature = "cuda")]
-use crate::collector::ReplayStage;
-#[cfg(unix)]
-use crate::collector::StallMonitor;
 use crate::collector::budget::Budget;
 use crate::collector::session_stats::{SessionStats, session_figures};
+use crate::collector::stage::Stage;
+use crate::collector::stall_monitor;
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
 use crate::exit;
-#[cfg(unix)]
 use crate::flight::Flight;
-use crate::nvtx;
+use crate::mirror;
+use crate::mirror::nvtx;
 use crate::settings::Config;
 use warpline_core::backend::Limits;
 use warpline_core::catalog::catalog;
 use warpline_core::dynamic;
+use warpline_core::if_feature;
 use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
@@ -36,15 +33,12 @@ use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::threads;
 use warpline_core::timing::GraphTiming;
-#[cfg(feature = "cuda")]
-use warpline_cuda::{calibrate, stamps};
 use warpline_report::sink::SessionInfo;
 use warpline_report::sink::held::HeldSinks;
 
 /// An engine that has its recorder and does not run yet.
 pub(crate) struct EngineBuilder {
     pub(crate) tally: Arc<SessionStats>,
-    #[cfg(unix)]
     pub(crate) flight: Option<Arc<Flight>>,
     pub(super) inbox: Arc<Inbox>,
     pub(crate) recorder: Arc<Recorder>,
@@ -72,8 +66,7 @@ impl EngineBuilder {
         if !faults.is_empty() {
             return Err(Error::Catalog(faults));
         }
-        #[cfg(feature = "cuda")]
-        warpline_cuda::register();
+        if_feature!("cuda", warpline_cuda::register(), ());
         let Config { ring, events, ends, .. } = *config;
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() || config.ranks.is_some() };
         let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
@@ -86,7 +79,6 @@ impl EngineBuilder {
         inside::reset();
         Ok(EngineBuilder {
             tally: Arc::default(),
-            #[cfg(unix)]
             flight: None,
             inbox: Arc::default(),
             reservation: Reservation(recorder.epoch()),
@@ -103,7 +95,7 @@ impl EngineBuilder {
         sinks: HeldSinks,
         info: &SessionInfo,
     ) -> Arc<Engine> {
-        let EngineBuilder { recorder, tally, inbox, reservation, is_held, .. } = self;
+        let EngineBuilder { recorder, tally, flight, inbox, reservation, is_held } = self;
         // The engine releases it at its end.
         std::mem::forget(reservation);
         for range in catalog() {
@@ -113,21 +105,19 @@ impl EngineBuilder {
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
         *lock(&tally.figures) = session_figures(false);
-        lock(&tally.notes).extend(nvtx::problem());
+        lock(&tally.notes).extend(mirror::problems(&config));
         nvtx::begin_session();
-        lock(&tally.notes).extend(roctx_problem(&config));
-        #[cfg(feature = "timeline")]
         if let Some(events) = config.event_pool_capacity {
-            warpline_timeline::set_event_pool_capacity(events);
+            if_feature!("timeline", warpline_timeline::set_event_pool_capacity(events), _ = events);
         }
         if config.calibrate {
-            lock(&tally.notes).extend(start_calibration());
+            if_feature!("cuda", warpline_cuda::calibrate::start(), {
+                let note = "nothing was calibrated: this program was built without warpline's feature `cuda`";
+                lock(&tally.notes).push(note.to_owned());
+            });
         }
         // Before the sinks start, because they learn then whether there will be kernels.
-        #[cfg(feature = "cupti")]
-        let (stage, kernels) = KernelStage::start(&config, &recorder, &tally);
-        #[cfg(not(feature = "cupti"))]
-        let kernels: Option<Result<(), String>> = None;
+        let (kernel_stage, kernels) = start_kernels(&config, &recorder, &tally);
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
         let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&tally), Arc::clone(&inbox));
         let mut collector = Collector::new(its, figures, requests, sinks, info);
@@ -137,21 +127,11 @@ impl EngineBuilder {
             }
             let budget = Budget::new(recorder.windows(), share);
             *lock(&tally.windows) = Some(budget.figures());
-            collector.add(budget);
+            collector.add(Box::new(budget));
         }
-        #[cfg(feature = "cupti")]
-        stage.into_iter().for_each(|stage| collector.add(stage));
-        #[cfg(feature = "cuda")]
-        if config.graph_timing != GraphTiming::Off {
-            recorder.windows().take_captures();
-            stamps::turn_on(config.graph_timing == GraphTiming::LaunchOrderStamps);
-            stamps::want_current();
-            collector.add(ReplayStage::new(&recorder, &tally));
-        }
-        #[cfg(unix)]
-        if let Some(flight) = &self.flight {
-            collector.add(StallMonitor::new(Arc::clone(flight)));
-        }
+        let replay_stage = start_replays(&config, &recorder, &tally);
+        let flight_stage = flight.clone().map(stall_monitor::stage);
+        [kernel_stage, replay_stage, flight_stage].into_iter().flatten().for_each(|stage| collector.add(stage));
         recorder.steps().begin_session(config.schedule());
         let collector = thread.run(collector);
         let engine = Arc::new(Engine {
@@ -165,11 +145,9 @@ impl EngineBuilder {
             config: Mutex::new(config),
             is_held,
             kernels,
-            #[cfg(unix)]
-            flight: self.flight,
+            flight,
         });
         current::add(&engine);
-        #[cfg(unix)]
         if let Some(flight) = &engine.flight {
             flight.begin(collector, || current::current()?.flight.clone());
         }
@@ -219,26 +197,27 @@ impl Drop for CollectorThread {
     }
 }
 
-/// Returns why no zone reaches roctx, if the settings ask for that.
-#[cfg(feature = "hip")]
-fn roctx_problem(_: &Config) -> Option<String> {
-    crate::roctx::problem()
+/// Starts CUPTI if the settings need it. Also returns whether there will be kernels, if requested.
+fn start_kernels(
+    config: &Config,
+    recorder: &Recorder,
+    tally: &SessionStats,
+) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
+    if_feature!("cupti", crate::collector::kernels::KernelStage::start(config, recorder, tally), {
+        let _ = (config, recorder, tally);
+        (None, None)
+    })
 }
 
-#[cfg(not(feature = "hip"))]
-fn roctx_problem(config: &Config) -> Option<String> {
-    let is_asked = config.roctx == Some(true);
-    is_asked.then(|| "no zone reaches roctx: this program was built without warpline's feature `hip`".to_owned())
-}
-
-/// Starts to measure what events add to a kernel. Returns the reason if that is not possible.
-#[cfg(feature = "cuda")]
-fn start_calibration() -> Option<String> {
-    calibrate::start();
-    None
-}
-
-#[cfg(not(feature = "cuda"))]
-fn start_calibration() -> Option<String> {
-    Some("nothing was calibrated: this program was built without warpline's feature `cuda`".to_owned())
+/// Times zones in CUDA graphs from now on, if the settings ask for it.
+fn start_replays(config: &Config, recorder: &Recorder, tally: &SessionStats) -> Option<Box<dyn Stage>> {
+    if config.graph_timing == GraphTiming::Off {
+        return None;
+    }
+    recorder.windows().take_captures();
+    let in_order = config.graph_timing == GraphTiming::LaunchOrderStamps;
+    if_feature!("cuda", Some(crate::collector::stamps::ReplayStage::start(in_order, recorder, tally)), {
+        let _ = (in_order, recorder, tally);
+        None
+    })
 }

@@ -28,7 +28,7 @@ use assembly::Assembly;
 /// The time without a replay after which a graph is forgotten until its next replay: programs may capture a new graph in each step.
 const IDLE: Duration = Duration::from_secs(5);
 
-pub(crate) struct ReplayStage {
+pub(super) struct ReplayStage {
     sources: Vec<(Source, Arc<StreamInfo>)>,
     replays: Replays,
     /// The completion time of the oldest replay that waits for its kernels.
@@ -46,11 +46,13 @@ struct Replays {
 }
 
 impl ReplayStage {
-    /// Times captured zones in each replay from now on.
-    pub(crate) fn new(recorder: &Recorder, tally: &SessionStats) -> ReplayStage {
+    /// Times captured zones in each replay from now on. `in_order`: the stamps are in the order of the launches.
+    pub(super) fn start(in_order: bool, recorder: &Recorder, tally: &SessionStats) -> Box<dyn Stage> {
+        stamps::turn_on(in_order);
+        stamps::want_current();
         let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default(), held_since: None };
         stage.discover_contexts(recorder, tally, false);
-        stage
+        Box::new(stage)
     }
 
     /// Reads the stamps that have arrived. Returns their number.

@@ -17,6 +17,8 @@ use exporter::{Exporter, Outcome, Shared};
 use super::figures::{Figures, Plan};
 use super::job::Job;
 use crate::collector::SessionStats;
+use crate::collector::engine::EngineBuilder;
+use crate::settings::Config;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::suggest::counted;
@@ -29,8 +31,22 @@ const INTERVAL: Duration = Duration::from_secs(15);
 /// The most time that the last export may take.
 const LAST: Duration = Duration::from_secs(2);
 
+/// Creates the sink, if the settings have a URL.
+pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Sink>> {
+    Some(Box::new(OtlpSink {
+        url: config.otlp.clone()?,
+        interval: config.otlp_interval.unwrap_or(INTERVAL),
+        // The other half of the session's time limit is for the other sinks, and for what is still on the streams.
+        patience: LAST.min(config.finish_timeout / 2),
+        plan: Plan::new(config),
+        tally: Arc::clone(&engine.tally),
+        exporter: None,
+        lost: 0,
+    }))
+}
+
 /// Sends metrics to a collector.
-pub(crate) struct OtlpSink {
+struct OtlpSink {
     url: String,
     interval: Duration,
     patience: Duration,
@@ -38,21 +54,6 @@ pub(crate) struct OtlpSink {
     tally: Arc<SessionStats>,
     exporter: Option<Exporter>,
     lost: u64,
-}
-
-impl OtlpSink {
-    pub(crate) fn new(
-        url: String,
-        interval: Option<Duration>,
-        finish_timeout: Duration,
-        plan: Plan,
-        tally: Arc<SessionStats>,
-    ) -> OtlpSink {
-        let interval = interval.unwrap_or(INTERVAL);
-        // The other half of the session's time limit is for the other sinks, and for what is still on the streams.
-        let patience = LAST.min(finish_timeout / 2);
-        OtlpSink { url, interval, patience, plan, tally, exporter: None, lost: 0 }
-    }
 }
 
 impl Sink for OtlpSink {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::TcpListener;
 
-use crate::settings::ServeAt;
+use crate::settings::addresses::ServeAt;
 
 /// Opens the first address that is free.
 ///

@@ -18,7 +18,9 @@ use warpline_trace::http::{Answer, Hosts, Pages, Request, Server};
 use super::figures::{Figures, Plan};
 use super::job::Job;
 use crate::collector::SessionStats;
-use crate::settings::{Config, ServeAt};
+use crate::collector::engine::EngineBuilder;
+use crate::settings::Config;
+use crate::settings::addresses::ServeAt;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
 use warpline_core::process;
@@ -29,8 +31,20 @@ use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 /// What a client is to do whose `Host` is none of the server's.
 const REMEDY: &str = "ask with the address at which it listens, or start the program with `prometheus_hosts=NAME`";
 
+/// Creates the sink, if the settings have an address.
+pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Sink>> {
+    Some(Box::new(PrometheusSink {
+        at: config.prometheus?,
+        hosts: config.prometheus_hosts.clone(),
+        plan: Plan::new(config),
+        is_quiet: config.quiet,
+        tally: Arc::clone(&engine.tally),
+        begun: None,
+    }))
+}
+
 /// Serves metrics.
-pub(crate) struct PrometheusSink {
+struct PrometheusSink {
     at: ServeAt,
     /// Further names by which clients know the server.
     hosts: Vec<String>,
@@ -90,10 +104,6 @@ impl Page {
 }
 
 impl PrometheusSink {
-    pub(crate) fn new(config: &Config, at: ServeAt, plan: Plan, tally: Arc<SessionStats>) -> PrometheusSink {
-        PrometheusSink { at, hosts: config.prometheus_hosts.clone(), plan, is_quiet: config.quiet, tally, begun: None }
-    }
-
     /// Starts the server.
     fn serve(&self, page: &Arc<Page>) -> io::Result<Server> {
         let mut hosts = self.hosts.clone();

@@ -2,17 +2,12 @@
 //! to a file of this one. Where the folder itself is, the user says, so links to it are followed. Called by `writer` and `progress`, through
 //! `identity`.
 
-#[cfg(not(unix))]
-mod elsewhere;
-#[cfg(unix)]
-mod unix;
-
-#[cfg(not(unix))]
-pub(super) use elsewhere::Beneath;
-#[cfg(unix)]
-pub(super) use unix::Beneath;
+#[cfg_attr(not(unix), path = "elsewhere.rs")]
+mod system;
 
 use std::io;
+
+pub(super) use system::Beneath;
 
 fn is_a_link() -> io::Error {
     io::Error::other(

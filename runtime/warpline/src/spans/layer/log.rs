@@ -15,6 +15,7 @@ use tracing_core::field::{DisplayValue, FieldSet, Value, display};
 use tracing_core::subscriber::{Interest, NoSubscriber};
 use tracing_core::{Event, Field, Kind, Level, Metadata};
 
+use crate::settings::Config;
 use warpline_core::catalog;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::fields;
@@ -23,9 +24,14 @@ use warpline_core::record::ZoneRecord;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, SessionInfo, Sink};
 
+/// Creates the sink that emits each zone as an event, if the settings ask for it.
+pub(crate) fn sink(config: &Config) -> Option<Box<dyn Sink>> {
+    config.log.then(|| Box::<LogSink>::default() as _)
+}
+
 /// The sink that emits each zone as an event.
 #[derive(Default)]
-pub(crate) struct LogSink {
+struct LogSink {
     /// The subscriber of the thread that started the session. If there was none, the global one is used for each event.
     dispatch: Option<Dispatch>,
 }

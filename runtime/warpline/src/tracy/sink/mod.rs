@@ -21,6 +21,7 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
+use crate::settings::Config;
 use crate::tracy::gpu::{Calls, Live, Plot};
 use crate::tracy::launch;
 use crate::tracy::names::Name;
@@ -32,6 +33,11 @@ use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use contexts::{Ids, Stage};
 use order::{Order, Zone};
 use rows::Rows;
+
+/// Creates the sink, if the settings ask for it.
+pub(crate) fn of(config: &Config) -> Option<Box<dyn Sink>> {
+    config.tracy.then(|| Box::new(TracySink::new()) as _)
+}
 
 /// A sink that shows zones live in Tracy.
 ///

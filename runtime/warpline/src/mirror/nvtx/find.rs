@@ -2,7 +2,7 @@
 //! itself, and the CUDA driver.
 #![allow(unsafe_code)]
 
-#[cfg_attr(not(target_os = "linux"), path = "find/other_system.rs")]
+#[cfg(target_os = "linux")]
 mod system;
 
 use std::ffi::{OsStr, c_int, c_void};
@@ -36,10 +36,6 @@ pub(super) enum NoTool {
 
 /// The value of the variable that turns tools off.
 const NO_INJECTION: &str = "./.";
-
-/// A symbol of a tool that is part of the program: a variable that contains the entry point.
-const STATIC: &[u8] = b"InitializeInjectionNvtx2_fnptr\0";
-const STATIC_EXTENSION: &[u8] = b"InitializeInjectionNvtxExtension_fnptr\0";
 
 /// The kinds of entry points that the CUDA driver returns (`NvtxInjectionInitializerKind`).
 const FROM_DRIVER: &[u8] = b"cuNvtxGetInjectionInitializer\0";
@@ -76,6 +72,9 @@ fn injected(path: &OsStr) -> Result<Tool, String> {
 /// Returns the tool that the program was linked with, if it exports its entry points.
 #[cfg(unix)]
 fn in_program() -> Option<Tool> {
+    /// The symbols of a tool that is part of the program: variables that contain the entry points.
+    const STATIC: &[u8] = b"InitializeInjectionNvtx2_fnptr\0";
+    const STATIC_EXTENSION: &[u8] = b"InitializeInjectionNvtxExtension_fnptr\0";
     let this = &Library::from(libloading::os::unix::Library::this());
     // SAFETY: nvtxInit.h and nvtxExtInit.h declare both symbols as function pointers, null without a tool.
     let (initialize, extend) = unsafe {
@@ -125,4 +124,23 @@ pub(super) fn open(path: &OsStr) -> Result<ManuallyDrop<Library>, libloading::Er
 pub(super) fn symbol<T: Copy>(library: &Library, name: &[u8]) -> Option<T> {
     // SAFETY: the caller's type is that of the headers.
     unsafe { library.get::<T>(name) }.ok().map(|symbol| *symbol)
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    //! The part of finding a tool that is specific to other systems than Linux.
+
+    use std::ffi::OsStr;
+    use std::path::PathBuf;
+
+    /// Returns no files, because the driver provides no tool.
+    pub(super) fn advertisements() -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Opens a library.
+    pub(super) fn open(path: &OsStr) -> Result<libloading::Library, libloading::Error> {
+        // SAFETY: loading runs only code of NVIDIA's toolkit, or of a library that the user names.
+        unsafe { libloading::Library::new(path) }
+    }
 }

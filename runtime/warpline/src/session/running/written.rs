@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use warpline_core::stderr;
 use warpline_report::{Report, SinkReport};
+use warpline_trace::files;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,8 @@ pub(super) struct Written {
     /// The absolute path: the program may change its working directory.
     absolute: PathBuf,
     /// Device and inode of the file when it was opened.
-    identity: Option<Identity>,
+    identity: Option<(u64, u64)>,
 }
-
-type Identity = (u64, u64);
 
 impl Format {
     /// Returns how to open the file.
@@ -107,15 +106,8 @@ pub(super) fn moved(written: &[Written], sinks: &[SinkReport]) -> impl Iterator<
     })
 }
 
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<Identity> {
-    None
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    files::identity(&fs::metadata(path).ok()?)
 }
 
 /// Prints where each file is: those opened at the start, and those that rotation kept.

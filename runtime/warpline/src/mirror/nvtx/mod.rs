@@ -61,7 +61,7 @@ static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::ne
 pub(crate) fn look(setting: Option<bool>) -> Option<()> {
     // A tool that begins zones while it starts must not wait for itself.
     let is_mirrored = table::enter(|| {
-        let wishes = [settings::nvtx_of_environment(), setting];
+        let wishes = [settings::of_environment().nvtx, setting];
         let mut state = lock();
         if wishes.contains(&Some(false)) {
             return false;

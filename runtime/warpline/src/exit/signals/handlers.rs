@@ -1,6 +1,6 @@
 //! Reads, installs and restores the handlers of the process's signals.
 //!
-//! The session's end on SIGINT and SIGTERM (`exit`) and the trace on SIGUSR2 (`flight`) use it. The program may install a handler at any time,
+//! The session's end on SIGINT and SIGTERM (`signals`) and the trace on SIGUSR2 (`flight`) use it. The program may install a handler at any time,
 //! and that handler may call the one that it replaced. So one of warpline's is removed only if it is still in place. If it is not, the
 //! library that contains it stays loaded.
 #![allow(unsafe_code)]

@@ -1,9 +1,12 @@
 //! Looks for tools that zones are mirrored to, with and without a session: NVTX, and with feature `hip` roctx. Each
 //! adapter is an observer of its own.
 
-use crate::nvtx;
+pub(crate) mod nvtx;
 #[cfg(feature = "hip")]
-use crate::roctx;
+mod roctx;
+
+use crate::settings::Config;
+use warpline_core::if_feature;
 use warpline_core::observer::FIRST_ZONE;
 
 /// Looks for tools, unless these settings or those of the environment forbid it. NVTX comes first: it has to find out whether the parent of
@@ -12,10 +15,22 @@ use warpline_core::observer::FIRST_ZONE;
 pub(crate) fn look(nvtx: Option<bool>, roctx: Option<bool>) {
     // In a zone of the tool itself, while it starts: the look that started it decides. Until then the zones of other threads wait.
     let Some(()) = nvtx::look(nvtx) else { return };
-    #[cfg(feature = "hip")]
-    roctx::look(roctx);
-    #[cfg(not(feature = "hip"))]
-    let _ = roctx;
+    if_feature!("hip", roctx::look(roctx), _ = roctx);
+}
+
+/// Returns sentences for the user of a session about tools that its zones do not reach.
+pub(crate) fn problems(config: &Config) -> impl Iterator<Item = String> {
+    let is_asked = config.roctx == Some(true);
+    let roctx = if_feature!(
+        "hip",
+        {
+            let _ = is_asked;
+            roctx::problem()
+        },
+        is_asked
+            .then(|| { "no zone reaches roctx: this program was built without warpline's feature `hip`".to_owned() })
+    );
+    nvtx::problem().into_iter().chain(roctx)
 }
 
 /// Looks for tools at the first zone of the process, because they need no session.

@@ -1,6 +1,6 @@
 //! What the flight recorder says when an allocation has failed for lack of memory: who asked for how much, and who holds the memory.
 
-use super::context::Context;
+use crate::collector::context::Context;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::stream::memory::RefusedAllocation;
 use warpline_report::MemoryStats;

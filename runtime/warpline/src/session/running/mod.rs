@@ -1,38 +1,39 @@
 //! A session that records: its engine, and the files that it writes.
 //!
+//! `start` creates it from the settings. `hints` explains an empty session, `warn` reports likely mistakes, `written` has the files that a
+//! session leaves, and `reports` those with its report.
+//!
 //! The handle ([`Session`](super::Session)) calls it, on any thread and in the middle of zones. Nothing here waits for a zone or a
 //! device; the end waits for the collector, up to the configured timeout.
 
-#[cfg(unix)]
+mod hints;
+mod reports;
+mod start;
+mod warn;
+mod written;
+
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::hints;
-use super::reports::ReportFile;
-use super::warn;
-use super::written::{self, Written};
+use reports::ReportFile;
+use written::Written;
+
 use crate::collector::engine::{Engine, GRACE};
 use crate::error::Error;
 use crate::exit;
-use crate::nvtx;
-use crate::settings::Console;
-#[cfg(unix)]
+use crate::mirror::nvtx;
+use crate::settings::values::Console;
 use warpline_core::file_name;
 use warpline_core::lock::lock;
-#[cfg(unix)]
-use warpline_core::recovered::RecoverError;
-use warpline_core::recovered::Recovered;
+use warpline_core::recovered::{RecoverError, Recovered};
 use warpline_core::stderr;
 use warpline_report::Report;
 
-#[cfg(target_os = "linux")]
 pub(super) use crate::control::Listening;
-/// The control server, which exists only on Linux.
-#[cfg(not(target_os = "linux"))]
-pub(super) enum Listening {}
+pub(super) use start::begin;
 
 /// The state of a session from its start to its end, also while it is stopped. The handle shares it with `exit`.
 #[derive(Clone)]
@@ -43,11 +44,11 @@ pub(super) struct Running {
 }
 
 /// The files of a session.
-pub(super) struct Files {
+struct Files {
     /// Those that the session writes, except those of a rotated trace.
-    pub(super) written: Vec<Written>,
+    written: Vec<Written>,
     /// Those to which the report is written at the end.
-    pub(super) reports: Vec<ReportFile>,
+    reports: Vec<ReportFile>,
 }
 
 /// The note in the report of a session that was finished before, because the program was ending.
@@ -67,20 +68,16 @@ impl Deref for Running {
 }
 
 impl Running {
-    pub(super) fn new(engine: Arc<Engine>, files: Files) -> Running {
+    fn new(engine: Arc<Engine>, files: Files) -> Running {
         Running { engine, files: Arc::new(Mutex::new(Some(files))) }
     }
 
     /// Writes the flight recorder's zones to a trace.
     pub(super) fn dump(&self, path: &Path) -> Result<Recovered, Error> {
-        #[cfg(unix)]
-        if let Some(flight) = &self.flight {
-            let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
-            let dump = || flight.dump(&file_name::expand(path).map_err(no_name)?);
-            return dump().map_err(|source| Error::Dump { path: path.to_owned(), source });
-        }
-        let _ = path;
-        Err(Error::NoFlight)
+        let flight = self.flight.as_ref().ok_or(Error::NoFlight)?;
+        let no_name = |problem| RecoverError::Write(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        let dump = || flight.dump(&file_name::expand(path).map_err(no_name)?);
+        dump().map_err(|source| Error::Dump { path: path.to_owned(), source })
     }
 
     /// Finishes, and prints the notes of the report that were not printed before.

@@ -22,7 +22,7 @@ static PROBLEM: Mutex<Option<String>> = Mutex::new(None);
 /// Mirrors zones if there is a library, and the settings do not forbid it.
 #[cold]
 pub(crate) fn look(setting: Option<bool>) {
-    let wishes = [settings::roctx_of_environment(), setting];
+    let wishes = [settings::of_environment().roctx, setting];
     observer::register(Position::Roctx, &OBSERVER);
     observer::turn(Position::Roctx, !wishes.contains(&Some(false)) && is_found(wishes.contains(&Some(true))));
 }
