@@ -25,11 +25,11 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Context {
     /// Admits new requests and ends cancelled ones. `has_pending` returns whether records from before a time are still to come.
-    pub(super) fn pass_requests(&mut self, has_kernels: bool, has_pending: impl Fn(Instant) -> bool) {
+    pub(super) fn pass_requests(&mut self, has_pending: impl Fn(Instant) -> bool) {
         let inbox = Arc::clone(&self.subscriptions.inbox);
         if inbox.has_news.swap(false, Ordering::Acquire) {
             self.subscriptions.removals = inbox.take_removals();
-            inbox.take().into_iter().for_each(|request| self.admit(request, has_kernels));
+            inbox.take().into_iter().for_each(|request| self.admit(request));
             let is_leaving = |request: &&mut Request| {
                 request.leaving.is_none() && request.handle.is_cancelled.load(Ordering::Acquire)
             };
@@ -56,16 +56,16 @@ impl Context {
     }
 
     /// Closes the inbox at the end of the session, admits the requests that still wait, and ends all requests.
-    pub(super) fn end_requests(&mut self, has_kernels: bool) {
+    pub(super) fn end_requests(&mut self) {
         let waiting = self.subscriptions.inbox.close();
-        waiting.into_iter().for_each(|request| self.admit(request, has_kernels));
+        waiting.into_iter().for_each(|request| self.admit(request));
         let all = self.subscriptions.take_over(|_| true);
         all.into_iter().for_each(|request| request.end(self, true));
     }
 
-    fn admit(&mut self, request: NewSubscription, has_kernels: bool) {
+    fn admit(&mut self, request: NewSubscription) {
         let NewSubscription { sink, filters, mut info, handle } = request;
-        info.kernels = has_kernels;
+        info.kernels = self.has_kernels;
         let mut request = Request {
             sink: FilteredSink::new(sink, filters),
             handle,

@@ -27,6 +27,8 @@ pub(crate) struct Context {
     pub(super) streams: Streams,
     pub(super) pace: Pace,
     pub(super) held: HeldZones,
+    /// Whether sinks receive kernels.
+    pub(super) has_kernels: bool,
     pub(super) replays: ReplaysOnce,
     /// The threads of the records of the current pass.
     threads: HashMap<u64, Arc<ThreadInfo>>,
@@ -41,6 +43,7 @@ impl Context {
         subscriptions: Subscriptions,
     ) -> Context {
         Context {
+            has_kernels: false,
             recorder,
             tally,
             subscriptions,

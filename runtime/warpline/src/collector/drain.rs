@@ -20,18 +20,19 @@ impl Collector {
     /// Collects what has begun until the deadline, completes the sinks, and releases the devices.
     pub(super) fn end(mut self, deadline: Instant) {
         self.drain(deadline);
-        let (has_kernels, duration) = (self.has_kernels(), self.duration());
+        let duration = self.duration();
         let cx = &mut self.cx;
         if !cx.tally.abandoned.load(Ordering::Acquire) {
             let report = cx.tally.report(&cx.recorder, duration);
             cx.subscriptions.finish(&cx.tally, &report);
         }
         cx.subscriptions.end(&cx.tally);
-        cx.end_requests(has_kernels);
+        cx.end_requests();
         // Last, because a device that hangs may also block here.
         cx.streams.clocks = Clocks::default();
         cx.streams.all.clear();
         self.stages.clear();
+        self.flight = None;
         self.cx.recorder.close_shared();
     }
 
@@ -52,7 +53,9 @@ impl Collector {
             }
             std::thread::sleep(SHORTEST);
         }
+        self.waits.hand_on(&mut self.cx, true);
         self.stages.iter_mut().for_each(|stage| stage.finish(&mut self.cx));
+        self.flight.iter_mut().for_each(|flight| flight.finish(&mut self.cx));
         self.deliver_timed();
         self.cx.pass_changes();
         self.tell_what_is_missing();

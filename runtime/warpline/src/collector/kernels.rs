@@ -200,6 +200,7 @@ impl Stage for KernelStage {
         self.take(cx, true, |kernels, names| kernels.finish(names));
         // The stage of memory has finished by then.
         super::memory::hand_out(cx);
+        cx.has_kernels = false;
         if let Some(kernels) = self.kernels.take() {
             let given_up = (self.given_up > 0).then(|| {
                 format!(
@@ -217,10 +218,6 @@ impl Stage for KernelStage {
         let since_ns = now_ns() - since.elapsed().as_nanos() as i64;
         let is_waiting = self.oldest_ns.is_some_and(|oldest_ns| oldest_ns <= since_ns);
         self.kernels.as_ref().is_some_and(|kernels| is_behind(kernels) || self.replays.are_open() || is_waiting)
-    }
-
-    fn gives_kernels(&self) -> bool {
-        self.gives && self.kernels.is_some()
     }
 }
 

@@ -46,6 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::flight::Flight;
 use warpline_core::clock::{Ticks, now_ns};
 use warpline_core::if_feature;
 use warpline_core::lock::lock;
@@ -58,17 +59,21 @@ pub(crate) use context::Context;
 use pace::Look;
 pub(crate) use session_stats::SessionStats;
 pub(crate) use stage::Stage;
+use stall_monitor::StallMonitor;
 use stream::Stream;
 use streams::Streams;
 use subscriptions::Subscriptions;
 pub(crate) use subscriptions::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
+use waits::WaitStage;
 
 /// The maximum number of records that a sink gets at once, not counting the entries of one batch of collectives.
 const BATCH: usize = 256;
 
 pub(crate) struct Collector {
     cx: Context,
+    waits: WaitStage,
     stages: Vec<Box<dyn Stage>>,
+    flight: Option<StallMonitor>,
     ticks: Ticks,
     begin_ns: i64,
     /// The zones of one stream that were read and not handed on yet.
@@ -87,17 +92,20 @@ impl Collector {
         info: &SessionInfo,
     ) -> Collector {
         let mut cx = Context::new(recorder, tally, Streams::new(), Subscriptions::new(inbox));
+        cx.has_kernels = info.kernels;
+        cx.replays.expect_kernels(info.kernels);
         for sink in sinks {
             cx.subscriptions.add(sink, info, &cx.tally);
         }
         let spans: Option<Box<dyn Stage>> =
             if_feature!("tracing", Some(Box::<spans::SpanStage>::default() as Box<dyn Stage>), None);
-        let mut stages: Vec<Box<dyn Stage>> = vec![Box::<waits::WaitStage>::default()];
-        stages.extend(spans);
-        stages.extend([Box::<steps::StepStage>::default() as Box<dyn Stage>, Box::new(memory::MemoryStage)]);
+        let rest: [Box<dyn Stage>; 2] = [Box::<steps::StepStage>::default(), Box::new(memory::MemoryStage)];
+        let stages = spans.into_iter().chain(rest).collect();
         Collector {
             cx,
+            waits: WaitStage::default(),
             stages,
+            flight: None,
             ticks: Ticks::start(),
             begin_ns: info.begin_ns,
             batch: Vec::with_capacity(BATCH),
@@ -107,10 +115,12 @@ impl Collector {
 
     /// Adds a stage after the existing ones.
     pub(crate) fn add(&mut self, stage: Box<dyn Stage>) {
-        if stage.gives_kernels() {
-            self.cx.replays.expect_kernels();
-        }
         self.stages.push(stage);
+    }
+
+    /// Watches the streams for a flight recorder.
+    pub(crate) fn watch(&mut self, flight: Arc<Flight>) {
+        self.flight = Some(StallMonitor::new(flight));
     }
 
     /// Collects until the session is over, then drains and completes the sinks.
@@ -123,7 +133,7 @@ impl Collector {
             self.pass_requests();
             let is_launching = self.look();
             let is_removing = !self.cx.subscriptions.removals.is_empty();
-            let is_asked = self.stages.iter_mut().any(|stage| stage.wants_all()) || is_removing;
+            let is_asked = self.flight.as_mut().is_some_and(StallMonitor::wants_all) || is_removing;
             self.cx.streams.is_asked = is_asked;
             let mut collected = self.pass(is_asked || !is_launching);
             if is_removing {
@@ -139,7 +149,7 @@ impl Collector {
                 self.cx.flush_when_due()
             }
             self.cx.remove_sinks(self.duration());
-            self.stages.iter_mut().for_each(|stage| stage.end_round(&mut self.cx));
+            self.flight.iter_mut().for_each(|flight| flight.end_round(&mut self.cx));
             if let Some(deadline) = *lock(&self.cx.tally.deadline) {
                 break deadline;
             }
@@ -155,13 +165,8 @@ impl Collector {
     }
 
     fn pass_requests(&mut self) {
-        let has_kernels = self.has_kernels();
         let stages = &self.stages;
-        self.cx.pass_requests(has_kernels, |since| stages.iter().any(|stage| stage.has_pending(since)));
-    }
-
-    fn has_kernels(&self) -> bool {
-        self.stages.iter().any(|stage| stage.gives_kernels())
+        self.cx.pass_requests(|since| stages.iter().any(|stage| stage.has_pending(since)));
     }
 
     /// Looks at the streams without querying a device. Returns whether GPU zones have begun since the last look.
@@ -174,7 +179,7 @@ impl Collector {
     /// Pauses after a look.
     fn rest(&mut self, is_launching: bool, has_collected: bool) {
         let cx = &mut self.cx;
-        let is_waiting = cx.streams.are_waiting() || self.stages.iter().any(|stage| stage.is_holding());
+        let is_waiting = cx.streams.are_waiting() || self.waits.is_holding();
         let polls = self.stages.iter().any(|stage| stage.polls(cx));
         let is_idle = cx.subscriptions.is_flushed() && cx.streams.are_unused() && !polls;
         let is_short = cx.streams.all.iter().any(Stream::is_short);
@@ -207,10 +212,19 @@ mod stall_monitor {
 
     use std::sync::Arc;
 
-    use super::Stage;
+    use super::context::Context;
+    use super::stream::Stream;
     use crate::flight::Flight;
+    use warpline_core::backend::BackendError;
 
-    pub(super) fn stage(flight: Arc<Flight>) -> Box<dyn Stage> {
-        match *flight {}
+    pub(super) struct StallMonitor(Arc<Flight>);
+
+    #[rustfmt::skip]
+    impl StallMonitor {
+        pub(super) fn new(flight: Arc<Flight>) -> StallMonitor { StallMonitor(flight) }
+        pub(super) fn wants_all(&mut self) -> bool { match *self.0 {} }
+        pub(super) fn end_round(&mut self, _: &mut Context) { match *self.0 {} }
+        pub(super) fn stream_failed(&mut self, _: &mut Context, _: &mut Stream, _: &BackendError) { match *self.0 {} }
+        pub(super) fn finish(&mut self, _: &mut Context) { match *self.0 {} }
     }
 }

@@ -37,11 +37,10 @@ impl Collector {
             }
             recorded += read;
         }
-        let stages = &mut self.stages;
-        evict(&self.cx.recorder, &mut streams, |stream| stages.iter_mut().for_each(|stage| stage.stream_gone(stream)));
+        evict(&self.cx.recorder, &mut streams, |stream| self.waits.forget(stream));
         self.cx.streams.all = streams;
         self.cx.forget_threads();
-        recorded + self.stages.iter_mut().map(|stage| stage.after_read(&mut self.cx)).sum::<usize>()
+        recorded + self.waits.hand_on(&mut self.cx, false)
     }
 
     fn pass_stream(&mut self, stream: &mut Stream, asks: bool) -> usize {
@@ -106,12 +105,10 @@ impl Collector {
         };
         let thread = Arc::clone(self.cx.thread(slot.thread()));
         if slot.is_wait() {
-            for stage in &mut self.stages {
-                // The zones before the wait come first.
-                stage.zones(&self.batch[self.shown..]);
-                let reading = reading.map(|(reading, _)| reading).filter(|reading| reading.end != EndSource::Kernels);
-                stage.wait(slot, &thread, &stream.context, reading);
-            }
+            // The zones before the wait come first.
+            self.waits.zones(&self.batch[self.shown..]);
+            let reading = reading.map(|(reading, _)| reading).filter(|reading| reading.end != EndSource::Kernels);
+            self.waits.wait(slot, &thread, &stream.context, reading);
             self.shown = self.batch.len();
             stream.clear_first();
             return Ok(true);
@@ -130,9 +127,8 @@ impl Collector {
 
     /// Drops what waits on a failed stream, and notes that once.
     fn fail_stream(&mut self, stream: &mut Stream, error: &BackendError) {
-        for stage in &mut self.stages {
-            stage.stream_failed(&mut self.cx, stream, error);
-        }
+        // While the zones that wait on it are known.
+        self.flight.iter_mut().for_each(|flight| flight.stream_failed(&mut self.cx, stream, error));
         let (mut lost, mut lost_waits) = (0, 0);
         while let Some(token) = stream.pending.front_mut() {
             if let Some(slot) = stream.context.ring().slot(token) {
@@ -159,7 +155,7 @@ impl Collector {
         }
         let mut batch = std::mem::take(&mut self.batch);
         let shown = std::mem::take(&mut self.shown);
-        self.stages.iter_mut().for_each(|stage| stage.zones(&batch[shown..]));
+        self.waits.zones(&batch[shown..]);
         let end_ns = |record: &ZoneRecord| record.gpu.unwrap_or(record.host).end_ns;
         if !batch.is_sorted_by_key(end_ns) {
             // This sorts indices and moves each record once.

@@ -44,9 +44,9 @@ pub(crate) struct ReplaysOnce {
 }
 
 impl ReplaysOnce {
-    /// Makes replays timed by stamps wait for CUPTI's records of them, from now on.
-    pub(super) fn expect_kernels(&mut self) {
-        self.has_kernels = true;
+    /// Makes replays timed by stamps wait for CUPTI's records of them, if there will be some.
+    pub(super) fn expect_kernels(&mut self, has_kernels: bool) {
+        self.has_kernels = has_kernels;
     }
 
     /// Adds replays that CUPTI has recorded, and returns those to deliver.
@@ -190,7 +190,7 @@ mod tests {
 
     fn once() -> ReplaysOnce {
         let mut once = ReplaysOnce::default();
-        once.expect_kernels();
+        once.expect_kernels(true);
         once
     }
 

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::stage::Stage;
 use super::stream::Stream;
 use crate::flight::{Flight, Request};
 use warpline_core::backend::BackendError;
@@ -39,7 +38,7 @@ const NAMED: usize = 16;
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Watches the streams for a flight recorder.
-struct StallMonitor {
+pub(super) struct StallMonitor {
     flight: Arc<Flight>,
     looked: Instant,
     /// The number of incidents noted in the report.
@@ -48,14 +47,20 @@ struct StallMonitor {
     requests: Vec<Request>,
 }
 
-impl Stage for StallMonitor {
-    fn wants_all(&mut self) -> bool {
+impl StallMonitor {
+    pub(super) fn new(flight: Arc<Flight>) -> StallMonitor {
+        StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() }
+    }
+
+    /// Returns whether everything must be read and flushed in this round, because a caller waits for it.
+    pub(super) fn wants_all(&mut self) -> bool {
         self.requests = self.flight.take_requests();
         !self.requests.is_empty()
     }
 
-    /// Answers requests, and looks at the open zones when that is due.
-    fn end_round(&mut self, cx: &mut Context) {
+    /// Answers requests, and looks at the open zones when that is due. Runs at the end of a round: records are handed on, and the sinks are
+    /// flushed if that was due.
+    pub(super) fn end_round(&mut self, cx: &mut Context) {
         for request in std::mem::take(&mut self.requests) {
             self.write_open(cx);
             match &request.incident {
@@ -74,7 +79,7 @@ impl Stage for StallMonitor {
     }
 
     /// Reports a failed stream while its pending zones are still known.
-    fn stream_failed(&mut self, cx: &mut Context, stream: &mut Stream, error: &BackendError) {
+    pub(super) fn stream_failed(&mut self, cx: &mut Context, stream: &mut Stream, error: &BackendError) {
         let name = stream.context.info.as_ref().map_or("", |info| info.name.as_str()).to_owned();
         let mut zones = Vec::new();
         let more = stream.open_zones(&cx.recorder, &mut zones);
@@ -95,18 +100,11 @@ impl Stage for StallMonitor {
     }
 
     /// Writes the open zones when the session ends.
-    fn finish(&mut self, cx: &mut Context) {
+    pub(super) fn finish(&mut self, cx: &mut Context) {
         self.look_for_refusals(cx);
         self.write_open(cx);
     }
-}
 
-/// Creates the stage for a flight recorder.
-pub(super) fn stage(flight: Arc<Flight>) -> Box<dyn Stage> {
-    Box::new(StallMonitor { flight, looked: Instant::now(), notes: 0, requests: Vec::new() })
-}
-
-impl StallMonitor {
     /// Writes the zones that are open now.
     fn write_open(&mut self, cx: &mut Context) {
         let (zones, more) = open_zones(cx);

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::BATCH;
 use super::context::Context;
-use super::stage::Stage;
 use super::stream::Stream;
 use warpline_core::backend::Reading;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
@@ -145,12 +144,10 @@ impl WaitStage {
             early_by_ns,
         }
     }
-}
 
-impl WaitStage {
     /// Hands on the waits whose signals are known, and the depths of queues, after the streams have been read. Returns the number of
     /// waits.
-    fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
+    pub(super) fn hand_on(&mut self, cx: &mut Context, is_last: bool) -> usize {
         let depths = cx.recorder.depths().take();
         for batch in depths.chunks(BATCH) {
             cx.hand_out(Batch::Depths(batch));
@@ -195,10 +192,9 @@ impl WaitStage {
         contexts.iter().for_each(|context| context.waits().add_recorded(1));
         records.len()
     }
-}
 
-impl Stage for WaitStage {
-    fn zones(&mut self, zones: &[ZoneRecord]) {
+    /// Receives zones of one stream that have become records, in the order of the ring. Called once per batch.
+    pub(super) fn zones(&mut self, zones: &[ZoneRecord]) {
         // Only a signal needs the ends of zones.
         if !semaphores_exist() {
             return;
@@ -212,7 +208,8 @@ impl Stage for WaitStage {
         }
     }
 
-    fn wait(
+    /// Receives a slot that holds a wait, not a zone.
+    pub(super) fn wait(
         &mut self,
         slot: &mut Slot,
         thread: &Arc<ThreadInfo>,
@@ -245,19 +242,13 @@ impl Stage for WaitStage {
         self.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
     }
 
-    fn after_read(&mut self, cx: &mut Context) -> usize {
-        self.hand_on(cx, false)
-    }
-
-    fn finish(&mut self, cx: &mut Context) {
-        self.hand_on(cx, true);
-    }
-
-    fn is_holding(&self) -> bool {
+    /// Returns whether it holds waits back until the next reads of the streams.
+    pub(super) fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    fn stream_gone(&mut self, stream: &Stream) {
+    /// Forgets a stream: all its zones are accounted for.
+    pub(super) fn forget(&mut self, stream: &Stream) {
         if let Some(StreamInfo { id, .. }) = stream.context.info.as_deref() {
             self.ends.remove(id);
         }

@@ -59,14 +59,15 @@ struct IdleShutdown {
 }
 
 impl Stage for IdleShutdown {
-    fn end_round(&mut self, cx: &mut Context) {
+    fn pass(&mut self, cx: &mut Context) -> usize {
         if self.looked.elapsed() < LOOK_EVERY {
-            return;
+            return 0;
         }
         self.looked = Instant::now();
         waiting::if_idle_for(LINGER, || {
             *lock(&ENGINES.requests) = None;
             cx.end_by(Instant::now() + DRAIN);
         });
+        0
     }
 }

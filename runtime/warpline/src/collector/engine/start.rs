@@ -14,7 +14,6 @@ use crate::collector::Collector;
 use crate::collector::budget::Budget;
 use crate::collector::session_stats::{SessionStats, session_figures};
 use crate::collector::stage::Stage;
-use crate::collector::stall_monitor;
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
 use crate::exit;
@@ -130,8 +129,8 @@ impl EngineBuilder {
             collector.add(Box::new(budget));
         }
         let replay_stage = start_replays(&config, &recorder, &tally);
-        let flight_stage = flight.clone().map(stall_monitor::stage);
-        [kernel_stage, replay_stage, flight_stage].into_iter().flatten().for_each(|stage| collector.add(stage));
+        [kernel_stage, replay_stage].into_iter().flatten().for_each(|stage| collector.add(stage));
+        flight.iter().for_each(|flight| collector.watch(Arc::clone(flight)));
         recorder.steps().begin_session(config.schedule());
         let collector = thread.run(collector);
         let engine = Arc::new(Engine {
