@@ -6,18 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::SessionStats;
 use super::context::Context;
-use super::left_out::not_sampled;
+use super::session_stats::Counts;
 use super::stream::Stream;
-use super::subscriptions::{FilteredSink, Leaving, NewSubscription, Outcome, Request};
-use warpline_core::caught::caught;
+use super::subscriptions::{Leaving, NewSubscription, Recording};
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::stream::recorder::Recorder;
-use warpline_core::suggest::counted_are;
 use warpline_report::builder::CameBy;
-use warpline_report::sink::Sink;
 use warpline_report::{Dropped, KernelCounts, Report, SpanCounts, WindowFigures};
 
 /// The longest time that a cancelled request waits for zones in flight.
@@ -30,55 +25,41 @@ impl Context {
         if inbox.has_news.swap(false, Ordering::Acquire) {
             self.subscriptions.removals = inbox.take_removals();
             inbox.take().into_iter().for_each(|request| self.admit(request));
-            let is_leaving = |request: &&mut Request| {
-                request.leaving.is_none() && request.handle.is_cancelled.load(Ordering::Acquire)
-            };
-            let leaving = self.subscriptions.requests().filter(is_leaving).count();
-            for _ in 0..leaving {
-                // A zone takes its slot before its begin time, so the barriers cover every zone that begins before `now_ns`.
-                let now_ns = now_ns();
-                let began = self.what_began();
-                if let Some(request) = self.subscriptions.requests().find(is_leaving) {
-                    request.sink.until_ns = now_ns;
-                    request.leaving = Some(began);
+            for index in 0..self.subscriptions.recordings.len() {
+                if self.subscriptions.recordings[index].is_cancelled() {
+                    // A zone takes its slot before its begin time, so the barriers cover every zone that begins before `now_ns`.
+                    let now_ns = now_ns();
+                    let began = self.what_began();
+                    self.subscriptions.recordings[index].leave(now_ns, began);
                 }
             }
         }
-        if self.subscriptions.requests().any(|request| request.leaving.is_some()) {
-            let over = self.subscriptions.take_over(|request| {
-                request.leaving.as_ref().is_some_and(|leaving| {
-                    let is_all_in = leaving.on_their_way() == 0 && !has_pending(leaving.since);
-                    is_all_in || leaving.since.elapsed() >= ENDS_WITHIN
-                })
-            });
-            over.into_iter().for_each(|request| request.end(self, false));
-        }
+        self.end_recordings(false, |recording| {
+            recording.leaving.as_ref().is_some_and(|leaving| {
+                let is_all_in = leaving.on_their_way() == 0 && !has_pending(leaving.since);
+                is_all_in || leaving.since.elapsed() >= ENDS_WITHIN
+            })
+        });
     }
 
-    /// Closes the inbox at the end of the session, admits the requests that still wait, and ends all requests.
+    /// Closes the inbox at the end of the session, admits the requests that still wait, and ends all recordings.
     pub(super) fn end_requests(&mut self) {
         let waiting = self.subscriptions.inbox.close();
         waiting.into_iter().for_each(|request| self.admit(request));
-        let all = self.subscriptions.take_over(|_| true);
-        all.into_iter().for_each(|request| request.end(self, true));
+        self.end_recordings(true, |_| true);
     }
 
     fn admit(&mut self, request: NewSubscription) {
-        let NewSubscription { sink, filters, mut info, handle } = request;
-        info.kernels = self.has_kernels;
-        let mut request = Request {
-            sink: FilteredSink::new(sink, filters),
-            handle,
-            came: Instant::now(),
-            before: self.recorder.account(),
-            spans_before: self.recorder.span_counts(),
-            kernels_before: *lock(&self.tally.kernels),
-            not_sampled_before: not_sampled(),
-            windows_before: windows_ended(&self.tally, &self.recorder),
-            leaving: None,
-        };
-        let _ = caught(|| request.sink.start(&info));
-        self.subscriptions.add_request(request);
+        let before = self.tally.counts(&self.recorder);
+        self.subscriptions.recordings.push(Recording::start(request, self.has_kernels, before));
+    }
+
+    fn end_recordings(&mut self, with_session: bool, is_over: impl Fn(&Recording) -> bool) {
+        let over: Vec<_> = self.subscriptions.recordings.extract_if(.., |recording| is_over(recording)).collect();
+        for recording in over {
+            let report = self.report_of(&recording);
+            recording.end(report, with_session);
+        }
     }
 
     fn what_began(&mut self) -> Leaving {
@@ -93,12 +74,42 @@ impl Context {
         // Captured zones are not collected: they are complete when they end.
         Leaving { since: Instant::now(), began: began.chain([self.recorder.captures().cut(0)]).collect() }
     }
-}
 
-/// Returns the number of windows of the session's budget that have ended.
-fn windows_ended(tally: &SessionStats, recorder: &Recorder) -> u64 {
-    let opened = lock(&tally.windows).map_or(0, |figures| figures.windows);
-    opened.saturating_sub(u64::from(recorder.windows().is_open()))
+    /// Returns the report of what was recorded during a recording. Zones that its filter left out do not count as begun. Zones in
+    /// flight at its begin count when they are recorded; zones in flight at its end are unfinished.
+    fn report_of(&self, recording: &Recording) -> Report {
+        let Recording { subscription, came, before, leaving, .. } = recording;
+        let Counts { account, spans_full, kernels, not_sampled, .. } = self.tally.counts(&self.recorder).since(before);
+        let unfinished = leaving.as_ref().map_or(account.dropped.unfinished, Leaving::on_their_way);
+        let (recorded, captured, dropped) =
+            (subscription.zones, account.captured, Dropped { unfinished, ..account.dropped });
+        let on_time = subscription.filter.on_time;
+        let mut notes = lock(&self.tally.notes).clone();
+        notes.extend(lock(&self.tally.windows).map(|figures| said_of(figures, before.windows_ended)));
+        let mut left_out = lock(&self.tally.left_out).since(Some(*came));
+        left_out.ranges = left_out.ranges.max(subscription.filter.left_out);
+        let mut report = Report {
+            not_sampled,
+            left_out,
+            begun: recorded + captured + dropped.total(),
+            recorded,
+            captured,
+            dropped,
+            spans: SpanCounts {
+                begun: on_time.spans + spans_full,
+                recorded: on_time.spans,
+                buffer_full: spans_full,
+                unfinished: 0,
+            },
+            kernels: KernelCounts { recorded: on_time.kernels, ..kernels },
+            duration: leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - *came,
+            clocks: lock(&self.tally.clocks).clone(),
+            notes,
+            ..Report::default()
+        };
+        lock(&subscription.stats.figures).add_to(&mut report, CameBy::Unknown);
+        report
+    }
 }
 
 /// Returns what a request says of the session's windows, of which so many had ended before it.
@@ -107,76 +118,6 @@ fn said_of(mut figures: WindowFigures, ended_before: u64) -> String {
         figures.windows = 0;
     }
     figures.to_string()
-}
-
-impl Request {
-    fn end(mut self, cx: &Context, with_session: bool) {
-        let report = self.report(cx);
-        // The answer to a request has a count of missing records; a trace has only the notes.
-        let mut told = report.clone();
-        if self.sink.lost > 0 {
-            let missing = counted_are(self.sink.lost, "record");
-            told.notes.push(format!("{missing} missing: the reader was slower than the program"));
-        }
-        let done = caught(|| {
-            // The count includes an error in `finish`.
-            let _ = self.sink.finish(&told);
-            self.sink.lost_inside()
-        });
-        let lost = self.sink.lost + done.unwrap_or(0);
-        self.handle.end(Outcome { report, lost, with_session });
-    }
-
-    /// Returns the report of what was recorded during the request. Zones that its filter left out do not count as begun. Zones in
-    /// flight at its begin count when they are recorded; zones in flight at its end are unfinished.
-    fn report(&self, cx: &Context) -> Report {
-        let (now, before) = (cx.recorder.account(), self.before);
-        let since = |now: u64, before: u64| now.saturating_sub(before);
-        let dropped = Dropped {
-            ring_full: since(now.dropped.ring_full, before.dropped.ring_full),
-            event_failed: since(now.dropped.event_failed, before.dropped.event_failed),
-            stream_failed: since(now.dropped.stream_failed, before.dropped.stream_failed),
-            capture_failed: since(now.dropped.capture_failed, before.dropped.capture_failed),
-            unfinished: self.leaving.as_ref().map_or(now.dropped.unfinished, Leaving::on_their_way),
-        };
-        let (recorded, captured) = (self.sink.passed, since(now.captured, before.captured));
-        let (spans, spans_before) = (cx.recorder.span_counts(), self.spans_before);
-        let (kernels, kernels_before) = (*lock(&cx.tally.kernels), self.kernels_before);
-        let late = self.sink.late;
-        let spans_recorded = since(spans.recorded, spans_before.recorded).saturating_sub(late.spans);
-        let buffer_full = since(spans.buffer_full, spans_before.buffer_full);
-        let mut notes = lock(&cx.tally.notes).clone();
-        notes.extend(lock(&cx.tally.windows).map(|figures| said_of(figures, self.windows_before)));
-        let mut left_out = lock(&cx.tally.left_out).since(Some(self.came));
-        left_out.ranges = left_out.ranges.max(self.sink.left_out);
-        let mut report = Report {
-            not_sampled: since(not_sampled(), self.not_sampled_before),
-            left_out,
-            begun: recorded + captured + dropped.total(),
-            recorded,
-            captured,
-            dropped,
-            spans: SpanCounts {
-                begun: spans_recorded + buffer_full,
-                recorded: spans_recorded,
-                buffer_full,
-                unfinished: 0,
-            },
-            kernels: KernelCounts {
-                recorded: since(kernels.recorded, kernels_before.recorded).saturating_sub(late.kernels),
-                dropped: since(kernels.dropped, kernels_before.dropped),
-                untimed: since(kernels.untimed, kernels_before.untimed),
-                buffers_refused: since(kernels.buffers_refused, kernels_before.buffers_refused),
-                uncertainty_ns: kernels.uncertainty_ns,
-            },
-            duration: self.leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - self.came,
-            clocks: lock(&cx.tally.clocks).clone(),
-            notes,
-            ..Report::default()
-        };
-        self.sink.figures.add_to(&mut report, CameBy::Unknown);
-        report
-    }
 }
 
 #[cfg(test)]

@@ -56,12 +56,9 @@ impl Context {
         }
     }
 
-    /// Hands a batch to the figures of the report, and to every subscription.
+    /// Hands a batch to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
-        without_warmup(batch, self.recorder.steps(), |batch| {
-            lock(&self.tally.figures).add(batch);
-            self.subscriptions.hand_out(&self.tally, batch);
-        });
+        without_warmup(batch, self.recorder.steps(), |batch| self.subscriptions.hand_out(batch));
     }
 
     /// Hands out the changes of the session.
@@ -74,7 +71,7 @@ impl Context {
 
     pub(super) fn flush(&mut self) {
         let progress = self.progress();
-        self.subscriptions.flush(&self.tally, &progress);
+        self.subscriptions.flush(&progress);
     }
 
     pub(super) fn flush_when_due(&mut self) {
@@ -88,7 +85,7 @@ impl Context {
         let removals = std::mem::take(&mut self.subscriptions.removals);
         if !removals.is_empty() {
             let report = self.tally.report(&self.recorder, duration);
-            self.subscriptions.remove(&self.tally, removals, &report);
+            self.subscriptions.remove(removals, &report);
         }
     }
 

@@ -24,9 +24,9 @@ impl Collector {
         let cx = &mut self.cx;
         if !cx.tally.abandoned.load(Ordering::Acquire) {
             let report = cx.tally.report(&cx.recorder, duration);
-            cx.subscriptions.finish(&cx.tally, &report);
+            cx.subscriptions.finish(&report);
         }
-        cx.subscriptions.end(&cx.tally);
+        cx.subscriptions.end();
         cx.end_requests();
         // Last, because a device that hangs may also block here.
         cx.streams.clocks = Clocks::default();

@@ -91,11 +91,12 @@ impl Collector {
         sinks: HeldSinks,
         info: &SessionInfo,
     ) -> Collector {
-        let mut cx = Context::new(recorder, tally, Streams::new(), Subscriptions::new(inbox));
+        let subscriptions = Subscriptions::new(inbox, Arc::clone(&tally));
+        let mut cx = Context::new(recorder, tally, Streams::new(), subscriptions);
         cx.has_kernels = info.kernels;
         cx.replays.expect_kernels(info.kernels);
         for sink in sinks {
-            cx.subscriptions.add(sink, info, &cx.tally);
+            cx.subscriptions.add(sink, info);
         }
         let spans: Option<Box<dyn Stage>> =
             if_feature!("tracing", Some(Box::<spans::SpanStage>::default() as Box<dyn Stage>), None);

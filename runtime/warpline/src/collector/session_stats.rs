@@ -56,6 +56,40 @@ pub(crate) struct SessionStats {
     pub(crate) abandoned: AtomicBool,
 }
 
+/// What a session counts of zones, spans, kernels and windows, beside the records that it hands out.
+pub(super) struct Counts {
+    pub(super) account: Account,
+    /// Spans that were dropped because the buffer was full.
+    pub(super) spans_full: u64,
+    pub(super) kernels: KernelCounts,
+    pub(super) not_sampled: u64,
+    /// The number of windows of the session's budget that have ended.
+    pub(super) windows_ended: u64,
+}
+
+impl Counts {
+    /// Returns what was counted since then. What is in flight stays as it is.
+    pub(super) fn since(mut self, before: &Counts) -> Counts {
+        let Counts { account: Account { captured, dropped, .. }, spans_full, kernels, not_sampled, .. } = &mut self;
+        let was = &before.account.dropped;
+        for (now, before) in [
+            (captured, before.account.captured),
+            (&mut dropped.ring_full, was.ring_full),
+            (&mut dropped.event_failed, was.event_failed),
+            (&mut dropped.stream_failed, was.stream_failed),
+            (&mut dropped.capture_failed, was.capture_failed),
+            (&mut kernels.dropped, before.kernels.dropped),
+            (&mut kernels.untimed, before.kernels.untimed),
+            (&mut kernels.buffers_refused, before.kernels.buffers_refused),
+            (spans_full, before.spans_full),
+            (not_sampled, before.not_sampled),
+        ] {
+            *now = now.saturating_sub(before);
+        }
+        self
+    }
+}
+
 /// The events of timelines when the session began.
 struct EventsBefore(EventPoolCounts);
 
@@ -144,6 +178,18 @@ impl SessionStats {
         account.begun = account.begun.saturating_sub(warmup);
         account.recorded = account.recorded.saturating_sub(warmup);
         account
+    }
+
+    /// Returns what is counted without a record.
+    pub(super) fn counts(&self, recorder: &Recorder) -> Counts {
+        let opened = lock(&self.windows).map_or(0, |figures| figures.windows);
+        Counts {
+            account: recorder.account(),
+            spans_full: recorder.span_counts().buffer_full,
+            kernels: *lock(&self.kernels),
+            not_sampled: not_sampled(),
+            windows_ended: opened.saturating_sub(u64::from(recorder.windows().is_open())),
+        }
     }
 
     /// Returns the current report, which no longer changes once the rings are closed.

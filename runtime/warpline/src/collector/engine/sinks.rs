@@ -4,7 +4,7 @@
 //! collector.
 
 use super::Engine;
-use crate::collector::subscriptions::Subscription;
+use crate::collector::subscriptions::CountedSink;
 use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
 use warpline_report::SinkReport;
@@ -20,8 +20,9 @@ impl Engine {
         let _inside = Inside::enter();
         let info = SessionInfo { kernels: matches!(self.kernels, Some(Ok(()))), ..SessionInfo::now() };
         let added = Some(self.started.elapsed());
-        let (subscription, number) = Subscription::start(HeldSink::new(sink), &info, added, &self.tally);
-        self.inbox.add_sink(subscription);
+        let sink = CountedSink::start(HeldSink::new(sink), &info, added, &self.tally);
+        let number = sink.number();
+        self.inbox.add_sink(sink);
         number
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::{Engine, current};
 use crate::collector::Collector;
 use crate::collector::budget::Budget;
-use crate::collector::session_stats::{SessionStats, session_figures};
+use crate::collector::session_stats::SessionStats;
 use crate::collector::stage::Stage;
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
@@ -103,7 +103,6 @@ impl EngineBuilder {
         let wants = config.clone();
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&tally.left_out).see_ranges();
-        *lock(&tally.figures) = session_figures(false);
         lock(&tally.notes).extend(mirror::problems(&config));
         nvtx::begin_session();
         if let Some(events) = config.event_pool_capacity {

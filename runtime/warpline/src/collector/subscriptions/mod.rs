@@ -1,10 +1,10 @@
-//! The consumers of a session's records: its own sinks, and external requests (`requests`).
+//! The consumers of records: the session, and the recordings from outside (`requests`).
 //!
-//! All are subscriptions, and each receives every batch. They differ in their accounts: a sink of the session has a line in the
-//! session's report, and a request has a filter and its own report. An error or a panic in a sink fails the call and is counted; the
-//! session and the other subscriptions continue.
+//! Both are a [`Subscription`]: a `filter` says which records it takes, its figures become its report, and its sinks receive the records,
+//! each with an account. They differ in their end: a session's is that of the collector, and a recording is cancelled or ends with its
+//! session. An error or a panic in a sink fails the call and is counted; the subscription and the others continue.
 
-mod filtered;
+mod filter;
 mod requests;
 
 use std::io;
@@ -13,22 +13,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SessionStats;
-use warpline_core::caught::caught;
+use super::session_stats::session_figures;
+use filter::RecordFilter;
 use warpline_core::lock::lock;
 use warpline_report::sink::held::HeldSink;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink};
 use warpline_report::{Report, Retention, SinkReport};
 
-pub(super) use filtered::FilteredSink;
 pub(crate) use requests::{Inbox, NewSubscription, Outcome, SubscriptionHandle};
-pub(super) use requests::{Leaving, Removal, Request};
+pub(super) use requests::{Leaving, Recording, Removal};
 
 /// The time between two flushes of the sinks, whose records a killed process may lose.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// All consumers of records.
 pub(super) struct Subscriptions {
-    all: Vec<Subscription>,
+    session: Subscription,
+    pub(super) recordings: Vec<Recording>,
     /// The inbox for external requests.
     pub(super) inbox: Arc<Inbox>,
     /// The sinks that the program removes, in the round in which they were found.
@@ -38,58 +39,62 @@ pub(super) struct Subscriptions {
     is_dirty: bool,
 }
 
-pub(super) enum Subscription {
-    /// A sink of the session, and the number of its account in the session's report. A sink that did not start has ended.
-    Own(HeldSink, usize),
-    /// An external request, until it is cancelled or the session ends.
-    Requested(Box<Request>),
+/// A consumer of records: what it takes, its figures, and its sinks.
+pub(super) struct Subscription {
+    /// Its figures, notes and the accounts of its sinks.
+    pub(super) stats: Arc<SessionStats>,
+    pub(super) filter: RecordFilter,
+    sinks: Vec<CountedSink>,
+    /// Whether it is a part of a session, whose report counts what its sink has taken.
+    is_part: bool,
+    /// The number of zones in its figures.
+    pub(super) zones: u64,
+}
+
+/// A sink, and the number of its account in its subscription's report. A sink that did not start has ended.
+pub(super) struct CountedSink {
+    sink: HeldSink,
+    number: usize,
 }
 
 impl Subscriptions {
-    /// Creates the subscriptions, with requests from this inbox.
-    pub(super) fn new(inbox: Arc<Inbox>) -> Subscriptions {
-        Subscriptions { all: Vec::new(), inbox, removals: Vec::new(), flushed: Instant::now(), is_dirty: false }
+    /// Creates the subscription of the session, and takes requests from this inbox.
+    pub(super) fn new(inbox: Arc<Inbox>, tally: Arc<SessionStats>) -> Subscriptions {
+        let session = Subscription::new(tally, RecordFilter::default(), false);
+        let flushed = Instant::now();
+        Subscriptions { session, recordings: Vec::new(), inbox, removals: Vec::new(), flushed, is_dirty: false }
     }
 
     /// Starts a sink of the session.
-    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo, tally: &SessionStats) {
-        self.all.push(Subscription::start(sink, info, None, tally).0);
+    pub(super) fn add(&mut self, sink: HeldSink, info: &SessionInfo) {
+        self.session.add(sink, info);
     }
 
     /// Takes the sinks that were added since the last call. Called before each batch, so that no sink misses a zone that began later.
     fn take_in(&mut self) {
         if self.inbox.has_sinks.swap(false, Ordering::Acquire) {
-            self.all.extend(self.inbox.take_sinks());
+            self.session.sinks.extend(self.inbox.take_sinks());
         }
     }
 
     /// Completes the sinks that the program removes, with the session's report so far, and drops them.
-    pub(super) fn remove(&mut self, tally: &SessionStats, removals: Vec<Removal>, report: &Report) {
+    pub(super) fn remove(&mut self, removals: Vec<Removal>, report: &Report) {
         self.take_in();
+        let Subscription { stats, sinks, .. } = &mut self.session;
         for Removal { number, done } in removals {
-            let is_meant =
-                |subscription: &mut Subscription| matches!(subscription, Subscription::Own(_, own) if *own == number);
-            for mut subscription in self.all.extract_if(.., is_meant) {
-                subscription.finish(tally, report);
-                subscription.end(tally);
+            for mut sink in sinks.extract_if(.., |sink| sink.number == number) {
+                sink.finish(stats, report);
+                sink.end(stats);
             }
             // The caller may no longer be waiting.
             let _ = done.send(());
         }
     }
 
-    /// Hands a batch to every subscription, and counts which took it.
-    pub(super) fn hand_out(&mut self, tally: &SessionStats, batch: Batch<'_>) {
+    /// Hands a batch to every subscription.
+    pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
         self.take_in();
-        let records = batch.records() as u64;
-        for subscription in &mut self.all {
-            let is_taken = subscription.call(tally, |sink| sink.write(batch));
-            if let Subscription::Own(_, number) = subscription
-                && let Some(report) = lock(&tally.sinks).get_mut(number)
-            {
-                *if is_taken { &mut report.taken } else { &mut report.lost } += records;
-            }
-        }
+        self.all().for_each(|subscription| subscription.take(batch));
         self.is_dirty = true;
     }
 
@@ -102,75 +107,137 @@ impl Subscriptions {
         !self.is_dirty
     }
 
-    pub(super) fn flush(&mut self, tally: &SessionStats, progress: &Progress) {
+    pub(super) fn flush(&mut self, progress: &Progress) {
         self.take_in();
-        for subscription in &mut self.all {
-            // A request reads its own progress.
-            if matches!(subscription, Subscription::Own(..)) {
-                subscription.call(tally, |sink| sink.progress(progress));
-            }
-            if self.is_dirty {
-                subscription.call(tally, |sink| sink.flush());
+        let is_dirty = std::mem::take(&mut self.is_dirty);
+        for Subscription { stats, sinks, .. } in self.all() {
+            for sink in sinks {
+                sink.call(stats, |sink| sink.progress(progress));
+                if is_dirty {
+                    sink.call(stats, |sink| sink.flush());
+                }
             }
         }
         self.flushed = Instant::now();
-        self.is_dirty = false;
     }
 
     /// Completes the session's own sinks with its report.
-    pub(super) fn finish(&mut self, tally: &SessionStats, report: &Report) {
+    pub(super) fn finish(&mut self, report: &Report) {
         self.take_in();
-        self.all.iter_mut().for_each(|subscription| subscription.finish(tally, report));
+        self.session.finish(report);
     }
 
     /// Drops the session's own sinks.
-    pub(super) fn end(&mut self, tally: &SessionStats) {
-        self.all.iter_mut().for_each(|subscription| subscription.end(tally));
+    pub(super) fn end(&mut self) {
+        self.session.end();
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Subscription> {
+        std::iter::once(&mut self.session)
+            .chain(self.recordings.iter_mut().map(|recording| &mut recording.subscription))
     }
 }
 
 impl Subscription {
-    /// Starts a sink of the session on the thread that adds it, `added` after the session's begin, or with the session. A sink that
-    /// fails is left out, and its records count as lost. Also returns the number of its account.
+    fn new(stats: Arc<SessionStats>, filter: RecordFilter, is_part: bool) -> Subscription {
+        *lock(&stats.figures) = session_figures(is_part);
+        Subscription { stats, filter, sinks: Vec::new(), is_part, zones: 0 }
+    }
+
+    /// Starts a sink with it.
+    fn add(&mut self, sink: HeldSink, info: &SessionInfo) {
+        self.sinks.push(CountedSink::start(sink, info, None, &self.stats));
+    }
+
+    /// Takes the wanted part of a batch: adds it to the figures, and hands it to the sinks.
+    fn take(&mut self, batch: Batch<'_>) {
+        let Subscription { stats, filter, sinks, is_part, zones } = self;
+        filter.select(batch, |filter, wanted| {
+            let mut add = || {
+                let mut figures = lock(&stats.figures);
+                match wanted {
+                    Batch::Replays(replays) => {
+                        replays
+                            .iter()
+                            .for_each(|replay| figures.add_replay(replay, |range| filter.lets_through(range)));
+                    }
+                    _ => figures.add(wanted),
+                }
+                *zones += wanted.zones().len() as u64;
+            };
+            if !*is_part {
+                add();
+            }
+            let mut is_taken = true;
+            sinks.iter_mut().for_each(|sink| is_taken &= sink.write(stats, wanted));
+            if *is_part && is_taken {
+                add();
+            }
+        });
+    }
+
+    fn finish(&mut self, report: &Report) {
+        self.sinks.iter_mut().for_each(|sink| sink.finish(&self.stats, report));
+    }
+
+    fn end(&mut self) {
+        self.sinks.iter_mut().for_each(|sink| sink.end(&self.stats));
+    }
+}
+
+impl CountedSink {
+    /// Starts a sink on the thread that adds it, `added` after the session's begin, or with the session. A sink that fails is left out,
+    /// and its records count as lost.
     pub(super) fn start(
-        mut sink: HeldSink,
+        sink: HeldSink,
         info: &SessionInfo,
         added: Option<Duration>,
-        tally: &SessionStats,
-    ) -> (Subscription, usize) {
+        stats: &SessionStats,
+    ) -> CountedSink {
         let name = sink.name();
         let number = {
-            let mut reports = lock(&tally.sinks);
+            let mut reports = lock(&stats.sinks);
             let number = reports.last_key_value().map_or(0, |(last, _)| last + 1);
             reports.insert(number, SinkReport { name, added, ..SinkReport::default() });
             number
         };
-        if !account(tally, number, sink.call(|sink| sink.start(info))) {
-            account(tally, number, sink.end());
+        let mut started = CountedSink { sink, number };
+        let outcome = started.sink.call(|sink| sink.start(info));
+        if !started.account(stats, outcome) {
+            let ended = started.sink.end();
+            started.account(stats, ended);
         }
-        (Subscription::Own(sink, number), number)
+        started
+    }
+
+    /// Returns the number of its account.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Hands it a batch, and counts whether it took it.
+    fn write(&mut self, stats: &SessionStats, batch: Batch<'_>) -> bool {
+        let is_taken = self.call(stats, |sink| sink.write(batch));
+        if let Some(report) = lock(&stats.sinks).get_mut(&self.number) {
+            *if is_taken { &mut report.taken } else { &mut report.lost } += batch.records() as u64;
+        }
+        is_taken
     }
 
     /// Calls the sink and keeps its error. A panic in the sink only fails the call. Returns whether the sink took the call.
-    fn call(&mut self, tally: &SessionStats, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
-        match self {
-            Subscription::Own(sink, _) if !sink.is_there() => false,
-            Subscription::Own(sink, number) => inside(tally, *number, || sink.call(call)),
-            // The request counts what it cannot take.
-            Subscription::Requested(request) => caught(|| drop(call(&mut request.sink))).is_some(),
-        }
+    fn call(&mut self, stats: &SessionStats, call: impl FnOnce(&mut dyn Sink) -> io::Result<()>) -> bool {
+        self.sink.is_there() && self.inside(stats, |sink| sink.call(call))
     }
 
-    fn finish(&mut self, tally: &SessionStats, report: &Report) {
+    fn finish(&mut self, stats: &SessionStats, report: &Report) {
         let (mut lost, mut kept) = (0, Retention::default());
-        let Subscription::Own(_, number) = *self else { return };
-        self.call(tally, |sink| {
+        self.call(stats, |sink| {
             let outcome = sink.finish(report);
             lost = sink.lost();
             kept = sink.kept();
             outcome
         });
-        if let Some(report) = lock(&tally.sinks).get_mut(&number) {
+        if let Some(report) = lock(&stats.sinks).get_mut(&self.number) {
             lost = lost.min(report.taken);
             report.taken -= lost;
             report.lost += lost;
@@ -179,27 +246,60 @@ impl Subscription {
     }
 
     /// Drops the sink, whose `Drop` may write, hang or panic like its other code.
-    fn end(&mut self, tally: &SessionStats) {
-        if let Subscription::Own(sink, number) = self {
-            inside(tally, *number, || sink.end());
+    fn end(&mut self, stats: &SessionStats) {
+        self.inside(stats, HeldSink::end);
+    }
+
+    /// Runs code of the sink, and notes its error in its account. A report made during the call names the sink.
+    fn inside(&mut self, stats: &SessionStats, call: impl FnOnce(&mut HeldSink) -> Result<(), String>) -> bool {
+        *lock(&stats.inside) = Some(self.number);
+        let outcome = call(&mut self.sink);
+        *lock(&stats.inside) = None;
+        self.account(stats, outcome)
+    }
+
+    /// Notes an error of the sink in its account. Returns whether there is none.
+    fn account(&self, stats: &SessionStats, outcome: Result<(), String>) -> bool {
+        let Err(error) = outcome else { return true };
+        if let Some(report) = lock(&stats.sinks).get_mut(&self.number) {
+            report.errors += 1;
+            report.first_error.get_or_insert(error);
         }
+        false
     }
 }
 
-/// Runs code of a sink of the session, and notes its error in its account. A report made during the call names the sink.
-fn inside(tally: &SessionStats, number: usize, call: impl FnOnce() -> Result<(), String>) -> bool {
-    *lock(&tally.inside) = Some(number);
-    let outcome = call();
-    *lock(&tally.inside) = None;
-    account(tally, number, outcome)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Filter;
+    use warpline_report::fixture::{BEGIN_NS, COPY, STEP, session, span, spans, thread, zone};
+    use warpline_report::sink::MemorySink;
 
-/// Notes the error of a sink of the session in its account. Returns whether there is none.
-fn account(tally: &SessionStats, number: usize, outcome: Result<(), String>) -> bool {
-    let Err(error) = outcome else { return true };
-    if let Some(report) = lock(&tally.sinks).get_mut(&number) {
-        report.errors += 1;
-        report.first_error.get_or_insert(error);
+    #[test]
+    fn what_begins_after_the_request_was_cancelled_is_left_out_and_counted() {
+        let zones = MemorySink::new(100);
+        let filter = RecordFilter::new(Filter::parse_all("demo.step").expect("a pattern"));
+        let mut subscription = Subscription::new(Arc::default(), filter, true);
+        subscription.add(HeldSink::new(Box::new(zones.clone())), &session());
+        let main = thread(1, None);
+        let at = |range, begin_ns| zone(range, None, &main, span(begin_ns, begin_ns + 100), None);
+        let all = spans();
+        let pass = |subscription: &mut Subscription| {
+            let batch = [at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)];
+            let before = subscription.filter.on_time.spans;
+            subscription.take(Batch::Zones(&batch));
+            subscription.take(Batch::Spans(&all));
+            let late = all.len() as u64 - (subscription.filter.on_time.spans - before);
+            (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), late)
+        };
+        assert_eq!(pass(&mut subscription), (vec![10, 20, 30], 0));
+        subscription.filter.until_ns = BEGIN_NS + 20;
+        let late = all.iter().filter(|span| span.host.begin_ns >= subscription.filter.until_ns).count() as u64;
+        assert!(late > 0 && late <= all.len() as u64);
+        // A zone that began before may end at any time.
+        assert_eq!(pass(&mut subscription), (vec![10], late));
+        let lost: u64 = lock(&subscription.stats.sinks).values().map(|sink| sink.lost).sum();
+        assert_eq!((subscription.zones, lost), (4, 0));
     }
-    false
 }

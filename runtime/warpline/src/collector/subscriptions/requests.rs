@@ -1,6 +1,6 @@
-//! Subscriptions that start and end while a session runs: external requests (`control`).
+//! Subscriptions that start and end while a session runs: recordings from outside (`control`).
 //!
-//! A request receives what the session records from its admission until it is cancelled, or the session ends. After a cancellation, it
+//! A recording receives what the session records from its admission until it is cancelled, or the session ends. After a cancellation, it
 //! waits a limited time for what began before; what begins later is left out, although the session continues. It appears in no report
 //! of the session and changes nothing in it. Its own report counts what was recorded during the request.
 
@@ -9,14 +9,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::filtered::FilteredSink;
-use super::{Subscription, Subscriptions};
+use super::filter::RecordFilter;
+use super::{CountedSink, Subscription};
+use crate::collector::session_stats::Counts;
 use crate::settings::Filter;
 use warpline_core::lock::lock;
-use warpline_core::stream::context::Account;
 use warpline_core::stream::drain_barrier::DrainBarrier;
+use warpline_core::suggest::counted_are;
+use warpline_report::Report;
+use warpline_report::sink::held::HeldSink;
 use warpline_report::sink::{SessionInfo, Sink};
-use warpline_report::{KernelCounts, Report, SpanCounts};
 
 /// The queue of requests for the collector of a session.
 #[derive(Default)]
@@ -32,7 +34,7 @@ pub(crate) struct Inbox {
 struct Queue {
     waiting: Vec<NewSubscription>,
     /// The sinks that the program added.
-    sinks: Vec<Subscription>,
+    sinks: Vec<CountedSink>,
     removals: Vec<Removal>,
     /// The filters of the subscriptions that were not cancelled.
     filters: Vec<(Arc<SubscriptionHandle>, Vec<Filter>)>,
@@ -97,7 +99,7 @@ impl Inbox {
     }
 
     /// Adds a sink of the session that has started.
-    pub(in crate::collector) fn add_sink(&self, sink: Subscription) {
+    pub(in crate::collector) fn add_sink(&self, sink: CountedSink) {
         lock(&self.queue).sinks.push(sink);
         self.has_sinks.store(true, Ordering::Release);
     }
@@ -119,7 +121,7 @@ impl Inbox {
         std::mem::take(&mut lock(&self.queue).waiting)
     }
 
-    pub(super) fn take_sinks(&self) -> Vec<Subscription> {
+    pub(super) fn take_sinks(&self) -> Vec<CountedSink> {
         std::mem::take(&mut lock(&self.queue).sinks)
     }
 
@@ -152,17 +154,13 @@ impl SubscriptionHandle {
     }
 }
 
-/// An admitted request, and the session's figures at its admission.
-pub(in crate::collector) struct Request {
-    pub(in crate::collector) sink: FilteredSink,
+/// A subscription for a request, with its end.
+pub(in crate::collector) struct Recording {
+    pub(in crate::collector) subscription: Subscription,
     pub(in crate::collector) handle: Arc<SubscriptionHandle>,
     pub(in crate::collector) came: Instant,
-    pub(in crate::collector) before: Account,
-    pub(in crate::collector) spans_before: SpanCounts,
-    pub(in crate::collector) kernels_before: KernelCounts,
-    pub(in crate::collector) not_sampled_before: u64,
-    /// The number of windows of the session's budget that had ended.
-    pub(in crate::collector) windows_before: u64,
+    /// What was counted before.
+    pub(in crate::collector) before: Counts,
     pub(in crate::collector) leaving: Option<Leaving>,
 }
 
@@ -180,28 +178,37 @@ impl Leaving {
     }
 }
 
-impl Subscriptions {
-    /// Adds an admitted request.
-    pub(in crate::collector) fn add_request(&mut self, request: Request) {
-        self.all.push(Subscription::Requested(Box::new(request)));
+impl Recording {
+    /// Starts the sink of a request.
+    pub(in crate::collector) fn start(request: NewSubscription, has_kernels: bool, before: Counts) -> Recording {
+        let NewSubscription { sink, filters, info, handle } = request;
+        let mut subscription = Subscription::new(Arc::default(), RecordFilter::new(filters), true);
+        subscription.add(HeldSink::new(sink), &SessionInfo { kernels: has_kernels, ..info });
+        Recording { subscription, handle, came: Instant::now(), before, leaving: None }
     }
 
-    pub(in crate::collector) fn requests(&mut self) -> impl Iterator<Item = &mut Request> {
-        self.all.iter_mut().filter_map(|subscription| match subscription {
-            Subscription::Requested(request) => Some(request.as_mut()),
-            Subscription::Own(..) => None,
-        })
+    /// Returns whether it was cancelled since the last call of [`leave`](Self::leave).
+    pub(in crate::collector) fn is_cancelled(&self) -> bool {
+        self.leaving.is_none() && self.handle.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Removes and returns the requests that are over.
-    pub(in crate::collector) fn take_over(&mut self, is_over: impl Fn(&Request) -> bool) -> Vec<Request> {
-        let mut over = Vec::new();
-        for subscription in std::mem::take(&mut self.all) {
-            match subscription {
-                Subscription::Requested(request) if is_over(&request) => over.push(*request),
-                subscription => self.all.push(subscription),
-            }
+    /// Leaves out what begins from now on, and waits for what began before.
+    pub(in crate::collector) fn leave(&mut self, now_ns: i64, began: Leaving) {
+        self.subscription.filter.until_ns = now_ns;
+        self.leaving = Some(began);
+    }
+
+    /// Completes the sink with the report, and hands the outcome to the requester.
+    pub(in crate::collector) fn end(mut self, report: Report, with_session: bool) {
+        let lost = |subscription: &Subscription| lock(&subscription.stats.sinks).values().map(|sink| sink.lost).sum();
+        // The answer to a request has a count of missing records; a trace has only the notes.
+        let mut told = report.clone();
+        let missing: u64 = lost(&self.subscription);
+        if missing > 0 {
+            let missing = counted_are(missing, "record");
+            told.notes.push(format!("{missing} missing: the reader was slower than the program"));
         }
-        over
+        self.subscription.finish(&told);
+        self.handle.end(Outcome { report, lost: lost(&self.subscription), with_session });
     }
 }
