@@ -14,6 +14,7 @@ mod registry;
 pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
+pub(crate) mod roots;
 pub mod slot;
 pub mod snapshot;
 #[cfg_attr(not(feature = "tracing"), path = "no_spans.rs")]

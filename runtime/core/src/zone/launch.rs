@@ -4,10 +4,10 @@
 
 use std::panic::Location;
 
-use super::roots;
 use crate::inside::Inside;
 use crate::observer;
 pub(super) use crate::stream::context::SlotGuard;
+use crate::stream::roots;
 use crate::stream::slot::Launch;
 use crate::stream::thread::{self, Thread};
 

@@ -1,8 +1,7 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, `guard.rs` adds values to
-//! the slot, and `launch.rs` begins and ends the zone. `purpose.rs` has what a zone is for, `roots.rs` the roots of a session with a
-//! budget, and `step.rs` the steps of the program. `named.rs` begins zones of ranges that are named at run time. Without the feature
+//! `request.rs` and `builder.rs` have the functions that a mark calls. `slots.rs` takes a slot for a zone, by what the zone
+//! is for; `guard.rs` adds values to the slot, and `launch.rs` begins and ends the zone. `step.rs` has the steps of the program. `named.rs` begins zones of ranges that are named at run time. Without the feature
 //! `enable` the same functions do nothing.
 
 use std::fmt::Display;
@@ -23,11 +22,7 @@ mod kept;
 mod launch;
 pub mod named;
 mod outcome;
-#[cfg(feature = "enable")]
-mod purpose;
 mod request;
-#[cfg(feature = "enable")]
-mod roots;
 #[cfg(feature = "enable")]
 mod slots;
 pub mod step;

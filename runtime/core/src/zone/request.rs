@@ -7,8 +7,6 @@ use super::builder::ZoneBuilder;
 use crate::backend::AsStream;
 use crate::catalog::RangeSpec;
 use crate::if_feature;
-#[cfg(feature = "enable")]
-use crate::switch;
 
 /// A zone that is needed and whose stream is not known yet: a session records it, a request waits for it, or a tool observes it.
 #[doc(hidden)]
@@ -33,7 +31,7 @@ const _: () = match cfg!(feature = "enable") {
 #[doc(hidden)]
 #[inline(always)]
 pub fn begin(range: &'static RangeSpec) -> Option<ZoneRequest> {
-    if_feature!("enable", switch::word().and_then(|word| ZoneRequest::by(range, word)), {
+    if_feature!("enable", crate::switch::word().and_then(|word| ZoneRequest::by(range, word)), {
         let _ = range;
         None
     })

@@ -5,16 +5,18 @@
 //! carries in its slot the ticket that answers the request; if no session records it, it takes a slot only for the request. A zone
 //! that only an NVTX tool sees takes a slot of its own thread, and gives it back.
 
+mod purpose;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
 
+use purpose::Purpose;
+
 use super::Zone;
 use super::builder::ZoneBuilder;
 use super::guard::Guard;
-use super::purpose::Purpose;
 use super::request::ZoneRequest;
-use super::roots;
 use crate::backend::{AsStream, NoKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::inside::{self, Inside};
@@ -22,8 +24,8 @@ use crate::observer;
 use crate::profile::{self, answers::Shared, error::ProfileError, requests::PendingAnswers};
 use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
-use crate::stream::current;
 use crate::stream::thread::{self, Thread};
+use crate::stream::{current, roots};
 use crate::switch::{self, SwitchState};
 use crate::windows::Admission;
 

@@ -4,9 +4,9 @@
 
 use std::num::NonZeroU32;
 
+use super::thread;
 use crate::catalog::RangeSpec;
 use crate::sample::Sampled;
-use crate::stream::thread;
 use crate::windows::{Admission, RootKind, ThreadRoots};
 
 /// Calls `f` with what this thread knows of the last session with windows.
@@ -16,25 +16,25 @@ fn with<R: Default>(f: impl Fn(&mut ThreadRoots) -> R) -> R {
 
 /// Decides whether the session of this epoch records a zone that begins now.
 #[cold]
-pub(super) fn admit(range: &'static RangeSpec, epoch: NonZeroU32) -> Admission {
+pub(crate) fn admit(range: &'static RangeSpec, epoch: NonZeroU32) -> Admission {
     thread::with(|thread| thread.roots_of(epoch).map(|mut roots| roots.admit(range))).unwrap_or_default()
 }
 
 /// Handles an admitted zone that is not recorded.
 #[cold]
-pub(super) fn lose() {
+pub(crate) fn lose() {
     with(ThreadRoots::lose);
 }
 
 /// Returns the share and the window of a zone that is recorded now and has the chance `sampled` in its window.
 #[cold]
-pub(super) fn sampled(sampled: Sampled) -> Sampled {
+pub(crate) fn sampled(sampled: Sampled) -> Sampled {
     thread::with(|thread| thread.roots().map(|mut roots| roots.sampled(sampled))).unwrap_or(sampled)
 }
 
 /// Starts the root of a zone that was admitted. The zone is a root if it nests and no root is open on this thread.
 #[cold]
-pub(super) fn start(range: &'static RangeSpec, nests: bool, is_followed: bool) -> RootKind {
+pub(crate) fn start(range: &'static RangeSpec, nests: bool, is_followed: bool) -> RootKind {
     match nests {
         true => with(|roots| roots.start(range, is_followed)),
         false => {
@@ -46,7 +46,7 @@ pub(super) fn start(range: &'static RangeSpec, nests: bool, is_followed: bool) -
 
 /// Ends the root of a zone; without a range, the zone never started.
 #[cold]
-pub(super) fn end(range: Option<&'static RangeSpec>, kind: RootKind, cycle: u32) {
+pub(crate) fn end(range: Option<&'static RangeSpec>, kind: RootKind, cycle: u32) {
     match range {
         None => with(ThreadRoots::pass_over),
         Some(range) => with(|roots| roots.end(range, kind, cycle)),
