@@ -477,6 +477,6 @@ fn another_version_of_the_protocol_is_named() {
     assert!(said.contains("another version of the protocol") && said.ends_with("protocol 2 (warpline 9.0)"), "{said}");
     assert!(ask().ends_with("it speaks 3, and this one speaks 1"));
     assert!(ask().contains("this `warpline` does not understand: missing field"));
-    assert!(ask().contains("`what` where `status` belongs"));
+    assert!(ask().contains("`what` in place of `status`"));
     server.join().expect("it answered");
 }

@@ -242,7 +242,11 @@ fn a_folder_of_recorders_becomes_a_trace_for_each_process() {
     let all = warpline(&["recover", input, "-o", path("last-{pid}.pftrace").to_str().unwrap()]);
     let (said, text) = (String::from_utf8(all.stdout).unwrap(), String::from_utf8(all.stderr).unwrap());
     assert_eq!((all.status.code(), said.lines().count()), (Some(2), 1), "{said}{text}");
-    assert!(text.contains("rank1.flight") && text.contains("rank2.flight: its output "), "{text}");
+    assert!(
+        text.contains("rank1.flight")
+            && text.contains("rank2.flight: an earlier file with the same process id was recovered into "),
+        "{text}"
+    );
     assert!(path(&format!("last-{}.pftrace", std::process::id())).exists());
 }
 

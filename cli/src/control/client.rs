@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
 use crate::runtime::peer::Peer;
-use crate::runtime::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
+use crate::runtime::protocol::{CHANGING, Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
 
 /// The time from connecting to the last byte of the first reply. A program that takes longer does not answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -163,6 +163,7 @@ impl Client {
             let text = value["text"].as_str().unwrap_or("it gave no reason").to_owned();
             return Err(match value["code"].as_str() {
                 Some("protocol") => ControlError::Version { process, text },
+                Some(CHANGING) => ControlError::Changing { process, text },
                 Some("no_range") => ControlError::Refused { process, text: no_range(process, &text) },
                 _ => ControlError::Refused { process, text },
             });

@@ -66,6 +66,8 @@ pub(crate) enum ControlError {
     Version { process: u32, text: String },
     #[error("process {process}: {text}")]
     Refused { process: u32, text: String },
+    #[error("process {process}: {text}")]
+    Changing { process: u32, text: String },
     #[error("`{range}` is a pattern; name one range in full: `warpline catalog /proc/{process}/exe` lists them")]
     Pattern { process: u32, range: String },
     #[error(transparent)]

@@ -8,7 +8,7 @@ mod figures;
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// How many updates are taken between two draws.
 const LOOKS: usize = 8;
 
-/// The pause before a program whose session has just ended is watched again.
+/// The pause before each attempt to watch a program whose session has just ended.
 const TRIES_EVERY: Duration = Duration::from_millis(200);
 
 /// A program that is this late with its figures does not answer.
@@ -104,6 +104,18 @@ fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
     Ok(client)
 }
 
+/// Watches a program whose session has just begun or ended, as soon as it has done so.
+fn watch_again(process: u32, every: Duration) -> Result<Client, ControlError> {
+    let deadline = Instant::now() + SILENCE;
+    loop {
+        std::thread::sleep(TRIES_EVERY);
+        match watch(process, every) {
+            Err(ControlError::Changing { .. }) if Instant::now() < deadline => {}
+            answer => return answer,
+        }
+    }
+}
+
 /// Sends figures to the main thread until an error ends them, and returns the error.
 fn read(
     process: u32,
@@ -117,8 +129,7 @@ fn read(
             Ok(Reply::Json(value)) if value["is"] == "figures" => serde_json::from_value::<Figures>(value),
             // It started or ended a session of its own: watch the next one.
             Ok(Reply::Json(value)) if value["is"] == "ended" && value["why"] != "stopped" => {
-                std::thread::sleep(TRIES_EVERY);
-                match watch(process, every) {
+                match watch_again(process, every) {
                     Ok(next) => (client, is_first) = (next, true),
                     Err(error) => return error,
                 }

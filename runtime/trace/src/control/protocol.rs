@@ -22,6 +22,9 @@ pub const MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// The largest number of zones in one request.
 pub const MAX_ZONES: u32 = 10_000;
 
+/// The code of a refusal while the program starts or ends a session: the same request is accepted a moment later.
+pub const CHANGING: &str = "changing";
+
 /// The kind of a frame's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -264,7 +267,7 @@ impl Request {
 }
 
 fn wrong(key: &str, what: &str) -> Refusal {
-    Refusal::new("request", format!("`{key}` is {what}"))
+    Refusal::new("request", format!("`{key}` must be {what}"))
 }
 
 fn text(object: &mut Map<String, Value>, key: &str) -> Result<Option<String>, Refusal> {
@@ -376,15 +379,15 @@ mod tests {
             refused(r#"{"protocol":1,"ask":"record","level":"coarse"}"#),
             "unknown: `record` has no parameter `level`"
         );
-        assert_eq!(refused(r#"{"protocol":1,"ask":"record","kernels":1}"#), "request: `kernels` is true or false");
+        assert_eq!(refused(r#"{"protocol":1,"ask":"record","kernels":1}"#), "request: `kernels` must be true or false");
         assert_eq!(refused(r#"{"protocol":1,"ask":"arm"}"#), "request: `arm` needs a `range`");
         assert_eq!(
             refused(r#"{"protocol":1,"ask":"arm","range":"a","zones":0}"#),
-            "request: `zones` is a number from 1 to 10000"
+            "request: `zones` must be a number from 1 to 10000"
         );
         assert!(
             refused(r#"{"protocol":1,"ask":"record","for_ms":0}"#)
-                .starts_with("request: `for_ms` is a number of ms from 1")
+                .starts_with("request: `for_ms` must be a number of ms from 1")
         );
         assert!(
             refused(r#"{"protocol":2,"ask":"status"}"#)

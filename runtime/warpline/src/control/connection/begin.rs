@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::profile;
 use crate::settings::{Config, Filter, unmatched};
 use warpline_report::sink::{SessionInfo, Sink};
-use warpline_trace::control::protocol::{Refusal, Request};
+use warpline_trace::control::protocol::{CHANGING, Refusal, Request};
 
 /// How long a dump waits for the collector's flush. A slow sink of the program can make the collector miss it.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
@@ -161,12 +161,12 @@ fn subscribe<'a>(
         ..shared.base.shared()
     };
     engine::subscribe(NewSubscription { sink, filters, info: SessionInfo::now(), handle }, &config).map_err(|error| {
-        let text = match error {
+        match error {
             Error::AlreadyRecording => {
-                "the program is starting or ending a session at this moment; try again".to_owned()
+                let text = "the program is starting or ending a session at this moment; try again".to_owned();
+                Refusal::new(CHANGING, text)
             }
-            error => error.to_string(),
-        };
-        Refusal::new("session", text)
+            error => Refusal::new("session", error.to_string()),
+        }
     })
 }
