@@ -11,7 +11,7 @@ use warpline_annotate::{AnnotateError, By, LaneCount, Observer, Options, Phase, 
 
 use crate::inputs::{self, InputError, TRACES};
 use crate::output::{self, Column, fitted};
-use crate::place::{self, PlaceError};
+use crate::output_file::{self, PlaceError};
 
 /// Why nothing was annotated.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ impl Annotating {
     /// missing. The outputs in it have the names of the traces. The output of a trace that is compressed with zstd is
     /// compressed with gzip.
     pub(crate) fn traces(&self) -> Result<Vec<(PathBuf, PathBuf)>, AnnotatingError> {
-        let to = place::expand_here(&self.output)?;
+        let to = output_file::expand_here(&self.output)?;
         if !self.trace.is_dir() {
             return Ok(vec![(self.trace.clone(), to)]);
         }

@@ -18,7 +18,7 @@ use object::{Endianness, Object, ObjectSection, elf};
 use warpline_core::catalog::record::SECTION;
 use warpline_core::catalog::{ByteOrder, NoteError, Records};
 
-use crate::source::{Source, Window};
+use crate::bounded_read::{Source, Window};
 
 /// The maximum size of all notes: [`MAX_RANGES`](warpline_core::catalog::record::MAX_RANGES) ranges of 256 bytes.
 pub const MAX_NOTES: u64 = 16 << 20;

@@ -30,7 +30,7 @@ use crate::inputs::{InputError, TRACES};
 use crate::open::Listening;
 use crate::open::{self, OpenError};
 use crate::output::{self, OutputError};
-use crate::place::{self, PlaceError};
+use crate::output_file::{self, PlaceError};
 use crate::recover::{self, RecoverFileError};
 use crate::report::{self, ReportError, Shown};
 use crate::shell::{self, ShellError};
@@ -266,7 +266,7 @@ fn of_trace(path: &Path) -> Result<Records, CommandError> {
 
 /// Writes to the file, whose placeholders are expanded, or to standard output.
 fn write(text: &str, output: Option<&Path>) -> Result<(), CommandError> {
-    let output = output.map(place::expand_here).transpose()?;
+    let output = output.map(output_file::expand_here).transpose()?;
     Ok(output::write(text, output.as_deref())?)
 }
 
@@ -309,7 +309,7 @@ fn report(
     let report = match html {
         Some(html) => {
             let (report, page) = report::report_and_page(traces, shown)?;
-            output::write_page(&page, &place::expand_here(html)?)?;
+            output::write_page(&page, &output_file::expand_here(html)?)?;
             report
         }
         None => report::report(traces, shown)?,

@@ -10,6 +10,7 @@
 mod annotate;
 mod args;
 pub mod binary;
+mod bounded_read;
 mod cargo;
 mod commands;
 mod compare;
@@ -20,12 +21,11 @@ mod files;
 mod hand_over;
 mod open;
 mod output;
-mod place;
+mod output_file;
 mod recover;
 mod report;
 mod runtime;
 mod shell;
-mod source;
 pub mod stragglers;
 mod trace_catalog;
 

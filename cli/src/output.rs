@@ -251,7 +251,7 @@ pub(crate) fn is_or_are(count: u64) -> &'static str {
 /// The remedy for an error of the system: raise the limit if no descriptor is left, otherwise `otherwise`.
 pub(crate) fn remedy<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     #[cfg(target_os = "linux")]
-    let text = crate::runtime::peer::out_of_descriptors(error);
+    let text = crate::runtime::socket_peer::out_of_descriptors(error);
     #[cfg(not(target_os = "linux"))]
     let text = {
         let _ = error;

@@ -16,7 +16,7 @@ use warpline_trace::{files, flight};
 
 use crate::inputs::{self, CHROME, FLIGHT, InputError};
 use crate::output::{self, remedy};
-use crate::place::{self, PlaceError, TracePlace};
+use crate::output_file::{self, PlaceError, TracePlace};
 
 /// Why there is no trace. No partial output is left.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +150,7 @@ fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFileError> {
         let found = flight::recover(recorder, &mut io::sink());
         process = found.map_err(|error| RecoverFileError::Recover { path: path.to_owned(), error })?.process_id;
     }
-    let output = &place::expand(output, process, |name| std::env::var(name).ok())?;
+    let output = &output_file::expand(output, process, |name| std::env::var(name).ok())?;
     if let (Ok(path), Ok(output)) = (path.canonicalize(), output.canonicalize())
         && path == output
     {

@@ -2,9 +2,9 @@
 //! the protocol of programs that listen.
 
 pub(crate) use warpline_core::file_name;
+pub(crate) use warpline_core::plural::{counted, counted_as};
 #[cfg(target_os = "linux")]
-pub(crate) use warpline_core::peer;
-pub(crate) use warpline_core::suggest::{counted, counted_as};
+pub(crate) use warpline_core::socket_peer;
 pub(crate) use warpline_core::text::{printable, printable_json, printable_lines};
 #[cfg(target_os = "linux")]
-pub(crate) use warpline_trace::control::{figures, place, protocol};
+pub(crate) use warpline_trace::control::{figures, protocol, socket};

@@ -16,8 +16,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
-use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
 

@@ -18,8 +18,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use target::{SOON, Target, complaint, runtime_dir, said, sockets, state, until};
-use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use target::{Target, complaint, runtime_dir, said, sockets};
-use warpline_trace::control::place::SocketOwner;
+use warpline_trace::control::socket::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
 

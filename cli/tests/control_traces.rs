@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use target::{Target, runtime_dir, warpline};
-use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
 

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::panic;
 
-use warpline_core::caught::caught_or_text;
+use warpline_core::panics::caught_or_text;
 
 thread_local! {
     static READS: Cell<bool> = const { Cell::new(false) };

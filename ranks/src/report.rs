@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use warpline_core::suggest::counted_as;
+use warpline_core::plural::counted_as;
 use warpline_judge::own::{Own, Verdict};
 use warpline_judge::tables::Table;
 

@@ -8,8 +8,8 @@ use std::fmt;
 
 use crate::work::WorkStats;
 use warpline_core::collective::CollectiveKind;
+use warpline_core::plural::counted;
 use warpline_core::record::is_bound;
-use warpline_core::suggest::counted;
 
 /// One range's figures over a session. All times are in ns.
 ///

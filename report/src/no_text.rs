@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Report;
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 use warpline_core::text::printable;
 
 impl fmt::Display for Report {

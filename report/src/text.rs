@@ -17,8 +17,8 @@ use crate::path::CriticalPath;
 pub(super) use account::Account;
 use device::{host_waits, top_kernels};
 use memory::memory;
+use warpline_core::plural::{counted, counted_as};
 use warpline_core::record::is_bound;
-use warpline_core::suggest::{counted, counted_as};
 use warpline_core::text::printable;
 use work::work;
 

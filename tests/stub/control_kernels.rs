@@ -14,7 +14,7 @@ use serde_json::Value;
 use warpline::sink::MemorySink;
 use warpline::{Session, Timing};
 use warpline_tests::this_test;
-use warpline_trace::control::place::{SocketOwner, directory};
+use warpline_trace::control::socket::{SocketOwner, directory};
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use crate::harness::cupti::{Launch, kernel, name_library, with_cupti};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use warpline_trace::control::place::SocketOwner;
+use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
 
 use super::child::command;

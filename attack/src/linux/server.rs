@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use warpline::{HostStream, Session};
-use warpline_trace::control::place::SocketOwner;
+use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
 
 use super::child::{Child, command};

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
-use crate::runtime::peer::Peer;
 use crate::runtime::protocol::{CHANGING, Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
+use crate::runtime::socket_peer::Peer;
 
 /// The time from connecting to the last byte of the first reply. A program that takes longer does not answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::error::ControlError;
 use super::{find, flight};
 use crate::output;
-use crate::place::TracePlace;
+use crate::output_file::TracePlace;
 use crate::recover::{RecoverFileError, describe, recover_file};
 use crate::runtime::protocol::Request;
 

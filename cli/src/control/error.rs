@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::flight;
-use crate::place::PlaceError;
+use crate::output_file::PlaceError;
 use crate::recover::RecoverFileError;
-use crate::runtime::peer::out_of_descriptors;
+use crate::runtime::socket_peer::out_of_descriptors;
 
 /// The limit of all replies to one request together. A recording has a limit of its own.
 pub(super) const MOST_BYTES: u64 = 64 << 20;

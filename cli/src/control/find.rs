@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::ControlError;
-use crate::place::PlaceError;
-use crate::runtime::place::{self, ProcessView, Seen, SocketOwner};
+use crate::output_file::PlaceError;
+use crate::runtime::socket::{self, ProcessView, Seen, SocketOwner};
 
 /// A process that has closed its connections ends within this time.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ pub(super) fn all() -> Result<All, ControlError> {
         for entry in ok(entries)?.into_iter().flatten().flatten() {
             let Some(owner) = SocketOwner::of_name(&entry.file_name()) else { continue };
             let socket = entry.path();
-            if !fs::symlink_metadata(&socket).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
+            if !fs::symlink_metadata(&socket).is_ok_and(|metadata| socket::is_socket_of(&metadata, user)) {
                 continue;
             }
             if here.as_ref().is_some_and(|here| here.is_over(&owner)) {
@@ -126,7 +126,7 @@ pub(super) fn all() -> Result<All, ControlError> {
 /// The path has another placeholder.
 pub(super) fn expand(path: &Path, process: u32) -> Result<PathBuf, PlaceError> {
     let environment = shown(process, "environ", ENVIRONMENT_BYTES).unwrap_or_default();
-    crate::place::expand(path, process, |name| variable(&environment, name)?.into_string().ok())
+    crate::output_file::expand(path, process, |name| variable(&environment, name)?.into_string().ok())
 }
 
 /// The socket of a process, and the process that must listen there.
@@ -142,7 +142,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
     let (here, seen) = (ok(ProcessView::look())?, ok(Seen::read(&process.to_string()))?);
     let number = here.as_ref().zip(seen.as_ref()).and_then(|(here, seen)| here.number_of(seen));
     let mut places: Vec<PathBuf> = directories(user);
-    let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| place::directory(given.as_deref(), user)).into();
+    let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| socket::directory(given.as_deref(), user)).into();
     // In the process's own root these names may lead to other files.
     let in_its_root = of_it.iter().filter_map(|path| Some(proc.join("root").join(path.strip_prefix("/").ok()?)));
     let in_its_root: Vec<_> = in_its_root.collect();
@@ -173,7 +173,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
         for name in names {
             let socket = directory.join(name);
             match fs::symlink_metadata(&socket) {
-                Ok(metadata) if place::is_socket_of(&metadata, user) => return Ok(Program { socket, number }),
+                Ok(metadata) if socket::is_socket_of(&metadata, user) => return Ok(Program { socket, number }),
                 Ok(_) => fault = Some(format!("{} is not a socket of this user", socket.display())),
                 Err(_) => {}
             }
@@ -204,7 +204,7 @@ fn named(directory: &Path, seen: &Seen) -> Result<Vec<OsString>, ControlError> {
 /// The directories in which programs of this user put their sockets.
 fn directories(user: u32) -> Vec<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR");
-    let mut directories = vec![place::directory(given.as_deref(), user), place::directory(None, user)];
+    let mut directories = vec![socket::directory(given.as_deref(), user), socket::directory(None, user)];
     directories.dedup();
     directories
 }
@@ -220,7 +220,7 @@ enum Fault {
 /// Whether the directory exists. It is a fault if others than this user can write to it.
 fn check(directory: &Path, user: u32) -> Result<bool, Fault> {
     match fs::symlink_metadata(directory) {
-        Ok(metadata) => place::fault(&metadata, user).map_or(Ok(true), |fault| Err(Fault::Unsafe(fault))),
+        Ok(metadata) => socket::fault(&metadata, user).map_or(Ok(true), |fault| Err(Fault::Unsafe(fault))),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Fault::Hidden),
         Err(_) => Ok(false),
     }

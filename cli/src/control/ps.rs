@@ -13,8 +13,8 @@ use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
-use crate::runtime::place::ProcessView;
 use crate::runtime::protocol::Request;
+use crate::runtime::socket::ProcessView;
 
 /// After this time a message names the programs that have not answered.
 const PATIENCE: Duration = Duration::from_secs(1);

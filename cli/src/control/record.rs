@@ -16,7 +16,7 @@ use super::packets::{Packets, PieceError};
 use super::{find, signals};
 use crate::inputs;
 use crate::output;
-use crate::place::{PlaceError, TracePlace};
+use crate::output_file::{PlaceError, TracePlace};
 use crate::runtime::figures::Figures;
 use crate::runtime::protocol::Request;
 use warpline_trace::read::document::Limit;

@@ -77,17 +77,17 @@ fn in_folder(folder: &Path) -> Result<(), String> {
 /// Whether programs with `control` can make their sockets.
 #[cfg(target_os = "linux")]
 pub(super) fn control(wanted: &Wanted) -> Option<Finding> {
-    use crate::runtime::place;
+    use crate::runtime::socket;
 
     /// The longest path of a socket, and of a socket's name with its temporary ending.
     const LONGEST_PATH: usize = 107;
     const LONGEST_NAME: usize = ".4194304-18446744073709551615-4294967295.sock.new".len();
 
     let user = rustix::process::geteuid().as_raw();
-    let folder = place::directory(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
+    let folder = socket::directory(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
     let name = folder.display();
     let fault = match fs::symlink_metadata(&folder) {
-        Ok(there) => place::fault(&there, user).map_or_else(|| in_folder(&folder), Err),
+        Ok(there) => socket::fault(&there, user).map_or_else(|| in_folder(&folder), Err),
         Err(_) => in_folder(folder.parent().unwrap_or(Path::new("/"))),
     };
     let is_long = folder.as_os_str().len() + 1 + LONGEST_NAME > LONGEST_PATH;

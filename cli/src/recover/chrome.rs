@@ -15,7 +15,7 @@ use warpline_trace::read::document::{Broken, Document, MAX_VALUE, Piece, Positio
 use super::{RecoverFileError, open_packed};
 use crate::inputs;
 use crate::output;
-use crate::place::{self, PlaceError, TracePlace};
+use crate::output_file::{self, PlaceError, TracePlace};
 use crate::trace;
 
 /// The event with the facts of a session that are known at its start.
@@ -62,7 +62,7 @@ pub(super) fn place(path: &Path, output: &Path) -> Result<TracePlace, RecoverFil
         let found = copy(path, &mut io::sink(), output)?;
         process = found.process.map_or(process, |(id, _)| id);
     }
-    let output = place::expand(output, process, |name| std::env::var(name).ok())?;
+    let output = output_file::expand(output, process, |name| std::env::var(name).ok())?;
     if !is_named(&output) {
         return Err(RecoverFileError::Ending { path: output });
     }

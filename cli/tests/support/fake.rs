@@ -7,8 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use warpline_trace::control::place::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 /// The directory of the sockets, made where it is not there yet.
 pub fn sockets_dir(runtime_dir: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use warpline_judge::progress::Progress;
 use warpline_trace::control::ask::{Fate, ask, fate, socket};
-use warpline_trace::control::place::SocketOwner;
+use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::Request;
 
 /// How long a process may take to answer.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 use warpline_core::text::printable;
 use warpline_judge::own::{LEAST_STEPS, Verdict};
 use warpline_report::duration as time;

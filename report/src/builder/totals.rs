@@ -8,7 +8,7 @@ use crate::Report;
 use crate::figures::{HostWaitStats, KernelStats, RangeStats, RangeStepStats, SemaphoreStats, StreamStats};
 use crate::lengths::Coverage;
 use crate::names::{Name, Names};
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 
 impl ReportBuilder {
     /// Adds the figures to a report that has the counts. `complete` is what is complete of the recording that has not ended. `seen` returns how many

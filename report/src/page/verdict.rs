@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::table::{bounded, percent, time};
 use super::super::{RangeStats, Report, Source, StreamStats};
+use warpline_core::plural::{counted, counted_as};
 use warpline_core::record::is_bound;
-use warpline_core::suggest::{counted, counted_as};
 
 /// A stream is named as idle if it is for more than this share of the time.
 const IDLE: f64 = 0.2;

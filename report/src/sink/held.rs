@@ -4,7 +4,7 @@
 //! fails the sink's call, but does not affect the collector or the other sinks.
 
 use super::Sink;
-use warpline_core::caught::caught;
+use warpline_core::panics::caught;
 
 /// Sinks whose panics are contained.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use crate::{
     Source, SpanCounts, WaitCounts,
 };
 use warpline_core::fields::{MAX_FIELDS, MORE_LANES, MOST_LANES};
-use warpline_core::suggest::{counted, counted_are, counted_as};
+use warpline_core::plural::{counted, counted_are, counted_as};
 use warpline_core::text::printable;
 
 /// The lines of a report after its tables. A line that begins with a blank belongs to the one before it.

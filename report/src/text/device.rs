@@ -5,7 +5,7 @@ use std::fmt;
 use super::super::table::{NONE, Row, table, time};
 use super::super::{HostWaitStats, KernelCounts, KernelStats, KernelTimingCounts, SyncCounts};
 use super::more;
-use warpline_core::suggest::{counted, counted_are, counted_as};
+use warpline_core::plural::{counted, counted_are, counted_as};
 use warpline_core::text::printable;
 
 /// The maximum number of kernels that are printed, by name and range.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::table::{NONE, Row, percent, shortened, size, table};
 use super::super::{MemoryCounts, MemoryHolder, MemoryStats};
-use warpline_core::suggest::{counted, counted_are, counted_as};
+use warpline_core::plural::{counted, counted_are, counted_as};
 use warpline_core::text::printable;
 
 /// The maximum number of devices that are printed.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::super::table::{NONE, Row, table, time};
 use super::super::{RangeStepStats, StepStats};
 use super::more;
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 
 /// The maximum number of ranges that are printed, unless the reader chooses another one.
 const RANGES: usize = 20;

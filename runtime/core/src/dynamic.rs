@@ -14,10 +14,10 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 use crate::catalog::spec::{RangeMeta, RangeSpec};
 use crate::catalog::{Kind, RangeId, catalog};
 use crate::fork::PerProcess;
-use crate::inside::Inside;
+use crate::plural::counted_are;
 use crate::ranges::{RangeTable, chance_of};
+use crate::reentrancy::Inside;
 use crate::sample::Wanted;
-use crate::suggest::counted_are;
 
 /// The most ranges that are named at run time. Zones of further names belong to one range, [`MORE`].
 pub const MOST_RANGES: usize = 65_536;

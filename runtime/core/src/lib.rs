@@ -13,7 +13,6 @@ mod enabled;
 
 pub mod backend;
 pub mod catalog;
-pub mod caught;
 pub mod clock;
 pub mod collective;
 pub mod counts;
@@ -26,7 +25,6 @@ pub mod file_name;
 pub mod fixture;
 pub mod fork;
 pub mod hashing;
-pub mod inside;
 #[cfg(feature = "runtime")]
 pub mod intervals;
 pub mod kernel;
@@ -36,18 +34,21 @@ pub mod lock;
 pub mod memory;
 #[cfg(feature = "runtime")]
 pub mod observer;
-#[cfg(all(target_os = "linux", feature = "runtime"))]
-pub mod peer;
+pub mod panics;
+pub mod plural;
 pub mod process;
 pub mod profile;
 #[cfg(feature = "runtime")]
 pub mod ranges;
 pub mod record;
 pub mod recovered;
+pub mod reentrancy;
 pub mod replay;
 pub mod sample;
 #[cfg_attr(not(all(unix, feature = "runtime")), path = "no_signals.rs")]
 pub mod signals;
+#[cfg(all(target_os = "linux", feature = "runtime"))]
+pub mod socket_peer;
 pub mod stderr;
 pub mod step;
 #[cfg(feature = "runtime")]

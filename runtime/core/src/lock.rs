@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::inside::Inside;
+use crate::reentrancy::Inside;
 
 /// A lock that this thread holds.
 pub struct Locked<'a, T> {

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::catalog::RangeSpec;
-use crate::inside::Inside;
+use crate::reentrancy::Inside;
 use crate::sample::SampleRate;
 use crate::windows::Nesting;
 

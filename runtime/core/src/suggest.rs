@@ -1,6 +1,6 @@
-//! Words of messages: the name that a misspelt name probably means, and counts with their nouns.
+//! The name that a misspelt name probably means.
 //!
-//! Settings and requests for ranges use it for the hint in the error about an unknown name. Warnings and notes use it for counts.
+//! Settings and requests for ranges use it for the hint in the error about an unknown name.
 //! It is never called where zones begin.
 
 /// Returns the nearest of the names, if it is near enough to be meant.
@@ -46,21 +46,6 @@ fn distance(a: &[char], b: &str, most: usize) -> Option<usize> {
         }
     }
     Some(row[b.len()]).filter(|distance| *distance <= most)
-}
-
-/// Returns "1 zone", "2 zones".
-pub fn counted(count: u64, what: &str) -> String {
-    counted_as(count, what, &format!("{what}s"))
-}
-
-/// Returns "1 kernel or copy", "2 kernels and copies": for words whose plural is not formed with a final `s`.
-pub fn counted_as(count: u64, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
-}
-
-/// Returns "1 zone is", "2 zones are".
-pub fn counted_are(count: u64, what: &str) -> String {
-    format!("{} {}", counted(count, what), if count == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::graphs::CapturePosition;
+use super::graph_api::CapturePosition;
 
 /// Numbers the marks of all captures, to give their order.
 static ORDER: AtomicU64 = AtomicU64::new(0);

@@ -21,8 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use event::RawEvent;
-use order::Lane;
-pub use order::{event_pool, set_event_pool_capacity};
+use timeline::Lane;
+pub use timeline::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DeviceMemory, DevicePoint, DeviceStream, RawParts};
 use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
@@ -42,8 +42,8 @@ pub mod driver;
 mod elapsed;
 mod event;
 mod green;
-mod order;
 mod owner;
+mod timeline;
 
 pub mod calibrate;
 pub mod capture;
@@ -52,7 +52,7 @@ mod context;
 #[cfg_attr(not(target_os = "linux"), path = "no_copy.rs")]
 mod copy;
 pub mod demangle;
-pub mod graphs;
+pub mod graph_api;
 mod key;
 mod memory;
 pub mod peak;

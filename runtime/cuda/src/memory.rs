@@ -4,7 +4,7 @@
 //! the allocation would become a node of the graph.
 
 use super::allocator::Allocator;
-use super::order::{Context, Lane};
+use super::timeline::{Context, Lane};
 use warpline_core::backend::device::DeviceMemory;
 use warpline_core::backend::{NoKey, Refusal, StreamKey};
 

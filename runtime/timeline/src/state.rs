@@ -9,8 +9,8 @@ use std::task::Waker;
 
 use super::error::{Error, Failure};
 use super::history::History;
-use warpline_core::caught::caught;
 use warpline_core::fork::Home;
+use warpline_core::panics::caught;
 use warpline_core::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The number of points that may gather before the device is queried for the middle one.

@@ -57,8 +57,8 @@ mod on {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use warpline_core::backend::{AsStream, NoKey, key_of};
-    use warpline_core::inside::Inside;
     use warpline_core::memory::MemoryTiming;
+    use warpline_core::reentrancy::Inside;
     use warpline_core::stream::memory::Allocation;
     use warpline_core::stream::{current, thread};
     use warpline_core::switch;

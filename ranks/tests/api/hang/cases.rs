@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use warpline_ranks::Engine;
 use warpline_ranks::generate::{Plan, generate};
-use warpline_trace::control::place::SocketOwner;
+use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
 
 use crate::bounds::{ints, rewrite, with};

@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 
 use super::fault::Faults;
 use crate::backend::{AsStream, Source, Space, StreamKey, StreamRef};
-use crate::caught::caught_or_text;
 use crate::fork::Home;
 use crate::lock::lock;
+use crate::panics::caught_or_text;
 use crate::threads;
 
 /// A stream whose device is a thread of this process.
@@ -214,7 +214,7 @@ impl Queue {
     pub(super) fn push(&self, op: Op) {
         let not_queued = {
             // The queue may allocate under its lock. An operation that runs here may begin zones.
-            let _inside = crate::inside::Inside::enter();
+            let _inside = crate::reentrancy::Inside::enter();
             self.queue(op)
         };
         if let Some(op) = not_queued {
@@ -260,7 +260,7 @@ impl Queue {
         if !self.home.is_here() {
             return ops.for_each(|op| self.execute_in_child(op));
         }
-        let _inside = crate::inside::Inside::enter();
+        let _inside = crate::reentrancy::Inside::enter();
         let mut state = self.lock();
         if state.closed {
             drop(state);

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 use super::label::Label;
 use crate::fork::PerProcess;
-use crate::inside::Inside;
+use crate::reentrancy::Inside;
 
 /// The maximum number of lanes that are named at run time. Zones with further names are on the lane [`MORE_LANES`].
 pub const MOST_LANES: usize = 1024;

@@ -12,7 +12,7 @@ pub(crate) fn in_a_fork(work: impl FnOnce()) {
         0 => {
             // SAFETY: the call takes a number.
             unsafe { libc::alarm(LIMIT_S) };
-            let is_well = crate::caught::caught_or_text(work).is_ok();
+            let is_well = crate::panics::caught_or_text(work).is_ok();
             // SAFETY: the call takes a number.
             unsafe { libc::_exit(i32::from(!is_well)) }
         }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::caught::caught;
 use crate::fork::Home;
 use crate::lock::{Locked, lock};
+use crate::panics::caught;
 use crate::profile::error::ProfileError;
 use crate::profile::waiting;
 use crate::record::ZoneRecord;

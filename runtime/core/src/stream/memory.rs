@@ -4,12 +4,12 @@
 //! allocations of CUDA devices, they come from `tool` instead. Everything is bounded, and what does not fit is counted. The report reads the
 //! figures.
 
+mod holders;
 mod tool;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::holders::{DeviceAccount, Holder};
 use crate::catalog::RangeSpec;
 use crate::clock::now_ns;
 use crate::counts::MemoryCounts;
@@ -17,6 +17,7 @@ use crate::lock::lock;
 use crate::memory::MemoryStats;
 use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
+use holders::{DeviceAccount, Holder};
 use tool::{Told, Tool};
 pub use tool::{ToolChange, ToolEvent};
 

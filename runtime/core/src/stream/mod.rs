@@ -6,7 +6,6 @@
 pub mod context;
 pub mod current;
 pub mod drain_barrier;
-mod holders;
 pub mod memory;
 pub mod pauses;
 pub mod recorder;

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
-use crate::inside::Inside;
+use crate::reentrancy::Inside;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots a ring can have.

@@ -12,8 +12,8 @@ use crate::backend::{StreamKey, StreamRef};
 use crate::catalog::RangeSpec;
 use crate::clock;
 use crate::fork::Home;
-use crate::inside::Inside;
 use crate::record::ThreadInfo;
+use crate::reentrancy::Inside;
 use crate::windows::ThreadRoots;
 
 /// The number of streams that a thread commonly uses at once.

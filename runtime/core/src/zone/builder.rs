@@ -10,9 +10,9 @@ use std::panic::Location;
 
 use super::guard::Guard;
 use super::{AsyncZone, Zone};
-use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::IntoValue;
+use crate::panics::caught;
 use crate::work::IntoWork;
 
 /// A zone that has its slot and has not started. If it is dropped, the zone counts as unfinished.

@@ -7,11 +7,11 @@ use std::panic::Location;
 
 use super::launch::{self, SlotGuard};
 use crate::catalog::RangeSpec;
-use crate::caught::caught;
 use crate::collective::Message;
 use crate::fields::Fields;
-use crate::inside::Inside;
 use crate::observer::{self, MIRRORS};
+use crate::panics::caught;
+use crate::reentrancy::Inside;
 use crate::stream::slot::Slot;
 
 /// Ends its zone when it is dropped; none if the zone is not recorded.

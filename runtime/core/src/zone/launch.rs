@@ -4,8 +4,8 @@
 
 use std::panic::Location;
 
-use crate::inside::Inside;
 use crate::observer;
+use crate::reentrancy::Inside;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::roots;
 use crate::stream::slot::Launch;

@@ -19,9 +19,9 @@ use super::guard::Guard;
 use super::request::ZoneRequest;
 use crate::backend::{AsStream, NoKey, StreamRef};
 use crate::catalog::RangeSpec;
-use crate::inside::{self, Inside};
 use crate::observer;
 use crate::profile::{self, answers::Shared, error::ProfileError, requests::PendingAnswers};
+use crate::reentrancy::{self, Inside};
 use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::thread::{self, Thread};
@@ -49,7 +49,7 @@ impl ZoneRequest {
     /// looked for yet.
     #[inline(never)]
     pub(super) fn by(range: &'static RangeSpec, mut word: SwitchState) -> Option<ZoneRequest> {
-        if inside::refuses() {
+        if reentrancy::refuses() {
             return None;
         }
         word = word.acquire();

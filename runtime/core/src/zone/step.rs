@@ -44,7 +44,7 @@ impl StepGuard {
     /// Begins a step with this number, which is computed only if a session takes steps.
     #[inline(always)]
     pub fn numbered<N: IntoCount>(number: impl FnOnce() -> N) -> StepGuard {
-        StepGuard(if_feature!("enable", taken::begin(|| crate::caught::caught(|| number().into_count())), drop(number)))
+        StepGuard(if_feature!("enable", taken::begin(|| crate::panics::caught(|| number().into_count())), drop(number)))
     }
 }
 

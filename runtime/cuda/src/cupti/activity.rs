@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use super::abi::*;
 use super::library::{Cupti, CuptiError};
 use super::records::Records;
-use super::wanted::Wanted;
+use super::selection::Wanted;
 use super::{buffers, end};
 use warpline_core::clock::{Comparison, now_ns};
 use warpline_core::environment;

@@ -10,9 +10,9 @@ use super::clock::Clock;
 use super::launch::Launch;
 use super::{Names, zone_of};
 use warpline_core::catalog::RangeSpec;
+use warpline_core::plural::counted_as;
 use warpline_core::record::StreamInfo;
 use warpline_core::stream::memory::{Allocation, RefusedAllocation, ToolChange, ToolEvent};
-use warpline_core::suggest::counted_as;
 
 /// The number of reads of buffers for which a record waits for its call. Reads are at least as frequent as flushes.
 const READS: u8 = 16;

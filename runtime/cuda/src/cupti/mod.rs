@@ -27,10 +27,10 @@ mod reading;
 mod recorded;
 mod records;
 mod replays;
+mod selection;
 mod submissions;
 mod syncs;
 mod times;
-mod wanted;
 mod zones;
 
 use std::ffi::c_int;
@@ -45,10 +45,10 @@ use warpline_core::clock::now_ns;
 use warpline_core::counts::{KernelCounts, SyncCounts};
 use warpline_core::kernel::{KernelRecord, ZoneRef};
 use warpline_core::lock::lock;
+use warpline_core::plural::{counted_are, counted_as};
 use warpline_core::record::{StreamInfo, ThreadInfo};
 use warpline_core::signals::with_signals_blocked;
 use warpline_core::stream::memory::{RefusedAllocation, ToolChange};
-use warpline_core::suggest::{counted_are, counted_as};
 use warpline_core::synchronization::SyncRecord;
 
 use abi::*;
@@ -60,8 +60,8 @@ use recorded::{IS_RECORDING, RECORDED, numbers, outside_captures, relax_capture_
 pub use recorded::{has_requests, is_recording, next_submission};
 use records::{Raw, Records};
 pub use replays::Replays;
+pub use selection::Wanted;
 pub use times::{TimedZone, ZoneWork};
-pub use wanted::Wanted;
 
 /// The time between two flushes, at which CUPTI delivers what is complete. A killed program may lose as much.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);

@@ -17,9 +17,9 @@ use crate::graph::ids::NodeLabels;
 use crate::graph::replayed::{Ran, replayed};
 use warpline_core::fields::Value;
 use warpline_core::kernel::{KernelLaunch, KernelRecord, ZoneRef};
+use warpline_core::plural::counted_as;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo};
 use warpline_core::replay::{ReplayRecord, ReplayTiming, ReplayedZone};
-use warpline_core::suggest::counted_as;
 
 /// The time without a kernel after which a replay is complete.
 const QUIET: Duration = Duration::from_millis(500);

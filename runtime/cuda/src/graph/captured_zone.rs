@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::label::ZoneLabel;
 use crate::capture::Mark;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 
 /// A zone in a capture, or a label of nodes that were not captured.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use super::captured_zone::{Capture, CapturedZone, Streams};
 use super::label::ZoneLabel;
 use super::registry;
 use crate::capture::Mark;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use crate::stamps;
 use warpline_core::backend::EndedZone;
 use warpline_core::clock::now_ns;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::registered::Exec;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 
 /// The maximum number of executable graphs that may exist.
 const MOST: usize = if cfg!(test) { 64 } else { 1 << 14 };

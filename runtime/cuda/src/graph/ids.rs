@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::label::{NodeKind, ZoneLabel};
 use crate::driver::Driver;
 use crate::graph::NodeIdSource;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use warpline_core::lock::lock;
 
 /// A source of the 64-bit ids by which tools identify a node of an instantiated graph.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
 use warpline_core::fields::Value;

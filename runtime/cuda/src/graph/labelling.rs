@@ -17,7 +17,7 @@ use super::registry;
 use super::zones::{GraphZones, driver, failed, handles};
 use crate::driver::{CudaError, Driver};
 use crate::graph::ids::Ids;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::clock::now_ns;
 use warpline_core::collective::Message;

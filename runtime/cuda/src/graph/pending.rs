@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::captured_zone::CapturedZone;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use warpline_core::fork::PerProcess;
-use warpline_core::suggest::counted_as;
+use warpline_core::plural::counted_as;
 
 /// The maximum number of labels that wait for their graph to be registered, and of their nodes.
 const MOST_LABELS: usize = 1 << 16;

@@ -12,8 +12,8 @@ use super::ids::Ids;
 use super::plan::Plan;
 use super::registered::{Exec, Read, Registered};
 use crate::driver::{CudaError, Driver};
-use crate::graphs::Handle;
-use warpline_core::suggest::counted_as;
+use crate::graph_api::Handle;
+use warpline_core::plural::counted_as;
 
 /// The maximum number of graphs that are no longer held, and of their nodes.
 const MOST_RETIRED: usize = 256;

@@ -10,7 +10,7 @@ use super::registered::Read;
 use super::registry::{Held, Taken};
 use super::{captures, json, pending, registry};
 use crate::driver::{CudaError, Driver};
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use std::sync::Arc;
 use warpline_core::signals::without_signals;
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::super::graphs::CapturePosition;
+use super::super::graph_api::CapturePosition;
 use super::abi::{Calls, Ptr};
 use super::ring::{self, Slot, TIME_BITS};
 use super::stand_behind;

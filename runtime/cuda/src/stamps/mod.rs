@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
-use super::graphs::{CapturePosition, Function, Handle};
+use super::graph_api::{CapturePosition, Function, Handle};
 use super::owner::Keeper;
 use warpline_core::fork::PerProcess;
 

@@ -7,7 +7,7 @@ use crate::capture;
 use crate::capture::Mark;
 use crate::driver::{ContextPtr, CudaError, Driver, PER_THREAD, StreamPtr, is_default};
 use crate::graph;
-use crate::graphs::{CapturePosition, Handle};
+use crate::graph_api::{CapturePosition, Handle};
 use crate::owner::Keeper;
 use crate::stamps;
 use crate::stamps::ZoneEdge;

@@ -9,7 +9,7 @@ use crate::capture;
 use crate::context::Context;
 use crate::driver::{CudaError, PER_THREAD, is_default};
 use crate::graph;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 use crate::pool::Pair;
 use warpline_core::backend::{BackendError, Call, Ended, EndedZone, PointStream, Refused, ZonePoints};
 use warpline_core::clock::now_ns;

@@ -18,8 +18,8 @@ use crate::state::{Nudge, Waiter};
 use crate::storage::{Held, Live, NotFreed, Stays};
 use warpline_core::backend::AsStream;
 use warpline_core::backend::host::HostStream;
-use warpline_core::caught::{caught, caught_or_text};
 use warpline_core::fork::Home;
+use warpline_core::panics::{caught, caught_or_text};
 
 /// The time after which memory that could not be freed is tried again.
 const RETRY: Duration = Duration::from_millis(10);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::place::{self, ProcessView, SocketOwner};
 use super::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
-use warpline_core::peer::Peer;
+use super::socket::{self, ProcessView, SocketOwner};
+use warpline_core::socket_peer::Peer;
 use warpline_core::threads;
 
 /// What became of a process.
@@ -40,14 +40,14 @@ pub fn fate(owner: &SocketOwner) -> Fate {
 pub fn socket(owner: &SocketOwner) -> Option<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let given = std::env::var_os("XDG_RUNTIME_DIR");
-    let directories = [place::directory(given.as_deref(), user), place::directory(None, user)];
+    let directories = [socket::directory(given.as_deref(), user), socket::directory(None, user)];
     let is_safe = |directory: &PathBuf| {
-        std::fs::symlink_metadata(directory).is_ok_and(|metadata| place::fault(&metadata, user).is_none())
+        std::fs::symlink_metadata(directory).is_ok_and(|metadata| socket::fault(&metadata, user).is_none())
     };
     let sockets = directories.into_iter().filter(is_safe).map(|directory| directory.join(owner.socket_name()));
     sockets
         .into_iter()
-        .find(|socket| std::fs::symlink_metadata(socket).is_ok_and(|metadata| place::is_socket_of(&metadata, user)))
+        .find(|socket| std::fs::symlink_metadata(socket).is_ok_and(|metadata| socket::is_socket_of(&metadata, user)))
 }
 
 /// Sends a request to a socket on which a process of this user listens, and returns the first answer.

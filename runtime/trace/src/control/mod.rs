@@ -3,6 +3,6 @@
 #[cfg(target_os = "linux")]
 pub mod ask;
 pub mod figures;
-#[cfg(unix)]
-pub mod place;
 pub mod protocol;
+#[cfg(unix)]
+pub mod socket;

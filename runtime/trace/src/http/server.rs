@@ -112,7 +112,7 @@ impl Server {
 /// Starts a thread of the server, on which nothing is recorded.
 fn spawn(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let run = move || {
-        warpline_core::inside::stay();
+        warpline_core::reentrancy::stay();
         run();
     };
     threads::spawn_with_stack(name, stack, run).map(drop)

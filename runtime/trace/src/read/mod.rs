@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use indicatif::ProgressBar;
+use warpline_core::plural::{counted, counted_as};
 use warpline_core::record::{Span, is_bound};
-use warpline_core::suggest::{counted, counted_as};
 
 use warpline_report::names::TooManyNames;
 

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use warpline_core::plural::counted_as;
 use warpline_core::record::Span;
-use warpline_core::suggest::counted_as;
 
 use super::kinds::{Args, Kind};
 use super::{Fact, Fault, Message, Rows, Slice, Visitor};

@@ -4,10 +4,10 @@
 //! much of the catalog fits (`catalog`), and which records are in the file when a disk takes only some of them
 //! (`written`).
 
+pub mod accounting;
 mod catalog;
 pub mod chrome;
 pub mod create;
 pub mod lanes;
 mod order;
 pub mod perfetto;
-pub mod written;

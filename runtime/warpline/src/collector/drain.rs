@@ -10,7 +10,7 @@ use super::Collector;
 use super::clocks::Clocks;
 use super::pace::SHORTEST;
 use warpline_core::lock::lock;
-use warpline_core::suggest::counted_are;
+use warpline_core::plural::counted_are;
 use warpline_report::DEAR;
 
 /// The minimum duration of a session for a note on the cost of recording.

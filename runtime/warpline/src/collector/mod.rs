@@ -11,6 +11,7 @@
 //! session's figures and its account, with `left_out`.
 
 mod admission;
+mod batch_part;
 mod budget;
 mod clocks;
 mod context;
@@ -39,7 +40,6 @@ mod stream;
 mod streams;
 mod subscriptions;
 mod waits;
-mod wanted;
 mod warmup;
 
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Collector {
 
     /// Collects until the session is over, then drains and completes the sinks.
     pub(crate) fn run(mut self) {
-        warpline_core::inside::stay();
+        warpline_core::reentrancy::stay();
         if_feature!("tracing", crate::spans::layer::mute(), ());
         self.cx.recorder.waker.set(std::thread::current());
         let deadline = loop {

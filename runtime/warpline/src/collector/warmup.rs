@@ -1,6 +1,6 @@
 //! The warm-up of a schedule of steps, whose records are not handed on. Memory is: its counters are sums.
 
-use super::wanted::{begin_of, only};
+use super::batch_part::{begin_of, only};
 use warpline_core::steps::Steps;
 use warpline_report::sink::Batch;
 

@@ -15,8 +15,8 @@ use crate::collector::engine;
 use crate::settings::Config;
 use warpline_core::fork::PerProcess;
 use warpline_core::lock::lock;
-use warpline_core::peer::out_of_descriptors;
 use warpline_core::process::Process;
+use warpline_core::socket_peer::out_of_descriptors;
 use warpline_core::threads;
 use warpline_trace::control::protocol::Refusal;
 
@@ -116,7 +116,7 @@ struct Server {
 
 impl Server {
     fn run(mut self) {
-        warpline_core::inside::stay();
+        warpline_core::reentrancy::stay();
         let mut ending: Option<Instant> = None;
         loop {
             let now = Instant::now();

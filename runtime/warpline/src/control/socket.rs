@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use super::sys;
 use warpline_core::environment;
 use warpline_core::fork::NotInChildren;
-use warpline_core::peer::{Peer, out_of_descriptors};
-use warpline_trace::control::place;
-use warpline_trace::control::place::{ProcessView, SocketOwner};
+use warpline_core::socket_peer::{Peer, out_of_descriptors};
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{Kind, Refusal};
+use warpline_trace::control::socket;
+use warpline_trace::control::socket::{ProcessView, SocketOwner};
 
 pub(super) struct Socket {
     /// Closes the listener in forked children.
@@ -146,7 +146,7 @@ fn directory(user: u32) -> Result<PathBuf, String> {
     // Ignore a directory of another user: `su` leaves the variable in the environment.
     let given =
         given.filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user));
-    let directory = place::directory(given.as_deref(), user);
+    let directory = socket::directory(given.as_deref(), user);
     let cannot = |why: String| {
         let remedy = "remove it, or set XDG_RUNTIME_DIR to a directory of yours";
         format!("cannot listen in `{}`: {why}; {remedy}", directory.display())
@@ -160,7 +160,7 @@ fn directory(user: u32) -> Result<PathBuf, String> {
     // In a world-writable parent without the sticky bit, anybody can replace the directory, so its owner proves nothing.
     let is_open = above.is_some_and(|above| above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0);
     let fault = is_open.then(|| "other users could replace it".to_owned());
-    match fault.or_else(|| place::fault(&metadata, user)) {
+    match fault.or_else(|| socket::fault(&metadata, user)) {
         Some(fault) => Err(cannot(fault)),
         None => Ok(directory),
     }
@@ -181,7 +181,7 @@ fn clean(directory: &Path, user: u32, here: &ProcessView) {
 
 /// Removes the file if it is a socket of this user.
 fn remove_socket(path: &Path, user: u32) {
-    if fs::symlink_metadata(path).is_ok_and(|metadata| place::is_socket_of(&metadata, user)) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| socket::is_socket_of(&metadata, user)) {
         let _ = fs::remove_file(path);
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 
 use warpline_core::lock::lock;
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 
 /// The maximum number of distinct failures.
 const MOST: usize = 8;

@@ -323,7 +323,7 @@ impl Flight {
         }
         let its = Arc::clone(self);
         let write = move || {
-            warpline_core::inside::stay();
+            warpline_core::reentrancy::stay();
             its.writer.write_all(|incident| its.write_out(incident));
         };
         if threads::spawn("warpline-flight", write).is_err() {

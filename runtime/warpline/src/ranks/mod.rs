@@ -7,6 +7,7 @@
 //! `beneath` opens. `progress` is a second thread that says each second where the rank is (`standing`). No launching
 //! thread waits for any of it, and neither does the collector. Memory is bounded, and what is lost is counted.
 
+mod activity;
 mod beneath;
 mod communicators;
 mod identity;
@@ -16,7 +17,6 @@ mod progress;
 mod ranges;
 mod sampling;
 mod sketch;
-mod standing;
 mod steps;
 mod table;
 mod window;
@@ -41,10 +41,10 @@ use crate::settings::Config;
 use crate::step_times::SETTLED_NS;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
+use warpline_core::plural::counted;
 use warpline_core::record::ZoneRecord;
 use warpline_core::step::StepRecord;
 use warpline_core::stream::recorder::Recorder;
-use warpline_core::suggest::counted;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 
@@ -190,7 +190,7 @@ impl Begun {
 #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
 pub(crate) fn standing(engine: &Engine) -> serde_json::Value {
     let identity = Identity::new(Path::new("."), &SessionInfo::now());
-    let text = standing::Standing::new(identity, Arc::clone(&engine.recorder), flight_path(engine.flight.as_deref()))
+    let text = activity::Standing::new(identity, Arc::clone(&engine.recorder), flight_path(engine.flight.as_deref()))
         .text(false);
     serde_json::from_str(&text).unwrap_or_default()
 }

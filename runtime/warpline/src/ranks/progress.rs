@@ -11,9 +11,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::activity::{MOST_BYTES, Standing};
 use super::beneath::Beneath;
 use super::identity::Identity;
-use super::standing::{MOST_BYTES, Standing};
 use super::writer::replace;
 use crate::collector::SessionStats;
 use warpline_core::collective::ledger;
@@ -41,7 +41,7 @@ impl Progress {
         let (end, ends) = mpsc::channel();
         ledger::turn(true);
         let run = move || {
-            warpline_core::inside::stay();
+            warpline_core::reentrancy::stay();
             ProgressFile { standing: Standing::new(identity, recorder, flight), is_there: false }.run(&ends, &tally);
         };
         let thread = warpline_core::threads::spawn("warpline-progress", run)?;

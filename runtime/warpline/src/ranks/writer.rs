@@ -83,7 +83,7 @@ impl Writer {
         let losses = Arc::new(Mutex::new(Losses::default()));
         let its = Arc::clone(&losses);
         let run = move || {
-            warpline_core::inside::stay();
+            warpline_core::reentrancy::stay();
             for window in queue {
                 let (outcome, count) = (write(&window, &identity), window.records);
                 let mut losses = lock(&its);

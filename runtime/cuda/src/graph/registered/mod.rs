@@ -4,8 +4,8 @@
 //! Zones that end later are added, and the walk is repeated when its result is needed. `state` has what is known so
 //! far.
 
+mod nesting;
 mod numbered;
-mod placed;
 mod planned;
 mod read;
 mod state;
@@ -17,7 +17,7 @@ use super::captured_zone::{Capture, CapturedZone};
 use super::label::{GraphNode, NodeCount, NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use super::plan::Plan;
 use crate::capture::Mark;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 
 pub(super) use read::{Node, Read};
 use state::Inside;

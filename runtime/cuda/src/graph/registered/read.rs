@@ -9,7 +9,7 @@ use crate::driver::{CudaError, Driver};
 use crate::graph::ids::Ids;
 use crate::graph::label::{NodeIdSource, NodeKind, Unlabelled};
 use crate::graph::walk;
-use crate::graphs::{Function, Handle};
+use crate::graph_api::{Function, Handle};
 use crate::stamps;
 
 /// The depth to which graphs within graphs are read.

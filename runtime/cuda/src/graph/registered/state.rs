@@ -13,7 +13,7 @@ use crate::graph::ids::{LabelKey, NodeLabels};
 use crate::graph::label::{NodeIdSource, NodeKind, Unlabelled, ZoneLabel};
 use crate::graph::plan::Plan;
 use crate::graph::walk;
-use crate::graphs::Handle;
+use crate::graph_api::Handle;
 
 #[derive(Debug, Default)]
 pub(in crate::graph) struct State {

@@ -8,7 +8,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::files::own::OwnFile;
-use crate::write::written::{Marks, slow_reader, write_counted};
+use crate::write::accounting::{Marks, slow_reader, write_counted};
 
 /// Linux copies a write into a regular file page by page, and a kill ends it between two pages. Larger pages also begin at
 /// multiples of this size.

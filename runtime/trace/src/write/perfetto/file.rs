@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use super::proto::Buffer;
 use crate::files::own::OwnFile;
-use crate::write::written::{Marks, slow_reader, write_counted};
+use crate::write::accounting::{Marks, slow_reader, write_counted};
 use warpline_core::signals::without_signals;
 
 /// The buffer size at which packets are written without a flush.

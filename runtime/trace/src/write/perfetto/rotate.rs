@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::pieces::{Holds, Medium};
 use crate::files::own::OwnFile;
 use crate::files::system::{identity, is_at};
-use crate::write::written::write_counted;
+use crate::write::accounting::write_counted;
 use warpline_core::file_name;
 use warpline_report::{Retention, TraceFile};
 

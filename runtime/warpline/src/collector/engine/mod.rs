@@ -31,10 +31,10 @@ use crate::settings::Config;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::dynamic;
 use warpline_core::if_feature;
-use warpline_core::inside;
-use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
+use warpline_core::reentrancy;
+use warpline_core::reentrancy::Inside;
 use warpline_core::sample::Wanted;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::switch;
@@ -189,7 +189,7 @@ impl Engine {
         lock(&self.tally.notes).extend(cuda_notes(needs_ids));
         lock(&self.tally.notes).extend(nvtx::refusals());
         lock(&self.tally.notes).extend(dynamic::note());
-        lock(&self.tally.notes).extend(inside::note());
+        lock(&self.tally.notes).extend(reentrancy::note());
         let report = self.tally.report(&self.recorder, duration);
         warpline_core::stream::current::remove(self.epoch());
         (report, waited.is_ok())

@@ -5,8 +5,8 @@
 
 use super::Engine;
 use crate::collector::subscriptions::CountedSink;
-use warpline_core::inside::Inside;
 use warpline_core::lock::lock;
+use warpline_core::reentrancy::Inside;
 use warpline_report::SinkReport;
 use warpline_report::sink::held::HeldSink;
 use warpline_report::sink::{SessionInfo, Sink};

@@ -25,9 +25,9 @@ use warpline_core::backend::Limits;
 use warpline_core::catalog::catalog;
 use warpline_core::dynamic;
 use warpline_core::if_feature;
-use warpline_core::inside;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
+use warpline_core::reentrancy;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::threads;
@@ -75,7 +75,7 @@ impl EngineBuilder {
         }
         let recorder = recorder.ok_or(Error::AlreadyRecording)?;
         let _ = recorder.on_device.set(exit::watch_device);
-        inside::reset();
+        reentrancy::reset();
         Ok(EngineBuilder {
             tally: Arc::default(),
             flight: None,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::wanted::{begin_of, only};
+use super::super::batch_part::{begin_of, only};
 use crate::settings::{Filter, lets_through};
 use warpline_core::catalog::RangeSpec;
 use warpline_core::dynamic;

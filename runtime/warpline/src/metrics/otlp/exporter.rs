@@ -83,7 +83,7 @@ impl Exporter {
         let ((end, ends), (is_done, done)) = (mpsc::channel(), mpsc::channel());
         let mut worker = Worker { shared: Arc::clone(&shared), client: Client::new(url), pause: FIRST_PAUSE };
         let run = move || {
-            warpline_core::inside::stay();
+            warpline_core::reentrancy::stay();
             worker.run(interval, &ends);
             drop(is_done);
         };

@@ -21,7 +21,7 @@ use crate::collector::engine::EngineBuilder;
 use crate::settings::Config;
 use warpline_core::clock::now_ns;
 use warpline_core::lock::lock;
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 

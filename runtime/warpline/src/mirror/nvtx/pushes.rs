@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::abi::NVTX_NO_PUSH_POP_TRACKING;
+use warpline_core::plural::counted_are;
 use warpline_core::stderr;
-use warpline_core::suggest::counted_are;
 
 /// The refused pushes since the session began.
 static REFUSED: AtomicU64 = AtomicU64::new(0);

@@ -14,9 +14,9 @@ use super::table;
 use warpline_core::catalog::{Kind, RangeSpec, catalog};
 use warpline_core::collective::Message;
 use warpline_core::fields::Fields;
-use warpline_core::inside::outside;
 use warpline_core::lock::lock;
 use warpline_core::ranges::RangeTable;
+use warpline_core::reentrancy::outside;
 
 /// The ranges that the tool knows, by their numbers; none before a range's first mirrored zone.
 static RANGES: RangeTable<OnceLock<Box<NvtxRange>>> = RangeTable::new();

@@ -13,8 +13,8 @@ use super::payload::{Bytes, Entry, register_schema};
 use super::pushes;
 use super::table;
 use warpline_core::fields;
-use warpline_core::inside::outside;
 use warpline_core::observer::{SyncCall, SyncKind};
+use warpline_core::reentrancy::outside;
 
 /// The domain, which has no ranges of the catalog.
 const DOMAIN: &CStr = c"warpline.timeline";

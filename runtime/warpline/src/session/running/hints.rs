@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use warpline_core::dynamic;
-use warpline_core::suggest::counted;
+use warpline_core::plural::counted;
 use warpline_report::Report;
 
 /// A session without zones that is dropped earlier was hardly meant to end there.

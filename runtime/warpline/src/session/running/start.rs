@@ -16,7 +16,7 @@ use crate::flight::Flight;
 use crate::mirror;
 use crate::settings::{Config, KEPT, SessionBuilder, unmatched};
 use warpline_core::if_feature;
-use warpline_core::inside::Inside;
+use warpline_core::reentrancy::Inside;
 use warpline_core::stderr;
 use warpline_report::sink::{SessionInfo, Sink};
 use warpline_trace::files::claim;

@@ -4,9 +4,9 @@
 
 use crate::collector::SessionStats;
 use crate::settings::{Config, Environment, misnamed, unmatched};
+use warpline_core::plural;
 use warpline_core::process;
 use warpline_core::stderr;
-use warpline_core::suggest;
 use warpline_core::text::printable;
 use warpline_report::{Report, SinkReport};
 
@@ -40,9 +40,9 @@ fn missing(sink: &SinkReport, report: &Report) -> String {
     let SinkReport { taken, lost, errors, .. } = sink;
     let all = taken + lost;
     match lost {
-        0 => format!("{} failed", suggest::counted(*errors, "call")),
-        1 if all == report.recorded => format!("1 of {} is not in it", suggest::counted(all, "zone")),
-        1 => format!("1 of {} ({}) is not in it", suggest::counted(all, "record"), kinds(report)),
+        0 => format!("{} failed", plural::counted(*errors, "call")),
+        1 if all == report.recorded => format!("1 of {} is not in it", plural::counted(all, "zone")),
+        1 => format!("1 of {} ({}) is not in it", plural::counted(all, "record"), kinds(report)),
         _ if all == report.recorded => format!("{lost} of {all} zones are not in it"),
         _ => format!("{lost} of {all} records ({}) are not in it", kinds(report)),
     }

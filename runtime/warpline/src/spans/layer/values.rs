@@ -11,9 +11,9 @@ use tracing_core::field::Visit;
 
 use super::super::stream;
 use super::super::stream::SharedStream;
-use warpline_core::caught::caught;
 use warpline_core::fields;
 use warpline_core::fields::Value;
+use warpline_core::panics::caught;
 
 /// The maximum size of a text in bytes. A longer one is cut between characters and ends in `…`.
 const MAX_TEXT_BYTES: usize = 1024;

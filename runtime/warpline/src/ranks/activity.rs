@@ -163,7 +163,7 @@ fn checked(text: String) -> String {
 /// Returns this process as the name of its socket says it.
 #[cfg(target_os = "linux")]
 fn process() -> Option<String> {
-    warpline_trace::control::place::SocketOwner::read("self").ok().map(|owner| owner.text())
+    warpline_trace::control::socket::SocketOwner::read("self").ok().map(|owner| owner.text())
 }
 
 #[cfg(not(target_os = "linux"))]
