@@ -14,8 +14,8 @@ use serde_json::Value;
 use warpline::sink::MemorySink;
 use warpline::{Session, Timing};
 use warpline_tests::this_test;
-use warpline_trace::control::socket::{SocketOwner, directory};
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::socket::{SocketOwner, directory};
 
 use crate::harness::cupti::{Launch, kernel, name_library, with_cupti};
 use crate::harness::driver::{self, Stub, on_stub, scratch};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 use super::child::command;
 use super::harness::{Run, skewed};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use warpline::{HostStream, Session};
-use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 use super::child::{Child, command};
 use super::harness::{Run, skewed};

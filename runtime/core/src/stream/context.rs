@@ -63,7 +63,7 @@ pub struct StreamContext {
     pub(super) retired: AtomicBool,
     waker: Arc<Waker>,
     /// The snapshots of all slots, in a session that observes open zones.
-    notes: Option<Mutex<Vec<Arc<OpenZoneSnapshot>>>>,
+    snapshots: Option<Mutex<Vec<Arc<OpenZoneSnapshot>>>>,
 }
 
 /// Who requested the zones of a stream.
@@ -136,7 +136,7 @@ impl StreamContext {
             is_met: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             waker,
-            notes: is_watched.then(Mutex::default),
+            snapshots: is_watched.then(Mutex::default),
         };
         // A failure recurs, and is counted, when the first zone takes a slot.
         let _ = context.ring.grow(|| context.new_slot());
@@ -316,19 +316,19 @@ impl StreamContext {
 
     fn new_slot(&self) -> Result<Slot, BackendError> {
         let points = self.backend.as_ref().map(|backend| backend.points()).transpose()?;
-        let note = self.notes.as_ref().map(|notes| {
-            let note = Arc::new(OpenZoneSnapshot::default());
-            lock(notes).push(Arc::clone(&note));
-            note
+        let snapshot = self.snapshots.as_ref().map(|snapshots| {
+            let snapshot = Arc::new(OpenZoneSnapshot::default());
+            lock(snapshots).push(Arc::clone(&snapshot));
+            snapshot
         });
-        Ok(Slot::new(points, note))
+        Ok(Slot::new(points, snapshot))
     }
 
     /// Adds to `known` the snapshots of slots that were created since the last call.
-    pub fn add_notes(&self, known: &mut Vec<Arc<OpenZoneSnapshot>>) {
-        if let Some(notes) = &self.notes {
-            let notes = lock(notes);
-            known.extend(notes.iter().skip(known.len()).cloned());
+    pub fn add_snapshots(&self, known: &mut Vec<Arc<OpenZoneSnapshot>>) {
+        if let Some(snapshots) = &self.snapshots {
+            let snapshots = lock(snapshots);
+            known.extend(snapshots.iter().skip(known.len()).cloned());
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Slot {
     owner: Option<Arc<dyn KeepAlive>>,
     sequence: u64,
     /// What other threads can see of the open zone, in a session with a flight recorder.
-    note: Option<Arc<OpenZoneSnapshot>>,
+    snapshot: Option<Arc<OpenZoneSnapshot>>,
     depth: u32,
     sampled: Sampled,
     /// Whether the zone is a root, in a session with windows.
@@ -156,9 +156,9 @@ impl From<Refused> for Lost {
 }
 
 impl Slot {
-    /// Creates a slot for zones with these points. Other threads see its open zone through `note`.
-    pub(super) fn new(points: Option<EventPair>, note: Option<Arc<OpenZoneSnapshot>>) -> Slot {
-        Slot { points, note, ..Slot::default() }
+    /// Creates a slot for zones with these points. Other threads see its open zone through `snapshot`.
+    pub(super) fn new(points: Option<EventPair>, snapshot: Option<Arc<OpenZoneSnapshot>>) -> Slot {
+        Slot { points, snapshot, ..Slot::default() }
     }
 
     /// Sets the number of the zone on its stream.
@@ -223,12 +223,12 @@ impl Slot {
     #[inline]
     pub(crate) fn change_fields(&mut self, change: impl FnOnce(&mut Fields)) {
         change(&mut self.extras_to_fill().fields);
-        self.update_note();
+        self.update_snapshot();
     }
 
     pub(crate) fn set_message(&mut self, message: Message) {
         self.extras_to_fill().message = Some(message);
-        self.update_note();
+        self.update_snapshot();
     }
 
     /// Gives the zone the text of an error.
@@ -304,9 +304,9 @@ impl Slot {
 
     /// Updates the snapshot to the state of an open zone.
     #[inline]
-    fn update_note(&self) {
-        if let Some(note) = self.note.as_ref().filter(|_| self.has_begun()) {
-            note.write(self);
+    fn update_snapshot(&self) {
+        if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.has_begun()) {
+            snapshot.write(self);
         }
     }
 
@@ -319,8 +319,8 @@ impl Slot {
 
     /// Clears the slot.
     pub(super) fn clear(&mut self) {
-        if let Some(note) = &self.note {
-            note.clear();
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.clear();
         }
         if let Some(points) = &mut self.points {
             points.release();

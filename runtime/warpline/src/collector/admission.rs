@@ -50,7 +50,7 @@ impl Context {
     }
 
     fn admit(&mut self, request: NewSubscription) {
-        let before = self.tally.counts(&self.recorder);
+        let before = self.stats.counts(&self.recorder);
         self.subscriptions.recordings.push(Recording::start(request, self.has_kernels, before));
     }
 
@@ -79,14 +79,14 @@ impl Context {
     /// flight at its begin count when they are recorded; zones in flight at its end are unfinished.
     fn report_of(&self, recording: &Recording) -> Report {
         let Recording { subscription, came, before, leaving, .. } = recording;
-        let Counts { account, spans_full, kernels, not_sampled, .. } = self.tally.counts(&self.recorder).since(before);
+        let Counts { account, spans_full, kernels, not_sampled, .. } = self.stats.counts(&self.recorder).since(before);
         let unfinished = leaving.as_ref().map_or(account.dropped.unfinished, Leaving::on_their_way);
         let (recorded, captured, dropped) =
             (subscription.zones, account.captured, Dropped { unfinished, ..account.dropped });
         let on_time = subscription.filter.on_time;
-        let mut notes = lock(&self.tally.notes).clone();
-        notes.extend(lock(&self.tally.windows).map(|figures| said_of(figures, before.windows_ended)));
-        let mut left_out = lock(&self.tally.left_out).since(Some(*came));
+        let mut notes = lock(&self.stats.notes).clone();
+        notes.extend(lock(&self.stats.windows).map(|figures| said_of(figures, before.windows_ended)));
+        let mut left_out = lock(&self.stats.left_out).since(Some(*came));
         left_out.ranges = left_out.ranges.max(subscription.filter.left_out);
         let mut report = Report {
             not_sampled,
@@ -103,7 +103,7 @@ impl Context {
             },
             kernels: KernelCounts { recorded: on_time.kernels, ..kernels },
             duration: leaving.as_ref().map_or_else(Instant::now, |leaving| leaving.since) - *came,
-            clocks: lock(&self.tally.clocks).clone(),
+            clocks: lock(&self.stats.clocks).clone(),
             notes,
             ..Report::default()
         };

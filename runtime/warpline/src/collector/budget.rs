@@ -60,8 +60,8 @@ impl Stage for Budget {
         }
         self.windows.set(phase, stays_awake(&self.windows));
         match phase {
-            Phase::Open => cx.tally.note_change(Change::WindowOpened),
-            Phase::Closed => cx.tally.note_change(Change::WindowClosed),
+            Phase::Open => cx.stats.note_change(Change::WindowOpened),
+            Phase::Closed => cx.stats.note_change(Change::WindowClosed),
             Phase::Counting | Phase::Closing => {}
         }
         self.tell(cx);
@@ -116,7 +116,7 @@ impl Budget {
 
     fn tell(&self, cx: &Context) {
         set_counting_ns(self.schedule.learned_ns());
-        *lock(&cx.tally.windows) = Some(self.schedule.figures());
+        *lock(&cx.stats.windows) = Some(self.schedule.figures());
     }
 }
 

@@ -34,21 +34,21 @@ impl Clocks {
     }
 
     /// Returns the index of a stream's clock; adds a new one.
-    pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, tally: &SessionStats) -> usize {
+    pub(super) fn place(&mut self, info: &StreamInfo, backend: &dyn Backend, stats: &SessionStats) -> usize {
         if let Some(known) = self.position(info, backend) {
             return known;
         }
         let space = backend.clock_space();
         let clock = backend.clock();
-        let mut figures = lock(&tally.clocks);
+        let mut figures = lock(&stats.clocks);
         let place = figures.len();
         match &clock {
             Ok(clock) => {
                 figures.push(figures_of(&info.device.name, clock.as_ref()));
-                let known = &mut *lock(&tally.notes);
+                let known = &mut *lock(&stats.notes);
                 known.extend(clock.note().filter(|note| !known.contains(note)));
             }
-            Err(error) => lock(&tally.notes)
+            Err(error) => lock(&stats.notes)
                 .push(format!("device `{}` has no usable clock, so its zones are dropped: {error}", info.device.name)),
         }
         drop(figures);
@@ -75,11 +75,11 @@ impl Clocks {
     }
 
     /// Measures the clocks that are old and in use. A clock that cannot be measured keeps its values.
-    pub(super) fn renew(&mut self, tally: &SessionStats, is_used: impl Fn(usize) -> bool) {
+    pub(super) fn renew(&mut self, stats: &SessionStats, is_used: impl Fn(usize) -> bool) {
         for (_, space) in self.0.iter_mut().enumerate().filter(|(place, _)| is_used(*place)) {
             if let Ok(clock) = &mut space.clock {
                 let _ = clock.renew();
-                if let Some(figures) = lock(&tally.clocks).get_mut(space.figures) {
+                if let Some(figures) = lock(&stats.clocks).get_mut(space.figures) {
                     *figures = figures_of(&space.device.name, clock.as_ref());
                 }
             }

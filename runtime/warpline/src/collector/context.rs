@@ -22,7 +22,7 @@ use warpline_report::sink::{Batch, Progress};
 
 pub(crate) struct Context {
     pub(super) recorder: Arc<Recorder>,
-    pub(super) tally: Arc<SessionStats>,
+    pub(super) stats: Arc<SessionStats>,
     pub(super) subscriptions: Subscriptions,
     pub(super) streams: Streams,
     pub(super) pace: Pace,
@@ -38,14 +38,14 @@ pub(crate) struct Context {
 impl Context {
     pub(super) fn new(
         recorder: Arc<Recorder>,
-        tally: Arc<SessionStats>,
+        stats: Arc<SessionStats>,
         streams: Streams,
         subscriptions: Subscriptions,
     ) -> Context {
         Context {
             has_kernels: false,
             recorder,
-            tally,
+            stats,
             subscriptions,
             streams,
             pace: Pace::default(),
@@ -63,7 +63,7 @@ impl Context {
 
     /// Hands out the changes of the session.
     pub(super) fn pass_changes(&mut self) {
-        let changes = self.tally.take_changes();
+        let changes = self.stats.take_changes();
         if !changes.is_empty() {
             self.hand_out(Batch::Changes(&changes));
         }
@@ -84,13 +84,13 @@ impl Context {
     pub(super) fn remove_sinks(&mut self, duration: Duration) {
         let removals = std::mem::take(&mut self.subscriptions.removals);
         if !removals.is_empty() {
-            let report = self.tally.report(&self.recorder, duration);
+            let report = self.stats.report(&self.recorder, duration);
             self.subscriptions.remove(removals, &report);
         }
     }
 
     fn progress(&self) -> Progress {
-        let Account { begun, recorded, captured, dropped, .. } = self.tally.account(&self.recorder);
+        let Account { begun, recorded, captured, dropped, .. } = self.stats.account(&self.recorder);
         let fullness = |stream: &Stream| {
             let in_use = stream.context.in_use(stream.given_back);
             in_use as f64 / stream.context.ring().capacity() as f64
@@ -120,16 +120,16 @@ impl Context {
     }
 
     pub(super) fn discover_streams(&mut self) {
-        self.streams.discover(&self.recorder, &self.tally);
+        self.streams.discover(&self.recorder, &self.stats);
     }
 
     /// Ends the collector, which drains until the deadline.
     pub(crate) fn end_by(&self, deadline: Instant) {
-        *lock(&self.tally.deadline) = Some(deadline);
+        *lock(&self.stats.deadline) = Some(deadline);
     }
 
     /// Adds a note to the report.
     pub(super) fn note(&self, text: impl Into<String>) {
-        lock(&self.tally.notes).push(text.into());
+        lock(&self.stats.notes).push(text.into());
     }
 }

@@ -22,8 +22,8 @@ impl Collector {
         self.drain(deadline);
         let duration = self.duration();
         let cx = &mut self.cx;
-        if !cx.tally.abandoned.load(Ordering::Acquire) {
-            let report = cx.tally.report(&cx.recorder, duration);
+        if !cx.stats.abandoned.load(Ordering::Acquire) {
+            let report = cx.stats.report(&cx.recorder, duration);
             cx.subscriptions.finish(&report);
         }
         cx.subscriptions.end();
@@ -46,7 +46,7 @@ impl Collector {
             self.pass(true);
             self.stages.iter_mut().for_each(|stage| stage.drain(&mut self.cx));
             self.deliver_timed();
-            let is_given_up = || self.cx.tally.abandoned.load(Ordering::Acquire);
+            let is_given_up = || self.cx.stats.abandoned.load(Ordering::Acquire);
             let is_waiting = self.cx.streams.are_waiting() || !self.cx.held.waiting.is_empty();
             if !is_waiting || Instant::now() >= deadline || is_given_up() {
                 break;
@@ -80,13 +80,13 @@ impl Collector {
                 ));
             }
         }
-        lock(&self.cx.tally.notes).extend(notes);
+        lock(&self.cx.stats.notes).extend(notes);
     }
 
     /// Notes the remedy if every zone is recorded and that costs a thread much of its time.
     fn tell_what_it_cost(&mut self) {
         let duration = self.duration();
-        if duration < LONG_ENOUGH || lock(&self.cx.tally.windows).is_some() {
+        if duration < LONG_ENOUGH || lock(&self.cx.stats.windows).is_some() {
             return;
         }
         let streams = self.cx.streams.all.iter();
@@ -106,7 +106,7 @@ impl Collector {
                 zone_ns as f64 / 1e3,
                 duration.as_secs_f64()
             );
-            lock(&self.cx.tally.notes).push(note);
+            lock(&self.cx.stats.notes).push(note);
         }
     }
 

@@ -47,7 +47,7 @@ impl KernelStage {
     pub(super) fn start(
         config: &Config,
         recorder: &Recorder,
-        tally: &SessionStats,
+        stats: &SessionStats,
     ) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
         let times = config.timing == Timing::Kernels;
         let wanted = Wanted { records: config.kernels, times, syncs: config.synchronizations, submissions: false };
@@ -75,7 +75,7 @@ impl KernelStage {
                 (Some(Box::new(stage)), wanted.records.then_some(Ok(())))
             }
             Err(why) => {
-                let mut notes = lock(&tally.notes);
+                let mut notes = lock(&stats.notes);
                 if wanted.times {
                     notes.push(format!("zones are timed by events instead of kernels: {why}"));
                 }
@@ -94,7 +94,7 @@ impl KernelStage {
     fn time_zones(&mut self, cx: &mut Context) {
         self.oldest_ns = None;
         let Some(kernels) = self.kernels.as_ref().filter(|_| !cx.held.waiting.is_empty()) else { return };
-        let mut counts = lock(&cx.tally.kernel_timing);
+        let mut counts = lock(&cx.stats.kernel_timing);
         for mut held in std::mem::take(&mut cx.held.waiting) {
             let stream = || held.context.backend.as_ref().and_then(|backend| backend.tool_numbers());
             let on_stream = if held.zone.nests { None } else { stream() };
@@ -151,7 +151,7 @@ impl KernelStage {
                 .into_iter()
                 .for_each(|refused| cx.recorder.memory().refused_of_tool(refused));
         }
-        *lock(&cx.tally.synchronizations) = kernels.sync_counts();
+        *lock(&cx.stats.synchronizations) = kernels.sync_counts();
         for batch in syncs.chunks(BATCH) {
             cx.hand_out(Batch::Synchronizations(batch));
         }
@@ -162,7 +162,7 @@ impl KernelStage {
         for batch in cx.replays.add_by_kernels(self.replays.take(is_last)).chunks(BATCH) {
             cx.hand_out(Batch::Replays(batch));
         }
-        *lock(&cx.tally.kernels) = counts;
+        *lock(&cx.stats.kernels) = counts;
         if read != self.read || is_last {
             self.read = read;
             self.time_zones(cx);
@@ -209,7 +209,7 @@ impl Stage for KernelStage {
                     counted_are(self.given_up, "zone")
                 )
             });
-            lock(&cx.tally.notes).extend(kernels.notes().into_iter().chain(self.replays.notes()).chain(given_up));
+            lock(&cx.stats.notes).extend(kernels.notes().into_iter().chain(self.replays.notes()).chain(given_up));
         }
     }
 

@@ -86,13 +86,13 @@ impl Collector {
     /// Starts the sinks. A sink that fails is left out, and the report says so and counts its records as lost.
     pub(crate) fn new(
         recorder: Arc<Recorder>,
-        tally: Arc<SessionStats>,
+        stats: Arc<SessionStats>,
         inbox: Arc<Inbox>,
         sinks: HeldSinks,
         info: &SessionInfo,
     ) -> Collector {
-        let subscriptions = Subscriptions::new(inbox, Arc::clone(&tally));
-        let mut cx = Context::new(recorder, tally, Streams::new(), subscriptions);
+        let subscriptions = Subscriptions::new(inbox, Arc::clone(&stats));
+        let mut cx = Context::new(recorder, stats, Streams::new(), subscriptions);
         cx.has_kernels = info.kernels;
         cx.replays.expect_kernels(info.kernels);
         for sink in sinks {
@@ -151,7 +151,7 @@ impl Collector {
             }
             self.cx.remove_sinks(self.duration());
             self.flight.iter_mut().for_each(|flight| flight.end_round(&mut self.cx));
-            if let Some(deadline) = *lock(&self.cx.tally.deadline) {
+            if let Some(deadline) = *lock(&self.cx.stats.deadline) {
                 break deadline;
             }
             self.rest(is_launching, collected > 0);
@@ -162,7 +162,7 @@ impl Collector {
     /// Returns the time since the session's begin.
     fn duration(&self) -> Duration {
         let so_far = || Duration::from_nanos((now_ns() - self.begin_ns).max(0) as u64);
-        self.cx.tally.duration.get().copied().unwrap_or_else(so_far)
+        self.cx.stats.duration.get().copied().unwrap_or_else(so_far)
     }
 
     fn pass_requests(&mut self) {

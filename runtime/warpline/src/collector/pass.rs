@@ -26,7 +26,7 @@ impl Collector {
     pub(super) fn pass(&mut self, asks: bool) -> usize {
         let cx = &mut self.cx;
         cx.discover_streams();
-        cx.streams.renew_clocks(&cx.recorder, &cx.tally);
+        cx.streams.renew_clocks(&cx.recorder, &cx.stats);
         let mut recorded = 0;
         let mut streams = std::mem::take(&mut self.cx.streams.all);
         for index in 0..streams.len() {
@@ -164,7 +164,7 @@ impl Collector {
         let recorded = batch.len();
         let steps = self.cx.recorder.steps();
         batch.retain(|record| !steps.is_warmup(record.host.begin_ns));
-        self.cx.tally.add_warmup(recorded - batch.len());
+        self.cx.stats.add_warmup(recorded - batch.len());
         if !batch.is_empty() {
             self.cx.hand_out(Batch::Zones(&batch));
         }

@@ -110,7 +110,7 @@ impl StallMonitor {
         let (zones, more) = open_zones(cx);
         // A failure here also affects zones, and the sink reports it.
         let _ = self.flight.write_open(&zones, more);
-        self.flight.harm().for_each(|text| cx.tally.warn(text));
+        self.flight.harm().for_each(|text| cx.stats.warn(text));
     }
 
     /// Writes an incident, and adds the notes to the report.
@@ -193,10 +193,10 @@ fn open_zones(cx: &mut Context) -> (Vec<OpenZone>, u64) {
 impl Stream {
     /// Adds the open zones of the stream, oldest first, and returns the number of further ones.
     fn open_zones(&mut self, recorder: &Recorder, zones: &mut Vec<OpenZone>) -> u64 {
-        self.context.add_notes(&mut self.watched.notes);
+        self.context.add_snapshots(&mut self.watched.snapshots);
         let mut open: Vec<OpenZoneRecord> = self
             .watched
-            .notes
+            .snapshots
             .iter()
             .filter(|note| note.is_open())
             .filter_map(|note| OpenZoneSnapshot::read(note))
@@ -227,8 +227,8 @@ impl Stream {
     /// Returns whether it has had open zones for `limit` and finished none.
     fn has_stood_still(&mut self, limit: Duration) -> bool {
         let recorded = self.context.recorded.load(Ordering::Relaxed);
-        self.context.add_notes(&mut self.watched.notes);
-        if recorded != self.watched.moved.1 || !self.watched.notes.iter().any(|note| note.is_open()) {
+        self.context.add_snapshots(&mut self.watched.snapshots);
+        if recorded != self.watched.moved.1 || !self.watched.snapshots.iter().any(|note| note.is_open()) {
             self.watched.moved = (Instant::now(), recorded);
             self.watched.is_stalled = false;
         }

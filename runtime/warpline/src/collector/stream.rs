@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 /// The flight recorder's state for a stream.
 pub(super) struct Watched {
     /// The snapshots of its open zones.
-    pub(super) notes: Vec<Arc<OpenZoneSnapshot>>,
+    pub(super) snapshots: Vec<Arc<OpenZoneSnapshot>>,
     /// The time at which it last had nothing open or recorded another zone, and the number of recorded zones then.
     pub(super) moved: (Instant, u64),
     /// Whether it finishes no zone, and that has been reported.
@@ -65,7 +65,7 @@ impl Stream {
             is_launching: false,
             is_sparse: false,
             asked: now,
-            watched: Watched { notes: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
+            watched: Watched { snapshots: Vec::new(), moved: (now, 0), is_stalled: false, told: None },
         }
     }
 

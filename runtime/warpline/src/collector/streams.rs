@@ -46,7 +46,7 @@ impl Streams {
     }
 
     /// Adds the streams that have appeared since the last call.
-    pub(super) fn discover(&mut self, recorder: &Recorder, tally: &SessionStats) {
+    pub(super) fn discover(&mut self, recorder: &Recorder, stats: &SessionStats) {
         let generation = recorder.generation.load(Ordering::Acquire);
         let contexts = match &self.newcomer {
             None if generation == self.generation => return,
@@ -62,13 +62,13 @@ impl Streams {
             }
             let (reader, clock) = match (&context.info, &context.backend) {
                 (Some(info), Some(backend)) => {
-                    (Some(backend.reader()), self.clocks.place(info, backend.as_ref(), tally))
+                    (Some(backend.reader()), self.clocks.place(info, backend.as_ref(), stats))
                 }
                 _ => (None, usize::MAX),
             };
             self.all.push(Stream::new(context, reader, clock));
         }
-        lock(&tally.notes).extend(recorder.take_refusals());
+        lock(&stats.notes).extend(recorder.take_refusals());
     }
 
     /// Returns whether no device among these streams has to be left alone yet. At the end of the session there is none.
@@ -114,12 +114,12 @@ impl Streams {
     }
 
     /// Measures the clocks of the streams on which zones begin or wait.
-    pub(super) fn renew_clocks(&mut self, recorder: &Recorder, tally: &SessionStats) {
+    pub(super) fn renew_clocks(&mut self, recorder: &Recorder, stats: &SessionStats) {
         let Streams { all, clocks, .. } = self;
         let is_on = recorder.is_on();
         let is_fresh = |stream: &Stream| is_on && stream.active.0.elapsed() < RESTS;
         let is_used = |stream: &Stream| is_fresh(stream) || !stream.pending.is_empty();
-        clocks.renew(tally, |place| all.iter().any(|stream| stream.clock == place && is_used(stream)));
+        clocks.renew(stats, |place| all.iter().any(|stream| stream.clock == place && is_used(stream)));
     }
 
     /// Returns whether no stream has an open or pending zone.

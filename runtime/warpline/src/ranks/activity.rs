@@ -143,7 +143,7 @@ impl Standing {
         }
         let mut open: Vec<OpenZoneRecord> = Vec::new();
         for (context, notes) in &mut self.notes {
-            context.add_notes(notes);
+            context.add_snapshots(notes);
             let zones = notes.iter().filter(|note| note.is_open()).filter_map(|note| OpenZoneSnapshot::read(note));
             open.extend(zones.take(MOST_OPEN.saturating_sub(open.len())));
         }

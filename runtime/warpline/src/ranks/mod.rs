@@ -63,7 +63,7 @@ pub(crate) struct RanksSink {
     window_ns: i64,
     patience: Duration,
     recorder: Arc<Recorder>,
-    tally: Arc<SessionStats>,
+    stats: Arc<SessionStats>,
     /// The file of the session's flight recorder.
     flight: Option<PathBuf>,
     begun: Option<Begun>,
@@ -84,17 +84,17 @@ struct Begun {
 
 /// Creates the sink that writes the tables, if the settings name their folder.
 pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Sink>> {
-    let (recorder, tally) = (Arc::clone(&engine.recorder), Arc::clone(&engine.tally));
+    let (recorder, stats) = (Arc::clone(&engine.recorder), Arc::clone(&engine.stats));
     let flight = flight_path(engine.flight.as_deref());
-    Some(Box::new(RanksSink { flight, ..RanksSink::new(config.ranks.clone()?, config, recorder, tally) }))
+    Some(Box::new(RanksSink { flight, ..RanksSink::new(config.ranks.clone()?, config, recorder, stats) }))
 }
 
 impl RanksSink {
-    fn new(root: PathBuf, config: &Config, recorder: Arc<Recorder>, tally: Arc<SessionStats>) -> RanksSink {
+    fn new(root: PathBuf, config: &Config, recorder: Arc<Recorder>, stats: Arc<SessionStats>) -> RanksSink {
         let window_ns = i64::try_from(config.ranks_window.unwrap_or(WINDOW).as_nanos()).unwrap_or(i64::MAX).max(1);
         // The other half is for the other sinks, and for what is still on the streams.
         let patience = config.finish_timeout / 2;
-        RanksSink { root, window_ns, patience, recorder, tally, flight: None, begun: None, lost: 0 }
+        RanksSink { root, window_ns, patience, recorder, stats, flight: None, begun: None, lost: 0 }
     }
 }
 
@@ -137,23 +137,23 @@ impl Begun {
 
     /// Closes the steps that have settled, writes the windows whose steps have, and ends the running one if its time is
     /// over.
-    fn tick(&mut self, now: Moment, window_ns: i64, tally: &SessionStats) {
+    fn tick(&mut self, now: Moment, window_ns: i64, stats: &SessionStats) {
         let settled_ns = now.ns - SETTLED_NS;
         self.steps.close(settled_ns, &mut self.windows);
         self.write(settled_ns);
         let Window { begin_ns, steps, .. } = *self.windows.running;
         let is_over = now.ns - begin_ns >= window_ns && (steps == 0 || steps >= LEAST_STEPS);
         if is_over || steps >= MOST_STEPS {
-            self.end_window(now, window_ns, tally);
+            self.end_window(now, window_ns, stats);
         }
     }
 
     /// Ends the running window, and begins the next one.
-    fn end_window(&mut self, now: Moment, window_ns: i64, tally: &SessionStats) {
+    fn end_window(&mut self, now: Moment, window_ns: i64, stats: &SessionStats) {
         let window = &mut self.windows.running;
         window.end_ns = now.ns;
         window.realtime_offset_ns = now.unix_ns - now.ns;
-        window.clock_err_ns = lock(&tally.clocks).iter().map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
+        window.clock_err_ns = lock(&stats.clocks).iter().map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
         window.counts = self.now.since(self.before);
         self.before = self.now;
         self.windows.begin(Window::new(now.window(window_ns), now.ns));
@@ -204,7 +204,7 @@ impl Sink for RanksSink {
         let identity = Identity::new(&self.root, session);
         let writer = Writer::start(identity.clone())?;
         let progress =
-            ProgressFile::start(identity, Arc::clone(&self.recorder), self.flight.clone(), Arc::clone(&self.tally))?;
+            ProgressFile::start(identity, Arc::clone(&self.recorder), self.flight.clone(), Arc::clone(&self.stats))?;
         let number = Moment::now().window(self.window_ns);
         self.begun = Some(Begun {
             writer,
@@ -243,7 +243,7 @@ impl Sink for RanksSink {
         let now = Counts::new(progress, self.recorder.steps());
         begun.steps.dropped(now.since(begun.now).dropped as i64);
         begun.now = now;
-        begun.tick(Moment::now(), self.window_ns, &self.tally);
+        begun.tick(Moment::now(), self.window_ns, &self.stats);
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl Sink for RanksSink {
         let (dropped, steps_dropped) = (report.dropped.total(), report.steps.dropped);
         begun.now = Counts { begun: zones, recorded, captured, dropped, steps_dropped };
         begun.steps.close(i64::MAX, &mut begun.windows);
-        begun.end_window(Moment::now(), self.window_ns, &self.tally);
+        begun.end_window(Moment::now(), self.window_ns, &self.stats);
         let deadline = Instant::now() + self.patience;
         begun.write_all(deadline);
         begun.progress.finish(self.patience.min(Duration::from_millis(500)));
@@ -265,7 +265,7 @@ impl Sink for RanksSink {
             let note = format!(
                 "{zones} arrived after their steps were written, or found no room: the figures of those steps in `ranks` lack them"
             );
-            lock(&self.tally.notes).push(note);
+            lock(&self.stats.notes).push(note);
         }
         if losses.windows > 0 {
             let windows = counted(losses.windows, "window");
@@ -316,14 +316,14 @@ mod tests {
         for second in 0..seconds {
             let host = fixture::span(second * SECOND_NS, (second + 1) * SECOND_NS);
             begun.step(&StepRecord { number: second as u64, thread: fixture::main_thread(), host });
-            begun.tick(at(second + 1), 60 * SECOND_NS, &sink.tally);
+            begun.tick(at(second + 1), 60 * SECOND_NS, &sink.stats);
             // A minute has passed for the session, and none for the disk.
             while !begun.writer.is_idle() {
                 std::thread::yield_now();
             }
         }
         begun.steps.close(i64::MAX, &mut begun.windows);
-        begun.end_window(at(seconds), 60 * SECOND_NS, &sink.tally);
+        begun.end_window(at(seconds), 60 * SECOND_NS, &sink.stats);
         begun.write_all(Instant::now() + Duration::from_secs(60));
         assert_eq!(begun.writer.finish(Duration::from_secs(60)).windows, 0);
         begun.progress.finish(Duration::from_secs(10));
@@ -360,7 +360,7 @@ mod tests {
         let mut sink = sink(&root);
         let begun = sink.begun.as_mut().expect("a session");
         for n in 1..=30 {
-            begun.end_window(Moment { ns: n, unix_ns: n }, 1, &sink.tally);
+            begun.end_window(Moment { ns: n, unix_ns: n }, 1, &sink.stats);
         }
         sink.finish(&Report::default()).expect("no window is lost");
         assert_eq!(sink.lost(), 0);

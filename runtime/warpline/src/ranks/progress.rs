@@ -36,13 +36,13 @@ impl Progress {
         identity: Identity,
         recorder: Arc<Recorder>,
         flight: Option<PathBuf>,
-        tally: Arc<SessionStats>,
+        stats: Arc<SessionStats>,
     ) -> io::Result<Progress> {
         let (end, ends) = mpsc::channel();
         ledger::turn(true);
         let run = move || {
             warpline_core::reentrancy::stay();
-            ProgressFile { standing: Standing::new(identity, recorder, flight), is_there: false }.run(&ends, &tally);
+            ProgressFile { standing: Standing::new(identity, recorder, flight), is_there: false }.run(&ends, &stats);
         };
         let thread = warpline_core::threads::spawn("warpline-progress", run)?;
         Ok(Progress { end: Some(end), thread: Some(thread) })
@@ -67,7 +67,7 @@ struct ProgressFile {
 }
 
 impl ProgressFile {
-    fn run(mut self, ends: &Receiver<()>, tally: &SessionStats) {
+    fn run(mut self, ends: &Receiver<()>, stats: &SessionStats) {
         loop {
             let is_over = matches!(ends.recv_timeout(EVERY), Err(RecvTimeoutError::Disconnected));
             let text = self.text(is_over);
@@ -75,7 +75,7 @@ impl ProgressFile {
             if self.write(&text).is_err()
                 && let Some(why) = self.in_the_way()
             {
-                tally.warn(why);
+                stats.warn(why);
             }
             if is_over {
                 return;

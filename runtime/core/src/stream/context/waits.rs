@@ -12,13 +12,13 @@ use crate::stream::slot::Lost;
 impl StreamContext {
     /// Takes a slot for a new wait.
     pub fn claim_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
-        let tally = Arc::clone(&self);
+        let context = Arc::clone(&self);
         // First, so that no wait is dropped or recorded that has not begun.
-        tally.waits().begin(1);
+        context.waits().begin(1);
         let claim = self.claim_begun_wait();
         // If the session has ended or must add the stream again, the wait has not begun there.
         if matches!(claim, Err(NoSlot::Closed | NoSlot::Retired)) {
-            tally.waits().take_back(1);
+            context.waits().take_back(1);
         }
         claim
     }
@@ -26,15 +26,15 @@ impl StreamContext {
     /// Takes a slot for a wait that is already counted as begun.
     pub fn claim_begun_wait(self: Arc<Self>) -> Result<SlotGuard, NoSlot> {
         let context = Arc::clone(&self);
-        let tally = context.waits();
+        let stats = context.waits();
         let lose = |_: &StreamContext, why: &NoSlot| match why {
-            NoSlot::Full => drop(tally.ring_full.fetch_add(1, Ordering::Relaxed)),
-            NoSlot::NotMade => drop(tally.event_failed.fetch_add(1, Ordering::Relaxed)),
+            NoSlot::Full => drop(stats.ring_full.fetch_add(1, Ordering::Relaxed)),
+            NoSlot::NotMade => drop(stats.event_failed.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         };
         let claim = self.claim_counted(lose, |_| {});
         if claim.is_ok() {
-            tally.taken.fetch_add(1, Ordering::Release);
+            stats.taken.fetch_add(1, Ordering::Release);
         }
         claim
     }
@@ -49,12 +49,12 @@ impl SlotGuard {
     /// Drops the wait and counts it.
     #[cold]
     pub fn give_up_wait(mut self, why: Lost) {
-        let tally = self.context().waits();
+        let stats = self.context().waits();
         match why {
-            Lost::Abandoned => drop(tally.abandoned.fetch_add(1, Ordering::Relaxed)),
-            Lost::Full => drop(tally.ring_full.fetch_add(1, Ordering::Relaxed)),
+            Lost::Abandoned => drop(stats.abandoned.fetch_add(1, Ordering::Relaxed)),
+            Lost::Full => drop(stats.ring_full.fetch_add(1, Ordering::Relaxed)),
             Lost::EventFailed | Lost::Captured | Lost::CaptureFailed => {
-                tally.event_failed.fetch_add(1, Ordering::Relaxed);
+                stats.event_failed.fetch_add(1, Ordering::Relaxed);
             }
         }
         self.count_given_up();

@@ -118,8 +118,8 @@ impl Slot {
         if !matches!(self.start, Start::Begun) {
             return;
         }
-        if self.note.is_some() {
-            self.begin_note(place);
+        if self.snapshot.is_some() {
+            self.begin_snapshot(place);
         }
         if launch.observed.has(Position::Begun) && !self.is_captured() {
             self.notify_begin(Position::Begun, launch);
@@ -155,8 +155,8 @@ impl Slot {
             None => Ok(Ended::Done),
         };
         self.host.end_ns = launched_ns.unwrap_or_else(now_ns).max(self.host.begin_ns);
-        if let Some(note) = &self.note {
-            note.launched(self.host.end_ns);
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.launched(self.host.end_ns);
         }
         let ended = ended?;
         self.signal_end();
@@ -249,9 +249,9 @@ impl Slot {
 
     /// Publishes the zone, which began at this place, in the snapshot.
     #[cold]
-    fn begin_note(&self, place: &'static Location<'static>) {
-        if let Some(note) = &self.note {
-            note.begin(self, place);
+    fn begin_snapshot(&self, place: &'static Location<'static>) {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.begin(self, place);
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     /// The process of its collector.
     process: Process,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) tally: Arc<SessionStats>,
+    pub(crate) stats: Arc<SessionStats>,
     inbox: Arc<Inbox>,
     collector: Thread,
     /// The end of the collector. Only `finish` waits for it; the lock makes the engine `Sync`.
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Warns on standard error now, and in the report.
     pub(crate) fn warn(&self, text: String) {
-        self.tally.warn(text);
+        self.stats.warn(text);
     }
 
     /// Returns whether this thread is its collector's, which cannot wait for itself.
@@ -108,7 +108,7 @@ impl Engine {
         if was_on {
             self.recorder.pauses.begin();
             if !self.is_held {
-                lock(&self.tally.left_out).set_stopped(true);
+                lock(&self.stats.left_out).set_stopped(true);
             }
             self.note(Change::Stopped);
             if turn.budget.is_some() {
@@ -129,7 +129,7 @@ impl Engine {
         self.recorder.is_stopped.store(false, Ordering::Release);
         if !was_on {
             self.recorder.pauses.end();
-            lock(&self.tally.left_out).set_stopped(false);
+            lock(&self.stats.left_out).set_stopped(false);
             self.note(Change::Started);
         }
         self.collector.unpark();
@@ -152,12 +152,12 @@ impl Engine {
             range.chance().set(wants(range));
         }
         dynamic::choose(false, wants);
-        lock(&self.tally.left_out).see_ranges();
+        lock(&self.stats.left_out).see_ranges();
     }
 
     fn note(&self, change: Change) {
         if !self.is_held {
-            self.tally.note_change(change);
+            self.stats.note_change(change);
         }
     }
 
@@ -165,13 +165,13 @@ impl Engine {
     /// once, in the process that records.
     pub(crate) fn finish(&self) -> (Report, bool) {
         let _inside = Inside::enter();
-        let duration = *self.tally.duration.get_or_init(|| self.started.elapsed());
+        let duration = *self.stats.duration.get_or_init(|| self.started.elapsed());
         self.recorder.turn_off();
         self.recorder.steps().end_session();
         if_feature!("cuda", warpline_cuda::stamps::turn_off(), ());
         let finish_timeout = lock(&self.config).finish_timeout.min(LONGEST);
         let deadline = Instant::now() + finish_timeout;
-        *lock(&self.tally.deadline) = Some(deadline);
+        *lock(&self.stats.deadline) = Some(deadline);
         self.collector.unpark();
         let waited = lock(&self.done).recv_timeout(finish_timeout + GRACE);
         if let Err(why) = waited {
@@ -180,25 +180,25 @@ impl Engine {
         current::forget(self);
         if let Some(flight) = &self.flight {
             flight.end(deadline.saturating_duration_since(Instant::now()).max(GRACE));
-            let is_new = |problem: &String| !self.tally.has_warned(problem);
+            let is_new = |problem: &String| !self.stats.has_warned(problem);
             let problems: Vec<_> = flight.problems().into_iter().filter(is_new).collect();
-            lock(&self.tally.notes).extend(problems);
+            lock(&self.stats.notes).extend(problems);
         }
         self.recorder.close();
         let needs_ids = lock(&self.config).graph_timing == GraphTiming::Off;
-        lock(&self.tally.notes).extend(cuda_notes(needs_ids));
-        lock(&self.tally.notes).extend(nvtx::refusals());
-        lock(&self.tally.notes).extend(dynamic::note());
-        lock(&self.tally.notes).extend(reentrancy::note());
-        let report = self.tally.report(&self.recorder, duration);
+        lock(&self.stats.notes).extend(cuda_notes(needs_ids));
+        lock(&self.stats.notes).extend(nvtx::refusals());
+        lock(&self.stats.notes).extend(dynamic::note());
+        lock(&self.stats.notes).extend(reentrancy::note());
+        let report = self.stats.report(&self.recorder, duration);
         warpline_core::stream::current::remove(self.epoch());
         (report, waited.is_ok())
     }
 
     /// Abandons a collector that did not return, and notes in the report where it is.
     fn give_up(&self, why: RecvTimeoutError) {
-        self.tally.abandoned.store(true, Ordering::Release);
-        let note = match (why, self.tally.inside()) {
+        self.stats.abandoned.store(true, Ordering::Release);
+        let note = match (why, self.stats.inside()) {
             (RecvTimeoutError::Timeout, Some(sink)) => {
                 format!("sink {sink} did not return in time; its output is not complete")
             }
@@ -207,7 +207,7 @@ impl Engine {
                 "the collector ended early; this is a fault of warpline, please report it".to_owned()
             }
         };
-        lock(&self.tally.notes).push(note);
+        lock(&self.stats.notes).push(note);
     }
 }
 

@@ -46,8 +46,8 @@ fn start() -> io::Result<Arc<Recorder>> {
     // Single zones: an event after each costs almost no overlap, and is exact.
     let limits = Limits { zones: ring, events, ends: EndMode::Eager, watch: false };
     let recorder = Arc::new(Recorder::new(REQUESTS_EPOCH, limits));
-    let (tally, inbox) = (Arc::<SessionStats>::default(), Arc::<Inbox>::default());
-    let mut collector = Collector::new(Arc::clone(&recorder), tally, inbox, HeldSinks::default(), &SessionInfo::now());
+    let (stats, inbox) = (Arc::<SessionStats>::default(), Arc::<Inbox>::default());
+    let mut collector = Collector::new(Arc::clone(&recorder), stats, inbox, HeldSinks::default(), &SessionInfo::now());
     collector.add(Box::new(IdleShutdown { looked: Instant::now() }));
     thread.run(collector);
     Ok(recorder)

@@ -20,7 +20,7 @@ impl Engine {
         let _inside = Inside::enter();
         let info = SessionInfo { kernels: matches!(self.kernels, Some(Ok(()))), ..SessionInfo::now() };
         let added = Some(self.started.elapsed());
-        let sink = CountedSink::start(HeldSink::new(sink), &info, added, &self.tally);
+        let sink = CountedSink::start(HeldSink::new(sink), &info, added, &self.stats);
         let number = sink.number();
         self.inbox.add_sink(sink);
         number
@@ -30,7 +30,7 @@ impl Engine {
     /// the session's time limit.
     pub(crate) fn remove_sink(&self, number: usize) -> Option<SinkReport> {
         let _inside = Inside::enter();
-        if let Some(report) = lock(&self.tally.sinks).get_mut(&number).filter(|report| report.removed.is_none()) {
+        if let Some(report) = lock(&self.stats.sinks).get_mut(&number).filter(|report| report.removed.is_none()) {
             report.removed = Some(self.started.elapsed());
         } else {
             return None;
@@ -43,7 +43,7 @@ impl Engine {
         }
         let finish_timeout = lock(&self.config).finish_timeout.min(super::LONGEST);
         done.recv_timeout(finish_timeout).ok()?;
-        let mut sinks = lock(&self.tally.sinks);
+        let mut sinks = lock(&self.stats.sinks);
         let report = sinks.get(&number).cloned();
         let mut removed = sinks.iter().filter(|(_, sink)| sink.removed.is_some()).map(|(number, _)| *number);
         if let (Some(oldest), true) = (removed.next(), removed.count() >= KEPT) {

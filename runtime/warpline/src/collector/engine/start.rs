@@ -37,7 +37,7 @@ use warpline_report::sink::held::HeldSinks;
 
 /// An engine that has its recorder and does not run yet.
 pub(crate) struct EngineBuilder {
-    pub(crate) tally: Arc<SessionStats>,
+    pub(crate) stats: Arc<SessionStats>,
     pub(crate) flight: Option<Arc<Flight>>,
     pub(super) inbox: Arc<Inbox>,
     pub(crate) recorder: Arc<Recorder>,
@@ -77,7 +77,7 @@ impl EngineBuilder {
         let _ = recorder.on_device.set(exit::watch_device);
         reentrancy::reset();
         Ok(EngineBuilder {
-            tally: Arc::default(),
+            stats: Arc::default(),
             flight: None,
             inbox: Arc::default(),
             reservation: Reservation(recorder.epoch()),
@@ -94,7 +94,7 @@ impl EngineBuilder {
         sinks: HeldSinks,
         info: &SessionInfo,
     ) -> Arc<Engine> {
-        let EngineBuilder { recorder, tally, flight, inbox, reservation, is_held } = self;
+        let EngineBuilder { recorder, stats, flight, inbox, reservation, is_held } = self;
         // The engine releases it at its end.
         std::mem::forget(reservation);
         for range in catalog() {
@@ -102,8 +102,8 @@ impl EngineBuilder {
         }
         let wants = config.clone();
         dynamic::choose(true, move |range| wants.wants(range));
-        lock(&tally.left_out).see_ranges();
-        lock(&tally.notes).extend(mirror::problems(&config));
+        lock(&stats.left_out).see_ranges();
+        lock(&stats.notes).extend(mirror::problems(&config));
         nvtx::begin_session();
         if let Some(events) = config.event_pool_capacity {
             if_feature!("timeline", warpline_timeline::set_event_pool_capacity(events), _ = events);
@@ -111,23 +111,23 @@ impl EngineBuilder {
         if config.calibrate {
             if_feature!("cuda", warpline_cuda::calibrate::start(), {
                 let note = "nothing was calibrated: this program was built without warpline's feature `cuda`";
-                lock(&tally.notes).push(note.to_owned());
+                lock(&stats.notes).push(note.to_owned());
             });
         }
         // Before the sinks start, because they learn then whether there will be kernels.
-        let (kernel_stage, kernels) = start_kernels(&config, &recorder, &tally);
+        let (kernel_stage, kernels) = start_kernels(&config, &recorder, &stats);
         let info = &SessionInfo { kernels: matches!(kernels, Some(Ok(()))), ..info.clone() };
-        let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&tally), Arc::clone(&inbox));
+        let (its, figures, requests) = (Arc::clone(&recorder), Arc::clone(&stats), Arc::clone(&inbox));
         let mut collector = Collector::new(its, figures, requests, sinks, info);
         if let Some(share) = config.budget {
             if config.kernels || config.graph_timing != GraphTiming::Off {
                 recorder.windows().take_captures();
             }
             let budget = Budget::new(recorder.windows(), share);
-            *lock(&tally.windows) = Some(budget.figures());
+            *lock(&stats.windows) = Some(budget.figures());
             collector.add(Box::new(budget));
         }
-        let replay_stage = start_replays(&config, &recorder, &tally);
+        let replay_stage = start_replays(&config, &recorder, &stats);
         [kernel_stage, replay_stage].into_iter().flatten().for_each(|stage| collector.add(stage));
         flight.iter().for_each(|flight| collector.watch(Arc::clone(flight)));
         recorder.steps().begin_session(config.schedule());
@@ -135,7 +135,7 @@ impl EngineBuilder {
         let engine = Arc::new(Engine {
             process: Process::this(),
             recorder,
-            tally,
+            stats,
             inbox,
             collector: collector.clone(),
             done: Mutex::new(done),
@@ -199,23 +199,23 @@ impl Drop for CollectorThread {
 fn start_kernels(
     config: &Config,
     recorder: &Recorder,
-    tally: &SessionStats,
+    stats: &SessionStats,
 ) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
-    if_feature!("cupti", crate::collector::kernels::KernelStage::start(config, recorder, tally), {
-        let _ = (config, recorder, tally);
+    if_feature!("cupti", crate::collector::kernels::KernelStage::start(config, recorder, stats), {
+        let _ = (config, recorder, stats);
         (None, None)
     })
 }
 
 /// Times zones in CUDA graphs from now on, if the settings ask for it.
-fn start_replays(config: &Config, recorder: &Recorder, tally: &SessionStats) -> Option<Box<dyn Stage>> {
+fn start_replays(config: &Config, recorder: &Recorder, stats: &SessionStats) -> Option<Box<dyn Stage>> {
     if config.graph_timing == GraphTiming::Off {
         return None;
     }
     recorder.windows().take_captures();
     let in_order = config.graph_timing == GraphTiming::LaunchOrderStamps;
-    if_feature!("cuda", Some(crate::collector::stamps::ReplayStage::start(in_order, recorder, tally)), {
-        let _ = (in_order, recorder, tally);
+    if_feature!("cuda", Some(crate::collector::stamps::ReplayStage::start(in_order, recorder, stats)), {
+        let _ = (in_order, recorder, stats);
         None
     })
 }

@@ -47,11 +47,11 @@ struct Replays {
 
 impl ReplayStage {
     /// Times captured zones in each replay from now on. `in_order`: the stamps are in the order of the launches.
-    pub(super) fn start(in_order: bool, recorder: &Recorder, tally: &SessionStats) -> Box<dyn Stage> {
+    pub(super) fn start(in_order: bool, recorder: &Recorder, stats: &SessionStats) -> Box<dyn Stage> {
         stamps::turn_on(in_order);
         stamps::want_current();
         let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default(), held_since: None };
-        stage.discover_contexts(recorder, tally, false);
+        stage.discover_contexts(recorder, stats, false);
         Box::new(stage)
     }
 
@@ -60,10 +60,10 @@ impl ReplayStage {
         let is_stopped = cx.recorder.is_stopped.load(Ordering::Acquire);
         // Also at the end: a short program captures and replays between two looks.
         if !is_stopped || last {
-            self.discover_contexts(&cx.recorder, &cx.tally, last);
+            self.discover_contexts(&cx.recorder, &cx.stats, last);
         }
         // The reasons why captured zones are not timed are reported at once, while the program runs.
-        stamps::problems().into_iter().for_each(|problem| cx.tally.warn(problem));
+        stamps::problems().into_iter().for_each(|problem| cx.stats.warn(problem));
         let ReplayStage { sources, replays, .. } = self;
         let mut taken = 0;
         for (source, stream) in sources {
@@ -91,11 +91,11 @@ impl ReplayStage {
         }
         self.held_since = cx.replays.held_since;
         replays.counts.by_kernels = cx.replays.merged;
-        *lock(&cx.tally.graph_timing) = replays.counts;
+        *lock(&cx.stats.graph_timing) = replays.counts;
         taken as usize
     }
 
-    fn discover_contexts(&mut self, recorder: &Recorder, tally: &SessionStats, last: bool) {
+    fn discover_contexts(&mut self, recorder: &Recorder, stats: &SessionStats, last: bool) {
         if !last && stamps::is_wanted() {
             // This may wait for the device, so no lock is held.
             stamps::prepare();
@@ -109,7 +109,7 @@ impl ReplayStage {
             let counts = &mut self.replays.counts;
             match source.bracket_ns() {
                 Some(ns) => counts.bracket_ns = counts.bracket_ns.max(ns),
-                None => lock(&tally.notes).push(
+                None => lock(&stats.notes).push(
                     "what stamps add to a zone could not be measured because the device was too busy: times of captured zones are not corrected"
                         .to_owned(),
                 ),

@@ -59,8 +59,8 @@ pub(super) struct CountedSink {
 
 impl Subscriptions {
     /// Creates the subscription of the session, and takes requests from this inbox.
-    pub(super) fn new(inbox: Arc<Inbox>, tally: Arc<SessionStats>) -> Subscriptions {
-        let session = Subscription::new(tally, RecordFilter::default(), false);
+    pub(super) fn new(inbox: Arc<Inbox>, stats: Arc<SessionStats>) -> Subscriptions {
+        let session = Subscription::new(stats, RecordFilter::default(), false);
         let flushed = Instant::now();
         Subscriptions { session, recordings: Vec::new(), inbox, removals: Vec::new(), flushed, is_dirty: false }
     }

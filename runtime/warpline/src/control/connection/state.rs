@@ -99,7 +99,7 @@ impl Watching {
         let passed_over = not_sampled();
         let not_sampled = passed_over.saturating_sub(self.passed_over);
         let engine = &self.subscriber.engine;
-        let left_out = lock(&engine.tally.left_out).since(Some(self.last));
+        let left_out = lock(&engine.stats.left_out).since(Some(self.last));
         (self.last, self.passed_over) = (now, passed_over);
         let (devices, ranges) = lock(&self.watch).look(now_ns(), length_ns);
         json!({
@@ -114,7 +114,7 @@ impl Watching {
             "ranges_left_out": left_out.ranges,
             "was_stopped": left_out.while_stopped,
             "not_sampled": not_sampled,
-            "recorded_share": lock(&engine.tally.windows).map(|windows| windows.recorded),
+            "recorded_share": lock(&engine.stats.windows).map(|windows| windows.recorded),
         })
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Shared {
     pub(super) figures: Mutex<Figures>,
     pub(super) outcome: Mutex<Outcome>,
     pub(super) name: String,
-    pub(super) tally: Arc<SessionStats>,
+    pub(super) stats: Arc<SessionStats>,
     pub(super) job: Job,
     pub(super) resource: Resource,
     /// The session's begin on the clock of records.
@@ -174,8 +174,8 @@ impl Worker {
                 drop(outcome);
                 // At the end, the sink says it.
                 if is_first && !is_last {
-                    let Shared { name, tally, .. } = &*self.shared;
-                    tally
+                    let Shared { name, stats, .. } = &*self.shared;
+                    stats
                         .warn(format!("{name}: {why}; the program goes on, and later exports will have these figures"));
                 }
                 Err(failure)

@@ -39,7 +39,7 @@ pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Si
         // The other half of the session's time limit is for the other sinks, and for what is still on the streams.
         patience: LAST.min(config.finish_timeout / 2),
         plan: Plan::new(config),
-        tally: Arc::clone(&engine.tally),
+        stats: Arc::clone(&engine.stats),
         exporter: None,
         lost: 0,
     }))
@@ -51,7 +51,7 @@ struct OtlpSink {
     interval: Duration,
     patience: Duration,
     plan: Plan,
-    tally: Arc<SessionStats>,
+    stats: Arc<SessionStats>,
     exporter: Option<Exporter>,
     lost: u64,
 }
@@ -67,7 +67,7 @@ impl Sink for OtlpSink {
             figures: Figures::new(self.plan.clone(), session.begin_unix_ns).into(),
             outcome: Outcome::default().into(),
             name: self.name(),
-            tally: Arc::clone(&self.tally),
+            stats: Arc::clone(&self.stats),
             resource: resource::of(&job),
             job,
             begin_ns: session.begin_ns,
@@ -100,7 +100,7 @@ impl Sink for OtlpSink {
         let Outcome { exports, first, delivered, rejected, is_complete, .. } = outcome;
         if rejected > 0 {
             let points = counted(rejected, "data point");
-            lock(&self.tally.notes).push(format!("{}: the collector rejected {points}", self.name()));
+            lock(&self.stats.notes).push(format!("{}: the collector rejected {points}", self.name()));
         }
         let why = first.unwrap_or_else(|| "the collector did not answer in time".to_owned());
         if !is_complete {
@@ -110,7 +110,7 @@ impl Sink for OtlpSink {
         if failed > 0 {
             let note =
                 format!("{}: {failed} of {exports} exports failed; the last one has all figures ({why})", self.name());
-            lock(&self.tally.notes).push(note);
+            lock(&self.stats.notes).push(note);
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(crate) fn sink(config: &Config, engine: &EngineBuilder) -> Option<Box<dyn Si
         hosts: config.prometheus_hosts.clone(),
         plan: Plan::new(config),
         is_quiet: config.quiet,
-        tally: Arc::clone(&engine.tally),
+        stats: Arc::clone(&engine.stats),
         begun: None,
     }))
 }
@@ -50,7 +50,7 @@ struct PrometheusSink {
     hosts: Vec<String>,
     plan: Plan,
     is_quiet: bool,
-    tally: Arc<SessionStats>,
+    stats: Arc<SessionStats>,
     begun: Option<Begun>,
 }
 
@@ -66,7 +66,7 @@ struct Page {
     scrapes: AtomicU64,
     /// The setting, for messages.
     name: String,
-    tally: Arc<SessionStats>,
+    stats: Arc<SessionStats>,
 }
 
 /// The server's pages: `/metrics`, and `/`, which leads to it.
@@ -90,7 +90,7 @@ impl Pages for Shown {
     }
 
     fn cannot_accept(&self, error: &io::Error) {
-        self.0.tally.warn(format!("{}: no connection is accepted: {error}; raise `ulimit -n`", self.0.name));
+        self.0.stats.warn(format!("{}: no connection is accepted: {error}; raise `ulimit -n`", self.0.name));
     }
 }
 
@@ -126,11 +126,11 @@ impl Sink for PrometheusSink {
             job: Job::new(session),
             scrapes: AtomicU64::new(0),
             name: self.name(),
-            tally: Arc::clone(&self.tally),
+            stats: Arc::clone(&self.stats),
         });
         // The end of a long program is too late to hear of it.
         let server = self.serve(&page).inspect_err(|error| {
-            self.tally.warn(format!("{}: {error}; the session goes on without it", self.name()));
+            self.stats.warn(format!("{}: {error}; the session goes on without it", self.name()));
         })?;
         if !self.is_quiet {
             let address = server.address();
@@ -162,7 +162,7 @@ impl Sink for PrometheusSink {
                 self.name(),
                 begun.server.address()
             );
-            lock(&self.tally.notes).push(note);
+            lock(&self.stats.notes).push(note);
         }
         Ok(())
     }

@@ -86,10 +86,10 @@ impl Running {
             drop(self.finish());
             return;
         }
-        let tally = Arc::clone(&self.tally);
+        let stats = Arc::clone(&self.stats);
         let report = self.end(true);
         let said = nvtx::problem();
-        let is_said = |note: &&String| said.as_ref() == Some(note) || tally.has_warned(note);
+        let is_said = |note: &&String| said.as_ref() == Some(note) || stats.has_warned(note);
         report.notes.iter().filter(|note| !is_said(note) && *note != FINISHED).for_each(stderr::line);
     }
 

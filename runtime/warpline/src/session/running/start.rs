@@ -71,8 +71,8 @@ impl SessionBuilder {
         let reports = self.claim_reports()?;
         let thread = CollectorThread::spawn("warpline").map_err(Error::Thread)?;
         engine.flight = Flight::open(&self.config, &info)?;
-        let files = self.begin_files(files, &engine.tally);
-        reports.iter().filter_map(ReportFile::notice).for_each(|notice| engine.tally.warn(notice));
+        let files = self.begin_files(files, &engine.stats);
+        reports.iter().filter_map(ReportFile::notice).for_each(|notice| engine.stats.warn(notice));
         if let (Err(_), Some(flight)) = (&files, &engine.flight) {
             flight.undo();
         }
@@ -83,12 +83,12 @@ impl SessionBuilder {
         self.config.budget = self.config.budget(is_asked_for);
         if let Some(flight) = &engine.flight {
             self.sinks.push(flight.sink());
-            flight.notice().into_iter().for_each(|notice| engine.tally.warn(notice));
+            flight.notice().into_iter().for_each(|notice| engine.stats.warn(notice));
             if !flight.is_temporary() {
                 written.push(Written::new(Format::Flight, flight.path()));
             }
         }
-        warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &engine.tally);
+        warn::at_start(&self.config, !self.sinks.is_empty(), self.environment.as_ref(), &engine.stats);
         let on_signals = self.config.finish_on_signal;
         let engine = engine.run(thread, self.config, self.sinks, &info);
         engine.recorder.turn_on();
@@ -124,13 +124,13 @@ impl SessionBuilder {
     }
 
     /// Creates the sinks of these files, and warns about each that has another name than requested.
-    fn begin_files(&mut self, files: Vec<Claimed>, tally: &SessionStats) -> Result<Vec<Written>, Error> {
+    fn begin_files(&mut self, files: Vec<Claimed>, stats: &SessionStats) -> Result<Vec<Written>, Error> {
         let mut written = Vec::new();
         for file in files {
             let (what, claim) = match file {
                 Claimed::Rotating(asked, sink) => {
                     if asked != sink.path() {
-                        tally.warn(claim::notice(&asked, sink.path()));
+                        stats.warn(claim::notice(&asked, sink.path()));
                     }
                     self.sinks.push(sink);
                     continue;
@@ -138,7 +138,7 @@ impl SessionBuilder {
                 Claimed::Perfetto(claim) => (Format::Perfetto, claim),
                 Claimed::Chrome(claim) => (Format::Chrome, claim),
             };
-            claim.notice().into_iter().for_each(|notice| tally.warn(notice));
+            claim.notice().into_iter().for_each(|notice| stats.warn(notice));
             let path = claim.path().to_owned();
             if claim.is_regular() {
                 written.push(Written::new(what, &path));

@@ -11,7 +11,7 @@ use warpline_core::text::printable;
 use warpline_report::{Report, SinkReport};
 
 /// Warns about valid settings that are likely to be mistakes.
-pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, tally: &SessionStats) {
+pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&Environment>, stats: &SessionStats) {
     match environment {
         Some(environment) if !has_sinks && !config.has_summary() => environment.warn_of_no_output(config),
         Some(environment) => environment.warn_of_replaced(config),
@@ -19,12 +19,12 @@ pub(super) fn at_start(config: &Config, has_sinks: bool, environment: Option<&En
     }
     if let Some((name, value)) = process::rejected_rank() {
         let rank = process::launched_rank().unwrap_or(0);
-        tally.warn(format!(
+        stats.warn(format!(
             "`{name}={}` is not a rank, so this process counts as rank {rank}; set {name} to a whole number from 0",
             printable(&value)
         ));
     }
-    misnamed(config).chain(unmatched(&config.filters)).for_each(|text| tally.warn(text));
+    misnamed(config).chain(unmatched(&config.filters)).for_each(|text| stats.warn(text));
 }
 
 /// Prints each sink that failed, and what it lost.
