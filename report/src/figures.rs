@@ -144,7 +144,7 @@ pub struct KernelStats {
     pub max_ns: i64,
 }
 
-/// The steps of a program ([`step`](warpline_core::steps::step)). All times are in ns, from the begin to the end of a
+/// The steps of a program ([`step`](warpline_core::zone::step::step)). All times are in ns, from the begin to the end of a
 /// step on its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepStats {

@@ -12,7 +12,6 @@ use warpline_core::record::{Status, StreamInfo, ThreadInfo, ZoneRecord};
 use warpline_core::replay::ReplayRecord;
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::WaitRecord;
-use warpline_core::zone::step;
 
 use super::{Complete, Place, RangeId, ReportBuilder, Row, StreamUse, Zone};
 use crate::names::{Name, Names};
@@ -30,6 +29,7 @@ pub struct SessionFigures {
     /// Whether they began in the middle of a session, so that the first zone that they get may not be the first.
     are_of_part: bool,
     captured_range: Option<CapturedRange>,
+    is_in_steps: bool,
 }
 
 /// The most names of a session. Those of signallers, which have no table of their own, are the only ones that may reach it.
@@ -63,6 +63,11 @@ impl SessionFigures {
         SessionFigures { are_of_part, captured_range, ..SessionFigures::default() }
     }
 
+    /// Says whether a step runs whose record is still to come: the zones that come now may be in it.
+    pub fn set_in_steps(&mut self, is_in_steps: bool) {
+        self.is_in_steps = is_in_steps;
+    }
+
     /// Adds a batch of records, in the order of the collector. Kinds of which a report has no figure are ignored.
     pub fn add(&mut self, batch: Batch<'_>) {
         match batch {
@@ -89,7 +94,7 @@ impl SessionFigures {
     }
 
     pub(super) fn add_zones(&mut self, batch: &[ZoneRecord]) {
-        let has_steps = self.builder.has_steps() || step::is_under_way();
+        let has_steps = self.builder.has_steps() || self.is_in_steps;
         for zone in batch {
             let place = if zone.gpu.is_some() { Place::Streams } else { Place::Threads };
             let lane = zone.named_lane().map_or(0, |lane| self.lane(lane));

@@ -76,7 +76,7 @@ pub fn note() -> Option<String> {
     (refused > 0).then(|| {
         format!(
             "zones that began inside warpline are not recorded, and count neither as begun nor as dropped: {refused}; remove the marks \
-             off what warpline calls, such as a global allocator"
+             from what warpline calls, such as a global allocator"
         )
     })
 }

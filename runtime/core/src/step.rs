@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::record::{Span, ThreadInfo};
 
-/// One step of the program: an iteration of its loop, from [`step`](crate::steps::step) or from a mark with `step`.
+/// One step of the program: an iteration of its loop, from [`step`](crate::zone::step::step) or from a mark with `step`.
 ///
 /// `Send` and `Sync`; cloning shares the name of the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]

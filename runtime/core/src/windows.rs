@@ -15,8 +15,8 @@
 //! A window ends at its planned time even if the collector is late, which on a busy host may be by the length of many windows.
 //!
 //! The recorder owns the session's [`Windows`]; a collector that was given up changes only those of its own session. `thread.rs` has
-//! what a thread knows, and decides about its zones; `learned.rs` has what is known of the program's ranges. Only zones in a counting
-//! or open window get here.
+//! what a thread knows, and decides about its zones; `learned.rs` has what is known of the program's ranges. Zones get
+//! here only in a counting or open window, and in gaps of a session that stays awake.
 
 mod learned;
 mod thread;
@@ -146,7 +146,7 @@ impl Windows {
         self.until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// Enters a phase; [`Phase::Counting`] begins a cycle. Only the collector calls it, and a stop.
+    /// Enters a phase; [`Phase::Counting`] begins a cycle. Only the collector of a session with a budget calls it, and a stop.
     pub fn set(&self, phase: Phase, stays_awake: bool) {
         self.change_flags(|flags| {
             let (cycle, _) = self.now();
@@ -164,8 +164,10 @@ impl Windows {
 
     /// Ends the windows: zones no longer ask for admission.
     pub fn finish(&self) {
-        self.set(Phase::Closed, true);
-        self.change_flags(|flags| *flags = SessionFlags::default());
+        self.change_flags(|flags| {
+            self.state.store(self.now().0 << PHASE_BITS | Phase::Closed as u32, Ordering::SeqCst);
+            *flags = SessionFlags::default();
+        });
     }
 
     /// Returns whether a window is open, or its last root has not ended.

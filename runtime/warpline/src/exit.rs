@@ -97,7 +97,7 @@ fn say_if_left_behind() {
 
 #[cfg(not(unix))]
 mod signals {
-    //! Signals that no program here takes.
+    //! No signals: this system has none.
 
     pub(super) struct Watch;
 

@@ -123,7 +123,10 @@ mod stream_names;
 pub mod testing;
 
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
-#[allow(dead_code, reason = "the metrics of Prometheus use a part of it")]
+#[cfg_attr(
+    not(any(feature = "otlp", feature = "ranks")),
+    allow(dead_code, reason = "the metrics of Prometheus use a part of it")
+)]
 mod buckets;
 #[cfg(feature = "enable")]
 // Only the control server uses all of it.
@@ -136,14 +139,17 @@ mod exit;
 #[cfg(all(feature = "enable", unix))]
 mod flight;
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus")))]
-#[allow(dead_code, reason = "each of the two uses parts that the other one does not")]
+#[cfg_attr(
+    not(all(feature = "otlp", feature = "prometheus")),
+    allow(dead_code, reason = "each of the two uses parts that the other one does not")
+)]
 mod metrics;
 #[cfg(feature = "enable")]
 mod mirror;
 #[cfg(all(feature = "enable", feature = "ranks"))]
 mod ranks;
 #[cfg(all(feature = "enable", any(feature = "otlp", feature = "prometheus", feature = "ranks")))]
-#[allow(dead_code, reason = "metrics use a part of it")]
+#[cfg_attr(not(feature = "ranks"), allow(dead_code, reason = "metrics use a part of it"))]
 mod step_times;
 #[cfg(all(feature = "enable", feature = "tracy"))]
 mod tracy;
@@ -357,7 +363,7 @@ pub mod __private {
     pub use warpline_core::zone::{ZoneBuilder, ZoneRequest, begin};
 }
 
-// What stands for the parts that need another system. Nothing of it exists at run time.
+// Stand-ins for the parts that need another operating system.
 #[cfg(all(feature = "enable", not(target_os = "linux")))]
 mod control {
     //! No control server: it needs Linux.

@@ -87,7 +87,7 @@ impl Steps {
     pub(crate) fn new() -> Steps {
         Steps {
             sequence: Mutex::new(Sequence { is_on: false, schedule: None, begun: 0, open: None, is_stopped: true }),
-            queue: Queue::new(),
+            queue: Queue::default(),
             warmups: Warmups::new(),
             current: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
@@ -98,6 +98,7 @@ impl Steps {
     /// Begins to take steps, which `schedule` selects. The session is not on yet.
     pub fn begin_session(&self, schedule: Option<Schedule>) {
         fork::in_children(leave_to_parent);
+        self.queue.open();
         let mut sequence = lock(&self.sequence);
         (sequence.is_on, sequence.schedule) = (true, schedule);
         IS_ON.store(true, Ordering::Release);
@@ -227,7 +228,7 @@ impl Steps {
     }
 
     /// Returns whether a step runs, or has ended and was not collected.
-    pub(crate) fn is_under_way(&self) -> bool {
+    pub fn is_under_way(&self) -> bool {
         self.current().is_some() || self.has_ended()
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Only one thread at a time pushes, because the sequence of steps has a lock, and only the collector takes.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::record::Span;
@@ -18,6 +19,7 @@ pub struct Ended {
     pub host: Span,
 }
 
+#[derive(Default)]
 struct Cell {
     number: AtomicU64,
     thread: AtomicU64,
@@ -25,15 +27,10 @@ struct Cell {
     end_ns: AtomicI64,
 }
 
-impl Cell {
-    fn new() -> Cell {
-        let (number, thread) = (AtomicU64::new(0), AtomicU64::new(0));
-        Cell { number, thread, begin_ns: AtomicI64::new(0), end_ns: AtomicI64::new(0) }
-    }
-}
-
+#[derive(Default)]
 pub(super) struct Queue {
-    cells: Box<[Cell]>,
+    /// None until a session takes steps.
+    cells: OnceLock<Box<[Cell]>>,
     /// The numbers of steps that were put in and taken out.
     put: AtomicU64,
     taken: AtomicU64,
@@ -41,24 +38,21 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new() -> Queue {
-        Queue {
-            cells: (0..MOST).map(|_| Cell::new()).collect(),
-            put: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-        }
+    /// Makes room for steps.
+    pub(super) fn open(&self) {
+        self.cells.get_or_init(|| (0..MOST).map(|_| Cell::default()).collect());
     }
 
     /// Adds a step, or counts it if there is no room.
     pub(super) fn push(&self, ended: Ended) {
+        let Some(cells) = self.cells.get() else { return };
         let put = self.put.load(Ordering::Relaxed);
         // The collector has read the cell before it stored its count.
         if put - self.taken.load(Ordering::Acquire) >= MOST as u64 {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let cell = &self.cells[put as usize % MOST];
+        let cell = &cells[put as usize % MOST];
         cell.number.store(ended.number, Ordering::Relaxed);
         cell.thread.store(ended.thread, Ordering::Relaxed);
         cell.begin_ns.store(ended.host.begin_ns, Ordering::Relaxed);
@@ -67,10 +61,11 @@ impl Queue {
     }
 
     pub(super) fn collect(&self, mut each: impl FnMut(Ended)) {
+        let Some(cells) = self.cells.get() else { return };
         let put = self.put.load(Ordering::Acquire);
         let taken = self.taken.load(Ordering::Relaxed);
         for at in taken..put {
-            let cell = &self.cells[at as usize % MOST];
+            let cell = &cells[at as usize % MOST];
             let host =
                 Span { begin_ns: cell.begin_ns.load(Ordering::Relaxed), end_ns: cell.end_ns.load(Ordering::Relaxed) };
             each(Ended {
@@ -97,7 +92,8 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_counted_and_the_rest_is_in_order() {
-        let queue = Queue::new();
+        let queue = Queue::default();
+        queue.open();
         let step =
             |number| Ended { number, thread: 7, host: Span { begin_ns: number as i64, end_ns: number as i64 + 1 } };
         let mut taken = Vec::new();

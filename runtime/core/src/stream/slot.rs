@@ -196,7 +196,7 @@ impl Slot {
         self.owner.take()
     }
 
-    /// Says that the session records the zone in a window: it may be a root. `sampled` adds the window to its chance.
+    /// Marks the zone as one that is recorded in a window and may be a root. `sampled` adds the window to its chance.
     #[cold]
     pub(crate) fn place_in_window(&mut self, sampled: impl FnOnce(Sampled) -> Sampled) {
         self.sampled = sampled(self.sampled);

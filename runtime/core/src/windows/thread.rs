@@ -69,7 +69,7 @@ impl ThreadRoots {
     pub(crate) fn windows(&mut self) -> Option<&Arc<Windows>> {
         if !self.home.is_some_and(Home::is_here) {
             // The root of a forked process is the parent's, and does not end here.
-            *self = ThreadRoots { home: Some(Home::here()), ..ThreadRoots::default() };
+            (self.windows, self.state, self.home) = (None, ThreadState::default(), Some(Home::here()));
         }
         self.windows.as_ref()
     }
@@ -121,6 +121,19 @@ impl ThreadRoots {
         self.windows();
         let Some(windows) = &self.windows else { return T::default() };
         change(&mut self.state, windows)
+    }
+}
+
+impl Drop for ThreadRoots {
+    /// The window waits no longer for a root of a thread that ends.
+    fn drop(&mut self) {
+        let ThreadState { cycle, root, is_starting, is_counted, .. } = self.state;
+        if let Some(windows) = &self.windows
+            && self.home.is_some_and(Home::is_here)
+            && (is_starting || root.is_some() && is_counted)
+        {
+            windows.leave(cycle);
+        }
     }
 }
 

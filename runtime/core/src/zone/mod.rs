@@ -55,13 +55,13 @@ pub struct AsyncZone {
     guard: Guard,
 }
 
-// These calls pass on the location of the caller. A closure or a function path in their place would lose it.
 /// Returns whether no zone begins: there is no session, request or tool.
 #[inline]
 fn is_off() -> bool {
     crate::switch::word().is_none()
 }
 
+// These calls pass on the location of the caller. A closure or a function path in their place would lose it.
 impl RangeSpec {
     /// Begins a zone of this range on `stream`. Dropping the guard ends the zone.
     #[inline]

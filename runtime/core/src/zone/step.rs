@@ -48,17 +48,13 @@ impl StepGuard {
     }
 }
 
-/// Returns whether a step runs, or has ended and its record is still to come.
-pub fn is_under_way() -> bool {
-    if_feature!("enable", taken::is_under_way(), false)
-}
-
 /// The calls with a session that takes steps.
 #[cfg(feature = "enable")]
 mod taken {
     use std::num::NonZeroU32;
 
     use super::{Id, StepGuard};
+    use crate::reentrancy::Inside;
     use crate::steps;
     use crate::stream::current;
     use crate::stream::thread::{self, Thread};
@@ -81,6 +77,8 @@ mod taken {
     #[cold]
     #[inline(never)]
     fn begin_taken(number: Option<u64>) -> Id {
+        // Before the recorder, which this thread may be the last to hold.
+        let _inside = Inside::enter();
         let recorder = current::any()?;
         recorder.steps().begin(number, thread::with(Thread::id), recorder.windows())
     }
@@ -89,13 +87,13 @@ mod taken {
     #[inline(never)]
     fn end(id: NonZeroU32) {
         // A child of a fork ends no step of its parent.
-        if let Some(recorder) = current::any().filter(|_| steps::are_taken()) {
+        if !steps::are_taken() {
+            return;
+        }
+        let _inside = Inside::enter();
+        if let Some(recorder) = current::any() {
             recorder.steps().end(id, recorder.windows());
         }
-    }
-
-    pub(super) fn is_under_way() -> bool {
-        current::any().is_some_and(|recorder| recorder.steps().is_under_way())
     }
 }
 

@@ -86,7 +86,7 @@ pub fn ask(socket: &Path, request: &Request, within: Duration) -> io::Result<Val
 fn answer(kind: Kind, body: &[u8]) -> io::Result<Value> {
     let value: Value = match kind {
         Kind::Json => serde_json::from_slice(body)?,
-        Kind::Trace => return Err(io::Error::other("the answer is a trace, and not JSON")),
+        Kind::Trace => return Err(io::Error::other("the answer is a trace, not JSON")),
     };
     match value["is"].as_str() {
         Some("error") => Err(io::Error::other(value["text"].as_str().unwrap_or("it gave no reason").to_owned())),

@@ -50,7 +50,7 @@ impl Context {
     }
 
     fn admit(&mut self, request: NewSubscription) {
-        let before = self.stats.counts(&self.recorder);
+        let before = (Instant::now(), self.stats.counts(&self.recorder));
         self.subscriptions.recordings.push(Recording::start(request, self.has_kernels, before));
     }
 

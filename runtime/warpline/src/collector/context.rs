@@ -58,7 +58,8 @@ impl Context {
 
     /// Hands a batch to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
-        without_warmup(batch, self.recorder.steps(), |batch| self.subscriptions.hand_out(batch));
+        let steps = self.recorder.steps();
+        without_warmup(batch, steps, |batch| self.subscriptions.hand_out(batch, steps.is_under_way()));
     }
 
     /// Hands out the changes of the session.

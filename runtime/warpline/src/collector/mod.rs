@@ -4,9 +4,9 @@
 //! launching thread wait: zones that it has not read yet stay in the rings.
 //!
 //! `pace` decides how often it looks. `streams` discovers and evicts streams, and `stream` is one stream with its pending zones.
-//! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. Everything besides zones is a
-//! [`Stage`]: `budget`, `spans` of `tracing`, `steps`, `waits` for timelines, `kernels` of CUPTI, replays of graphs (`stamps`), and
-//! `stall_monitor` for the flight recorder. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
+//! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. Other sources
+//! are [`Stage`]s: `budget`, `spans` of `tracing`, `steps`, `kernels` of CUPTI and replays of graphs (`stamps`); `waits` of timelines and
+//! the flight recorder's `stall_monitor` follow the reading of zones. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
 //! stages share, `subscriptions` are the consumers of records, and `admission` admits external requests. `session_stats` holds the
 //! session's figures and its account, with `left_out`.
 
@@ -25,7 +25,10 @@ mod memory;
 mod newcomer;
 mod pace;
 mod pass;
-#[allow(dead_code, reason = "only the stages for CUDA know replays")]
+#[cfg_attr(
+    not(all(feature = "cuda", feature = "cupti")),
+    allow(dead_code, reason = "only the stages for CUDA know replays")
+)]
 mod replays;
 mod session_stats;
 #[cfg(feature = "tracing")]
@@ -78,7 +81,7 @@ pub(crate) struct Collector {
     begin_ns: i64,
     /// The zones of one stream that were read and not handed on yet.
     batch: Vec<ZoneRecord>,
-    /// The number of records in it that the stages have seen.
+    /// The number of records in it that `waits` has seen.
     shown: usize,
 }
 

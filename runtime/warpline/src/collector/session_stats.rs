@@ -56,7 +56,7 @@ pub(crate) struct SessionStats {
     pub(crate) abandoned: AtomicBool,
 }
 
-/// What a session counts of zones, spans, kernels and windows, beside the records that it hands out.
+/// What a session counts of zones, spans, kernels and windows, besides the records that it hands out.
 pub(super) struct Counts {
     pub(super) account: Account,
     /// Spans that were dropped because the buffer was full.

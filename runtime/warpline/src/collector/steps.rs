@@ -20,10 +20,10 @@ impl Stage for StepStage {
     }
 
     fn pass(&mut self, cx: &mut Context) -> usize {
-        let recorder = Arc::clone(&cx.recorder);
-        if !recorder.steps().has_ended() {
+        if !cx.recorder.steps().has_ended() {
             return 0;
         }
+        let recorder = Arc::clone(&cx.recorder);
         recorder.steps().collect(|ended| {
             let thread = Arc::clone(cx.thread(ended.thread));
             self.batch.push(StepRecord { number: ended.number, thread, host: ended.host });

@@ -91,7 +91,7 @@ extern "C" fn handle(signal: c_int) {
     }
 }
 
-/// Returns whether this process is there.
+/// Returns whether the process exists.
 pub(super) fn is_running(process: u32) -> bool {
     // SAFETY: the signal 0 only asks.
     unsafe { libc::kill(process as libc::pid_t, 0) == 0 }

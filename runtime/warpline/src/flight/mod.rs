@@ -150,7 +150,7 @@ impl Flight {
     }
 
     /// Returns the descriptor of the file.
-    #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
     pub(crate) fn fd(&self) -> i32 {
         self.ring.fd()
     }
@@ -189,7 +189,7 @@ impl Flight {
     }
 
     /// Asks the collector to flush to the file, without waiting. The receiver reports completion.
-    #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
     pub(crate) fn ask_for_all(&self) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::channel();
         if let (Some(collector), false) = (self.collector.get(), self.is_over.load(Ordering::Acquire)) {

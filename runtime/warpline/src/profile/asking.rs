@@ -21,7 +21,7 @@ pub(super) fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones 
     PendingZones::new(requests::ask_next(&stream_ref(stream), n, None))
 }
 
-#[allow(dead_code, reason = "only events of CUDA are put behind a zone")]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only events of CUDA are put behind a zone"))]
 pub(super) fn next_signalled(
     stream: &(impl AsStream + ?Sized),
     signal: impl FnOnce(&StreamRef<'_>) -> Result<Arc<dyn EndSignal>, String>,

@@ -187,7 +187,7 @@ impl Begun {
 }
 
 /// Returns what the rank is doing, as the progress file says it, for a session that writes tables.
-#[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
 pub(crate) fn standing(engine: &Engine) -> serde_json::Value {
     let identity = Identity::new(Path::new("."), &SessionInfo::now());
     let text = activity::Standing::new(identity, Arc::clone(&engine.recorder), flight_path(engine.flight.as_deref()))
@@ -263,7 +263,7 @@ impl Sink for RanksSink {
         if late > 0 {
             let zones = counted(late, "zone");
             let note = format!(
-                "{zones} arrived after their steps were written, or found no room: the figures of those steps in `ranks` lack them"
+                "{zones} arrived after their steps were written, or there was no room for them: the figures of those steps in `ranks` lack them"
             );
             lock(&self.stats.notes).push(note);
         }

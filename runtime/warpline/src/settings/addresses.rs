@@ -70,7 +70,10 @@ pub(crate) struct ServeAt {
 
 impl ServeAt {
     /// Returns the addresses, in the order in which they are tried.
-    #[allow(dead_code, reason = "only the server of metrics asks")]
+    #[cfg_attr(
+        not(all(feature = "enable", feature = "prometheus")),
+        allow(dead_code, reason = "only the server of metrics asks")
+    )]
     pub(crate) fn addresses(self) -> impl Iterator<Item = SocketAddr> {
         (self.first_port..=self.last_port).map(move |port| SocketAddr::new(self.ip, port))
     }

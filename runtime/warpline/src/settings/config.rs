@@ -132,7 +132,7 @@ impl Config {
     /// Returns these settings for a recording from outside: those that apply only to the program's own session have
     /// their defaults. Among them are settings that would slow the program for good, as CUPTI does with launches of
     /// graphs, and `calibrate`, which launches a kernel.
-    #[allow(dead_code, reason = "only the control server asks, which needs Linux")]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
     pub(crate) fn shared(&self) -> Config {
         Config {
             level: self.level,

@@ -85,8 +85,8 @@ pub(super) fn has(line: &str, key: &str) -> bool {
     settings(line).any(|(_, known, _)| known == key)
 }
 
-/// Returns the settings in `WARPLINE` for the mirrors of zones, with or without a session. The session reports invalid
-/// settings.
+/// Returns the settings of `WARPLINE` that are valid. The mirrors of zones read theirs, with or without a session; a session reports
+/// the invalid ones.
 pub(crate) fn of_environment() -> Config {
     let mut config = Config::default();
     if let Ok(line) = warpline_core::environment::var(VARIABLE) {

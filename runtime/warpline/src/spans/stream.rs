@@ -57,7 +57,7 @@ where
 
 /// Formats a value with `format` and, if `asks` is set, returns its stream. A value that is not an [`OnStream`] has none. A value that is formatted
 /// inside another one does not provide the other's stream.
-#[allow(dead_code, reason = "only a layer that records asks")]
+#[cfg_attr(not(feature = "enable"), allow(dead_code, reason = "only a layer that records asks"))]
 pub(super) fn asking<T>(asks: bool, format: impl FnOnce() -> T) -> (T, Option<SharedStream>) {
     let before = THREAD.try_with(|thread| thread.is_asked.replace(asks)).unwrap_or(false);
     let formatted = format();

@@ -45,7 +45,7 @@ impl Mirrors {
 }
 
 impl Slot {
-    /// Says whether the zone is part of the nesting of its thread, and starts the root that it may be. Tells tools of its begin.
+    /// Notes whether the zone nests on its thread, starts its root if it is one, and tells tools that it begins.
     #[inline]
     pub(crate) fn start(
         &mut self,

@@ -27,7 +27,9 @@ impl ReadZone {
             ticket.complete(&self.record);
         }
         batch.push(self.record);
-        batch.extend(self.entries);
+        if !self.entries.is_empty() {
+            batch.extend(self.entries);
+        }
     }
 }
 
@@ -107,7 +109,7 @@ impl Slot {
         ReadZone { record, entries, ticket, nests: self.nests }
     }
 
-    /// Drops a zone whose stream has failed. Returns how many zones that are: it, and the entries of a batch.
+    /// Drops a zone whose stream has failed. Returns the number of zones that are lost: the zone and the entries of its batch.
     pub fn lose_to_stream(&mut self, error: &BackendError) -> u64 {
         if let Some(ticket) = self.take_ticket() {
             ticket.fail_stream(&error.to_string());

@@ -22,7 +22,7 @@ const FOLLOWED: u32 = 16;
 pub(super) struct Purpose(NonZeroU32);
 
 impl Purpose {
-    /// Returns what a zone is for that a session takes or not, and that was requested or not.
+    /// Returns the purpose of a zone, by whether a session takes it and whether it was requested; none if nothing needs it.
     #[inline]
     pub(super) fn new(switch: SwitchState, is_taken: bool, is_requested: bool) -> Option<Purpose> {
         let epoch = if is_taken { EPOCH } else { 0 };

@@ -186,7 +186,9 @@ impl Engine {
         }
         self.recorder.close();
         let needs_ids = lock(&self.config).graph_timing == GraphTiming::Off;
-        lock(&self.stats.notes).extend(cuda_notes(needs_ids));
+        // Not under the lock of the notes: the driver and the graphs have locks of their own.
+        let notes = cuda_notes(needs_ids);
+        lock(&self.stats.notes).extend(notes);
         lock(&self.stats.notes).extend(nvtx::refusals());
         lock(&self.stats.notes).extend(dynamic::note());
         lock(&self.stats.notes).extend(reentrancy::note());

@@ -103,7 +103,8 @@ impl EngineBuilder {
         let wants = config.clone();
         dynamic::choose(true, move |range| wants.wants(range));
         lock(&stats.left_out).see_ranges();
-        lock(&stats.notes).extend(mirror::problems(&config));
+        let problems = mirror::problems(&config);
+        lock(&stats.notes).extend(problems);
         nvtx::begin_session();
         if let Some(events) = config.event_pool_capacity {
             if_feature!("timeline", warpline_timeline::set_event_pool_capacity(events), _ = events);
@@ -212,7 +213,6 @@ fn start_replays(config: &Config, recorder: &Recorder, stats: &SessionStats) -> 
     if config.graph_timing == GraphTiming::Off {
         return None;
     }
-    recorder.windows().take_captures();
     let in_order = config.graph_timing == GraphTiming::LaunchOrderStamps;
     if_feature!("cuda", Some(crate::collector::stamps::ReplayStage::start(in_order, recorder, stats)), {
         let _ = (in_order, recorder, stats);

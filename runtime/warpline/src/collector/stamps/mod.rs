@@ -48,6 +48,7 @@ struct Replays {
 impl ReplayStage {
     /// Times captured zones in each replay from now on. `in_order`: the stamps are in the order of the launches.
     pub(super) fn start(in_order: bool, recorder: &Recorder, stats: &SessionStats) -> Box<dyn Stage> {
+        recorder.windows().take_captures();
         stamps::turn_on(in_order);
         stamps::want_current();
         let mut stage = ReplayStage { sources: Vec::new(), replays: Replays::default(), held_since: None };

@@ -46,7 +46,7 @@ pub(super) struct Subscription {
     pub(super) filter: RecordFilter,
     sinks: Vec<CountedSink>,
     /// Whether it is a part of a session, whose report counts what its sink has taken.
-    is_part: bool,
+    counts_taken: bool,
     /// The number of zones in its figures.
     pub(super) zones: u64,
 }
@@ -92,9 +92,9 @@ impl Subscriptions {
     }
 
     /// Hands a batch to every subscription.
-    pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
+    pub(super) fn hand_out(&mut self, batch: Batch<'_>, is_in_steps: bool) {
         self.take_in();
-        self.all().for_each(|subscription| subscription.take(batch));
+        self.all().for_each(|subscription| subscription.take(batch, is_in_steps));
         self.is_dirty = true;
     }
 
@@ -139,9 +139,9 @@ impl Subscriptions {
 }
 
 impl Subscription {
-    fn new(stats: Arc<SessionStats>, filter: RecordFilter, is_part: bool) -> Subscription {
-        *lock(&stats.figures) = session_figures(is_part);
-        Subscription { stats, filter, sinks: Vec::new(), is_part, zones: 0 }
+    fn new(stats: Arc<SessionStats>, filter: RecordFilter, counts_taken: bool) -> Subscription {
+        *lock(&stats.figures) = session_figures(counts_taken);
+        Subscription { stats, filter, sinks: Vec::new(), counts_taken, zones: 0 }
     }
 
     /// Starts a sink with it.
@@ -150,11 +150,12 @@ impl Subscription {
     }
 
     /// Takes the wanted part of a batch: adds it to the figures, and hands it to the sinks.
-    fn take(&mut self, batch: Batch<'_>) {
-        let Subscription { stats, filter, sinks, is_part, zones } = self;
+    fn take(&mut self, batch: Batch<'_>, is_in_steps: bool) {
+        let Subscription { stats, filter, sinks, counts_taken, zones } = self;
         filter.select(batch, |filter, wanted| {
             let mut add = || {
                 let mut figures = lock(&stats.figures);
+                figures.set_in_steps(is_in_steps);
                 match wanted {
                     Batch::Replays(replays) => {
                         replays
@@ -165,12 +166,12 @@ impl Subscription {
                 }
                 *zones += wanted.zones().len() as u64;
             };
-            if !*is_part {
+            if !*counts_taken {
                 add();
             }
             let mut is_taken = true;
             sinks.iter_mut().for_each(|sink| is_taken &= sink.write(stats, wanted));
-            if *is_part && is_taken {
+            if *counts_taken && is_taken {
                 add();
             }
         });
@@ -288,8 +289,8 @@ mod tests {
         let pass = |subscription: &mut Subscription| {
             let batch = [at(&STEP, 10), at(&COPY, 15), at(&STEP, 20), at(&STEP, 30)];
             let before = subscription.filter.on_time.spans;
-            subscription.take(Batch::Zones(&batch));
-            subscription.take(Batch::Spans(&all));
+            subscription.take(Batch::Zones(&batch), false);
+            subscription.take(Batch::Spans(&all), false);
             let late = all.len() as u64 - (subscription.filter.on_time.spans - before);
             (zones.take().iter().map(|zone| zone.host.begin_ns - BEGIN_NS).collect::<Vec<_>>(), late)
         };

@@ -180,11 +180,16 @@ impl Leaving {
 
 impl Recording {
     /// Starts the sink of a request.
-    pub(in crate::collector) fn start(request: NewSubscription, has_kernels: bool, before: Counts) -> Recording {
+    pub(in crate::collector) fn start(
+        request: NewSubscription,
+        has_kernels: bool,
+        before: (Instant, Counts),
+    ) -> Recording {
         let NewSubscription { sink, filters, info, handle } = request;
         let mut subscription = Subscription::new(Arc::default(), RecordFilter::new(filters), true);
         subscription.add(HeldSink::new(sink), &SessionInfo { kernels: has_kernels, ..info });
-        Recording { subscription, handle, came: Instant::now(), before, leaving: None }
+        let (came, before) = before;
+        Recording { subscription, handle, came, before, leaving: None }
     }
 
     /// Returns whether it was cancelled since the last call of [`leave`](Self::leave).

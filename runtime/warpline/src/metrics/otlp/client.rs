@@ -97,7 +97,7 @@ impl Client {
             ureq::Error::Io(error) => format!("the collector cannot be reached: {error}{hint}"),
             ureq::Error::Timeout(_) => format!("the collector did not answer in time{hint}"),
             ureq::Error::HostNotFound => "the collector's host is not known; check its name".to_owned(),
-            ureq::Error::Protocol(error) => format!("the answer is not HTTP: {error}{hint}"),
+            ureq::Error::Protocol(error) => format!("the answer is not a valid HTTP response: {error}{hint}"),
             ureq::Error::Http(error) => {
                 return Failure::Refused(format!("the request cannot be made: {error}; check `{}`", HEADERS[1]));
             }
