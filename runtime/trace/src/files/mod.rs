@@ -10,5 +10,4 @@ mod regular;
 pub(crate) mod system;
 mod watch;
 
-pub use regular::regular;
-pub use system::identity;
+pub use self::{regular::regular, system::identity};

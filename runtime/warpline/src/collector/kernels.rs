@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::context::Context;
 use super::held::HeldZone;
-use super::stage::Stage;
+use super::stage::{GivesKernels, Stage};
 use super::stream::Stream;
 use super::{BATCH, SessionStats};
 use crate::settings::Config;
@@ -42,13 +42,12 @@ pub(super) struct KernelStage {
 }
 
 impl KernelStage {
-    /// Starts CUPTI if the settings need it. If it does not start, the report says why, and zones are recorded without it. Also returns
-    /// whether there will be kernels, if requested.
+    /// Starts CUPTI if the settings need it. If it does not start, the report says why, and zones are recorded without it.
     pub(super) fn start(
         config: &Config,
         recorder: &Recorder,
         stats: &SessionStats,
-    ) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
+    ) -> (Option<Box<dyn Stage>>, GivesKernels) {
         let times = config.timing == Timing::Kernels;
         let wanted = Wanted { records: config.kernels, times, syncs: config.synchronizations, submissions: false };
         if !wanted.records && !wanted.times && !wanted.syncs {

@@ -4,11 +4,11 @@
 //! launching thread wait: zones that it has not read yet stay in the rings.
 //!
 //! `pace` decides how often it looks. `streams` discovers and evicts streams, and `stream` is one stream with its pending zones.
-//! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. Other sources
-//! are [`Stage`]s: `budget`, `spans` of `tracing`, `steps`, `kernels` of CUPTI and replays of graphs (`stamps`); `waits` of timelines and
-//! the flight recorder's `stall_monitor` follow the reading of zones. `held` keeps zones until CUPTI has delivered their work. `context` is the state that the
-//! stages share, `subscriptions` are the consumers of records, and `admission` admits external requests. `session_stats` holds the
-//! session's figures and its account, with `left_out`.
+//! `clocks` holds the clocks of their devices. `pass` reads complete zones, and `drain` ends a session. What comes from elsewhere than the
+//! rings is a [`Stage`]: `budget`, `spans` of `tracing`, `steps`, `memory`, `kernels` of CUPTI, and replays of graphs (`stamps`). `waits` of
+//! timelines and the flight recorder's `stall_monitor` take part in the reading of zones. `held` keeps zones until CUPTI has delivered
+//! their work. `context` is the state that the stages share, `subscriptions` are the consumers of records, and `admission` admits external
+//! requests. `session_stats` holds the session's figures and its account, with `left_out`.
 
 mod admission;
 mod batch_part;

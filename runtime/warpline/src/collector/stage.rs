@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 
-/// One part of the collector's round, which may be a source of records. Every hook does nothing by default.
+/// Whether sinks receive kernels, if that was requested, or why they do not.
+pub(crate) type GivesKernels = Option<Result<(), String>>;
+
+/// One source of records, which the collector asks in each round. Every hook does nothing by default.
 pub(crate) trait Stage: Send {
     /// Hands on what has arrived since the last call, once a round. Returns the number of records.
     fn pass(&mut self, _cx: &mut Context) -> usize {

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::budget;
 use super::session_stats::SessionStats;
+use super::stage::GivesKernels;
 use super::subscriptions::Inbox;
 use crate::flight::Flight;
 use crate::mirror::nvtx;
@@ -68,8 +69,7 @@ pub(crate) struct Engine {
     pub(crate) config: Mutex<Config>,
     /// Whether it is held for external subscriptions: their changes to it are not changes by the program.
     pub(crate) is_held: bool,
-    /// Whether it records kernels, if requested, or why it cannot.
-    pub(crate) kernels: Option<Result<(), String>>,
+    pub(crate) kernels: GivesKernels,
     pub(crate) flight: Option<Arc<Flight>>,
 }
 

@@ -13,7 +13,7 @@ use super::{Engine, current};
 use crate::collector::Collector;
 use crate::collector::budget::Budget;
 use crate::collector::session_stats::SessionStats;
-use crate::collector::stage::Stage;
+use crate::collector::stage::{GivesKernels, Stage};
 use crate::collector::subscriptions::Inbox;
 use crate::error::Error;
 use crate::exit;
@@ -196,12 +196,8 @@ impl Drop for CollectorThread {
     }
 }
 
-/// Starts CUPTI if the settings need it. Also returns whether there will be kernels, if requested.
-fn start_kernels(
-    config: &Config,
-    recorder: &Recorder,
-    stats: &SessionStats,
-) -> (Option<Box<dyn Stage>>, Option<Result<(), String>>) {
+/// Starts CUPTI if the settings need it.
+fn start_kernels(config: &Config, recorder: &Recorder, stats: &SessionStats) -> (Option<Box<dyn Stage>>, GivesKernels) {
     if_feature!("cupti", crate::collector::kernels::KernelStage::start(config, recorder, stats), {
         let _ = (config, recorder, stats);
         (None, None)

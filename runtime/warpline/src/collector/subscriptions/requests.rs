@@ -192,7 +192,7 @@ impl Recording {
         Recording { subscription, handle, came, before, leaving: None }
     }
 
-    /// Returns whether it was cancelled since the last call of [`leave`](Self::leave).
+    /// Returns whether it was cancelled, and does not [`leave`](Self::leave) yet.
     pub(in crate::collector) fn is_cancelled(&self) -> bool {
         self.leaving.is_none() && self.handle.is_cancelled.load(Ordering::Acquire)
     }
