@@ -6,17 +6,20 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use warpline::catalog::{Kind, Level};
-use warpline::record::Status;
+use warpline::record::{Status, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
 use warpline::{HostStream, Session, Value};
-use warpline_tests::alone;
+use warpline_tests::{Pace, alone};
 
 warpline::range! {
     OUTER = "api.recording.outer": "A zone around others.";
     INNER = "api.recording.inner": "A zone in another.", level = fine;
     HOST = "api.recording.host": "Work with no stream.", kind = host;
 }
+
+/// However busy the machine is, it takes no longer.
+const LONG: Duration = Duration::from_secs(60);
 
 fn memory() -> (Session, MemorySink) {
     let zones = MemorySink::new(100_000);
@@ -33,14 +36,19 @@ fn zones_nest_and_carry_what_they_were_given() {
     let _turn = alone();
     let (session, zones) = memory();
     let stream = HostStream::new("compute");
-    // Far longer than a launch takes on the slowest of machines, also under valgrind.
     const WORK: Duration = Duration::from_millis(100);
+    let (launched, wait) = mpsc::channel();
     {
         let outer = OUTER.zone(&stream).field("n", 3_u32).field("ok", true).label(format_args!("layer {}", 12));
         assert!(outer.is_active());
         let _inner = INNER.zone(&stream).field("text", "fixed").field("x", -1.5_f32);
-        stream.launch(|| std::thread::sleep(WORK));
+        // The work begins when the launching thread has left both zones.
+        stream.launch(move || {
+            wait.recv_timeout(LONG).expect("the launching thread does not wait for the work");
+            std::thread::sleep(WORK);
+        });
     }
+    launched.send(()).expect("the work waits for it");
     let report = session.finish();
     assert_exact(&report);
     let zones = zones.take();
@@ -56,7 +64,8 @@ fn zones_nest_and_carry_what_they_were_given() {
     assert!(o.begin_ns <= i.begin_ns && i.end_ns <= o.end_ns, "{i:?} in {o:?}");
     assert!(i.duration_ns() >= WORK.as_nanos() as i64, "{i:?}");
     assert!(inner.host.begin_ns <= i.begin_ns, "the launch comes before the GPU");
-    assert!(inner.host.duration_ns() < WORK.as_nanos() as i64, "the launching thread does not wait: {:?}", inner.host);
+    let left_by_ns = i.end_ns - WORK.as_nanos() as i64;
+    assert!(outer.host.end_ns <= left_by_ns, "the launching thread does not wait: {:?}, {i:?}", outer.host);
     let stream = inner.stream.as_ref().expect("on a stream");
     assert_eq!((stream.name.as_str(), stream.device.name.as_str()), ("compute", "host"));
     assert_ne!(inner.sequence, outer.sequence);
@@ -269,9 +278,9 @@ fn finish_does_not_wait_for_a_stream_beyond_its_limit() {
         let _ = wait.recv();
     });
     drop(OUTER.zone(&stream));
-    let started = Instant::now();
+    let pace = Pace::start();
     let report = session.finish();
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(pace.elapsed() < Duration::from_secs(1), "{:?}", pace.elapsed());
     drop(release);
     assert_exact(&report);
     assert_eq!((report.begun, report.dropped.unfinished), (1, 1), "{report}");
@@ -300,9 +309,17 @@ fn the_report_has_figures_and_says_how_good_they_are() {
     let _turn = alone();
     let stream = HostStream::new("compute");
     let (session, _zones) = memory();
+    // Each zone is longer than the one before it: its work lasts as long as the time from the launch of that one to its own
+    // begin.
+    let mut before = Instant::now();
     for ms in [1, 2, 3] {
+        let launched = Instant::now();
         let _zone = OUTER.zone(&stream);
-        stream.launch(move || std::thread::sleep(Duration::from_millis(ms)));
+        stream.launch(move || {
+            let begin = Instant::now();
+            std::thread::sleep(begin.duration_since(before).max(Duration::from_millis(ms)));
+        });
+        before = launched;
     }
     let report = session.finish();
     let outer = &report.ranges[0];
@@ -378,12 +395,16 @@ warpline::range! {
 fn a_budget_pays_for_a_sample_of_what_is_frequent() {
     let _turn = alone();
     let zones = MemorySink::new(1_000_000);
-    // Recording takes some percent of this loop, so the budget pays for a part of the time.
+    // How much of the time the budget pays for depends on the machine, once the cost of recording is measured. The tests of
+    // the schedule have a clock of their own for that. The first window lasts for 2 ms, after a gap of at least 23 ms.
     let session = Session::builder().budget(0.02).sink(zones.clone()).start().expect("no other session");
     let stream = HostStream::new("compute");
     let begin = Instant::now();
     let (mut often, mut seldom) = (0_u64, 0_u64);
-    while begin.elapsed() < Duration::from_millis(2_500) {
+    let mut records = Vec::new();
+    let is_there = |records: &[ZoneRecord], name: &str| records.iter().any(|zone| zone.range.name() == name);
+    while ["api.recording.often", "api.recording.seldom"].iter().any(|name| !is_there(&records, name)) {
+        assert!(begin.elapsed() < LONG, "{often} zones came by, and {} were recorded", records.len());
         for _ in 0..200 {
             drop(OFTEN.zone(&stream));
             often += 1;
@@ -391,25 +412,25 @@ fn a_budget_pays_for_a_sample_of_what_is_frequent() {
         drop(SELDOM.zone(&stream));
         seldom += 1;
         std::thread::sleep(Duration::from_millis(1));
+        records.extend(zones.take());
     }
     stream.synchronize().expect("nothing panics");
     let report = session.finish();
     assert_exact(&report);
+    records.extend(zones.take());
     let of = |name: &str| report.ranges.iter().find(|range| range.name == name).expect("it came by");
     let (frequent, rare) = (of("api.recording.often"), of("api.recording.seldom"));
-    assert!(frequent.count * 4 < often, "{} of {often} were recorded", frequent.count);
-    assert!(rare.count * 4 < seldom, "{} of {seldom} were recorded", rare.count);
+    assert!(frequent.count < often, "{} of {often} were recorded", frequent.count);
+    assert!(rare.count < seldom, "{} of {seldom} were recorded", rare.count);
+    let first = records.iter().map(|zone| zone.window).min().expect("something was recorded");
+    let shares: Vec<_> = records.iter().filter(|zone| zone.window == first).map(|zone| zone.sample_share).collect();
+    assert!(first > 0 && shares.iter().all(|share| *share > 0.0 && *share < 2.0 / 25.0), "{shares:?}");
     // Each record counts for as many as came by for it: their sum is an estimate of all.
-    let records = zones.take();
     let estimate: f64 = records
         .iter()
         .filter(|zone| zone.range.name() == "api.recording.often")
         .map(|zone| 1.0 / f64::from(zone.sample_share))
         .sum();
-    // Counting takes time in an unoptimized program, so fewer zones are counted than come by. On a busy machine, windows are few, and the report
-    // says how far off they may be.
-    let (ratio, error) = (estimate / often as f64, frequent.total_error_ns as f64 / frequent.total_ns as f64);
-    assert!(ratio > 0.4 && ratio < (1.0 + 3.0 * error).max(1.4), "{estimate} of {often}, with an error of {error}");
     assert!((0.99..1.01).contains(&(frequent.seen as f64 / estimate)), "{} and {estimate}", frequent.seen);
     let text = report.to_string();
     assert!(text.contains("a sample: ≈ is scaled to all zones that ran") && text.contains("of the time in "), "{text}");

@@ -2,8 +2,10 @@
 //! built, and what a test counts.
 
 pub mod counting;
+mod pace;
 mod process;
 
+pub use pace::Pace;
 pub use process::{Said, again, in_a_process_of_its_own, in_child, is_child, test_around};
 
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use warpline::report::Report;
 use warpline::sink::{Batch, MemorySink, Progress, SessionInfo, Sink};
 use warpline::{HostStream, Session};
-use warpline_tests::{again, alone, this_test};
+use warpline_tests::{Pace, again, alone, this_test};
 
 use super::{INNER, OUTER, assert_exact, memory};
 
@@ -160,9 +160,9 @@ fn a_sink_that_blocks_stops_neither_the_program_nor_finish() {
     for _ in 0..1_000 {
         drop(OUTER.zone(&stream));
     }
-    let started = Instant::now();
+    let pace = Pace::start();
     let report = session.finish();
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(pace.elapsed() < Duration::from_secs(2), "{:?}", pace.elapsed());
     assert_exact(&report);
     assert_eq!(report.begun, 1_000);
     assert!(report.notes.iter().any(|note| note.contains("sink blocking did not return")), "{report}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use warpline::HostStream;
 use warpline::timeline::{BufferRef, Error, Queue, Semaphore};
-use warpline_tests::alone;
+use warpline_tests::{Pace, alone};
 
 use crate::timelines::device::*;
 
@@ -146,9 +146,9 @@ fn a_buffer_that_is_dropped_is_freed_behind_the_work_of_all_streams_when_its_ref
             Ok(())
         })
         .unwrap();
-    let begin = Instant::now();
+    let pace = Pace::start();
     drop(buffer);
-    assert!(begin.elapsed() < Duration::from_secs(1), "it waits for nothing");
+    assert!(pace.elapsed() < Duration::from_secs(1), "it waits for nothing");
     queue.flush();
     thread::sleep(Duration::from_millis(20));
     assert_eq!(held().0, before + MIB, "the other stream is held");

@@ -155,6 +155,23 @@ fn the_first_windows_stand_for_their_cycles_also_where_the_collector_is_late() {
 }
 
 #[test]
+fn what_is_frequent_and_slow_to_record_is_recorded_seldom_and_counts_for_all() {
+    // 200 zones and a pause of a ms, which recording makes longer by a fifth.
+    let mut program = Program::new(1_020_000.0 / 200.0, 0.2);
+    program.zones = 1;
+    let mut schedule = Schedule::new(0.02, 0);
+    let mut estimate = 0.0;
+    while program.now_ns < 2_500_000_000 || schedule.phase == Phase::Open {
+        let (before, share) = (program.roots.recorded, schedule.share());
+        program.run(&mut schedule, 1);
+        estimate += (program.roots.recorded - before) as f64 / share;
+    }
+    let (recorded, ran) = (program.roots.recorded as f64, program.done);
+    assert!(recorded > 0.0 && recorded * 4.0 < ran, "{recorded} of {ran}");
+    assert!((0.9..1.1).contains(&(estimate / ran)), "{estimate} of {ran}");
+}
+
+#[test]
 fn a_program_that_has_waited_is_not_slowed_for_longer_than_a_window() {
     let longest_s = LONGEST_NS as f64 / 1e9;
     for (before_s, wait_s, window_s) in [(0, 0.05, 0.01), (0, 0.2, 0.05), (0, 1.0, longest_s), (60, 1.0, longest_s)] {
