@@ -1,5 +1,6 @@
 //! What the report says where only some zones were recorded, of first calls, and in how many columns.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use warpline::report::{LeftOut, Report};
@@ -18,15 +19,54 @@ fn spin(time: Duration) {
     while begin.elapsed() < time {}
 }
 
+/// The stream's own measurement of its time. A busy machine makes any part of it longer.
+struct Truth {
+    /// The end of the last work in `api.figures.long`, and the time in it.
+    since: Instant,
+    long: Duration,
+    /// The time outside of it, up to the last work in it.
+    rest: Duration,
+}
+
+impl Truth {
+    /// Works in `api.figures.long` until the stream has been in it for 15 times as long as outside of it.
+    fn work(&mut self) {
+        let begin = Instant::now();
+        self.rest += begin.duration_since(self.since);
+        spin((self.rest * 15).saturating_sub(self.long).max(Duration::from_millis(2)));
+        self.since = Instant::now();
+        self.long += self.since.duration_since(begin);
+    }
+
+    /// Whether the stream has been there for more than 12 times as long as outside of it.
+    fn is_long(&self) -> bool {
+        self.long > 12 * (self.rest + self.since.elapsed())
+    }
+}
+
 /// A stream that is always busy, nearly always with `api.figures.long`, and another one that waits for it.
 fn work(settings: SessionBuilder, rounds: u64) -> Report {
+    work_until(settings, |round, _| round == rounds)
+}
+
+fn work_until(settings: SessionBuilder, is_over: impl Fn(u64, &dyn Fn() -> bool) -> bool) -> Report {
     let session = settings.start().expect("no other session");
     let (stream, other) = (HostStream::new("compute"), HostStream::new("other"));
     let done = Semaphore::named("done", 0);
-    for round in 1..=rounds {
+    let truth = Arc::new(Mutex::new(None::<Truth>));
+    for round in 1.. {
         {
             let _zone = LONG.zone(&stream);
-            stream.launch(|| spin(Duration::from_millis(2)));
+            let truth = Arc::clone(&truth);
+            stream.launch(move || {
+                let mut truth = truth.lock().expect("nothing panics");
+                if let Some(truth) = &mut *truth {
+                    return truth.work();
+                }
+                spin(Duration::from_millis(2));
+                // The first work is before all zones of the other range, so it is not counted.
+                *truth = Some(Truth { since: Instant::now(), long: Duration::ZERO, rest: Duration::ZERO });
+            });
         }
         {
             let _zone = SHORT.zone(&stream);
@@ -34,6 +74,13 @@ fn work(settings: SessionBuilder, rounds: u64) -> Report {
         }
         done.signal_on(&stream, round).expect("it is greater");
         done.wait_on(&other, round).expect("it is there");
+        let is_long = || {
+            stream.synchronize().expect("nothing panics");
+            truth.lock().expect("nothing panics").as_ref().is_some_and(Truth::is_long)
+        };
+        if is_over(round, &is_long) {
+            break;
+        }
     }
     stream.synchronize().expect("nothing panics");
     other.synchronize().expect("nothing panics");
@@ -47,7 +94,11 @@ fn row<'a>(text: &'a str, name: &str) -> &'a str {
 #[test]
 fn time_of_ranges_that_a_filter_left_out_is_not_called_idle() {
     let _turn = alone();
-    let report = work(Session::builder().filter("api.figures.short"), 20);
+    let since = Instant::now();
+    let report = work_until(Session::builder().filter("api.figures.short"), |round, is_long| {
+        assert!(since.elapsed() < Duration::from_secs(60), "the stream is in the other range too long");
+        round >= 20 && is_long()
+    });
     let text = report.to_string();
     // The name of this thread may be on the path, and has the word, too.
     assert!(!text.contains(" idle") && !text.contains("(no zone)"), "{text}");
