@@ -1,5 +1,6 @@
 //! Sessions with a budget: they record windows of their time, in which steps are whole.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,17 @@ fn until(is_over: &AtomicBool, name: &str, work: impl Fn(&HostStream)) {
     }
 }
 
+/// Waits until what is recorded is enough.
+#[track_caller]
+fn until_recorded(sink: &MemorySink, zones: &mut Vec<ZoneRecord>, mut is_enough: impl FnMut(&[ZoneRecord]) -> bool) {
+    let begin = Instant::now();
+    while !is_enough(zones) {
+        assert!(begin.elapsed() < SOON, "{} zones are not enough", zones.len());
+        std::thread::sleep(Duration::from_millis(10));
+        zones.extend(sink.take());
+    }
+}
+
 fn named<'a>(zones: &'a [ZoneRecord], name: &str) -> Vec<&'a ZoneRecord> {
     zones.iter().filter(|zone| zone.range.name() == name).collect()
 }
@@ -85,9 +97,11 @@ fn inside(sorted: &[&ZoneRecord], outer: &ZoneRecord) -> usize {
 #[test]
 fn steps_are_recorded_whole_or_not_at_all() {
     let _turn = alone();
-    let (session, sink) = budgeted(0.05);
+    // The budget is so small that the first windows have a small part of the time however little recording seems to cost.
+    let (session, sink) = budgeted(0.01);
     let is_over = AtomicBool::new(false);
     let (steps, small) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut zones = Vec::new();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -106,13 +120,18 @@ fn steps_are_recorded_whole_or_not_at_all() {
                 spin(Duration::from_micros(30));
             });
         });
-        std::thread::sleep(Duration::from_millis(1_500));
+        let has =
+            |zones: &[ZoneRecord], root: &str| zones.iter().any(|zone| zone.depth == 0 && zone.range.name() == root);
+        until_recorded(&sink, &mut zones, |zones| {
+            let windows: BTreeSet<_> = zones.iter().map(|zone| zone.window).collect();
+            windows.len() > 1 && has(zones, "api.windows.step") && has(zones, "api.windows.small")
+        });
         is_over.store(true, Ordering::Relaxed);
     });
     let report = session.finish();
     assert_exact(&report);
     assert_eq!(report.dropped.ring_full, 0, "{report}");
-    let zones = sink.take();
+    zones.extend(sink.take());
     let whole = named(&zones, "api.windows.step");
     assert!(!whole.is_empty() && (whole.len() as u64) < steps.into_inner(), "{} steps", whole.len());
     let sorted = in_order(&zones);
@@ -174,9 +193,8 @@ fn a_session_with_few_steps_between_stops_reaches_its_windows() {
     let (session, sink) = budgeted(0.01);
     let stream = HostStream::new("compute");
     // No part of the session counts the roots for which the first window waits, or lasts as long as a gap and the longest wait.
-    let mut on = Duration::ZERO;
-    let mut zones = Vec::new();
-    while zones.is_empty() && on < Duration::from_secs(10) {
+    let (mut parts, mut zones) = (0, Vec::new());
+    while zones.is_empty() && parts < 500 {
         session.stop();
         std::thread::sleep(Duration::from_millis(30));
         session.start();
@@ -185,20 +203,20 @@ fn a_session_with_few_steps_between_stops_reaches_its_windows() {
             step(&stream);
             std::thread::sleep(Duration::from_millis(5));
         }
-        on += begin.elapsed();
+        parts += 1;
         zones.extend(sink.take());
     }
     let report = session.finish();
     zones.extend(sink.take());
-    assert!(!zones.is_empty(), "nothing in {on:?}: {report}");
+    assert!(!zones.is_empty(), "nothing in {parts} parts: {report}");
     assert!(report.windows.is_some_and(|figures| figures.windows > 0 && figures.recorded < 0.5), "{report}");
 }
 
 #[test]
 fn a_session_that_ends_before_its_first_window_says_what_to_write() {
     let _turn = alone();
-    // The first gap alone lasts longer.
-    let (session, sink) = budgeted(0.001);
+    // The first gap lasts for minutes.
+    let (session, sink) = budgeted(0.000_001);
     step(&HostStream::new("compute"));
     let report = session.finish();
     assert!(sink.take().is_empty());
@@ -212,14 +230,16 @@ fn steps_are_found_inside_a_zone_that_lasts() {
     let (session, sink) = budgeted(0.5);
     let stream = HostStream::new("compute");
     let frame = FRAME.zone(&stream);
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(2_500) {
-        step(&stream);
+    let (begin, mut zones) = (Instant::now(), Vec::new());
+    while begin.elapsed() < Duration::from_millis(2_500) || named(&zones, "api.windows.step").len() <= 10 {
+        assert!(begin.elapsed() < SOON, "{} zones are not enough", zones.len());
+        (0..100).for_each(|_| step(&stream));
+        zones.extend(sink.take());
     }
     drop(frame);
     let report = session.finish();
     assert_exact(&report);
-    let zones = sink.take();
+    zones.extend(sink.take());
     let steps = named(&zones, "api.windows.step");
     assert!(steps.len() > 10, "{} steps were recorded: {report}", steps.len());
     // One may have been recorded from its middle, before it was known what the frame is.
@@ -234,17 +254,21 @@ fn collectives_are_recorded_completely_and_zones_that_do_not_nest_in_windows() {
     let (session, sink) = budgeted(0.1);
     let stream = HostStream::new("compute");
     let begin = Instant::now();
-    let (mut collectives, mut loose) = (0, 0);
-    while begin.elapsed() < Duration::from_millis(1_000) {
-        step(&stream);
-        drop(SYNC.zone(&stream));
-        drop(LOOSE.async_zone(&stream));
-        (collectives, loose) = (collectives + 1, loose + 1);
+    let (mut collectives, mut loose, mut zones) = (0, 0, Vec::new());
+    while begin.elapsed() < Duration::from_millis(1_000) || named(&zones, "api.windows.loose").is_empty() {
+        assert!(begin.elapsed() < SOON, "{} zones are not enough", zones.len());
+        for _ in 0..100 {
+            step(&stream);
+            drop(SYNC.zone(&stream));
+            drop(LOOSE.async_zone(&stream));
+            (collectives, loose) = (collectives + 1, loose + 1);
+        }
+        zones.extend(sink.take());
     }
     stream.synchronize().expect("nothing panics");
     let report = session.finish();
     assert_exact(&report);
-    let zones = sink.take();
+    zones.extend(sink.take());
     assert_eq!(named(&zones, "api.windows.sync").len(), collectives);
     let sampled = named(&zones, "api.windows.loose");
     assert!(!sampled.is_empty() && sampled.len() < loose, "{} of {loose}", sampled.len());
@@ -258,21 +282,26 @@ fn collectives_are_recorded_completely_and_zones_that_do_not_nest_in_windows() {
 #[test]
 fn scaled_totals_rank_ranges_and_have_an_error() {
     let _turn = alone();
-    let (session, _sink) = budgeted(0.2);
+    let (session, sink) = budgeted(0.2);
     let begin = Instant::now();
-    let (mut cycles, mut often_ns) = (0_u64, 0_u64);
-    while begin.elapsed() < Duration::from_millis(3_000) {
+    let (mut cycles, mut windows) = (0_u64, BTreeSet::new());
+    while begin.elapsed() < Duration::from_millis(3_000) || windows.len() < 25 {
+        assert!(begin.elapsed() < SOON, "{} windows are not enough", windows.len());
         let _cycle = CYCLE.host();
         cycles += 1;
-        {
-            let _rare = RARE.host();
-            spin(Duration::from_micros(200));
-        }
+        let begin = Instant::now();
         for _ in 0..10 {
-            let begin = Instant::now();
             let _often = OFTEN.host();
             spin(Duration::from_micros(5));
-            often_ns += begin.elapsed().as_nanos() as u64;
+        }
+        // In each cycle the ten take less time than the one, also where the machine runs other programs meanwhile.
+        let often = begin.elapsed();
+        {
+            let _rare = RARE.host();
+            spin((2 * often).max(Duration::from_micros(200)));
+        }
+        if cycles.is_multiple_of(100) {
+            windows.extend(sink.take().iter().map(|zone| zone.window));
         }
     }
     let report = session.finish();
@@ -282,7 +311,6 @@ fn scaled_totals_rank_ranges_and_have_an_error() {
     let (rare, often) = (of("api.windows.rare"), of("api.windows.often"));
     assert!(rare.count < cycles && often.count == 10 * rare.count, "{report}");
     // The total of the ten is less than that of the one.
-    assert!(often_ns < cycles * 200_000, "the machine is too busy for this test");
     assert!(rare.total_ns > often.total_ns && often.total_ns > often.recorded_ns, "{report}");
     for (range, truth) in [(&rare, cycles), (&often, 10 * cycles)] {
         assert!(range.total_error_ns > 0 && range.total_error_ns < range.total_ns / 2, "{range:?}");
@@ -299,11 +327,7 @@ fn a_flight_recorder_alone_has_a_budget_and_a_session_with_another_sink_has_none
     let _turn = alone();
     let folder = warpline_tests::empty_folder("windows_default");
     let recorder = |name: &str| Session::builder().flight_at(256 << 10, folder.join(name));
-    let windows = |builder: warpline::SessionBuilder| {
-        let session = builder.start().expect("no other session");
-        std::thread::sleep(Duration::from_millis(400));
-        session.finish().windows
-    };
+    let windows = |builder: warpline::SessionBuilder| builder.start().expect("no other session").finish().windows;
     assert!(windows(recorder("alone")).is_some());
     assert!(windows(recorder("every").budget(1.0)).is_none());
     assert!(windows(recorder("beside").sink(MemorySink::new(16))).is_none());
@@ -324,16 +348,17 @@ fn a_session_whose_zones_take_much_of_a_threads_time_names_the_remedy() {
         let report = session.finish();
         // A zone on an in-process stream counts as 400 ns, and 5 % of the time is much.
         let share = report.recorded as f64 * 400.0 / report.duration.as_nanos() as f64 / 0.05;
-        (share, report.notes)
+        (share, report.duration, report.notes)
     };
     // How many zones there are in the time depends on the machine.
     for _ in 0..3 {
-        let (share, all) = notes(1.0, Duration::ZERO);
+        let (share, duration, all) = notes(1.0, Duration::ZERO);
         let note = all.iter().find(|note| note.contains("`budget=1%`"));
         assert!(note.is_some() == (share > 1.0) || (0.95..1.05).contains(&share), "{share} of the limit: {all:?}");
-        let is_whole = |note: &String| note.contains("stream `busy` (estimated: ") && note.contains(" µs each, in 1.");
-        assert!(note.is_none_or(is_whole), "{note:?}");
+        let in_time = format!(" µs each, in {:.1} s)", duration.as_secs_f64());
+        let is_whole = |note: &String| note.contains("stream `busy` (estimated: ") && note.contains(&in_time);
+        assert!(note.is_none_or(is_whole), "{note:?}, not {in_time}");
     }
-    assert_eq!(notes(1.0, Duration::from_millis(2)).1, [""; 0], "zones that cost little");
-    assert_eq!(notes(0.01, Duration::ZERO).1, [""; 0], "a session with a budget");
+    assert_eq!(notes(1.0, Duration::from_millis(2)).2, [""; 0], "zones that cost little");
+    assert_eq!(notes(0.01, Duration::ZERO).2, [""; 0], "a session with a budget");
 }
