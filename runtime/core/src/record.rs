@@ -496,4 +496,25 @@ mod tests {
         (zone.gpu, zone.stream) = (None, None);
         assert!(!zone.is_bounded() && zone.work_ns() == Some(1));
     }
+
+    #[test]
+    fn shares_are_equal_if_a_size_is_unknown_or_all_are_zero() {
+        let batch = zone(&COPY, Some(&stream(1, "comm")), &thread(1, None), span(0, 1), Some(span(0, 1_000)));
+        let shares = |counts: &[Option<u64>]| -> Vec<f64> {
+            let message = |count: &Option<u64>| {
+                let message = Message::new(CollectiveKind::AllReduce).dtype(DataType::F32);
+                count.map_or(message.clone(), |count| message.count(count))
+            };
+            let entries: Vec<_> = counts.iter().map(|count| (&COPY, message(count))).collect();
+            let shares = Shares::new(&entries);
+            let records = entries.into_iter().enumerate().map(|(n, (range, of))| shares.entry(n, range, of, &batch));
+            records.map(|record| record.entry.expect("of a batch").share).collect()
+        };
+        assert_eq!(shares(&[Some(100), Some(300)]), [0.25, 0.75]);
+        assert_eq!(shares(&[Some(100), Some(0)]), [1.0, 0.0]);
+        assert_eq!(shares(&[None, Some(100), Some(300), Some(0)]), [0.25; 4]);
+        assert_eq!(shares(&[Some(100), None]), [0.5; 2]);
+        assert_eq!(shares(&[Some(0), Some(0)]), [0.5; 2]);
+        assert_eq!(shares(&[None]), [1.0]);
+    }
 }
