@@ -206,6 +206,26 @@ fn of_several_the_first_that_is_there_is_named() {
 }
 
 #[test]
+fn a_failure_counts_where_none_before_it_in_the_list_is_there() {
+    let _turn = alone();
+    let [missing, there, failed] = [0, 4, 0].map(Semaphore::new);
+    failed.fail(Code(7));
+    for timeout in [Duration::ZERO, LONG] {
+        let first_there = wait_any(&[(&missing, 4), (&there, 4), (&failed, 4)], timeout);
+        assert_eq!(first_there.expect("the failure is later in the list"), Some(1));
+        for list in [[(&missing, 4), (&failed, 4), (&there, 4)], [(&failed, 4), (&there, 4), (&missing, 4)]] {
+            assert_eq!(code_of(wait_any(&list, timeout)), Code(7));
+        }
+    }
+    // Also one that fails while the thread sleeps.
+    let late = Semaphore::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| late.fail(Code(8)));
+        assert_eq!(code_of(wait_any(&[(&missing, 4), (&late, 4)], LONG)), Code(8));
+    });
+}
+
+#[test]
 fn a_full_queue_refuses_or_waits_as_it_was_told() {
     let _turn = alone();
     let (gate, done) = (Semaphore::new(0), Semaphore::new(0));
