@@ -167,20 +167,60 @@ fn the_nsight_tools_get_their_filters() {
     assert_eq!(hostile().to_nsys(), "--trace=cuda,nvtx\n");
 }
 
+/// Returns the fields of a message in the text format of Protocol Buffers, each with its path, in order.
+fn text_fields(text: &str) -> Vec<String> {
+    let (mut path, mut fields) = (Vec::new(), Vec::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let is_name =
+            |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if line == "}" {
+            assert!(path.pop().is_some(), "nothing is open at `{line}`:\n{text}");
+        } else if let Some(name) = line.strip_suffix(" {") {
+            assert!(is_name(name), "`{line}`");
+            path.push(name);
+        } else {
+            let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("`{line}` is no field"));
+            let text = value.strip_prefix('"').map(|rest| rest.strip_suffix('"').expect("an end of the text"));
+            let is_value =
+                text.unwrap_or(value).bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\{}".contains(&byte));
+            assert!(is_name(name) && is_value, "`{line}`");
+            fields.push(format!("{}.{name} = {value}", path.join(".")).trim_start_matches('.').to_owned());
+        }
+    }
+    assert!(path.is_empty(), "{path:?} is not closed:\n{text}");
+    fields
+}
+
+/// The fields as `protos/perfetto/config/trace_config.proto` names and nests them.
+const SYSTEM_FIELDS: [&str; 14] = [
+    "buffers.size_kb = 65536",
+    "buffers.fill_policy = RING_BUFFER",
+    "builtin_data_sources.primary_trace_clock = BUILTIN_CLOCK_BOOTTIME",
+    "write_into_file = true",
+    "file_write_period_ms = 2500",
+    "flush_period_ms = 5000",
+    r#"data_sources.config.name = "linux.ftrace""#,
+    r#"data_sources.config.ftrace_config.ftrace_events = "sched/sched_switch""#,
+    r#"data_sources.config.ftrace_config.ftrace_events = "sched/sched_waking""#,
+    r#"data_sources.config.ftrace_config.ftrace_events = "sched/sched_process_exit""#,
+    r#"data_sources.config.ftrace_config.ftrace_events = "task/task_newtask""#,
+    r#"data_sources.config.ftrace_config.ftrace_events = "task/task_rename""#,
+    r#"data_sources.config.name = "linux.process_stats""#,
+    "data_sources.config.process_stats_config.scan_all_processes_on_start = true",
+];
+
 #[test]
 fn perfetto_gets_the_namespaces_as_categories() {
-    let config = sound().to_perfetto();
-    let (system, events) = config.split_once("    name: \"track_event\"\n").expect("it records track events");
-    assert!(
-        system.contains("name: \"linux.ftrace\"") && system.contains("primary_trace_clock: BUILTIN_CLOCK_BOOTTIME")
-    );
-    let expected = "    track_event_config {\n      disabled_categories: \"*\"\n      enabled_categories: \"api\"\n      \
-                    enabled_categories: \"api.*\"\n    }\n  }\n}\n";
-    assert_eq!(events, expected);
-    let depth = |config: &str| config.matches('{').count() - config.matches('}').count();
+    let config = text_fields(&sound().to_perfetto());
+    let of_events = [
+        r#"data_sources.config.name = "track_event""#,
+        r#"data_sources.config.track_event_config.disabled_categories = "*""#,
+        r#"data_sources.config.track_event_config.enabled_categories = "api""#,
+        r#"data_sources.config.track_event_config.enabled_categories = "api.*""#,
+    ];
+    assert_eq!(config, [&SYSTEM_FIELDS[..], &of_events].concat());
     // A name that breaks the rules could end its text and be read as another field.
-    let hostile = hostile().to_perfetto();
-    assert_eq!((depth(&config), depth(&hostile), hostile.contains("track_event")), (0, 0, false));
+    assert_eq!(text_fields(&hostile().to_perfetto()), SYSTEM_FIELDS);
 }
 
 #[test]
