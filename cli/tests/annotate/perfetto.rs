@@ -65,6 +65,9 @@ mod proto {
         pub uuid: u64,
         #[prost(string, tag = "2")]
         pub name: String,
+        /// 3 is `SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY`.
+        #[prost(uint64, tag = "15")]
+        pub merge_behavior: u64,
         #[prost(uint64, tag = "17")]
         pub merge_key: u64,
     }
@@ -159,15 +162,15 @@ fn slices_that_overlap_share_a_row_and_no_track() {
     let room = Room::new(Ids::Mixed);
     room.annotate("a.json", "t.json", "out.pftrace", &[]);
     let trace = proto::Trace::decode(&*fs::read(room.path().join("out.pftrace")).unwrap()).unwrap();
-    let streams: Vec<_> = trace
-        .packets
-        .iter()
-        .filter_map(|packet| packet.track.as_ref())
-        .filter(|track| track.name == "stream 7")
-        .collect();
+    let tracks: Vec<_> = trace.packets.iter().filter_map(|packet| packet.track.as_ref()).collect();
+    let streams: Vec<_> = tracks.iter().filter(|track| track.name == "stream 7").collect();
     assert_eq!(streams.len(), 2);
     assert_ne!(streams[0].uuid, streams[1].uuid);
     assert_eq!(streams[0].merge_key, streams[1].merge_key);
+    // Without a key, a reader sees 0 in both; another row with this key would be a part of this one.
+    assert!(streams.iter().all(|track| track.merge_behavior == 3 && track.merge_key != 0), "{streams:?}");
+    let shares_it = |track: &&&proto::Track| track.merge_key == streams[0].merge_key;
+    assert_eq!(tracks.iter().filter(shares_it).count(), 2, "{tracks:?}");
 }
 
 #[test]
