@@ -124,9 +124,9 @@ controls! {
     }
 
     /// What comes behind a timed event on a stream that waits for no other comes so much later: behind `in_ten` of ten events
-    /// `busy_ns`, behind the others `quiet_ns`.
+    /// `busy_ns`, behind the others `quiet_ns`. Events that a thread records in a row are exactly so far apart.
     fn stub_events_take(quiet_ns: i64, busy_ns: i64, in_ten: u64) -> () = |driver| {
-        driver.event_costs = EventCosts { quiet_ns, busy_ns, in_ten, recorded: 0 };
+        driver.event_costs = EventCosts { quiet_ns, busy_ns, in_ten, recorded: 0, last: None };
     }
 
     /// Ends a kernel that hangs.

@@ -134,6 +134,9 @@ pub struct Event {
 }
 
 /// How much later comes what is behind an event.
+///
+/// Where events take time, a thread that records two of them on a stream, and calls nothing between, keeps up with the
+/// stream: the events are exactly that time apart, however long the thread waits for a processor.
 #[derive(Default)]
 pub struct EventCosts {
     pub quiet_ns: i64,
@@ -141,6 +144,8 @@ pub struct EventCosts {
     /// Of ten events, so many are followed by other work of the device's.
     pub in_ten: u64,
     pub recorded: u64,
+    /// The thread that recorded the last one, and the stream.
+    pub last: Option<(i32, StreamId)>,
 }
 
 impl EventCosts {

@@ -14,6 +14,8 @@ const MAX_LINES: usize = 100_000;
 #[derive(Default)]
 pub struct Journal {
     counts: HashMap<(&'static str, i32), u64>,
+    /// The last call of each thread, and the call before it.
+    last: HashMap<i32, [&'static str; 2]>,
     lines: Vec<Line>,
     more: u64,
     file: Option<File>,
@@ -29,7 +31,14 @@ impl Journal {
     pub fn call(&mut self, symbol: &'static str) {
         let tid = thread::tid();
         *self.counts.entry((symbol, tid)).or_default() += 1;
+        let last = self.last.entry(tid).or_default();
+        *last = [symbol, last[0]];
         self.line(Line::Call(symbol, tid));
+    }
+
+    /// What this thread called before the call that it is in; nothing where that is its first.
+    pub fn before(&self) -> &'static str {
+        self.last.get(&thread::tid()).map_or("", |last| last[1])
     }
 
     /// Puts a line of the test's own among the calls.

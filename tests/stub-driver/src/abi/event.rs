@@ -6,6 +6,7 @@ use crate::code::Code;
 use crate::driver::{self, EventState};
 use crate::graph::Kind;
 use crate::table::Handle;
+use crate::thread;
 
 /// `CU_EVENT_RECORD_EXTERNAL`.
 const EXTERNAL: u32 = 1;
@@ -39,8 +40,14 @@ driver_calls! {
                     true => driver.event_costs.next_ns(),
                     false => 0,
                 };
+                let here = (thread::tid(), id);
+                let is_next = driver.event_costs.last.replace(here) == Some(here)
+                    && driver.journal.before() == "cuEventRecord"
+                    && driver.event_costs.quiet_ns > 0;
                 let of = driver.stream_mut(id)?;
-                of.free = of.free.next(now_ns());
+                if !is_next {
+                    of.free = of.free.next(now_ns());
+                }
                 let reached = of.free.clone();
                 of.free.at_ns += takes_ns;
                 EventState::Recorded(reached)
