@@ -71,18 +71,20 @@ fn a_session_puts_two_points_around_a_wait_and_nothing_on_the_stream_that_signal
 fn recorded(driver: &Stub, ends: EndMode) -> (WaitRecord, [(i64, i64); 2], EndSource) {
     let (copy, compute) = (driver.stream(), driver.stream());
     let semaphore = Semaphore::named("copied", 0);
+    // The device begins when all is queued. The times of both streams are then close together, where an error in the rate of
+    // the clocks changes nothing, however slow the machine is.
+    let hold = driver.stub_hold_device();
     let (session, memory) = start(ends);
-    let hold = {
+    {
         let _zone = COPY.zone(&raw(copy));
-        driver.stub_hold(copy)
-    };
+        driver.stub_launch(copy, 500 * US);
+    }
     semaphore.signal_on(&raw(copy), 1).unwrap();
     semaphore.wait_on(&raw(compute), 1).unwrap();
     {
         let _zone = USE.zone(&raw(compute));
         driver.stub_launch(compute, 500 * US);
     }
-    // All is queued: the stream waits, however slow the machine is.
     driver.stub_release(hold);
     driver.cuStreamSynchronize(compute);
     let report = session.finish();
