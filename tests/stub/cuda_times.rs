@@ -188,36 +188,45 @@ fn a_clock_whose_first_event_comes_late_loses_no_zone_and_tells_no_wrong_time() 
     on_stub(this_test!(), |driver| {
         driver.start();
         for ends in [EndMode::Eager, EndMode::Lazy] {
-            let stream = driver.stream();
-            let (session, zones) = start(|builder| builder.ends(ends));
-            let records_elsewhere = || driver.calls("cuEventRecord") - driver.calls_on("cuEventRecord", tid());
-            let (before, since) = (records_elsewhere(), Instant::now());
-            // The session's own stream shares a queue with one that waits for another process.
-            let hold = driver.stub_hold_next();
-            let mut truths = vec![true_zone(driver, stream)];
-            while records_elsewhere() == before {
-                assert!(since.elapsed() < Duration::from_secs(10), "the collector records no event of its own");
-                thread::sleep(Duration::from_millis(1));
+            // A measurement ends when a slow host gets no further. One of several sessions comes to its end on any.
+            let (since, mut report) = (Instant::now(), late_first_event(driver, ends));
+            while report.clocks[0].bracket_ns == 0 && since.elapsed() < Duration::from_secs(20) {
+                report = late_first_event(driver, ends);
             }
-            // Longer than the collector waits for its first event.
-            thread::sleep(Duration::from_millis(300));
-            truths.push(true_zone(driver, stream));
-            assert!(zones.take().is_empty(), "nobody knows yet where the device's time stands");
-            driver.stub_release(hold);
-            truths.push(true_zone(driver, stream));
-            for (zone, Truth { begin, end }) in wait_for(&zones, truths.len()).iter().zip(truths) {
-                let (begin_ns, end_ns) = (driver.stub_event_ns(begin), driver.stub_event_ns(end));
-                let (gpu, length_ns) = (zone.gpu.expect("it is timed"), end_ns - begin_ns);
-                assert!((gpu.begin_ns - begin_ns).abs() < 10 * MS as i64, "{gpu:?}, and began at {begin_ns}");
-                let late_ns = gpu.duration_ns() - length_ns;
-                assert!(late_ns.abs() <= 100 || ends == EndMode::Lazy, "{gpu:?}, and took {length_ns}");
-            }
-            let report = session.finish();
-            assert_exact(&report);
-            assert_eq!((report.recorded, report.dropped.total()), (3, 0), "{report}");
             assert!(report.clocks[0].bracket_ns > 0, "what a pair adds is measured when it can be: {report}");
         }
     });
+}
+
+fn late_first_event(driver: &Stub, ends: EndMode) -> Report {
+    let stream = driver.stream();
+    let (session, zones) = start(|builder| builder.ends(ends));
+    let records_elsewhere = || driver.calls("cuEventRecord") - driver.calls_on("cuEventRecord", tid());
+    let (before, since) = (records_elsewhere(), Instant::now());
+    // The session's own stream shares a queue with one that waits for another process.
+    let hold = driver.stub_hold_next();
+    let mut truths = vec![true_zone(driver, stream)];
+    while records_elsewhere() == before {
+        assert!(since.elapsed() < Duration::from_secs(10), "the collector records no event of its own");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Longer than the collector waits for its first event.
+    thread::sleep(Duration::from_millis(300));
+    truths.push(true_zone(driver, stream));
+    assert!(zones.take().is_empty(), "nobody knows yet where the device's time stands");
+    driver.stub_release(hold);
+    truths.push(true_zone(driver, stream));
+    for (zone, Truth { begin, end }) in wait_for(&zones, truths.len()).iter().zip(truths) {
+        let (begin_ns, end_ns) = (driver.stub_event_ns(begin), driver.stub_event_ns(end));
+        let (gpu, length_ns) = (zone.gpu.expect("it is timed"), end_ns - begin_ns);
+        assert!((gpu.begin_ns - begin_ns).abs() < 10 * MS as i64, "{gpu:?}, and began at {begin_ns}");
+        let late_ns = gpu.duration_ns() - length_ns;
+        assert!(late_ns.abs() <= 100 || ends == EndMode::Lazy, "{gpu:?}, and took {length_ns}");
+    }
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, report.dropped.total()), (3, 0), "{report}");
+    report
 }
 
 /// A zone that is put on the stream as a whole.
@@ -262,11 +271,9 @@ fn work_of_others_within_some_pairs_of_events_is_not_taken_for_what_the_events_a
             report.clocks[0].clone()
         };
         // A host that is busy for a moment makes the stub's lengths differ, and then they are a bound.
-        let mut clock = measure();
-        for _ in 0..20 {
-            if clock.bracket_is_bound {
-                clock = measure();
-            }
+        let (mut clock, since) = (measure(), Instant::now());
+        while (clock.bracket_is_bound || clock.bracket_ns == 0) && since.elapsed() < Duration::from_secs(30) {
+            clock = measure();
         }
         assert!(is_quiet(clock.bracket_ns) && is_quiet(clock.busy_bracket_ns), "{clock:?}");
         assert!(!clock.bracket_is_bound, "{clock:?}");
@@ -279,14 +286,20 @@ fn a_bracket_that_was_only_measured_on_a_busy_device_is_a_bound_and_corrects_not
         driver.start();
         driver.stub_events_take(70_000, 70_000, 0);
         let mut corrected = Vec::new();
-        let report = bracketed(driver, |stream, zones| {
-            // On a host that is slow, too, one of several measurements comes to its end.
-            for _ in 0..20 {
-                launch(driver, stream, 10 * US);
-                thread::sleep(Duration::from_millis(40));
+        // On a host that is slow, too, one of several measurements comes to its end, in one of several sessions.
+        let since = Instant::now();
+        let report = loop {
+            let report = bracketed(driver, |stream, zones| {
+                for _ in 0..20 {
+                    launch(driver, stream, 10 * US);
+                    thread::sleep(Duration::from_millis(40));
+                }
+                corrected.extend(wait_for(zones, 20));
+            });
+            if report.clocks[0].bracket_ns > 0 || since.elapsed() > Duration::from_secs(20) {
+                break report;
             }
-            corrected.extend(wait_for(zones, 20));
-        });
+        };
         let clock = &report.clocks[0];
         assert!(clock.bracket_is_bound && clock.bracket_ns >= 69_000, "{clock:?}");
         assert!(corrected.iter().all(|zone| zone.bracket_ns == 0), "{corrected:?}");
