@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use warpline::{GraphTiming, RawStream};
-use warpline_tests::this_test;
+use warpline_tests::{Pace, this_test};
 
-use super::{MS, US, WORK, launch};
+use super::{US, WORK, launch};
 use crate::harness::driver::*;
 use crate::harness::zones::*;
 
@@ -214,15 +214,16 @@ fn a_context_that_goes_takes_its_pending_zones_and_no_others() {
         let mut second = 0;
         driver.cuCtxCreate_v2(&mut second, 0, 0);
         let doomed = driver.stream();
-        driver.stub_launch(doomed, 200 * MS);
+        // Its zones are pending until it goes.
+        driver.stub_hold(doomed);
         (0..5).for_each(|_| launch(driver, doomed, US));
         thread::sleep(Duration::from_millis(20));
         assert_eq!(driver.cuCtxDestroy_v2(second), SUCCESS);
         thread::sleep(Duration::from_millis(20));
         launch(driver, stream, US);
-        let started = Instant::now();
+        let pace = Pace::start();
         let report = session.finish();
-        assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
+        assert!(pace.elapsed() < Duration::from_secs(2), "nothing is waited for");
         assert_exact(&report);
         assert_eq!((report.begun, report.recorded, report.dropped.stream_failed), (7, 2, 5), "{report}");
         // One look may be under way when the context goes; after it, its handles are left alone.
