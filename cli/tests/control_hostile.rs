@@ -131,7 +131,8 @@ fn who_sends_on_and_on_is_closed_and_takes_no_memory() {
 #[test]
 fn a_reader_that_never_reads_costs_bounded_memory_and_is_sent_away() {
     let dir = runtime_dir();
-    let mut target = Target::start(dir.path(), "control");
+    // A busy machine may not run the collector for seconds.
+    let mut target = Target::start(dir.path(), "control,ring=32768");
     target.tell("own");
     target.is_unharmed();
     let silent: Vec<_> = (0..3)
@@ -175,8 +176,6 @@ fn thousands_of_connections_cost_a_small_share_of_a_core_and_keep_nobody_out_for
             _ => {}
         }
     }
-    let spent = Duration::from_millis(10) * u32::try_from(spent() - before).expect("a time");
-    assert!(spent * 2 < begin.elapsed() + Duration::from_millis(200), "{spent:?} of {:?}", begin.elapsed());
     target.is_unharmed();
     // Who connected and says nothing has no more than two seconds.
     until("somebody else is heard", || {
@@ -184,6 +183,12 @@ fn thousands_of_connections_cost_a_small_share_of_a_core_and_keep_nobody_out_for
         let asked = (&stream).write_all(&request(&Request::Status)).is_ok();
         asked && String::from_utf8_lossy(&rest(&stream)).contains(r#""is":"status""#)
     });
+    // The program accepts 32 connections in each 20 ms, and has accepted all by now. A busy machine takes longer, and none is
+    // faster.
+    let (spent, took) = (Duration::from_millis(10) * u32::try_from(spent() - before).expect("a time"), begin.elapsed());
+    let least = Duration::from_millis(20) * (3_000 / 32 - 1);
+    assert!(took >= least, "{took:?}, not {least:?}");
+    assert!(spent * 2 < took + Duration::from_millis(200), "{spent:?} of {took:?}");
     drop(kept);
     target.end();
 }

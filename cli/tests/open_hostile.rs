@@ -80,8 +80,13 @@ fn idle_connections_do_not_keep_the_ui_out() {
     let pid = Pid::from_child(&opened.child);
     prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).expect("a lower limit");
     let idle: Vec<_> = (0..150).map(|_| TcpStream::connect(opened.address).expect("it listens")).collect();
-    let threads = fs::read_dir(format!("/proc/{}/task", opened.child.id())).expect("it runs").count();
-    assert!(threads <= 18, "{threads} threads");
+    // A thread whose connection is over counts until it has ended, which a busy machine delays.
+    let threads = || fs::read_dir(format!("/proc/{}/task", opened.child.id())).expect("it runs").count();
+    let since = Instant::now();
+    while threads() > 18 {
+        assert!(since.elapsed() < Duration::from_secs(20), "{} threads", threads());
+        thread::sleep(Duration::from_millis(1));
+    }
     serves(&opened, b"trace");
     assert_eq!(opened.ends(), Some(0));
     drop(idle);
