@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::record::ZoneRecord;
@@ -191,10 +191,14 @@ fn a_window_has_its_length_and_ten_steps_and_each_step_is_in_one() {
     let _turn = alone();
     let root = empty_folder("ranks_windows");
     let group = ProcessGroup::new("dp", [0, 1], 0);
+    let (mut count, since) = (0, Instant::now());
     let Run { steps, .. } = run(&root, Duration::from_millis(100), || {
         let streams = streams();
-        for number in 0..150 {
-            step(&streams, &group, number);
+        // A busy machine may close windows late.
+        while count < 150 || files(&root, "windows").len() < 4 {
+            assert!(since.elapsed() < Duration::from_secs(60), "{count} steps, and no four windows");
+            step(&streams, &group, count);
+            count += 1;
             thread::sleep(Duration::from_millis(20));
         }
     });
@@ -207,8 +211,8 @@ fn a_window_has_its_length_and_ten_steps_and_each_step_is_in_one() {
     }
     assert!(windows.windows(2).all(|pair| pair[0].int("end_ns") == pair[1].int("begin_ns")));
     let written: Vec<_> = rows(&root, "steps").iter().map(|row| row.int("step")).collect();
-    assert_eq!(written, (0..150).collect::<Vec<_>>());
-    assert_eq!(steps.len(), 150);
+    assert_eq!(written, (0..i64::try_from(count).expect("a count")).collect::<Vec<_>>());
+    assert_eq!(steps.len() as u64, count);
     let members = rows(&root, "comms");
     assert_eq!(members.iter().filter(|row| !row.is_null("members")).count(), 1, "members are written once");
     std::fs::remove_dir_all(root).expect("a folder");
