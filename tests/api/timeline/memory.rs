@@ -130,13 +130,17 @@ fn the_stream_allocates_and_frees_when_it_gets_there() {
 #[test]
 fn a_buffer_that_is_dropped_is_freed_behind_the_work_of_all_streams_when_its_references_are_gone() {
     let _turn = alone();
-    let streams = [Arc::new(HostStream::new("one")), Arc::new(HostStream::new("other"))];
+    let streams = [Arc::new(HostStream::new("other")), Arc::new(HostStream::new("one"))];
     let queue = Queue::<Arc<HostStream>>::builder("two").build(streams.to_vec()).unwrap();
     let (step, before) = (Semaphore::new(0), settled());
+    let ready = Semaphore::new(0);
+    // Nobody has a reference to it.
+    let alone = queue.alloca(&[], &[(&ready, 1)], MIB).unwrap();
     let buffer = queue.alloca(&[], &[(&step, 1)], MIB).unwrap();
     step.wait(1, LONG).unwrap();
+    ready.wait(1, LONG).unwrap();
     let memory = buffer.reference();
-    let go = hold(&streams[1]);
+    let go = hold(&streams[0]);
     // It goes to the other stream, and the reference lives until then.
     let (sent, value) = mpsc::channel();
     queue
@@ -147,11 +151,11 @@ fn a_buffer_that_is_dropped_is_freed_behind_the_work_of_all_streams_when_its_ref
         })
         .unwrap();
     let pace = Pace::start();
-    drop(buffer);
+    drop((buffer, alone));
     assert!(pace.elapsed() < Duration::from_secs(1), "it waits for nothing");
     queue.flush();
     thread::sleep(Duration::from_millis(20));
-    assert_eq!(held().0, before + MIB, "the other stream is held");
+    assert_eq!(held().0, before + 2 * MIB, "the other stream is held");
     drop(go);
     assert_eq!(value.recv().unwrap().recv().unwrap(), 9);
     until_held(before);
