@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::shell::{Line, Stop, line, target};
 
 /// All packages, with every feature that tests need but `tracy`. Steps that share it share what is built.
-pub const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/hip,\
+const EVERYTHING: &str = "--workspace --features warpline/enable,warpline-ui-tests/enable,warpline-tests/cupti,warpline-tests/hip,\
                               warpline-tests/otlp,warpline-tests/prometheus,warpline-tests/ranks,warpline-cli/hip,warpline-tests/tracing,warpline-example-tensor/cuda,\
                               warpline-examples/hip,warpline-examples/tracing";
 
@@ -22,7 +22,7 @@ pub const TRACY: &str = "-p warpline -p warpline-tests -p warpline-example-tenso
 /// features of other crates that the whole workspace turns on, so that those crates are shared with `EVERYTHING`.
 pub const OFF: &str = "-p warpline -p warpline-core -p warpline-macros -p warpline-report -p warpline-example-tensor -p warpline-example-transformer \
                        -p warpline-ui-tests -p warpline-edition-2015 -p warpline-edition-2018 -p warpline-edition-2021 \
-                       -p warpline-edition-2024 -p xtask -p warpline-third-party";
+                       -p warpline-edition-2024 -p warpline-third-party";
 
 /// Features of the tests that other features turn on, and the one that is on from the start.
 const IMPLIED: [&str; 4] = ["default", "enable", "timeline", "cuda"];
@@ -30,13 +30,18 @@ const IMPLIED: [&str; 4] = ["default", "enable", "timeline", "cuda"];
 /// The tests with this feature run on another machine: `cargo xtask gpu`.
 const ON_A_GPU: &str = "gpu";
 
+/// A command of Cargo's for all packages with these features, such as `test`, and what stands behind them.
+pub fn everything(command: &str, rest: &str) -> Line {
+    linted(line(&format!("cargo {command} {EVERYTHING} {rest}")))
+}
+
 /// Builds the command `warpline` as the tests have it, and says where it is.
 ///
 /// # Errors
 /// It does not build.
 pub fn command() -> Result<PathBuf, Stop> {
     // A program is built with the tests of its package.
-    line(&format!("cargo test --quiet {EVERYTHING} --test command --no-run")).run()?;
+    everything("test --quiet", "--test command --no-run").run()?;
     Ok(target().join("debug/warpline"))
 }
 
@@ -45,17 +50,17 @@ pub fn command() -> Result<PathBuf, Stop> {
 /// # Errors
 /// It does not build.
 pub fn example(name: &str) -> Result<PathBuf, Stop> {
-    line(&format!("cargo build --quiet {EVERYTHING} --example {name}")).run()?;
+    everything("build --quiet", &format!("--example {name}")).run()?;
     Ok(target().join("debug/examples").join(name))
 }
 
-/// Builds the job into which faults are injected as the tests have it, and says where it is.
+/// Builds a program other than the command as the tests have it, and says where it is.
 ///
 /// # Errors
 /// It does not build.
-pub fn faults() -> Result<PathBuf, Stop> {
-    line(&format!("cargo build --quiet {EVERYTHING} --bin faults")).run()?;
-    Ok(target().join("debug/faults"))
+pub fn program(name: &str) -> Result<PathBuf, Stop> {
+    everything("build --quiet", &format!("--bin {name}")).run()?;
+    Ok(target().join("debug").join(name))
 }
 
 /// Builds `warpline-ranks` as its tests have it, and says where it is.
@@ -81,9 +86,9 @@ pub fn ranks_crate(command: &str) -> Line {
 }
 
 /// A build in which Clippy compiles the crates of a workspace in place of rustc, and a warning is an error: `cargo clippy` would check what they
-/// depend on besides what is built of it.
+/// depend on besides what is built of it. The compiler that Cargos have which the tests start is rustc.
 pub fn linted(line: Line) -> Line {
-    line.with("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+    line.with_config("build.rustc-workspace-wrapper=\"clippy-driver\"")
         .with("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::needs::EVERYTHING;
-use crate::shell::{Stop, line, target};
+use crate::needs;
+use crate::shell::{Stop, target};
 
 /// The tests that need it are the ignored ones among these.
 const TESTS: &str = "metrics_prometheus::";
 
 /// Gets Prometheus if it is not there, and runs the tests.
 pub fn run() -> Result<u64, Stop> {
-    let test = line(&format!("cargo test {EVERYTHING} --test api -- --ignored {TESTS}"));
+    let test = needs::everything("test", &format!("--test api -- --ignored {TESTS}"));
     let test = match programs()? {
         Some(folder) => test.with("WARPLINE_TEST_PROMETHEUS", folder.display().to_string()),
         None => test,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::needs::{self, EVERYTHING};
+use crate::needs;
 use crate::shell::{Stop, line, target};
 
 /// The figures of ranges by their names in the report and in SQL.
@@ -65,7 +65,7 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
         std::fs::remove_dir_all(folder).map_err(failed)?;
     }
     std::fs::create_dir_all(folder).map_err(failed)?;
-    line(&format!("cargo test --quiet {EVERYTHING} --test equal"))
+    needs::everything("test --quiet", "--test equal")
         .with("WARPLINE_EQUAL", folder.display().to_string())
         .run_tests()?;
     let traces = std::fs::read_dir(folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path()));

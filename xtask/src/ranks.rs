@@ -30,7 +30,7 @@ pub fn run() -> Result<u64, Stop> {
 /// Then both are asked about generated jobs. On GPUs, `run.sh --faults` of the bundle runs the job.
 pub fn faults() -> Result<u64, Stop> {
     let (judge, command) = (needs::reader()?, needs::command()?);
-    let job = needs::faults()?;
+    let job = needs::program("faults")?;
     let judges = format!("--judge {} --stragglers {}", judge.display(), command.display());
     line(&format!("{} --host --ranks 4 --repeat 1 {judges}", job.display())).run()?;
     needs::ranks_crate("test --test api same_verdict -- --ignored")

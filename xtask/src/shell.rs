@@ -44,8 +44,8 @@ pub fn build_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub const LITTLE_OPTIMIZED: [(&str, &str); 2] =
     [("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"), ("CARGO_PROFILE_RELEASE_DEBUG", "none")];
 
-/// An option of Cargo's for these builds: cudarc takes long to optimize, and no step measures its calls.
-const CUDARC_UNOPTIMIZED: [&str; 2] = ["--config", "profile.release.package.cudarc.opt-level=0"];
+/// A setting of Cargo's for these builds: cudarc takes long to optimize, and no step measures its calls.
+const CUDARC_UNOPTIMIZED: &str = "profile.release.package.cudarc.opt-level=0";
 
 /// One command line: `NAME=value` settings, a program, its arguments.
 pub struct Line {
@@ -65,10 +65,16 @@ impl Line {
         self
     }
 
+    /// With this setting of Cargo's, `KEY=VALUE`, on the command line: other Cargos that the tests start do not inherit it.
+    pub fn with_config(mut self, setting: &str) -> Line {
+        self.words.splice(1..1, ["--config", setting].map(str::to_owned));
+        self
+    }
+
     /// With less optimization of a release build by Cargo, which is run and not measured.
-    pub fn little_optimized(mut self) -> Line {
-        self.words.splice(1..1, CUDARC_UNOPTIMIZED.map(str::to_owned));
-        LITTLE_OPTIMIZED.into_iter().fold(self, |line, (name, value)| line.with(name, value))
+    pub fn little_optimized(self) -> Line {
+        let line = self.with_config(CUDARC_UNOPTIMIZED);
+        LITTLE_OPTIMIZED.into_iter().fold(line, |line, (name, value)| line.with(name, value))
     }
 
     /// Runs it.
@@ -152,7 +158,8 @@ impl std::fmt::Display for Line {
         for (name, value) in &self.settings {
             write!(f, "{name}='{value}' ")?;
         }
-        f.write_str(&self.words.join(" "))
+        let shown = self.words.iter().map(|word| if word.contains('"') { format!("'{word}'") } else { word.clone() });
+        f.write_str(&shown.collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -179,6 +186,12 @@ mod tests {
     fn a_line_shows_as_it_can_be_pasted() {
         let line = line("cargo doc  --no-deps").with("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn a_setting_of_cargo_stands_before_its_command_in_quotes_that_a_shell_removes() {
+        let line = line("cargo test --lib").with_config("build.target=\"one\"");
+        assert_eq!(line.to_string(), "cargo --config 'build.target=\"one\"' test --lib");
     }
 
     #[test]

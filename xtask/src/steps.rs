@@ -1,6 +1,6 @@
 //! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
 
-use crate::needs::{self, EVERYTHING, OFF, TRACY};
+use crate::needs::{self, OFF, TRACY, linted};
 use crate::shell::{Stop, line};
 use crate::{
     api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, query, quickstart, ranks, readme,
@@ -232,19 +232,20 @@ fn clippy() -> Result<u64, Stop> {
 }
 
 fn tests_off() -> Result<u64, Stop> {
-    let units = line(&format!("cargo test {OFF}")).with("WARPLINE_UI_TESTS", "off").run_tests()?;
-    let catalog = line("cargo test -p warpline-tests -p warpline-third-party --no-default-features").run_tests()?;
+    let test = |what: &str| linted(line(&format!("cargo test {what}")));
+    let units = test(OFF).with("WARPLINE_UI_TESTS", "off").run_tests()?;
+    let catalog = test("-p warpline-tests -p warpline-third-party --no-default-features").run_tests()?;
     // What a report says without its figures, which the workspace turns on.
-    let report = line("cargo test -p warpline-report --no-default-features --lib").run_tests()?;
+    let report = test("-p warpline-report --no-default-features --lib").run_tests()?;
     Ok(units + catalog + report)
 }
 
 fn tests_on() -> Result<u64, Stop> {
     needs::check()?;
     // One build of everything: features only add. The cases of the UI tests are built apart, with what that package has on.
-    let all = line(&format!("cargo test {EVERYTHING}")).with("WARPLINE_UI_TESTS", "on").run_tests()?;
+    let all = needs::everything("test", "").with("WARPLINE_UI_TESTS", "on").run_tests()?;
     // Compiles Tracy's client, which is C++.
-    Ok(all + line(&format!("cargo test {TRACY}")).run_tests()?)
+    Ok(all + linted(line(&format!("cargo test {TRACY}"))).run_tests()?)
 }
 
 fn ranks_crate() -> Result<u64, Stop> {

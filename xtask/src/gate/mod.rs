@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::needs::{self, EVERYTHING};
+use crate::needs;
 use crate::shell::{Stop, is_ci, line, root, target};
 
 use tools::Ended;
@@ -128,7 +128,7 @@ fn folder(name: &str) -> Result<PathBuf, Stop> {
 /// The traces that the sinks write of hand-made records pass, and each broken copy of them is refused.
 fn hand_made(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("corpus")?;
-    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces"))
+    needs::everything("test", "--lib write_gate_traces")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let (packets, json) = (folder.join("good.pftrace"), folder.join("good.json"));
@@ -180,7 +180,7 @@ fn unfinished(folder: &Path, finished: &Path) -> Result<Vec<PathBuf>, Stop> {
 /// The trace that the SQL of the pages is written for, and that SQL.
 fn of_pages(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("pages")?;
-    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces_of_docs"))
+    needs::everything("test", "--lib write_gate_traces_of_docs")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     pass(tools, &folder.join("docs.pftrace"), None, Ended::Finished)?;
@@ -192,10 +192,10 @@ fn of_pages(tools: &Tools) -> Result<u64, Stop> {
 /// the stub driver, and on a real session.
 fn of_report(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("report")?;
-    line(&format!("cargo test {EVERYTHING} --lib write_gate_traces"))
+    needs::everything("test", "--lib write_gate_traces")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
-    line(&format!("cargo test {EVERYTHING} --test stub cupti_trace::"))
+    needs::everything("test", "--test stub cupti_trace::")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let (packets, _, settings) = traces(&folder);
@@ -216,7 +216,7 @@ fn of_report(tools: &Tools) -> Result<u64, Stop> {
 /// graph, timed by stamps.
 fn of_cuda(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("cuda")?;
-    line(&format!("cargo test {EVERYTHING} --test stub cuda_trace::"))
+    needs::everything("test", "--test stub cuda_trace::")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for ends in ["eager", "lazy"] {
@@ -245,7 +245,7 @@ const OF_PIECES: [&str; 5] = [
 /// Traces in files that follow one another, and those of flight recorders.
 fn of_pieces(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("pieces")?;
-    line(&format!("cargo test {EVERYTHING} --test api -- {}", OF_PIECES.join(" ")))
+    needs::everything("test", &format!("--test api -- {}", OF_PIECES.join(" ")))
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let traces = ["rotated_first", "rotated_last", "rotated_all", "killed", "dump", "panic", "stall", "changes"];
@@ -259,7 +259,7 @@ fn of_pieces(tools: &Tools) -> Result<u64, Stop> {
 /// Kernels beside their zones, on the stub driver and the stub CUPTI.
 fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("kernels")?;
-    line(&format!("cargo test {EVERYTHING} --test stub cupti_trace::"))
+    needs::everything("test", "--test stub cupti_trace::")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for name in ["kernels", "replays"] {
@@ -273,7 +273,7 @@ fn of_kernels(tools: &Tools) -> Result<u64, Stop> {
 /// the order of the traces is no matter.
 fn of_ranks(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("ranks")?;
-    line(&format!("cargo test {EVERYTHING} --test api collectives_trace::"))
+    needs::everything("test", "--test api collectives_trace::")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let folder_text = folder.display();
@@ -297,7 +297,7 @@ fn of_merged(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    line(&format!("cargo test {EVERYTHING} --test torch --test annotate write_gate_trace"))
+    needs::everything("test", "--test torch --test annotate write_gate_trace")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for trace in ["annotated", "torch"] {
@@ -404,7 +404,8 @@ fn of_spans(tools: &Tools) -> Result<u64, Stop> {
 /// What a backend outside of the workspace's libraries leaves in both formats.
 fn of_backend(tools: &Tools) -> Result<u64, Stop> {
     let (packets, json, settings) = traces(&folder("backend")?);
-    line("cargo run -p warpline-example-backend").with("WARPLINE", settings).run()?;
+    let program = needs::program("pool")?;
+    line(&program.display().to_string()).with("WARPLINE", settings).run()?;
     pass(tools, &packets, Some(&expected("backend")), Ended::Finished)?;
     pass(tools, &json, None, Ended::Finished)?;
     Ok(2)
@@ -413,7 +414,7 @@ fn of_backend(tools: &Tools) -> Result<u64, Stop> {
 /// Traces of processes that were killed at any moment, in Chrome's format, and what `warpline recover` makes of them.
 fn of_killed_chrome(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("killed_chrome")?;
-    line(&format!("cargo test {EVERYTHING} --test api killed_chrome::"))
+    needs::everything("test", "--test api killed_chrome::")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     let warpline = needs::command()?;

@@ -27,8 +27,8 @@ const PAGES: &[Page] = &[
 
 /// What `warpline report --html` writes.
 fn report(folder: &Path) -> Result<(), Stop> {
-    let tests = format!("cargo test {} --test report_page --test report_bounds", needs::EVERYTHING);
-    line(&tests).with("WARPLINE_PAGES", folder.display().to_string()).run_tests().map(drop)
+    let tests = needs::everything("test", "--test report_page --test report_bounds");
+    tests.with("WARPLINE_PAGES", folder.display().to_string()).run_tests().map(drop)
 }
 
 /// What `warpline-ranks report -o` writes, of jobs whose truth is known: the tests of the page in Rust leave theirs.
