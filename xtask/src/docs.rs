@@ -24,7 +24,7 @@ pub fn run() -> Result<u64, Stop> {
         .run()?;
     // The pages of the other crates, and older ones, could hide that a link leads nowhere.
     let folder = target().join("doc");
-    std::fs::remove_dir_all(&folder).map_err(|error| Stop::Failed(format!("`{}`: {error}", folder.display())))?;
+    remove_pages(&folder).map_err(|error| Stop::Failed(format!("`{}`: {error}", folder.display())))?;
     // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs.
     let features = features::all(&["warpline"])?;
     let line = line(&format!("cargo doc -p warpline --no-deps --features {features}"))
@@ -32,6 +32,17 @@ pub fn run() -> Result<u64, Stop> {
     compiler::with_unstable_rustdoc(line).run()?;
     let faults = faults(&folder.join("warpline"))?;
     if faults.is_empty() { Ok(0) } else { Err(Stop::Failed(faults.join("\n"))) }
+}
+
+/// Removes the folders of pages. The files beside them are left: the step `api` may run at the same time, and writes its lists there.
+fn remove_pages(folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn faults(folder: &Path) -> Result<Vec<String>, Stop> {

@@ -34,7 +34,7 @@ mod tokens;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask test [--list | --only STEP | --from STEP]
+usage: cargo xtask test [--all] [--list | --only STEP | --from STEP]
        cargo xtask attack [--minutes N] [--only NAME] [--seed N]
        cargo xtask api [--bless]
        cargo xtask cluster [--only ENGINE] [--bin FOLDER]
@@ -49,9 +49,10 @@ usage: cargo xtask test [--list | --only STEP | --from STEP]
        cargo xtask size [--bless [REASON]]
        cargo xtask soak [--minutes N [--keep FOLDER]]
 
-  test          everything that CI runs, step by step; the first failure ends it
-  --list        the steps, in order
-  --only STEP   this step alone
+  test          what each change has to pass, step by step; the first failure ends it
+  --all         everything that CI runs: also the steps that take long
+  --list        the steps, in order, and which of them need `--all`
+  --only STEP   this step alone, with or without `--all`
   --from STEP   this step and those after it
 
   attack        runs the attacks of `attack/`, which CI runs for seconds, for N minutes in all (5), and prints a table; inputs that

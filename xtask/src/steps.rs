@@ -1,4 +1,5 @@
-//! What CI runs, in order: the cheap and telling steps first. `test.rs` runs them; `cargo xtask test --list` shows them.
+//! What CI runs, in order: the cheap and telling steps first, and behind all others those that only `cargo xtask test --all` runs. `test.rs` runs
+//! them; `cargo xtask test --list` shows them.
 
 use crate::needs::{self, OFF, TRACY, linted};
 use crate::shell::{Stop, line};
@@ -19,6 +20,8 @@ pub struct Step {
     pub run: fn() -> Result<u64, Stop>,
     /// It runs beside the other steps at a lower priority: its checks tolerate a busy host. Cargo makes it wait if both build in one folder.
     pub is_beside: bool,
+    /// Only `cargo xtask test --all` runs it: it takes long, or what it checks seldom breaks.
+    pub is_slow: bool,
 }
 
 /// Every step.
@@ -29,6 +32,7 @@ pub const STEPS: &[Step] = &[
         remedy: "run `cargo fmt --all`; if cargo has no `fmt`: `rustup component add rustfmt`",
         run: format,
         is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "cycles",
@@ -36,6 +40,7 @@ pub const STEPS: &[Step] = &[
         remedy: "move the item that is named above into the module that both need, or into one below both",
         run: cycles::check,
         is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "size",
@@ -43,20 +48,15 @@ pub const STEPS: &[Step] = &[
         remedy: "make it smaller, or record the growth with its reason: `cargo xtask size --bless \"why\"`, and commit the table",
         run: size::check,
         is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "clippy",
-        about: "no warning, on every feature set",
-        remedy: "fix what clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
+        about: "no warning in anything with all features, and in the library with few; the tests are compiled with Clippy, too",
+        remedy: "fix what Clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy,
-        is_beside: false,
-    },
-    Step {
-        name: "deny",
-        about: "licenses, sources, duplicates and known faults of the dependencies, of the workspace and of `fuzz/`",
-        remedy: "update or replace the crate that is named above, or list it in `deny.toml` with the reason",
-        run: deny::run,
         is_beside: true,
+        is_slow: false,
     },
     Step {
         name: "docs",
@@ -64,14 +64,16 @@ pub const STEPS: &[Step] = &[
                 SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
-        is_beside: false,
+        is_beside: true,
+        is_slow: false,
     },
     Step {
         name: "api",
         about: "the public API is the one in runtime/public-api.txt, and the same with feature `enable`",
         remedy: "if the change is meant, `cargo xtask api --bless` records it; commit the list, and say it in CHANGELOG.md",
         run: api::check,
-        is_beside: false,
+        is_beside: true,
+        is_slow: false,
     },
     Step {
         name: "tests-off",
@@ -79,6 +81,7 @@ pub const STEPS: &[Step] = &[
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_off,
         is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "tests-on",
@@ -88,13 +91,7 @@ pub const STEPS: &[Step] = &[
                  needs a C++ compiler, such as g++",
         run: tests_on,
         is_beside: false,
-    },
-    Step {
-        name: "prometheus",
-        about: "Prometheus scrapes a running session and answers the dashboard's queries; `promtool` finds no fault in the names",
-        remedy: "the failing test says above what it wanted; Prometheus's log is in its message",
-        run: prometheus::run,
-        is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "quickstart",
@@ -102,6 +99,7 @@ pub const STEPS: &[Step] = &[
         remedy: "run the command above by hand; its error says what is wrong",
         run: quickstart::run,
         is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "ranks",
@@ -109,20 +107,7 @@ pub const STEPS: &[Step] = &[
         remedy: "run the command above by hand; its error says what is wrong",
         run: ranks::run,
         is_beside: false,
-    },
-    Step {
-        name: "ranks-crate",
-        about: "the tables of many ranks: late and slow ranks, hangs and clocks of generated jobs are found, and nobody is blamed in clean ones",
-        remedy: "the failing test says above what it wanted; `ranks/` is a workspace of its own and needs Rust 1.94",
-        run: ranks_crate,
-        is_beside: true,
-    },
-    Step {
-        name: "faults",
-        about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line, and both commands name the same rank",
-        remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks report` about the folder and `warpline stragglers` about its traces",
-        run: ranks::faults,
-        is_beside: false,
+        is_slow: false,
     },
     Step {
         name: "gate",
@@ -130,6 +115,55 @@ pub const STEPS: &[Step] = &[
         remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
         run: gate::self_test,
         is_beside: false,
+        is_slow: false,
+    },
+    Step {
+        name: "clippy-all",
+        about: "no warning with the other feature sets of the library, nor with the defaults of each package",
+        remedy: "fix what Clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
+        run: clippy_all,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "deny",
+        about: "licenses, sources, duplicates and known faults of the dependencies, of the workspace and of `fuzz/`",
+        remedy: "update or replace the crate that is named above, or list it in `deny.toml` with the reason",
+        run: deny::run,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "prometheus",
+        about: "Prometheus scrapes a running session and answers the dashboard's queries; `promtool` finds no fault in the names",
+        remedy: "the failing test says above what it wanted; Prometheus's log is in its message",
+        run: prometheus::run,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "ranks-crate",
+        about: "the tables of many ranks: late and slow ranks, hangs and clocks of generated jobs are found, and nobody is blamed in clean ones",
+        remedy: "the failing test says above what it wanted; `ranks/` is a workspace of its own and needs Rust 1.94",
+        run: ranks_crate,
+        is_beside: true,
+        is_slow: true,
+    },
+    Step {
+        name: "faults",
+        about: "a job of in-process ranks with a late rank, a slow one, a hang, a call that differs, a cycle: each is named with number and line, and both commands name the same rank",
+        remedy: "run the last command above by hand with `--only FAULT --tables FOLDER`, and ask `warpline-ranks report` about the folder and `warpline stragglers` about its traces",
+        run: ranks::faults,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "gate-ranks",
+        about: "Perfetto's own reader loses nothing of the traces of ranks that `warpline-ranks perfetto` merges",
+        remedy: "the rows above show what is read (+) and what should be (-); `cargo xtask gate TRACE` repeats one trace",
+        run: gate::self_test_of_ranks,
+        is_beside: false,
+        is_slow: true,
     },
     Step {
         name: "pages",
@@ -137,6 +171,7 @@ pub const STEPS: &[Step] = &[
         remedy: "the failing test says above what it wanted; the pages are in `target/pages`, and their tests in `tests/pages`",
         run: pages::run,
         is_beside: false,
+        is_slow: true,
     },
     Step {
         name: "loom",
@@ -144,6 +179,7 @@ pub const STEPS: &[Step] = &[
         remedy: "set LOOM_LOG=trace and run the command above: it shows the interleaving that breaks",
         run: loom,
         is_beside: true,
+        is_slow: true,
     },
     Step {
         name: "miri",
@@ -151,6 +187,7 @@ pub const STEPS: &[Step] = &[
         remedy: "the report above shows the bad access; start at the topmost line of this project",
         run: miri::run,
         is_beside: true,
+        is_slow: true,
     },
     Step {
         name: "sanitize",
@@ -159,6 +196,7 @@ pub const STEPS: &[Step] = &[
                  LeakSanitizer itself fails, the container forbids ptrace: allow it, or set ASAN_OPTIONS=detect_leaks=0",
         run: sanitize::run,
         is_beside: true,
+        is_slow: true,
     },
     Step {
         name: "readme",
@@ -166,6 +204,7 @@ pub const STEPS: &[Step] = &[
         remedy: "mend the first program or the first dependencies in README.md; the package made of them is in `target/readme`",
         run: readme::run,
         is_beside: true,
+        is_slow: true,
     },
     Step {
         name: "query",
@@ -173,6 +212,7 @@ pub const STEPS: &[Step] = &[
         remedy: "run the command that is named above by hand; the trace is in `target/query`",
         run: query::run,
         is_beside: true,
+        is_slow: true,
     },
     Step {
         name: "package",
@@ -180,15 +220,16 @@ pub const STEPS: &[Step] = &[
         remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
         run: package::run,
         is_beside: true,
+        is_slow: true,
     },
 ];
 
-/// The feature sets of `warpline` of which nothing but the libraries is compiled here: its tests run with none, with `enable` and with
-/// all that the workspace turns on.
-const LIBRARY_SETS: [&str; 16] = [
-    "default",
-    "enable",
-    "export",
+/// The feature sets of `warpline` of which nothing but the library is compiled here: its tests run with none, with `enable` and with
+/// all that the workspace turns on. These are checked with each change: nothing, what records, what reads, and what other APIs need.
+const LIBRARY_SETS: [&str; 4] = ["default", "enable", "export", "timeline,cuda"];
+
+/// The others.
+const MORE_LIBRARY_SETS: [&str; 12] = [
     "cuda",
     "cublas",
     "cupti",
@@ -197,7 +238,6 @@ const LIBRARY_SETS: [&str; 16] = [
     "tracing",
     "tracy",
     "timeline",
-    "timeline,cuda",
     "export,cuda",
     "enable,ranks",
     "enable,otlp",
@@ -214,20 +254,29 @@ fn format() -> Result<u64, Stop> {
 }
 
 fn clippy() -> Result<u64, Stop> {
-    // All that features turn on, also the tests for a GPU, although none is here; then as a plain command has it.
-    let all = format!("--features {}", features::all(&[])?);
-    for features in [all.as_str(), ""] {
-        line(&format!("cargo clippy --workspace {features} --all-targets -- -D warnings")).run()?;
-    }
+    // All that features turn on, also the benches and the tests for a GPU, although none is here.
+    let all = features::all(&[])?;
+    line(&format!("cargo clippy --workspace --features {all} --all-targets -- -D warnings")).run()?;
+    clippy_of_library(&LIBRARY_SETS)
+}
+
+fn clippy_all() -> Result<u64, Stop> {
+    // As a plain command has it. The other builds of the tests are compiled with Clippy.
+    line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
     for features in ["", "--features warpline/enable"] {
         line(&format!("cargo clippy {OFF} {features} --all-targets -- -D warnings")).run()?;
     }
-    // With the crates that `warpline` has with these features, and with nothing that another package turns on.
-    for features in LIBRARY_SETS {
-        line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
-    }
+    clippy_of_library(&MORE_LIBRARY_SETS)?;
     // The reader of traces, which no program turns on, beside nothing else.
     line("cargo clippy -p warpline-trace --features read --lib -- -D warnings").run()?;
+    Ok(0)
+}
+
+/// With the crates that `warpline` has with these features, and with nothing that another package turns on.
+fn clippy_of_library(sets: &[&str]) -> Result<u64, Stop> {
+    for features in sets {
+        line(&format!("cargo clippy -p warpline --features {features} --lib -- -D warnings")).run()?;
+    }
     Ok(0)
 }
 
@@ -274,4 +323,30 @@ fn loom() -> Result<u64, Stop> {
     line("cargo test -p warpline-core -p warpline-timeline --features warpline-core/enable --profile loom --lib --target-dir target/loom model")
         .with("RUSTFLAGS", "--cfg loom")
         .run_tests()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::root;
+
+    #[test]
+    fn what_only_all_runs_stands_behind_what_each_change_runs() {
+        let is_slow: Vec<_> = STEPS.iter().map(|step| step.is_slow).collect();
+        assert!(is_slow.is_sorted() && is_slow.contains(&false) && is_slow.contains(&true), "{is_slow:?}");
+    }
+
+    /// The commands of a file that CI reads, without what stands before them.
+    fn commands(path: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(root().join(path)).expect("a file of CI");
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with(['#', 'n']));
+        lines.filter_map(|line| line.find("cargo xtask ").map(|at| line[at..].trim_end().to_owned())).collect()
+    }
+
+    #[test]
+    fn ci_runs_each_step_once() {
+        let slow = STEPS.iter().find(|step| step.is_slow).expect("a slow step").name;
+        let rest = format!("--all --from {slow}");
+        assert_eq!(commands(".ci/run"), ["cargo xtask test".to_owned(), format!("cargo xtask test {rest}")]);
+    }
 }

@@ -22,17 +22,34 @@ const BESIDE_NICE: i32 = 10;
 /// # Errors
 /// Options that it does not have.
 pub fn run(options: &[&str]) -> Result<ExitCode, String> {
+    if matches!(options, ["--list"] | ["--all", "--list"]) {
+        STEPS.iter().for_each(|step| println!("{}", listed(step)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(run_steps(&chosen(options)?))
+}
+
+/// A step's line of the list.
+fn listed(step: &Step) -> String {
+    let command = if step.is_slow { "--all" } else { "" };
+    format!("{:<12} {command:<5} {}", step.name, step.about)
+}
+
+/// The steps that these options choose.
+fn chosen(options: &[&str]) -> Result<Vec<&'static Step>, String> {
+    let (is_all, options) = match options {
+        ["--all", rest @ ..] => (true, rest),
+        _ => (false, options),
+    };
     let steps = match options {
         [] => STEPS,
-        ["--list"] => {
-            STEPS.iter().for_each(|step| println!("{:<12} {}", step.name, step.about));
-            return Ok(ExitCode::SUCCESS);
-        }
-        ["--only", name] => std::slice::from_ref(&STEPS[index_of(name)?]),
+        ["--only", name] => return Ok(vec![&STEPS[index_of(name)?]]),
         ["--from", name] => &STEPS[index_of(name)?..],
         _ => return Err(format!("`test` does not know `{}`", options.join(" "))),
     };
-    Ok(run_steps(steps))
+    // From a slow step on, all are slow.
+    let is_slow = is_all || steps[0].is_slow;
+    Ok(steps.iter().filter(|step| is_slow || !step.is_slow).collect())
 }
 
 fn index_of(name: &str) -> Result<usize, String> {
@@ -66,7 +83,7 @@ impl Summary {
     }
 }
 
-fn run_steps(steps: &[Step]) -> ExitCode {
+fn run_steps(steps: &[&Step]) -> ExitCode {
     let begin = Instant::now();
     let (beside, own): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.is_beside && steps.len() > 1);
     let mut summary = Summary::default();
@@ -176,4 +193,40 @@ fn free_mb() -> Option<u64> {
 
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(options: &[&str]) -> Vec<&'static str> {
+        chosen(options).expect("options that it has").iter().map(|step| step.name).collect()
+    }
+
+    #[test]
+    fn each_step_runs_in_one_command_or_in_both_and_alone() {
+        let (each, all) = (names(&[]), names(&["--all"]));
+        assert_eq!(all.len(), STEPS.len());
+        assert!(all.starts_with(&each) && each.len() < all.len(), "{each:?}");
+        for step in STEPS {
+            assert_eq!(names(&["--only", step.name]), [step.name]);
+            assert_eq!(names(&["--from", step.name])[0], step.name);
+        }
+        assert!(each.ends_with(&names(&["--from", "tests-on"])));
+        assert!(all.ends_with(&names(&["--all", "--from", "tests-on"])));
+        assert!(all.ends_with(&names(&["--from", "deny"])));
+    }
+
+    #[test]
+    fn the_list_says_which_command_runs_a_step() {
+        let of = |name: &str| STEPS.iter().find(|step| step.name == name).map(listed).unwrap_or_default();
+        assert!(of("format").starts_with("format             the code"), "{}", of("format"));
+        assert!(of("deny").starts_with("deny         --all licenses"), "{}", of("deny"));
+    }
+
+    #[test]
+    fn options_that_it_does_not_have_are_errors() {
+        assert!(chosen(&["--slow"]).is_err_and(|error| error.contains("does not know `--slow`")));
+        assert!(chosen(&["--only", "none"]).is_err_and(|error| error.contains("there is no step `none`")));
+    }
 }
