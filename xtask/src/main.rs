@@ -7,6 +7,7 @@ mod compiler;
 mod cost;
 mod cycles;
 mod deny;
+mod dist;
 mod docs;
 mod features;
 mod gate;
@@ -40,6 +41,7 @@ usage: cargo xtask test [--all] [--list | --only STEP | --from STEP]
        cargo xtask cluster [--only ENGINE] [--bin FOLDER]
        cargo xtask cost
        cargo xtask cycles [CRATE…]
+       cargo xtask dist
        cargo xtask gate TRACE [--expect FILE | --killed | --pieces | --foreign]
        cargo xtask gate --self-test [PART]
        cargo xtask gpu [FOLDER]
@@ -71,6 +73,9 @@ usage: cargo xtask test [--all] [--list | --only STEP | --from STEP]
   cost          what a dependent pays: crates, time and size of small programs, each built from nothing, with programs of peers
 
   cycles        the cycles between the modules of the crates in these folders, such as `runtime/core` (those that CI checks)
+
+  dist          the command `warpline` for download: a stripped program for this system in target/dist, with its SHA-256 and the licenses; fails if
+                it is too large
 
   gate          refuses a trace of which Perfetto's own reader would lose something
   --expect FILE also compares rows: an array of {\"what\", \"sql\": [lines], \"rows\"}
@@ -104,6 +109,7 @@ fn main() -> ExitCode {
         ["cluster", options @ ..] => cluster::run(options),
         ["cost", options @ ..] => cost::run(options),
         ["cycles", options @ ..] => cycles::run(options),
+        ["dist", options @ ..] => dist::run(options),
         ["gate", options @ ..] => gate::run(options),
         ["gpu", options @ ..] => gpu::run(options),
         ["picture", options @ ..] => picture::run(options),
