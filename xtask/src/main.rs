@@ -14,6 +14,7 @@ mod gate;
 mod gpu;
 mod markdown;
 mod miri;
+mod msrv;
 mod needs;
 mod package;
 mod pages;

@@ -8,7 +8,7 @@ use crate::markdown::pages;
 use crate::shell::{Stop, line, root, target};
 
 /// The published crates, each after those that it depends on.
-const PUBLISHED: [&str; 11] = [
+pub const PUBLISHED: [&str; 11] = [
     "warpline-macros",
     "warpline-core",
     "warpline-report",

@@ -4,7 +4,7 @@
 use crate::needs::{self, OFF, TRACY, linted};
 use crate::shell::{Stop, line};
 use crate::{
-    api, cycles, deny, docs, features, gate, miri, package, pages, prometheus, query, quickstart, ranks, readme,
+    api, cycles, deny, docs, features, gate, miri, msrv, package, pages, prometheus, query, quickstart, ranks, readme,
     sanitize, size,
 };
 
@@ -219,6 +219,14 @@ pub const STEPS: &[Step] = &[
         about: "each published crate packs completely, and its package compiles beside the packages that it depends on",
         remedy: "compare `include`, `readme` and the versions in the crate's Cargo.toml with what is said above",
         run: package::run,
+        is_beside: true,
+        is_slow: true,
+    },
+    Step {
+        name: "msrv",
+        about: "the published crates compile with the oldest Rust that they name, where that toolchain is installed",
+        remedy: "use what that Rust has, or raise `rust-version` and say so in CHANGELOG.md",
+        run: msrv::run,
         is_beside: true,
         is_slow: true,
     },
