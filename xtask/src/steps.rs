@@ -356,5 +356,21 @@ mod tests {
         let slow = STEPS.iter().find(|step| step.is_slow).expect("a slow step").name;
         let rest = format!("--all --from {slow}");
         assert_eq!(commands(".ci/run"), ["cargo xtask test".to_owned(), format!("cargo xtask test {rest}")]);
+
+        let workflow = ".github/workflows/ci.yml";
+        assert_eq!(commands(workflow), ["cargo xtask test ${{ matrix.options }}"]);
+        let text = std::fs::read_to_string(root().join(workflow)).expect("a file of CI");
+        assert!(text.contains(&format!("        options: [\"\", \"{rest}\"]\n")), "{text}");
+    }
+
+    #[test]
+    fn what_runs_at_night_exists() {
+        let commands = commands(".github/workflows/nightly.yml");
+        for command in ["attack", "cluster", "soak", "test"] {
+            assert!(commands.iter().any(|line| line.starts_with(&format!("cargo xtask {command}"))), "{command}");
+        }
+        for step in commands.iter().filter_map(|line| line.strip_prefix("cargo xtask test --only ")) {
+            assert!(STEPS.iter().any(|it| it.name == step), "there is no step `{step}`");
+        }
     }
 }
