@@ -1,7 +1,7 @@
 //! The switch: the word that every zone reads first.
 //!
 //! Zero means off. Otherwise the word holds the epoch of the session that is on, by which a thread checks whether its cached
-//! contexts belong to this session, and flags: what the session says to every zone ([`SessionFlags`]); whether single zones are
+//! contexts belong to this session, and flags: what the session says to every zone (`SessionFlags`); whether single zones are
 //! requested; whether zones are mirrored to an NVTX tool; and whether no tool has been looked for yet, which the first zone does.
 //! The recorder behind it (`stream::current`) is looked up only when a thread first uses a stream in an epoch.
 //!
