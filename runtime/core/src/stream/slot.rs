@@ -3,11 +3,10 @@
 //! Only the methods of [`Slot`] touch its fields: those here while a zone takes its slot and gets its values, `launch.rs` at its
 //! begin and end, `wait.rs` for waits, and `read.rs` for the collector. The ring says whose turn it is.
 
-mod launch;
+pub(crate) mod launch;
 mod read;
 mod wait;
 
-pub(crate) use launch::Launch;
 pub use read::ReadZone;
 
 use std::sync::Arc;

@@ -301,7 +301,6 @@ mod tests {
     use super::*;
     use crate::catalog::RangeSpec;
     use crate::catalog::spec::refused;
-    use crate::sample::Chance;
     use crate::stream::slot::Slot;
 
     /// This range is in no catalog.
@@ -384,10 +383,10 @@ mod tests {
     fn a_range_that_is_named_at_run_time_says_its_place() {
         let (note, mut slot) = (OpenZoneSnapshot::default(), slot(1));
         let open = |note: &OpenZoneSnapshot| note.read().expect("it is open");
-        slot.open(dynamic::range("snapshot.open", "kernel.py", 7, "f"), Chance::ALWAYS, false);
+        slot.open(dynamic::range("snapshot.open", "kernel.py", 7, "f"), crate::sample::Chance::ALWAYS, false);
         note.begin(&slot, Location::caller());
         assert_eq!((open(&note).place, open(&note).range.map(RangeSpec::file)), (None, Some("kernel.py")));
-        slot.open(dynamic::range("snapshot.open", "", 0, ""), Chance::ALWAYS, false);
+        slot.open(dynamic::range("snapshot.open", "", 0, ""), crate::sample::Chance::ALWAYS, false);
         note.begin(&slot, Location::caller());
         assert!(open(&note).place.is_some(), "it says none");
     }

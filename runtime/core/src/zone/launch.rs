@@ -8,7 +8,7 @@ use crate::observer;
 use crate::reentrancy::Inside;
 pub(super) use crate::stream::context::SlotGuard;
 use crate::stream::roots;
-use crate::stream::slot::Launch;
+use crate::stream::slot::launch::Launch;
 use crate::stream::thread::{self, Thread};
 
 /// Starts a zone on this thread. Returns whether there is anything to end.

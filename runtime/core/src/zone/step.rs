@@ -9,7 +9,7 @@ use crate::if_feature;
 #[cfg(feature = "enable")]
 type Id = Option<std::num::NonZeroU32>;
 #[cfg(not(feature = "enable"))]
-type Id = ();
+type Id = std::marker::PhantomData<()>;
 
 /// Begins step `number` of the program on this thread, and ends the step before it.
 ///
@@ -38,13 +38,16 @@ impl StepGuard {
     /// Begins a step with the next number.
     #[inline(always)]
     pub fn next() -> StepGuard {
-        StepGuard(if_feature!("enable", taken::begin(|| None), ()))
+        StepGuard(if_feature!("enable", taken::begin(|| None), std::marker::PhantomData))
     }
 
     /// Begins a step with this number, which is computed only if a session takes steps.
     #[inline(always)]
     pub fn numbered<N: IntoCount>(number: impl FnOnce() -> N) -> StepGuard {
-        StepGuard(if_feature!("enable", taken::begin(|| crate::panics::caught(|| number().into_count())), drop(number)))
+        StepGuard(if_feature!("enable", taken::begin(|| crate::panics::caught(|| number().into_count())), {
+            let _ = number;
+            std::marker::PhantomData
+        }))
     }
 }
 
