@@ -137,6 +137,23 @@ fn both(stream: &HostStream, n: u64) {
 }
 
 #[test]
+fn spans_of_a_warm_up_are_not_counted_as_recorded() {
+    let _turn = alone();
+    let (dispatch, sink) = (subscriber(), MemorySink::new(1_000));
+    let builder = Session::builder().sink(sink.clone()).warmup(2).active(3).repeat(1);
+    let session = builder.start().expect("no other session");
+    with_default(&dispatch, || {
+        for number in 0..5_u32 {
+            warpline::step(number);
+            info_span!("part").in_scope(|| ());
+        }
+    });
+    let report = session.finish();
+    assert_eq!((report.spans.recorded, sink.take_spans().len()), (3, 3), "those of the three active steps");
+    assert_exact(&report);
+}
+
+#[test]
 fn a_function_with_both_marks_is_one_zone_and_one_span() {
     let _turn = alone();
     let (report, spans, zones) = recorded(|_| both(&HostStream::new("compute"), 5));

@@ -59,7 +59,7 @@ impl Context {
     /// Hands a batch to every subscription.
     pub(super) fn hand_out(&mut self, batch: Batch<'_>) {
         let steps = self.recorder.steps();
-        without_warmup(batch, steps, |batch| self.subscriptions.hand_out(batch, steps.is_under_way()));
+        without_warmup(batch, steps, &self.stats, |batch| self.subscriptions.hand_out(batch, steps.is_under_way()));
     }
 
     /// Hands out the changes of the session.

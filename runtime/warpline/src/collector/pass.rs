@@ -164,7 +164,7 @@ impl Collector {
         let recorded = batch.len();
         let steps = self.cx.recorder.steps();
         batch.retain(|record| !steps.is_warmup(record.host.begin_ns));
-        self.cx.stats.add_warmup(recorded - batch.len());
+        self.cx.stats.warmup.zones.fetch_add((recorded - batch.len()) as u64, Ordering::Relaxed);
         if !batch.is_empty() {
             self.cx.hand_out(Batch::Zones(&batch));
         }

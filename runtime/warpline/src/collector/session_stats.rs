@@ -41,8 +41,8 @@ pub(crate) struct SessionStats {
     pub(crate) graph_timing: Mutex<GraphTimingCounts>,
     /// The windows of a session with a budget.
     pub(crate) windows: Mutex<Option<WindowFigures>>,
-    /// The zones that were recorded in the warm-up of a schedule, and not handed on.
-    warmup: AtomicU64,
+    /// What was recorded in the warm-up of a schedule, and not handed on.
+    pub(super) warmup: WarmupCounts,
     /// What the session's settings leave out.
     pub(crate) left_out: Mutex<LeavesOut>,
     events_before: EventsBefore,
@@ -54,6 +54,14 @@ pub(crate) struct SessionStats {
     pub(crate) deadline: Mutex<Option<Instant>>,
     /// Whether nothing waits for the collector any more.
     pub(crate) abandoned: AtomicBool,
+}
+
+/// The records of the warm-up of a schedule, which are read and not handed on.
+#[derive(Debug, Default)]
+pub(super) struct WarmupCounts {
+    pub(super) zones: AtomicU64,
+    pub(super) spans: AtomicU64,
+    pub(super) kernels: AtomicU64,
 }
 
 /// What a session counts of zones, spans, kernels and windows, besides the records that it hands out.
@@ -163,17 +171,10 @@ impl SessionStats {
         lock(&self.sinks).get(&number).map(|report| report.name.clone())
     }
 
-    /// Counts zones of the warm-up of a schedule.
-    pub(super) fn add_warmup(&self, zones: usize) {
-        if zones > 0 {
-            self.warmup.fetch_add(zones as u64, Ordering::Relaxed);
-        }
-    }
-
     /// Returns the account of the zones, without those of the warm-up of a schedule.
     pub(super) fn account(&self, recorder: &Recorder) -> Account {
         let mut account = recorder.account();
-        let warmup = self.warmup.load(Ordering::Relaxed);
+        let warmup = self.warmup.zones.load(Ordering::Relaxed);
         // The collector counts a zone here before it counts it as recorded.
         account.begun = account.begun.saturating_sub(warmup);
         account.recorded = account.recorded.saturating_sub(warmup);
@@ -197,6 +198,12 @@ impl SessionStats {
         let Account { begun, recorded, captured, dropped, waits } = self.account(recorder);
         let is_all_recorded = captured == 0 && dropped.total() == 0;
         let windows = *lock(&self.windows);
+        // Those of the warm-up were not delivered.
+        let (mut spans, mut kernels) = (recorder.span_counts(), *lock(&self.kernels));
+        let warmup = self.warmup.spans.load(Ordering::Relaxed);
+        spans.begun = spans.begun.saturating_sub(warmup);
+        spans.recorded = spans.recorded.saturating_sub(warmup);
+        kernels.recorded = kernels.recorded.saturating_sub(self.warmup.kernels.load(Ordering::Relaxed));
         let NotRecorded { left_out, cut, dropped: steps_dropped } = recorder.steps().not_recorded();
         let came_by = if windows.is_some() {
             CameBy::Unknown
@@ -214,8 +221,8 @@ impl SessionStats {
             recorded,
             captured,
             dropped,
-            spans: recorder.span_counts(),
-            kernels: *lock(&self.kernels),
+            spans,
+            kernels,
             synchronizations: *lock(&self.synchronizations),
             kernel_timing: *lock(&self.kernel_timing),
             graph_timing: *lock(&self.graph_timing),
