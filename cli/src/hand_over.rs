@@ -35,7 +35,7 @@ pub(crate) const RANKS: Program = Program {
 pub(crate) enum HandOverError {
     /// The program was not found.
     #[error(
-        "`{}` was found neither beside `warpline` nor on the PATH; build it in a checkout of warpline with `{}`, and add `{}` to the PATH",
+        "`{}` is not in the folder of `warpline`, and not on the PATH; build it in a checkout of warpline with `{}`, and add `{}` to the PATH",
         .0.name, .0.build, .0.built
     )]
     NotFound(Program),

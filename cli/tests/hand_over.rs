@@ -98,7 +98,7 @@ fn where_it_is_missing_help_still_lists_what_there_is() {
         let output = run(&command, "/nowhere", arguments);
         let [list, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-        assert!(error.contains("`warpline-ranks` was found neither beside `warpline` nor on the PATH"), "{error}");
+        assert!(error.contains("`warpline-ranks` is not in the folder of `warpline`, and not on the PATH"), "{error}");
         list
     };
     for arguments in

@@ -181,8 +181,8 @@ pub(super) fn note() -> Option<String> {
     })
 }
 
-/// For the report of a session: that nobody tells the ids of the nodes of graphs that were registered since the last
-/// call, with the remedy.
+/// Returns a note for the report of a session: graphs that were registered since the last call have no ids of their nodes. It names
+/// the remedy.
 pub(super) fn note_of_ids() -> Option<String> {
     let looked = with(|registry| std::mem::replace(&mut registry.last_noted, registry.last_number));
     let without = all().iter().filter(|graph| graph.number > looked && graph.lacks_ids()).count() as u64;
