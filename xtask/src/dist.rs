@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::features;
 use crate::shell::{Stop, line, root, target};
 
 /// What the program may weigh.
@@ -123,9 +124,7 @@ fn pack(program: &Path, folder: &Path, name: &str) -> Result<PathBuf, Stop> {
 
 /// The texts of the licenses of all crates of others in the program, each text once, with the crates that it is of.
 fn licenses_of_others(triple: &str) -> Result<String, Stop> {
-    let command = format!("cargo metadata --locked --format-version 1 --filter-platform {triple}");
-    let metadata: Option<Value> = line(&command).output().and_then(|text| serde_json::from_str(&text).ok());
-    let metadata = metadata.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
+    let metadata = features::metadata(&format!("--locked --filter-platform {triple}"))?;
     let packages = packages_in(&metadata, PACKAGE);
     let mut crates_by_text = BTreeMap::<String, Vec<String>>::new();
     for package in packages.iter().filter(|package| package["source"].is_string()) {

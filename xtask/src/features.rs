@@ -8,10 +8,14 @@ use crate::shell::{Stop, line};
 /// Every feature of these packages, or of every package of the workspace if none is named: `package/feature`, with commas between
 /// them.
 pub fn all(packages: &[&str]) -> Result<String, Stop> {
-    let command = "cargo metadata --no-deps --format-version 1";
-    let metadata: Option<Value> = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
-    let metadata = metadata.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
-    Ok(of_packages(&metadata, packages).join(","))
+    Ok(of_packages(&metadata("--no-deps")?, packages).join(","))
+}
+
+/// What Cargo says of the workspace with these options.
+pub fn metadata(options: &str) -> Result<Value, Stop> {
+    let command = format!("cargo metadata --format-version 1 {options}");
+    let told = line(&command).output().and_then(|text| serde_json::from_str(&text).ok());
+    told.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))
 }
 
 fn of_packages(metadata: &Value, packages: &[&str]) -> Vec<String> {

@@ -27,10 +27,7 @@ pub fn run() -> Result<u64, Stop> {
 
 /// The `rust-version` of the workspace.
 fn oldest() -> Result<String, Stop> {
-    let command = "cargo metadata --no-deps --format-version 1";
-    let metadata: Option<Value> = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
-    let metadata = metadata.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?;
-    oldest_of(&metadata)
+    oldest_of(&features::metadata("--no-deps")?)
 }
 
 /// The one version that all published crates have.

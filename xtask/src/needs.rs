@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::features;
 use crate::shell::{Line, Stop, line, target};
 
 /// All packages, with every feature that tests need but `tracy`. Steps that share it share what is built.
@@ -97,9 +98,7 @@ pub fn linted(line: Line) -> Line {
 /// # Errors
 /// A feature of the tests is off in the one build.
 pub fn check() -> Result<(), Stop> {
-    let command = "cargo metadata --no-deps --format-version 1";
-    let told = line(command).output().and_then(|text| serde_json::from_str(&text).ok());
-    check_in(&told.ok_or_else(|| Stop::Failed(format!("`{command}` fails; run it to see why")))?)
+    check_in(&features::metadata("--no-deps")?)
 }
 
 fn check_in(metadata: &Value) -> Result<(), Stop> {
