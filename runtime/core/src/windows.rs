@@ -157,7 +157,7 @@ impl Windows {
             } else {
                 cycle
             };
-            self.state.store(cycle << PHASE_BITS | phase as u32, Ordering::SeqCst);
+            self.enter(cycle, phase);
             (flags.is_windowed, flags.is_closed) = (true, phase == Phase::Closed && !stays_awake);
         });
     }
@@ -165,7 +165,7 @@ impl Windows {
     /// Ends the windows: zones no longer ask for admission.
     pub fn finish(&self) {
         self.change_flags(|flags| {
-            self.state.store(self.now().0 << PHASE_BITS | Phase::Closed as u32, Ordering::SeqCst);
+            self.enter(self.now().0, Phase::Closed);
             *flags = SessionFlags::default();
         });
     }
@@ -181,6 +181,10 @@ impl Windows {
             recorded: self.recorded.load(Ordering::Relaxed),
             under_way: self.under_way.load(Ordering::SeqCst),
         }
+    }
+
+    fn enter(&self, cycle: u32, phase: Phase) {
+        self.state.store(cycle << PHASE_BITS | phase as u32, Ordering::SeqCst);
     }
 
     /// Returns the number of the cycle, and its phase.

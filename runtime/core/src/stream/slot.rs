@@ -273,7 +273,7 @@ impl Slot {
 
     /// Returns the request for the zone, and takes it out.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
-        if self.has_extras { self.extras.ticket.take() } else { None }
+        self.extras_to_take()?.ticket.take()
     }
 
     /// Returns what only some zones have, if this zone has any of it.

@@ -50,8 +50,8 @@ impl Context {
     }
 
     fn admit(&mut self, request: NewSubscription) {
-        let before = (Instant::now(), self.stats.counts(&self.recorder));
-        self.subscriptions.recordings.push(Recording::start(request, self.has_kernels, before));
+        let (came, before) = (Instant::now(), self.stats.counts(&self.recorder));
+        self.subscriptions.recordings.push(Recording::start(request, self.has_kernels, came, before));
     }
 
     fn end_recordings(&mut self, with_session: bool, is_over: impl Fn(&Recording) -> bool) {

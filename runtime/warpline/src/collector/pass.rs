@@ -94,7 +94,7 @@ impl Collector {
         let Some(token) = stream.pending.front_mut() else { return Ok(false) };
         let Some(slot) = stream.context.ring().slot(token) else { return Ok(false) };
         let host = slot.host();
-        let reading = match (slot.points_to_read(), &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
+        let reading = match (slot.points_mut(), &mut stream.reader, self.cx.streams.clocks.get(stream.clock)) {
             (Some(points), Some(reader), Some(Ok(clock))) => {
                 let Some(reading) = reader.read(points, host, clock)? else { return Ok(false) };
                 let reading = reading.checked(host)?;
@@ -131,13 +131,9 @@ impl Collector {
         self.flight.iter_mut().for_each(|flight| flight.stream_failed(&mut self.cx, stream, error));
         let (mut lost, mut lost_waits) = (0, 0);
         while let Some(token) = stream.pending.front_mut() {
-            if let Some(slot) = stream.context.ring().slot(token) {
-                if slot.is_wait() {
-                    lost_waits += 1;
-                    stream.clear_first();
-                    continue;
-                }
-                lost += slot.lose_to_stream(error);
+            match stream.context.ring().slot(token) {
+                Some(slot) if slot.is_wait() => lost_waits += 1,
+                slot => lost += slot.map_or(1, |slot| slot.lose_to_stream(error)),
             }
             stream.clear_first();
         }

@@ -88,7 +88,7 @@ impl Stream {
     pub(super) fn clear_first(&mut self) {
         let Some(mut token) = self.pending.pop_front() else { return };
         if let Some(reader) = &mut self.reader
-            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points_to_read())
+            && let Some(points) = self.context.ring().slot(&mut token).and_then(|slot| slot.points_mut())
         {
             reader.release(points);
         }

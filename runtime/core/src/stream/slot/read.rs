@@ -40,8 +40,9 @@ impl Slot {
         self.points.as_ref()
     }
 
+    /// Returns the same, for a reader that takes the times.
     #[inline]
-    pub fn points_to_read(&mut self) -> Option<&mut EventPair> {
+    pub fn points_mut(&mut self) -> Option<&mut EventPair> {
         self.points.as_mut()
     }
 

@@ -183,12 +183,12 @@ impl Recording {
     pub(in crate::collector) fn start(
         request: NewSubscription,
         has_kernels: bool,
-        before: (Instant, Counts),
+        came: Instant,
+        before: Counts,
     ) -> Recording {
         let NewSubscription { sink, filters, info, handle } = request;
         let mut subscription = Subscription::new(Arc::default(), RecordFilter::new(filters), true);
         subscription.add(HeldSink::new(sink), &SessionInfo { kernels: has_kernels, ..info });
-        let (came, before) = before;
         Recording { subscription, handle, came, before, leaving: None }
     }
 
