@@ -46,7 +46,7 @@
 //! | [HIP streams](guide::hip) | AMD GPUs; not run on hardware |
 //! | [CUDA graphs](guide::graphs), [their reference](guide::graphs_reference) | zones that are captured, and their times in replays |
 //! | [Kernels](guide::kernels) | exact times of kernels and copies |
-//! | [Collectives](guide::collectives), [many ranks](guide::ranks) | sizes and bandwidths, which rank is late, how to launch |
+//! | [Collectives](guide::collectives), [many ranks](guide::ranks), [their tables](guide::ranks_tables) | sizes and bandwidths, which rank is late, how to launch |
 //! | [Timelines](guide::timelines) | semaphores and queues |
 //! | [What is in a trace](guide::traces) | rows, arguments, categories |
 //! | [Backends](guide::backends) | streams of an API that warpline does not know |
