@@ -52,7 +52,7 @@ pub fn declare(head: &TokenStream, variable: &Ident, name: &Name, description: &
     let fields: Vec<String> = options.fields.iter().map(|field| without_raw(&field.name)).collect();
     let version = version();
     let undescribed = options.message.undescribed(options.seen());
-    // The note's texts, in the order that the runtime's `catalog/record.rs` gives.
+    // The note's texts, in the order that the runtime's `catalog::record` gives.
     let known =
         [kind_word, level_word, &description, lane.as_deref().unwrap_or_default(), &color].map(terminated).concat();
     let listed = undescribed.join(" ");

@@ -1,7 +1,7 @@
 //! Small binaries that hold a catalog, in every format that the reader knows, for the tests and as seeds for the
 //! fuzzer.
 //!
-//! The notes are written here by hand, from the layout in the documentation of `record.rs`, and not with the code that
+//! The notes are written here by hand, from the layout in the documentation of `catalog/record`, and not with the code that
 //! the reader is a pair with: if one of them moves, a test fails.
 
 use object::write::{Object, StandardSegment};

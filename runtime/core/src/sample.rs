@@ -2,7 +2,7 @@
 //!
 //! Every range has a *chance*, the probability with which each of its zones is recorded. Each zone is drawn independently, so the
 //! recorded zones are an unbiased sample of the range. A session sets the chance from its level, its filters and its `sample`, at
-//! its start and whenever one of them changes. A session with a budget records windows of its time (`windows.rs`); the chance
+//! its start and whenever one of them changes. A session with a budget records windows of its time (`windows`); the chance
 //! then applies inside them.
 
 use std::cell::Cell;

@@ -5,7 +5,7 @@
 //! requested; whether zones are mirrored to an NVTX tool; and whether no tool has been looked for yet, which the first zone does.
 //! The recorder behind it (`stream::current`) is looked up only when a thread first uses a stream in an epoch.
 //!
-//! Between the windows of a session with a budget (`windows.rs`), the word keeps all of this and its highest bit is set. For a
+//! Between the windows of a session with a budget (`windows`), the word keeps all of this and its highest bit is set. For a
 //! zone, this is the same as off. `zone::slots::purpose::Purpose` says what one zone is for.
 
 use std::num::NonZeroU32;

@@ -1,7 +1,7 @@
 //! A range as checked by the compiler, before anything is recorded.
 //!
 //! The marks create a [`RangeSpec`] from a [`RangeMeta`], checked at compile time, put it into the linkme slice
-//! [`RANGES`], and write the same facts, without pointers, into the binary's own section (`record.rs`). Nothing here
+//! [`RANGES`], and write the same facts, without pointers, into the binary's own section (`record`). Nothing here
 //! runs before `main`.
 
 use std::ffi::CStr;

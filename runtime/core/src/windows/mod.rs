@@ -5,7 +5,7 @@
 //! Then roots are *counted*: a root is a zone that nests and begins while no other such zone is open on its thread. A root that
 //! begins now is followed to its end, so that the window knows which threads are between roots; nothing is recorded. Then the
 //! window is *open*: roots that begin are recorded, with everything inside them. The window is *closing* until the last of them
-//! ends. The collector (`budget.rs`) starts each phase. Zones ask for admission out of line, and only while the switch is awake.
+//! ends. The collector (`collector::budget`) starts each phase. Zones ask for admission out of line, and only while the switch is awake.
 //!
 //! A gap leaves no trace of the zones that began in it, so a zone may look like a root although it is inside one that was not
 //! followed. A range that has been seen inside a root is therefore not a root on a thread that has not been seen between roots in
@@ -14,8 +14,8 @@
 //!
 //! A window ends at its planned time even if the collector is late, which on a busy host may be by the length of many windows.
 //!
-//! The recorder owns the session's [`Windows`]; a collector that was given up changes only those of its own session. `thread.rs` has
-//! what a thread knows, and decides about its zones; `learned.rs` has what is known of the program's ranges. Zones get
+//! The recorder owns the session's [`Windows`]; a collector that was given up changes only those of its own session. `thread` has
+//! what a thread knows, and decides about its zones; `learned` has what is known of the program's ranges. Zones get
 //! here only in a counting or open window, and in gaps of a session that stays awake.
 
 mod learned;

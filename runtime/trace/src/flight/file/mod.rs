@@ -4,7 +4,7 @@
 //! with a mapping, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is reserved at
 //! the start. The file is locked: a second process records into a file with its process id in the name.
 
-#[cfg_attr(not(target_os = "linux"), path = "file/other_disk.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "other_disk.rs")]
 mod disk;
 
 use std::fs::{self, File, OpenOptions};

@@ -45,7 +45,7 @@ fn the_documentations_table_has_each_case_and_no_other() {
             vec![$($(concat!(stringify!($suite), ".", stringify!($case))),*),*]
         };
     }
-    let page = include_str!("../support/timelines/README.md");
+    let page = include_str!("../../support/timelines/README.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let names: Vec<_> = rows
         .filter_map(|row| row.split_once('`'))

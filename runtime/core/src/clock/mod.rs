@@ -7,11 +7,11 @@
 mod comparison;
 mod comparisons;
 mod correlation;
-#[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "clock/portable.rs")]
+#[cfg_attr(not(all(target_os = "linux", feature = "runtime")), path = "portable.rs")]
 mod system;
 #[cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64", feature = "runtime", not(miri), not(loom))),
-    path = "clock/no_ticks.rs"
+    path = "no_ticks.rs"
 )]
 mod ticks;
 

@@ -136,7 +136,7 @@ fn reads(report: &Report, expected: &str) {
 
 #[test]
 fn a_whole_report_reads_like_this() {
-    reads(&whole(), include_str!("tests/whole.txt"));
+    reads(&whole(), include_str!("whole.txt"));
     // With room, the own time of a range is there as a time, too.
     let mut report = whole();
     report.ranges[0].self_ns = 1_000_000_000;
@@ -213,8 +213,8 @@ fn each(count: u64) -> Report {
 
 #[test]
 fn a_report_counts_in_the_singular_and_in_the_plural() {
-    assert_eq!(each(1).to_string().trim_end(), include_str!("tests/ones.txt").trim_end());
-    assert_eq!(each(2).to_string().trim_end(), include_str!("tests/twos.txt").trim_end());
+    assert_eq!(each(1).to_string().trim_end(), include_str!("ones.txt").trim_end());
+    assert_eq!(each(2).to_string().trim_end(), include_str!("twos.txt").trim_end());
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_report_of_a_filtered_sample_reads_like_this() {
         stream.not_recorded_ns = stream.idle_ns.take().unwrap_or(0);
     }
     (report.begun, report.recorded, report.dropped.ring_full) = (4_002, 4_001, 1);
-    reads(&report, include_str!("tests/sample.txt"));
+    reads(&report, include_str!("sample.txt"));
 }
 
 #[test]
