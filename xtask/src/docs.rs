@@ -1,6 +1,6 @@
-//! The step that builds the documentation: plainly, with every feature, and as docs.rs does, where it also looks at the pages: each
-//! link between them leads to a file, the guide is there, and items say which feature they need. The tests that SECURITY.md names
-//! exist.
+//! The steps that build the documentation. `docs` builds that of `warpline` with every feature, as docs.rs does, and looks at the pages:
+//! each link between them leads to a file, the guide is there, and items say which feature they need; and the tests that SECURITY.md
+//! names exist. `docs-all` builds it plainly, and that of every other crate.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +15,10 @@ const PAGES: [(&str, &str); 3] = [
     ("struct.RawStream.html", "Available on <strong>crate feature <code>cuda</code></strong> only."),
 ];
 
-/// Builds the documentation in each way.
+/// Builds the documentation of `warpline` as docs.rs does, and checks its pages.
 pub fn run() -> Result<u64, Stop> {
     promises::check()?;
-    line("cargo doc -p warpline --no-deps").with("RUSTDOCFLAGS", "-D warnings").run()?;
-    line(&format!("cargo doc --workspace --no-deps --features {}", features::all(&[])?))
-        .with("RUSTDOCFLAGS", "-D warnings")
-        .run()?;
-    // The pages of the other crates, and older ones, could hide that a link leads nowhere.
+    // The pages of other crates, and older ones, could hide that a link leads nowhere.
     let folder = target().join("doc");
     remove_pages(&folder).map_err(|error| Stop::Failed(format!("`{}`: {error}", folder.display())))?;
     // docs.rs has a nightly compiler; this makes a stable one take what `doc_cfg` needs.
@@ -34,8 +30,19 @@ pub fn run() -> Result<u64, Stop> {
     if faults.is_empty() { Ok(0) } else { Err(Stop::Failed(faults.join("\n"))) }
 }
 
+/// Builds the documentation of `warpline` without a feature, and that of every crate with all features.
+pub fn run_all() -> Result<u64, Stop> {
+    for what in ["-p warpline".to_owned(), format!("--workspace --features {}", features::all(&[])?)] {
+        line(&format!("cargo doc {what} --no-deps")).with("RUSTDOCFLAGS", "-D warnings").run()?;
+    }
+    Ok(0)
+}
+
 /// Removes the folders of pages. The files beside them are left: the step `api` may run at the same time, and writes its lists there.
 fn remove_pages(folder: &Path) -> std::io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

@@ -1,9 +1,10 @@
 //! The one build of all tests that need no GPU, and the check that no feature of the tests is missing in it: a test that needs a new
 //! feature is then also run, or the step says why not.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::features;
 use crate::shell::{Line, Stop, line, target};
@@ -34,6 +35,31 @@ const ON_A_GPU: &str = "gpu";
 /// A command of Cargo's for all packages with these features, such as `test`, and what stands behind them.
 pub fn everything(command: &str, rest: &str) -> Line {
     linted(line(&format!("cargo {command} {EVERYTHING} {rest}")))
+}
+
+/// The test programs of `tests/`, in which most tests wait for a session: another row of tests runs beside them.
+const WAITING: [&str; 5] = ["allocator", "api", "catalog", "signals", "stub"];
+
+/// Returns the options that choose the tests of [`everything`] in two rows, which together are all but the tests in the documentation: the
+/// tests that wait, and the others.
+///
+/// # Errors
+/// Cargo does not describe the workspace.
+pub fn rows() -> Result<[String; 2], Stop> {
+    Ok(rows_of(&features::metadata("--no-deps")?))
+}
+
+fn rows_of(metadata: &Value) -> [String; 2] {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let is_run = |target: &&Value| {
+        let features = target["required-features"].as_array().into_iter().flatten();
+        target["kind"] == json!(["test"]) && features.into_iter().all(|feature| feature != ON_A_GPU)
+    };
+    let names: BTreeSet<_> = targets.filter(is_run).filter_map(|target| target["name"].as_str()).collect();
+    let (waiting, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| WAITING.contains(name));
+    let chosen = |names: Vec<&str>| names.iter().map(|name| format!(" --test {name}")).collect::<String>();
+    [chosen(waiting), format!("--lib --bins{}", chosen(others))]
 }
 
 /// Builds the command `warpline` as the tests have it, and says where it is.
@@ -122,8 +148,6 @@ fn check_in(metadata: &Value) -> Result<(), Stop> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn check_of(features: &[&str]) -> Result<(), Stop> {
@@ -138,6 +162,19 @@ mod tests {
         assert!(
             check_of(&["default", "enable", "timeline", "cuda", "cupti", "hip", "tracing", "tracy", "gpu"]).is_ok()
         );
+    }
+
+    #[test]
+    fn each_test_program_is_in_one_row_but_for_those_that_need_a_gpu() {
+        let targets = json!([
+            {"name": "warpline", "kind": ["lib"]},
+            {"name": "api", "kind": ["test"]},
+            {"name": "gpu", "kind": ["test"], "required-features": ["gpu"]},
+            {"name": "shell", "kind": ["test"], "required-features": ["enable"]},
+        ]);
+        let rows =
+            rows_of(&json!({"packages": [{"targets": targets}, {"targets": [{"name": "ui", "kind": ["test"]}]}]}));
+        assert_eq!(rows, [" --test api", "--lib --bins --test shell --test ui"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Runs commands from the root of the repository: shows each one as a line that can be pasted into a shell, then runs it.
 //! The steps call it; it never runs anything through a shell, and no command gets an input.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Why a step ended early.
@@ -86,12 +87,30 @@ impl Line {
 
     /// Runs tests, and says how many passed. None at all is a failure: then a filter or a feature is wrong.
     pub fn run_tests(self) -> Result<u64, Stop> {
-        println!("$ {self}");
+        self.run_tests_to(&mut std::io::stdout())
+    }
+
+    /// Runs these tests and those of another line at the same time, as [`run_tests`](Self::run_tests) does. What the others print is shown
+    /// at the end.
+    pub fn run_tests_beside(self, others: Line) -> Result<u64, Stop> {
+        let mut text = Vec::new();
+        let (own, others) = thread::scope(|scope| {
+            let others = scope.spawn(|| others.run_tests_to(&mut text));
+            (self.run_tests(), others.join())
+        });
+        println!("{}", String::from_utf8_lossy(&text));
+        let others = others.unwrap_or_else(|_| Err(Stop::Failed("the thread of the other tests panicked".to_owned())));
+        Ok(own? + others?)
+    }
+
+    fn run_tests_to(self, output: &mut impl Write) -> Result<u64, Stop> {
+        let broken = |error| Stop::Failed(format!("the output of `{self}` broke off: {error}"));
+        writeln!(output, "$ {self}").map_err(broken)?;
         let mut child = self.command().stdout(Stdio::piped()).spawn().map_err(|error| self.not_started(&error))?;
         let mut passed = 0;
         for text in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
-            let text = text.map_err(|error| Stop::Failed(format!("the output of `{self}` broke off: {error}")))?;
-            println!("{text}");
+            let text = text.map_err(broken)?;
+            writeln!(output, "{text}").map_err(broken)?;
             passed += tests_passed(&text);
         }
         let status = child.wait().map_err(|error| self.not_started(&error))?;
@@ -118,7 +137,7 @@ impl Line {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return status.success(),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
                 _ => {
                     let _ = child.kill().and_then(|()| child.wait().map(drop));
                     return false;
@@ -208,6 +227,17 @@ mod tests {
         assert!(line("true").succeeds_within(Duration::from_secs(60)));
         assert!(!line("false").succeeds_within(Duration::from_secs(60)));
         assert!(!line("sleep 600").succeeds_within(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn tests_beside_others_are_counted_together_and_either_can_fail() {
+        let passing = |number| Line {
+            settings: Vec::new(),
+            words: ["echo".to_owned(), format!("test result: ok. {number} passed; 0 failed")].into(),
+        };
+        assert!(matches!(passing(2).run_tests_beside(passing(3)), Ok(5)));
+        assert!(passing(2).run_tests_beside(line("false")).is_err());
+        assert!(line("false").run_tests_beside(passing(3)).is_err());
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        about: "no warning in anything with all features, and in the library with few; the tests are compiled with Clippy, too",
+        about: "no warning in the library with few features; the tests are compiled with Clippy, too",
         remedy: "fix what Clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy,
         is_beside: true,
@@ -60,8 +60,8 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        about: "the documentation builds with no warning, also as docs.rs builds it, and its links lead somewhere; each promise of \
-                SECURITY.md has a test",
+        about: "the documentation of `warpline` builds with no warning, as docs.rs builds it, and its links lead somewhere; each \
+                promise of SECURITY.md has a test",
         remedy: "fix the link, the code block or the name of the test that is named above",
         run: docs::run,
         is_beside: true,
@@ -119,10 +119,19 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy-all",
-        about: "no warning with the other feature sets of the library, nor with the defaults of each package",
+        about: "no warning in anything with all features, with the other feature sets of the library, nor with the defaults of \
+                each package",
         remedy: "fix what Clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy_all,
         is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "docs-all",
+        about: "the documentation of every crate builds with no warning, and that of `warpline` without a feature",
+        remedy: "fix the link or the code block that is named above",
+        run: docs::run_all,
+        is_beside: true,
         is_slow: true,
     },
     Step {
@@ -262,13 +271,13 @@ fn format() -> Result<u64, Stop> {
 }
 
 fn clippy() -> Result<u64, Stop> {
-    // All that features turn on, also the benches and the tests for a GPU, although none is here.
-    let all = features::all(&[])?;
-    line(&format!("cargo clippy --workspace --features {all} --all-targets -- -D warnings")).run()?;
     clippy_of_library(&LIBRARY_SETS)
 }
 
 fn clippy_all() -> Result<u64, Stop> {
+    // All that features turn on, also the benches and the tests for a GPU, although none is here.
+    let all = features::all(&[])?;
+    line(&format!("cargo clippy --workspace --features {all} --all-targets -- -D warnings")).run()?;
     // As a plain command has it. The other builds of the tests are compiled with Clippy.
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
     for features in ["", "--features warpline/enable"] {
@@ -300,7 +309,10 @@ fn tests_off() -> Result<u64, Stop> {
 fn tests_on() -> Result<u64, Stop> {
     needs::check()?;
     // One build of everything: features only add. The cases of the UI tests are built apart, with what that package has on.
-    let all = needs::everything("test", "").with("WARPLINE_UI_TESTS", "on").run_tests()?;
+    let test = |rest: &str| needs::everything("test", rest).with("WARPLINE_UI_TESTS", "on");
+    test("--no-run").run()?;
+    let [waiting, others] = needs::rows()?;
+    let all = test(&waiting).run_tests_beside(test(&others))? + test("--doc").run_tests()?;
     // Compiles Tracy's client, which is C++.
     Ok(all + linted(line(&format!("cargo test {TRACY}"))).run_tests()?)
 }
