@@ -2,66 +2,45 @@
 //!
 //! `options` defines which options each macro takes, and parses them.
 
-/// An option by its name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    Stream,
-    Description,
-    Fields,
-    Level,
-    Lane,
-    Color,
-    Err,
-    Label,
-    Begin,
-    Step,
-    Bytes,
-    Flops,
-    Kind,
-    Count,
-    CountOut,
-    Dtype,
-    Group,
-    Root,
-    Peer,
-    Op,
-    Seq,
-    InSplit,
-    OutSplit,
-    IsAsync,
-    Infer,
-    Crate,
+macro_rules! keys {
+    ($($key:ident $name:literal $usage:literal;)*) => {
+        /// An option by its name.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub enum Key { $($key),* }
+
+        /// Each option with its name, and as the user writes it; in the order of [`Key`].
+        const OPTIONS: &[(Key, &str, &str)] = &[$((Key::$key, $name, $usage)),*];
+    };
 }
 
-/// Each option with its name, and as the user writes it; in the order of [`Key`].
-const OPTIONS: [(Key, &str, &str); 26] = [
-    (Key::Stream, "stream", "stream = <expression>"),
-    (Key::Description, "description", "description = \"…\""),
-    (Key::Fields, "fields", "fields(name = <expression>, …)"),
-    (Key::Level, "level", "level = coarse` or `level = fine"),
-    (Key::Lane, "lane", "lane = \"…\"` or `lane = <expression>"),
-    (Key::Color, "color", "color = 0xRRGGBB"),
-    (Key::Err, "err", "err"),
-    (Key::Label, "label", "label = <expression>"),
-    (Key::Begin, "begin", "begin = stream` or `begin = launch"),
-    (Key::Step, "step", "step` or `step = <expression>"),
-    (Key::Bytes, "bytes", "bytes = <expression>"),
-    (Key::Flops, "flops", "flops = <expression>"),
-    (Key::Kind, "kind", "kind = gpu`, `kind = host` or `kind = collective"),
-    (Key::Count, "count", "count = <expression>"),
-    (Key::CountOut, "count_out", "count_out = <expression>"),
-    (Key::Dtype, "dtype", "dtype = f32` or `dtype = \"bf16\""),
-    (Key::Group, "group", "group = <expression>"),
-    (Key::Root, "root", "root = <expression>"),
-    (Key::Peer, "peer", "peer = <expression>"),
-    (Key::Op, "op", "op = \"sum\""),
-    (Key::Seq, "seq", "seq = <expression>"),
-    (Key::InSplit, "in_split", "in_split = <expression>"),
-    (Key::OutSplit, "out_split", "out_split = <expression>"),
-    (Key::IsAsync, "is_async", "is_async = <expression>"),
-    (Key::Infer, "infer", "infer = none"),
-    (Key::Crate, "crate", "crate = <path>"),
-];
+keys! {
+    Stream "stream" "stream = <expression>";
+    Description "description" "description = \"…\"";
+    Fields "fields" "fields(name = <expression>, …)";
+    Level "level" "level = coarse` or `level = fine";
+    Lane "lane" "lane = \"…\"` or `lane = <expression>";
+    Color "color" "color = 0xRRGGBB";
+    Err "err" "err";
+    Label "label" "label = <expression>";
+    Begin "begin" "begin = stream` or `begin = launch";
+    Step "step" "step` or `step = <expression>";
+    Bytes "bytes" "bytes = <expression>";
+    Flops "flops" "flops = <expression>";
+    Kind "kind" "kind = gpu`, `kind = host` or `kind = collective";
+    Count "count" "count = <expression>";
+    CountOut "count_out" "count_out = <expression>";
+    Dtype "dtype" "dtype = f32` or `dtype = \"bf16\"";
+    Group "group" "group = <expression>";
+    Root "root" "root = <expression>";
+    Peer "peer" "peer = <expression>";
+    Op "op" "op = \"sum\"";
+    Seq "seq" "seq = <expression>";
+    InSplit "in_split" "in_split = <expression>";
+    OutSplit "out_split" "out_split = <expression>";
+    IsAsync "is_async" "is_async = <expression>";
+    Infer "infer" "infer = none";
+    Crate "crate" "crate = <path>";
+}
 
 impl Key {
     pub fn named(name: &str) -> Option<Key> {
@@ -77,6 +56,24 @@ impl Key {
         OPTIONS[self as usize].2
     }
 }
+
+/// The options of a mark. Each macro leaves some out.
+pub const MARK: &[Key] = &[
+    Key::Infer,
+    Key::Stream,
+    Key::Description,
+    Key::Fields,
+    Key::Level,
+    Key::Lane,
+    Key::Color,
+    Key::Err,
+    Key::Label,
+    Key::Begin,
+    Key::Step,
+    Key::Bytes,
+    Key::Flops,
+    Key::Crate,
+];
 
 /// The options that describe a collective's message.
 pub const MESSAGE: &[Key] = &[

@@ -20,6 +20,8 @@ pub struct Grammar {
     /// The macro's name in errors.
     pub name: &'static str,
     pub keys: &'static [Key],
+    /// The keys that it does not take all the same.
+    pub without: &'static [Key],
     /// Whether `fields(…)` names fields only, or gives their values too. Only a zone that has values has a lane of its
     /// own at run time.
     pub field_values: bool,
@@ -33,7 +35,8 @@ impl Grammar {
     /// The options that it takes, those that are its own first.
     pub fn options(&self) -> impl Iterator<Item = Key> {
         let own = if self.is_collective { MESSAGE } else { &[] };
-        self.is_collective.then_some(Key::Kind).into_iter().chain(own.iter().chain(self.keys).copied())
+        let keys = own.iter().chain(self.keys).copied().filter(|key| !self.without.contains(key));
+        self.is_collective.then_some(Key::Kind).into_iter().chain(keys)
     }
 
     pub fn takes(&self, key: Key) -> bool {
@@ -50,23 +53,17 @@ pub enum Kind {
     Collective,
 }
 
+/// Each kind as it is written and as the catalog has it, and the runtime's `Kind::…`; in the order of [`Kind`].
+const KINDS: [(Kind, &str, &str); 3] =
+    [(Kind::Gpu, "gpu", "Gpu"), (Kind::Host, "host", "Host"), (Kind::Collective, "collective", "Collective")];
+
 impl Kind {
-    /// The runtime's `Kind::…`.
-    pub fn variant(self) -> &'static str {
-        match self {
-            Kind::Gpu => "Gpu",
-            Kind::Host => "Host",
-            Kind::Collective => "Collective",
-        }
+    pub fn word(self) -> &'static str {
+        KINDS[self as usize].1
     }
 
-    /// As it is written, and as the catalog has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Gpu => "gpu",
-            Kind::Host => "host",
-            Kind::Collective => "collective",
-        }
+    pub fn variant(self) -> &'static str {
+        KINDS[self as usize].2
     }
 }
 
@@ -191,10 +188,7 @@ impl Options {
             Key::Infer => self.infers_nothing = one_of(input, [("none", true)]).map_err(wrong)?,
             Key::Begin => self.at_launch = one_of(input, [("stream", false), ("launch", true)]).map_err(wrong)?,
             Key::Kind if grammar.is_collective => self.message.operation = Some(Operation::parse(input)?),
-            Key::Kind => {
-                let kinds = [("gpu", Kind::Gpu), ("host", Kind::Host), ("collective", Kind::Collective)];
-                self.kind = one_of(input, kinds).map_err(wrong)?;
-            }
+            Key::Kind => self.kind = one_of(input, KINDS.map(|(kind, word, _)| (word, kind))).map_err(wrong)?,
             Key::Color => {
                 let color: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
                 let value = color.base10_parse::<u32>().ok().filter(|&value| value <= 0xFF_FF_FF);

@@ -5,25 +5,14 @@ mod expand;
 
 use proc_macro2::TokenStream;
 
-use crate::key::Key;
+use crate::key::{Key, MARK};
 use crate::options::Grammar;
 
 /// `block::gpu_zone!`.
 pub const GPU: Grammar = Grammar {
     name: "block::gpu_zone",
-    keys: &[
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Label,
-        Key::Begin,
-        Key::Step,
-        Key::Bytes,
-        Key::Flops,
-        Key::Crate,
-    ],
+    keys: MARK,
+    without: &[Key::Infer, Key::Stream, Key::Err],
     field_values: true,
     is_collective: false,
     refuse: |key| match key {
@@ -36,18 +25,7 @@ pub const GPU: Grammar = Grammar {
 /// `block::host_zone!`.
 pub const HOST: Grammar = Grammar {
     name: "block::host_zone",
-    keys: &[
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Label,
-        Key::Step,
-        Key::Bytes,
-        Key::Flops,
-        Key::Crate,
-    ],
+    without: &[Key::Infer, Key::Stream, Key::Err, Key::Begin],
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; remove `stream`, or write `block::gpu_zone!`",
         Key::Begin => "a host zone begins on its thread; remove `begin`, or write `block::gpu_zone!`",
@@ -60,7 +38,7 @@ pub const HOST: Grammar = Grammar {
 /// `block::collective!`: the options of `block::gpu_zone!`, and those of the message.
 pub const COLLECTIVE: Grammar = Grammar {
     name: "block::collective",
-    keys: &[Key::Description, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Label, Key::Begin, Key::Crate],
+    without: &[Key::Infer, Key::Stream, Key::Err, Key::Step, Key::Bytes, Key::Flops],
     is_collective: true,
     refuse: |key| match key {
         Key::Step => "a collective is a part of a step; remove `step`, or give it to the mark around the step",

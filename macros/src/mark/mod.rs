@@ -10,27 +10,14 @@ mod outcome;
 
 use proc_macro2::TokenStream;
 
-use crate::key::Key;
+use crate::key::{Key, MARK};
 use crate::options::Grammar;
 
 /// `#[gpu_zone]`.
 pub const GPU: Grammar = Grammar {
     name: "gpu_zone",
-    keys: &[
-        Key::Stream,
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Err,
-        Key::Label,
-        Key::Begin,
-        Key::Step,
-        Key::Bytes,
-        Key::Flops,
-        Key::Crate,
-    ],
+    keys: MARK,
+    without: &[Key::Infer],
     field_values: true,
     is_collective: false,
     refuse: |_| "`#[gpu_zone]` times a GPU stream; remove `kind`, or mark with `#[host_zone]`",
@@ -39,44 +26,19 @@ pub const GPU: Grammar = Grammar {
 /// `#[host_zone]`.
 pub const HOST: Grammar = Grammar {
     name: "host_zone",
-    keys: &[
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Err,
-        Key::Label,
-        Key::Step,
-        Key::Bytes,
-        Key::Flops,
-        Key::Crate,
-    ],
-    field_values: true,
-    is_collective: false,
+    without: &[Key::Infer, Key::Stream, Key::Begin],
     refuse: |key| match key {
         Key::Stream => "a host zone has no stream; remove `stream`, or mark with `#[gpu_zone]`",
         Key::Begin => "a host zone begins on its thread; remove `begin`, or mark with `#[gpu_zone]`",
         _ => "`#[host_zone]` times a thread; remove `kind`, or mark with `#[gpu_zone]`",
     },
+    ..GPU
 };
 
 /// `#[collective]`: the options of `#[gpu_zone]`, those of the message, and `infer`.
 pub const COLLECTIVE: Grammar = Grammar {
     name: "collective",
-    keys: &[
-        Key::Infer,
-        Key::Stream,
-        Key::Description,
-        Key::Fields,
-        Key::Level,
-        Key::Lane,
-        Key::Color,
-        Key::Err,
-        Key::Label,
-        Key::Begin,
-        Key::Crate,
-    ],
+    without: &[Key::Step, Key::Bytes, Key::Flops],
     is_collective: true,
     refuse: |key| match key {
         Key::Step => "a collective is a part of a step; remove `step`, or give it to the mark around the step",

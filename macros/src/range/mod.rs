@@ -11,6 +11,7 @@ use crate::options::Grammar;
 const GRAMMAR: Grammar = Grammar {
     name: "range!",
     keys: &[Key::Kind, Key::Fields, Key::Level, Key::Lane, Key::Color, Key::Crate],
+    without: &[],
     field_values: false,
     is_collective: false,
     refuse: |key| match key {
