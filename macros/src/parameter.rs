@@ -107,10 +107,10 @@ fn parameter(tokens: &[TokenTree], start: usize, colon: Option<usize>, end: usiz
     })
 }
 
-/// The attributes of a parameter that say where it is compiled.
-fn conditions(pattern: &[TokenTree]) -> TokenStream {
+/// The attributes of a parameter or an item, which begins with them, that say where it is compiled.
+pub fn conditions(tokens: &[TokenTree]) -> TokenStream {
     let mut found = TokenStream::new();
-    let mut rest = pattern;
+    let mut rest = tokens;
     while let [hash, TokenTree::Group(attribute), behind @ ..] = rest
         && is_punct(Some(hash), '#')
     {

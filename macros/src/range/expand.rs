@@ -1,9 +1,10 @@
 //! Generates the statics of `range!`.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::args::{Declaration, Range};
+use crate::parameter::conditions;
 use crate::spec::{self, Name, without_raw};
 use crate::tokens::at;
 
@@ -46,7 +47,7 @@ fn companion(
     shape: &TokenStream,
     runtime: &TokenStream,
 ) -> TokenStream {
-    let conditions = conditions(attributes);
+    let conditions = conditions(&attributes.clone().into_iter().collect::<Vec<_>>());
     // No lint about the type's name: only the static is the user's.
     let mut name = variable.clone();
     name.set_span(at(variable.span()));
@@ -65,18 +66,6 @@ fn companion(
             }
         }
     }
-}
-
-/// The attributes that say where the static is compiled.
-fn conditions(attributes: &TokenStream) -> TokenStream {
-    let tokens: Vec<TokenTree> = attributes.clone().into_iter().collect();
-    let is_condition = |attribute: &&[TokenTree]| match attribute {
-        [_, TokenTree::Group(group)] => {
-            matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "cfg")
-        }
-        _ => false,
-    };
-    tokens.chunks(2).filter(is_condition).flatten().cloned().collect()
 }
 
 /// What a mark must have of this range.
