@@ -30,77 +30,41 @@ pub enum DataType {
     F8E5M2,
 }
 
-impl DataType {
-    /// The types in the order of `ncclDataType_t`.
-    const NCCL: [DataType; 12] = [
-        DataType::I8,
-        DataType::U8,
-        DataType::I32,
-        DataType::U32,
-        DataType::I64,
-        DataType::U64,
-        DataType::F16,
-        DataType::F32,
-        DataType::F64,
-        DataType::Bf16,
-        DataType::F8E4M3,
-        DataType::F8E5M2,
-    ];
+/// Each type with its word, its name in PyTorch and its size; in the order of [`DataType`], which is that of `ncclDataType_t`.
+const TYPES: [(DataType, &str, &str, u64); 12] = [
+    (DataType::I8, "i8", "Char", 1),
+    (DataType::U8, "u8", "Byte", 1),
+    (DataType::I32, "i32", "Int", 4),
+    (DataType::U32, "u32", "UInt32", 4),
+    (DataType::I64, "i64", "Long", 8),
+    (DataType::U64, "u64", "UInt64", 8),
+    (DataType::F16, "f16", "Half", 2),
+    (DataType::F32, "f32", "Float", 4),
+    (DataType::F64, "f64", "Double", 8),
+    (DataType::Bf16, "bf16", "BFloat16", 2),
+    (DataType::F8E4M3, "f8e4m3", "Float8_e4m3fn", 1),
+    (DataType::F8E5M2, "f8e5m2", "Float8_e5m2", 1),
+];
 
+impl DataType {
     /// Returns the type of an `ncclDataType_t`, or none for a number that NCCL 2.30 does not define.
     pub fn from_nccl(value: u32) -> Option<DataType> {
-        DataType::NCCL.get(value as usize).copied()
-    }
-
-    /// Returns the number of the type in NCCL.
-    pub(super) fn index(self) -> u64 {
-        DataType::NCCL.iter().position(|dtype| *dtype == self).unwrap_or(0) as u64
+        TYPES.get(value as usize).map(|(dtype, ..)| *dtype)
     }
 
     /// Returns the size of an element, in bytes.
     pub const fn bytes(self) -> u64 {
-        match self {
-            DataType::I8 | DataType::U8 | DataType::F8E4M3 | DataType::F8E5M2 => 1,
-            DataType::F16 | DataType::Bf16 => 2,
-            DataType::I32 | DataType::U32 | DataType::F32 => 4,
-            DataType::I64 | DataType::U64 | DataType::F64 => 8,
-        }
+        TYPES[self as usize].3
     }
 
     /// Returns the type's word in marks and reports.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            DataType::I8 => "i8",
-            DataType::U8 => "u8",
-            DataType::I32 => "i32",
-            DataType::U32 => "u32",
-            DataType::I64 => "i64",
-            DataType::U64 => "u64",
-            DataType::F16 => "f16",
-            DataType::F32 => "f32",
-            DataType::F64 => "f64",
-            DataType::Bf16 => "bf16",
-            DataType::F8E4M3 => "f8e4m3",
-            DataType::F8E5M2 => "f8e5m2",
-        }
+        TYPES[self as usize].1
     }
 
     /// Returns the name in PyTorch's profiler, if PyTorch has the type.
     pub const fn torch_name(self) -> &'static str {
-        match self {
-            DataType::I8 => "Char",
-            DataType::U8 => "Byte",
-            DataType::I32 => "Int",
-            DataType::U32 => "UInt32",
-            DataType::I64 => "Long",
-            DataType::U64 => "UInt64",
-            DataType::F16 => "Half",
-            DataType::F32 => "Float",
-            DataType::F64 => "Double",
-            DataType::Bf16 => "BFloat16",
-            DataType::F8E4M3 => "Float8_e4m3fn",
-            DataType::F8E5M2 => "Float8_e5m2",
-        }
+        TYPES[self as usize].2
     }
 }
 
@@ -168,5 +132,15 @@ impl IntoDataType for u32 {
 impl IntoDataType for i32 {
     fn into_data_type(self) -> Option<DataType> {
         u32::try_from(self).ok().and_then(DataType::from_nccl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_type_in_its_place() {
+        assert!(TYPES.iter().enumerate().all(|(place, (dtype, ..))| *dtype as usize == place));
     }
 }

@@ -38,66 +38,45 @@ pub enum CollectiveKind {
     WaitSignal,
 }
 
+/// Each kind with its word and its name in NCCL, in the order of [`CollectiveKind`].
+const KINDS: [(CollectiveKind, &str, &str); 15] = [
+    (CollectiveKind::AllReduce, "all_reduce", "AllReduce"),
+    (CollectiveKind::AllGather, "all_gather", "AllGather"),
+    (CollectiveKind::ReduceScatter, "reduce_scatter", "ReduceScatter"),
+    (CollectiveKind::Broadcast, "broadcast", "Broadcast"),
+    (CollectiveKind::Reduce, "reduce", "Reduce"),
+    (CollectiveKind::AllToAll, "all_to_all", "AllToAll"),
+    (CollectiveKind::Gather, "gather", "Gather"),
+    (CollectiveKind::Scatter, "scatter", "Scatter"),
+    (CollectiveKind::Send, "send", "Send"),
+    (CollectiveKind::Recv, "recv", "Recv"),
+    (CollectiveKind::SendRecv, "send_recv", "SendRecv"),
+    (CollectiveKind::AllGatherV, "all_gather_v", "AllGatherV"),
+    (CollectiveKind::PutSignal, "put_signal", "PutSignal"),
+    (CollectiveKind::Signal, "signal", "Signal"),
+    (CollectiveKind::WaitSignal, "wait_signal", "WaitSignal"),
+];
+
 impl CollectiveKind {
     /// Every kind.
-    pub const ALL: [CollectiveKind; 15] = [
-        CollectiveKind::AllReduce,
-        CollectiveKind::AllGather,
-        CollectiveKind::ReduceScatter,
-        CollectiveKind::Broadcast,
-        CollectiveKind::Reduce,
-        CollectiveKind::AllToAll,
-        CollectiveKind::Gather,
-        CollectiveKind::Scatter,
-        CollectiveKind::Send,
-        CollectiveKind::Recv,
-        CollectiveKind::SendRecv,
-        CollectiveKind::AllGatherV,
-        CollectiveKind::PutSignal,
-        CollectiveKind::Signal,
-        CollectiveKind::WaitSignal,
-    ];
+    pub const ALL: [CollectiveKind; 15] = {
+        let mut all = [CollectiveKind::AllReduce; 15];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = KINDS[i].0;
+            i += 1;
+        }
+        all
+    };
 
     /// Returns the operation's word in marks, reports and exports.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            CollectiveKind::AllReduce => "all_reduce",
-            CollectiveKind::AllGather => "all_gather",
-            CollectiveKind::ReduceScatter => "reduce_scatter",
-            CollectiveKind::Broadcast => "broadcast",
-            CollectiveKind::Reduce => "reduce",
-            CollectiveKind::AllToAll => "all_to_all",
-            CollectiveKind::Gather => "gather",
-            CollectiveKind::Scatter => "scatter",
-            CollectiveKind::Send => "send",
-            CollectiveKind::Recv => "recv",
-            CollectiveKind::SendRecv => "send_recv",
-            CollectiveKind::AllGatherV => "all_gather_v",
-            CollectiveKind::PutSignal => "put_signal",
-            CollectiveKind::Signal => "signal",
-            CollectiveKind::WaitSignal => "wait_signal",
-        }
+        KINDS[self as usize].1
     }
 
     /// Returns the name in NCCL's kernels: tools recognize communication by `ncclDevKernel_…`.
     pub const fn nccl_name(self) -> &'static str {
-        match self {
-            CollectiveKind::AllReduce => "AllReduce",
-            CollectiveKind::AllGather => "AllGather",
-            CollectiveKind::ReduceScatter => "ReduceScatter",
-            CollectiveKind::Broadcast => "Broadcast",
-            CollectiveKind::Reduce => "Reduce",
-            CollectiveKind::AllToAll => "AllToAll",
-            CollectiveKind::Gather => "Gather",
-            CollectiveKind::Scatter => "Scatter",
-            CollectiveKind::Send => "Send",
-            CollectiveKind::Recv => "Recv",
-            CollectiveKind::SendRecv => "SendRecv",
-            CollectiveKind::AllGatherV => "AllGatherV",
-            CollectiveKind::PutSignal => "PutSignal",
-            CollectiveKind::Signal => "Signal",
-            CollectiveKind::WaitSignal => "WaitSignal",
-        }
+        KINDS[self as usize].2
     }
 
     /// Returns the name in PyTorch's profiler, if it has one.
@@ -168,5 +147,15 @@ impl ReduceOp {
             ReduceOp::Avg => "avg",
             ReduceOp::PreMulSum => "pre_mul_sum",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_kind_in_its_place() {
+        assert!(CollectiveKind::ALL.iter().enumerate().all(|(place, kind)| *kind as usize == place));
     }
 }

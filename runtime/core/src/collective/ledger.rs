@@ -71,8 +71,8 @@ pub fn turn(is_on: bool) {
 
 /// The words of dtype, root and kind, each plus one where it may be missing.
 fn pack(call: &Call) -> u64 {
-    let kind = CollectiveKind::ALL.iter().position(|kind| *kind == call.kind).unwrap_or(0) as u64;
-    let dtype = call.dtype.map_or(0, |dtype| dtype.index() + 1);
+    let kind = call.kind as u64;
+    let dtype = call.dtype.map_or(0, |dtype| dtype as u64 + 1);
     let root = call.root.map_or(0, |root| u64::from(root) + 1);
     kind | dtype << 8 | root << 16
 }
