@@ -6,6 +6,16 @@
 use crate::fields::Fields;
 use crate::record::is_bound;
 
+/// Returns counts for traces: all of `counts` if there is anything to say, and those of `others` that are not 0.
+fn said<const N: usize, const M: usize>(
+    is_said: bool,
+    counts: [(&'static str, u64); N],
+    others: [(&'static str, u64); M],
+) -> Vec<(&'static str, u64)> {
+    let others = others.into_iter().filter(|(_, count)| *count > 0);
+    counts.into_iter().chain(others).filter(|_| is_said).collect()
+}
+
 /// Counts of what zones carry and is not recorded whole. Zones in replays of CUDA graphs count in each replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,8 +41,7 @@ impl FieldCounts {
     /// Returns the counts for traces: names with values, without those that are 0.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        let counts = [("cut", self.cut), ("left_out", self.left_out), ("lanes_left_out", self.lanes_left_out)];
-        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+        said(true, [], [("cut", self.cut), ("left_out", self.left_out), ("lanes_left_out", self.lanes_left_out)])
     }
 }
 
@@ -87,12 +96,9 @@ impl SpanCounts {
     /// Returns the counts for traces: names with values; empty if there was no span.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if self.begun == 0 {
-            return Vec::new();
-        }
         let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped())];
-        let reasons = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
-        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+        let others = [("dropped.buffer_full", self.buffer_full), ("dropped.unfinished", self.unfinished)];
+        said(self.begun > 0, counts, others)
     }
 }
 
@@ -111,10 +117,11 @@ impl KernelTimingCounts {
     /// Returns the counts for traces: names with values; empty if no zone was timed this way.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == KernelTimingCounts::default() {
-            return Vec::new();
-        }
-        vec![("timed", self.timed), ("without_work", self.without_work), ("lost", self.lost)]
+        said(
+            *self != KernelTimingCounts::default(),
+            [("timed", self.timed), ("without_work", self.without_work), ("lost", self.lost)],
+            [],
+        )
     }
 }
 
@@ -143,17 +150,14 @@ impl KernelCounts {
     /// Returns the counts for traces: names with values; empty if there was no kernel.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == KernelCounts::default() {
-            return Vec::new();
-        }
         let counts = [("recorded", self.recorded), ("dropped", self.lost())];
-        let reasons = [
+        let others = [
             ("dropped.cupti", self.dropped),
             ("dropped.untimed", self.untimed),
             ("buffers_refused", self.buffers_refused),
             ("uncertainty_ns", self.uncertainty_ns.unsigned_abs()),
         ];
-        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+        said(*self != KernelCounts::default(), counts, others)
     }
 }
 
@@ -178,10 +182,7 @@ impl SyncCounts {
     /// Returns the counts for traces: names with values; empty if there was none.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == SyncCounts::default() {
-            return Vec::new();
-        }
-        vec![("recorded", self.recorded), ("dropped", self.lost())]
+        said(*self != SyncCounts::default(), [("recorded", self.recorded), ("dropped", self.lost())], [])
     }
 }
 
@@ -233,11 +234,8 @@ impl GraphTimingCounts {
     /// Returns the counts for traces: names with values; empty if no graph was timed.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == GraphTimingCounts::default() {
-            return Vec::new();
-        }
         let counts = [("recorded", self.replays), ("stamps", self.stamps)];
-        let reasons = [
+        let others = [
             ("by_kernels", self.by_kernels),
             ("stamps_lost", self.lost),
             ("incomplete", self.incomplete),
@@ -250,7 +248,7 @@ impl GraphTimingCounts {
             ("bracket_ns", self.bracket_ns.unsigned_abs()),
             ("uncertainty_ns", self.uncertainty_ns.unsigned_abs()),
         ];
-        counts.into_iter().chain(reasons.into_iter().filter(|(_, count)| *count > 0)).collect()
+        said(*self != GraphTimingCounts::default(), counts, others)
     }
 }
 
@@ -286,10 +284,11 @@ impl EventPoolCounts {
     /// Returns the counts for traces: names with values; empty if there are no events.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == EventPoolCounts::default() {
-            return Vec::new();
-        }
-        vec![("held", self.held), ("created", self.created), ("exhausted", self.exhausted)]
+        said(
+            *self != EventPoolCounts::default(),
+            [("held", self.held), ("created", self.created), ("exhausted", self.exhausted)],
+            [],
+        )
     }
 }
 
@@ -319,9 +318,6 @@ impl MemoryCounts {
     /// Returns the counts for traces: names with values; empty if the session knows of no memory.
     #[doc(hidden)]
     pub fn to_args(&self) -> Vec<(&'static str, u64)> {
-        if *self == MemoryCounts::default() {
-            return Vec::new();
-        }
         let counts = [("begun", self.begun), ("recorded", self.recorded), ("dropped", self.dropped)];
         let others = [
             ("untracked", self.untracked),
@@ -329,7 +325,7 @@ impl MemoryCounts {
             ("within", self.within),
             ("refused", self.refused),
         ];
-        counts.into_iter().chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
+        said(*self != MemoryCounts::default(), counts, others)
     }
 }
 
