@@ -1,6 +1,6 @@
 //! The compile-time checks of a mark on a declared range. `range!` emits the shape, and marks call it.
 
-use super::name::Text;
+use super::name::{Text, equal};
 use super::spec::Kind;
 
 /// The kind and the fields of a declared range.
@@ -79,7 +79,7 @@ const fn first_missing<'a>(these: &[&'a str], those: &[&str]) -> Option<&'a str>
     let mut i = 0;
     while i < these.len() {
         let mut j = 0;
-        while j < those.len() && !is_same(these[i].as_bytes(), those[j].as_bytes()) {
+        while j < those.len() && !equal(these[i].as_bytes(), those[j].as_bytes()) {
             j += 1;
         }
         if j == those.len() {
@@ -88,14 +88,6 @@ const fn first_missing<'a>(these: &[&'a str], those: &[&str]) -> Option<&'a str>
         i += 1;
     }
     None
-}
-
-const fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
 }
 
 /// Returns the macro for ranges of this kind.

@@ -2,11 +2,10 @@
 //!
 //! Every text of the catalog is text in the page: names and descriptions may come from an untrusted binary.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::color;
-use crate::catalog::record::{NamespaceRecord, RangeRecord, Records};
+use crate::catalog::record::{RangeRecord, Records};
 use crate::text::printable;
 
 /// The page up to its first heading. The policy forbids every request, and its only script is the one at the end.
@@ -55,17 +54,10 @@ impl Records {
     /// a field that searches them. The page makes no request. All text of the catalog is escaped; control characters and
     /// bidirectional formatting characters are written as escapes.
     pub fn to_html(&self) -> String {
-        let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
-        for space in &self.namespaces {
-            spaces.entry(&space.name).or_default().0.push(space);
-        }
-        for range in &self.ranges {
-            spaces.entry(&range.namespace).or_default().1.push(range);
-        }
         let mut out = String::from(HEAD);
         let _ = writeln!(out, "<p>{} ranges, catalog {:#018x}</p>", self.ranges.len(), self.catalog_hash());
         out.push_str("<p><input type=\"search\" placeholder=\"Search names, descriptions, kinds and files\" aria-label=\"Search\" autofocus> <output></output></p>\n");
-        for (name, (declarations, ranges)) in spaces {
+        for (name, (declarations, ranges)) in self.by_namespace() {
             let _ = writeln!(out, "<section>\n<h2>{}</h2>", text(name));
             for space in declarations {
                 let crate_of = format!("{} {}", space.krate(), space.version);
@@ -121,6 +113,7 @@ fn text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::NamespaceRecord;
 
     fn range(name: &str) -> RangeRecord {
         RangeRecord {

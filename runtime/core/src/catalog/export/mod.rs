@@ -37,15 +37,8 @@ impl Records {
     /// links, without HTML and without anything that would break the table. All other text is escaped. Control characters and
     /// bidirectional formatting characters are written as escapes.
     pub fn to_markdown(&self) -> String {
-        let mut spaces: BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> = BTreeMap::new();
-        for space in &self.namespaces {
-            spaces.entry(&space.name).or_default().0.push(space);
-        }
-        for range in &self.ranges {
-            spaces.entry(&range.namespace).or_default().1.push(range);
-        }
         let mut out = String::from("# Ranges\n");
-        for (name, (declarations, ranges)) in spaces {
+        for (name, (declarations, ranges)) in self.by_namespace() {
             let _ = writeln!(out, "\n## {}\n", code(name));
             for space in declarations {
                 let _ =
@@ -111,15 +104,33 @@ impl Records {
     /// Returns a command file for Nsight Systems, `nsys profile --command-file=ranges.txt ./app`: trace CUDA, and only this
     /// catalog's NVTX domains. Nsight Systems has no filter for single ranges.
     pub fn to_nsys(&self) -> String {
-        let mut domains: Vec<&str> =
-            self.ranges.iter().filter(|range| is_right(range)).map(|range| range.namespace.as_str()).collect();
-        domains.sort_unstable();
-        domains.dedup();
+        let domains = self.right_namespaces();
         let mut out = String::from("--trace=cuda,nvtx\n");
         if !domains.is_empty() {
             let _ = writeln!(out, "--nvtx-domain-include={}", domains.join(","));
         }
         out
+    }
+
+    /// Returns the declarations and the ranges of each namespace.
+    fn by_namespace(&self) -> BTreeMap<&str, (Vec<&NamespaceRecord>, Vec<&RangeRecord>)> {
+        let mut spaces = BTreeMap::<&str, (Vec<_>, Vec<_>)>::new();
+        for space in &self.namespaces {
+            spaces.entry(&space.name).or_default().0.push(space);
+        }
+        for range in &self.ranges {
+            spaces.entry(&range.namespace).or_default().1.push(range);
+        }
+        spaces
+    }
+
+    /// Returns the namespaces of the ranges whose names other tools understand.
+    fn right_namespaces(&self) -> Vec<&str> {
+        let right = self.ranges.iter().filter(|range| is_right(range));
+        let mut names: Vec<&str> = right.map(|range| range.namespace.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 

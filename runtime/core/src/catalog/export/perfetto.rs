@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::is_right;
 use crate::catalog::record::Records;
 
 /// The configuration without the track events. The fields are those of `protos/perfetto/config/trace_config.proto`.
@@ -47,10 +46,7 @@ impl Records {
     /// of threads on CPUs, on the clock of warpline's traces, and the track events of programs that use this catalog's namespaces as
     /// categories. Delete the categories that you do not need.
     pub fn to_perfetto(&self) -> String {
-        let mut categories: Vec<&str> =
-            self.ranges.iter().filter(|range| is_right(range)).map(|range| range.namespace.as_str()).collect();
-        categories.sort_unstable();
-        categories.dedup();
+        let categories = self.right_namespaces();
         let mut out = String::from(
             "# Records what the system does while a program is recorded by warpline (WARPLINE=perfetto=zones.pftrace):\n\
              # perfetto --txt -c THIS_FILE -o system.pftrace\n\
