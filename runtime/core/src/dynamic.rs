@@ -13,6 +13,7 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 
 use crate::catalog::spec::{RangeMeta, RangeSpec};
 use crate::catalog::{Kind, RangeId, catalog};
+use crate::fields::cut;
 use crate::fork::PerProcess;
 use crate::plural::counted_are;
 use crate::ranges::{RangeTable, chance_of};
@@ -68,7 +69,7 @@ struct Key<'a> {
 
 impl<'a> Key<'a> {
     fn new(name: &'a str, file: &'a str, line: u32, function: &'a str) -> Key<'a> {
-        let [name, file, function] = [name, file, function].map(shortened);
+        let [name, file, function] = [name, file, function].map(|text| cut(text, MOST_TEXT_BYTES));
         Key { name, file, line, function }
     }
 
@@ -241,13 +242,6 @@ pub fn choose(is_new: bool, policy: impl Fn(&'static RangeSpec) -> Wanted + Send
 
 const fn facts() -> RangeMeta {
     RangeMeta { namespace: NAMESPACE, label: "\0", description: DESCRIPTION, kind: Kind::Gpu, ..RangeMeta::EMPTY }
-}
-
-/// Cuts a text to [`MOST_TEXT_BYTES`], between two characters.
-fn shortened(text: &str) -> &str {
-    let fits = |at: &usize| text.is_char_boundary(*at);
-    let len = (0..=text.len().min(MOST_TEXT_BYTES)).rev().find(fits).unwrap_or(0);
-    text.split_at(len).0
 }
 
 fn read() -> RwLockReadGuard<'static, Table> {

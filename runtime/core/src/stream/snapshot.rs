@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use crate::catalog::RangeSpec;
 use crate::collective::Message;
 use crate::dynamic;
-use crate::fields::{Fields, List, Map, Value};
+use crate::fields::{self, Fields, List, Map, Value};
 use crate::record::open::{OpenState, OpenZoneRecord};
 
 /// The size of the fields and the label, in bytes.
@@ -243,8 +243,7 @@ impl Text {
 
 /// Truncates a text to the maximum size of an entry.
 fn cut(text: &str) -> &[u8] {
-    let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text.as_bytes()[..end]
+    fields::cut(text, LONGEST).as_bytes()
 }
 
 /// The fields, the label, the communicator and number of a collective, and the operation and other end of a transfer.

@@ -10,6 +10,8 @@
 //! piece counts once its header, which is written last, says so: the contents of the file are consistent whenever the process dies.
 //! The recorder writes the file, and `read.rs` reads it, also for the command `warpline`.
 
+use warpline_core::fields::cut;
+
 /// The first bytes of the file.
 pub const MAGIC: [u8; 16] = *b"warpline flight\x01";
 
@@ -73,8 +75,7 @@ impl Layout {
     pub fn with_size(bytes: u64, process_id: u32, process_name: &str) -> Layout {
         let bytes = bytes.clamp(LEAST_BYTES, MOST_BYTES);
         let segment = (bytes / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
-        let end = (0..=process_name.len().min(NAME)).rev().find(|end| process_name.is_char_boundary(*end)).unwrap_or(0);
-        let process_name = process_name[..end].to_owned();
+        let process_name = cut(process_name, NAME).to_owned();
         Layout { segment: segment as u32, segments: (bytes / segment) as u32, process_id, process_name }
     }
 
