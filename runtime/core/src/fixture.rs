@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::catalog::spec::RangeMeta;
-use crate::catalog::{Kind, Level, RangeSpec};
+use crate::catalog::{Kind, RangeSpec};
 use crate::fields::{Fields, Value};
 use crate::kernel::{KernelRecord, KernelWork};
 use crate::memory::{MemoryChange, MemoryRecord, MemoryTiming};
@@ -22,15 +22,12 @@ pub const fn range(label: &'static str, kind: Kind, lane: Option<&'static str>, 
         label,
         description: "What the gate looks at.",
         kind,
-        level: Level::Coarse,
         lane,
-        color: None,
-        fields: &[],
-        undescribed: &[],
         module: "demo::model",
         version: "1.0.0",
         file: "demo/src/model.rs",
         line,
+        ..RangeMeta::EMPTY
     })
 }
 

@@ -10,6 +10,21 @@ use std::ffi::c_void;
 
 use super::device::device;
 
+/// The memory of a device that a collective moves.
+macro_rules! buffers {
+    ($($buffer:ty),*) => {
+        $(
+            impl<T> Buffer for $buffer {
+                type Item = T;
+
+                fn count(&self) -> usize {
+                    self.len()
+                }
+            }
+        )*
+    };
+}
+
 /// Writes the implementations for one version of cudarc.
 macro_rules! streams_of {
     ($cudarc:ident) => {
@@ -23,32 +38,8 @@ macro_rules! streams_of {
             use crate::backend::{AsStream, StreamRef};
             use crate::collective::infer::Buffer;
 
-            impl<T> Buffer for CudaSlice<T> {
-                type Item = T;
+            buffers!(CudaSlice<T>, CudaView<'_, T>, CudaViewMut<'_, T>);
 
-                fn count(&self) -> usize {
-                    self.len()
-                }
-            }
-
-            impl<T> Buffer for CudaView<'_, T> {
-                type Item = T;
-
-                fn count(&self) -> usize {
-                    self.len()
-                }
-            }
-
-            impl<T> Buffer for CudaViewMut<'_, T> {
-                type Item = T;
-
-                fn count(&self) -> usize {
-                    self.len()
-                }
-            }
-
-            /// A recording zone owns a handle to the stream until it ends, because the application may drop the stream earlier. A
-            /// bare `CudaStream` has no such implementation: it could be destroyed under an open zone.
             impl AsStream for Arc<CudaStream> {
                 #[inline]
                 fn as_stream(&self) -> StreamRef<'_> {

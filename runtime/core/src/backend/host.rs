@@ -172,7 +172,7 @@ impl Drop for Worker {
                 let _ = thread.join();
             }
         }
-        super::dropped(self.queue.key());
+        super::stream_dropped(self.queue.key());
     }
 }
 

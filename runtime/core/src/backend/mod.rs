@@ -168,9 +168,7 @@ impl StreamRef<'_> {
             Source::Host(_) | Source::None => None,
         }
     }
-}
 
-impl StreamRef<'_> {
     /// Returns the stream's backend in the session of `scope`, created when the session first uses the stream. An error is shown
     /// to the user only once.
     pub(crate) fn backend(&self, scope: &Scope) -> Result<Arc<dyn Backend>, BackendError> {
@@ -267,7 +265,8 @@ pub fn new_space() -> Space {
 ///
 /// The key must not be used for another stream afterwards. Zones that are open on the stream end normally.
 pub fn stream_dropped(key: StreamKey) {
-    dropped(key);
+    names::forget(key);
+    ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
 }
 
 /// The callbacks for dropped streams.
@@ -277,12 +276,6 @@ static ON_DROP: [OnceLock<fn(StreamKey)>; 4] = [const { OnceLock::new() }; 4];
 /// effect.
 pub(crate) fn on_drop(hook: fn(StreamKey)) {
     let _ = ON_DROP.iter().find(|place| *place.get_or_init(|| hook) as usize == hook as usize);
-}
-
-/// Calls the callbacks for a stream that the application drops.
-fn dropped(key: StreamKey) {
-    names::forget(key);
-    ON_DROP.iter().map_while(OnceLock::get).for_each(|hook| hook(key));
 }
 
 /// The reason why a stream has no key.

@@ -167,9 +167,7 @@ impl ZoneRecord {
     fn is_on_device(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.device.kind != DeviceKind::Host)
     }
-}
 
-impl ZoneRecord {
     /// Returns the bandwidth of a collective on its stream, as NCCL's tests define it; none for other zones, if size or group
     /// is unknown, or if its length is only a bound ([`is_bounded`](Self::is_bounded)). It is computed from [`gpu_ns_corrected`](Self::gpu_ns_corrected), and for an entry of a batch from its share.
     #[inline]
@@ -178,9 +176,7 @@ impl ZoneRecord {
         let message = self.message.as_ref().filter(|_| !self.is_bounded())?;
         message.bandwidth((self.gpu_ns_corrected()? as f64 * share) as i64)
     }
-}
 
-impl ZoneRecord {
     /// Returns the work that the mark declares for this zone.
     #[inline]
     pub fn work(&self) -> Work {
@@ -206,9 +202,7 @@ impl ZoneRecord {
         let work = self.work();
         if work.is_none() { WorkRates::default() } else { work.rates(self.work_ns().unwrap_or(0)) }
     }
-}
 
-impl ZoneRecord {
     /// Returns the accuracy of the zone's GPU time, for traces: names with whole numbers.
     #[doc(hidden)]
     #[inline]

@@ -24,7 +24,7 @@ pub(super) struct StreamRegistry {
     /// Goes up with each stream that is added or evicted.
     pub(super) turn: u64,
     /// The streams on which CUPTI saw work or zones began, by its numbers of context and stream.
-    of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
+    pub(super) of_tool: HashMap<(u32, u32), Arc<StreamInfo>>,
     /// The names that the program gave streams through NVTX, by CUPTI's numbers.
     tool_names: HashMap<(u32, u32), String>,
     /// The stream that stands for the unknown streams of replayed graphs, by context.
@@ -117,11 +117,6 @@ impl StreamRegistry {
     /// The stream that was found to have these CUPTI numbers.
     pub(super) fn known_stream_of_tool(&self, numbers: (u32, u32)) -> Option<Arc<StreamInfo>> {
         self.of_tool.get(&numbers).cloned()
-    }
-
-    /// Notes the CUPTI numbers of a stream.
-    pub(super) fn set_stream_of_tool(&mut self, numbers: (u32, u32), info: &Arc<StreamInfo>) {
-        self.of_tool.insert(numbers, Arc::clone(info));
     }
 
     /// The stream with these CUPTI numbers: one on which zones began, or one that only CUPTI saw.

@@ -133,15 +133,6 @@ impl WaitStats {
         self.stream_failed.fetch_add(waits, Ordering::Release);
     }
 
-    /// Returns how many slots of the ring waits have taken.
-    pub(super) fn slots_taken(&self) -> u64 {
-        self.taken.load(Ordering::Acquire)
-    }
-
-    pub(super) fn slots_abandoned(&self) -> u64 {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
     pub(super) fn counts(&self) -> WaitCounts {
         // As for zones: what became of waits is read before how many have begun.
         let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);

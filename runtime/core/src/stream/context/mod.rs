@@ -276,7 +276,7 @@ impl StreamContext {
     /// Returns the counts, and whether nothing is pending. Abandoned zones and waits stay unfinished for ever.
     pub fn settled(&self) -> (Account, bool) {
         let account = self.account();
-        let waits = self.waits.slots_abandoned();
+        let waits = self.waits.abandoned.load(Ordering::Relaxed);
         let is_settled = account.dropped.unfinished <= self.abandoned.load(Ordering::Relaxed)
             && account.waits.dropped.unfinished <= waits;
         (account, is_settled)
@@ -286,7 +286,7 @@ impl StreamContext {
     fn zones_and_waits(&self) -> (u64, WaitCounts) {
         // A wait takes its slot and is counted then. Read in the other order, a wait that begins now counts as an unfinished zone for a moment; as
         // written, it would take a zone from those begun, and more would be recorded than have begun.
-        let of_waits = self.waits.slots_taken();
+        let of_waits = self.waits.taken.load(Ordering::Acquire);
         (self.ring.taken().saturating_sub(of_waits), self.waits.counts())
     }
 

@@ -358,7 +358,7 @@ impl Recorder {
             context.backend.as_ref().is_some_and(|backend| backend.tool_numbers() == Some(numbers))
         };
         let info = contexts.iter().find(has_them)?.info.clone()?;
-        self.lock().set_stream_of_tool(numbers, &info);
+        self.lock().of_tool.insert(numbers, Arc::clone(&info));
         Some(info)
     }
 
