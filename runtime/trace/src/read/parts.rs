@@ -131,18 +131,8 @@ impl<'a> Packet<'a> {
 
     /// The texts among the attributes of the trace, by their keys. The text of another attribute is empty.
     pub fn attributes(&self) -> impl Iterator<Item = Result<(Cow<'a, str>, Cow<'a, str>), Malformed>> + use<'a> {
-        let all = Fields(self.attributes.unwrap_or_default());
-        all.filter(|field| !matches!(field, Ok((number, _)) if *number != attribute::ATTRIBUTE)).map(|field| {
-            let (mut key, mut text) = (Cow::default(), Cow::default());
-            for field in Fields(field?.1.bytes()) {
-                match field? {
-                    (attribute::KEY, value) => key = value.text(),
-                    (attribute::STRING_VALUE, value) => text = value.text(),
-                    _ => {}
-                }
-            }
-            Ok((key, text))
-        })
+        let keys = (attribute::KEY, attribute::STRING_VALUE);
+        pairs(self.attributes.unwrap_or_default(), attribute::ATTRIBUTE, keys)
     }
 
     /// The track that it describes.
@@ -291,18 +281,7 @@ impl<'a> RenderStage<'a> {
 
     /// Its named facts, as texts.
     pub fn extra(&self) -> impl Iterator<Item = Result<(Cow<'a, str>, Cow<'a, str>), Malformed>> + use<'a> {
-        let fields = Fields(self.message).filter(|field| !matches!(field, Ok((number, _)) if *number != EXTRA));
-        fields.map(|field| {
-            let (mut name, mut text) = (Cow::default(), Cow::default());
-            for field in Fields(field?.1.bytes()) {
-                match field? {
-                    (1, value) => name = value.text(),
-                    (2, value) => text = value.text(),
-                    _ => {}
-                }
-            }
-            Ok((name, text))
-        })
+        pairs(self.message, EXTRA, (1, 2))
     }
 }
 
@@ -470,6 +449,30 @@ impl<'a> Annotation<'a> {
 
 /// The annotations in the fields of a message with this number.
 fn annotations(message: &[u8], wanted: u32) -> impl Iterator<Item = Result<Annotation<'_>, Malformed>> {
+    messages(message, wanted).map(|annotation| Annotation::read(annotation?))
+}
+
+/// Returns the messages in the fields of this number.
+pub(super) fn messages(message: &[u8], wanted: u32) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     let fields = Fields(message).filter(move |field| !matches!(field, Ok((number, _)) if *number != wanted));
-    fields.map(|field| Annotation::read(field?.1.bytes()))
+    fields.map(|field| Ok(field?.1.bytes()))
+}
+
+/// Returns the two texts of each message in the fields of this number.
+fn pairs(
+    message: &[u8],
+    wanted: u32,
+    (first, second): (u32, u32),
+) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), Malformed>> {
+    messages(message, wanted).map(move |message| {
+        let mut texts = (Cow::default(), Cow::default());
+        for field in Fields(message?) {
+            match field? {
+                (number, value) if number == first => texts.0 = value.text(),
+                (number, value) if number == second => texts.1 = value.text(),
+                _ => {}
+            }
+        }
+        Ok(texts)
+    })
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use crate::read::parts::messages;
 use crate::read::wire::{Fields, Malformed, first};
 use crate::write::perfetto::proto::stage;
 
@@ -25,9 +26,8 @@ pub(super) fn kernel(message: &[u8]) -> Cow<'_, str> {
 pub(super) fn counters(message: &[u8]) -> (i32, impl Iterator<Item = Result<(u32, Cow<'_, str>), Malformed>>) {
     let gpu = first(message, 3).map_or(0, |value| value.int() as i32);
     let descriptor = first(message, 2).map_or(&[][..], |value| value.bytes());
-    let specs = Fields(descriptor).filter(|field| !matches!(field, Ok((number, _)) if *number != 1));
-    let specs = specs.map(|field| {
-        let spec = field?.1.bytes();
+    let specs = messages(descriptor, 1).map(|spec| {
+        let spec = spec?;
         let id = first(spec, 1).map_or(0, |value| value.int() as u32);
         Ok((id, first(spec, 2).map_or(Cow::default(), |value| value.text())))
     });
@@ -44,10 +44,9 @@ pub(super) struct Sample {
 /// The id of the descriptor of a `GpuCounterEvent`, and its values.
 pub(super) fn samples(message: &[u8]) -> (u64, impl Iterator<Item = Result<Sample, Malformed>>) {
     let of = first(message, 4).map_or(0, |value| value.int());
-    let samples = Fields(message).filter(|field| !matches!(field, Ok((number, _)) if *number != 2));
-    let samples = samples.map(|field| {
+    let samples = messages(message, 2).map(|message| {
         let mut sample = Sample { id: 0, int: None, double: None };
-        for field in Fields(field?.1.bytes()) {
+        for field in Fields(message?) {
             match field? {
                 (1, value) => sample.id = value.int() as u32,
                 (2, value) => sample.int = Some(value.int() as i64),
@@ -79,10 +78,9 @@ pub(super) struct Argument<'a> {
 
 /// The arguments of a `ComputeKernelLaunch`.
 pub(super) fn arguments(launch: &[u8]) -> impl Iterator<Item = Result<Argument<'_>, Malformed>> {
-    let arguments = Fields(launch).filter(|field| !matches!(field, Ok((number, _)) if *number != stage::ARGS));
-    arguments.map(|field| {
+    messages(launch, stage::ARGS).map(|message| {
         let mut argument = Argument::default();
-        for field in Fields(field?.1.bytes()) {
+        for field in Fields(message?) {
             match field? {
                 (1, value) => argument.name_iid = value.int(),
                 (stage::ARG_NAME, value) => argument.name = Some(value.text()),
