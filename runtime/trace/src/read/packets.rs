@@ -48,8 +48,8 @@ pub enum Unsound {
     Cut,
     /// It is no packet.
     NoPacket,
-    /// It has more bytes than [`MAX_PACKET`].
-    TooLarge,
+    /// Its message has more bytes than [`MAX_PACKET`]. With its header it has so many, none of which is taken.
+    TooLarge(u64),
 }
 
 /// What a packet says of itself before its message.
@@ -83,17 +83,6 @@ impl Head {
     }
 }
 
-/// What is next in the file.
-enum Next {
-    /// A packet, by its place in the buffer.
-    Packet(usize, usize),
-    /// A packet of so many bytes with its header, none of which is taken.
-    TooLarge(u64),
-    NoPacket,
-    Cut,
-    End,
-}
-
 impl<R: Read> Packets<R> {
     pub fn new(input: R) -> Packets<R> {
         Packets {
@@ -115,30 +104,31 @@ impl<R: Read> Packets<R> {
     /// The file cannot be read.
     pub fn next_packet(&mut self) -> io::Result<Option<&[u8]>> {
         let found = loop {
-            let next = match self.find() {
-                Ok(Next::TooLarge(len)) => self.skip(len).map(|()| None),
-                next => next.map(Some),
+            let unsound = match self.find() {
+                Ok(found) => break found,
+                Err(unsound) => unsound,
             };
-            match next {
-                Ok(None) => {}
-                Ok(Some(Next::Packet(begin, end))) => break Some((begin, end)),
-                Ok(Some(Next::NoPacket)) => {
-                    self.damaged_at = Some(self.at);
-                    break None;
-                }
-                Ok(Some(Next::Cut)) => {
-                    self.is_cut = true;
-                    break None;
-                }
-                Ok(Some(Next::End | Next::TooLarge(_))) => break None,
-                Err(error) if self.at > 0 && inputs::is_damage(&error) => {
-                    self.damaged_at = Some(self.at);
-                    break None;
-                }
-                Err(error) => return Err(error),
+            match unsound {
+                Unsound::TooLarge(len) => match self.skip(len) {
+                    Ok(()) => continue,
+                    Err(error) => self.end_at(error)?,
+                },
+                Unsound::Io(error) => self.end_at(error)?,
+                Unsound::NoPacket => self.damaged_at = Some(self.at),
+                Unsound::Cut => self.is_cut = true,
             }
+            break None;
         };
         Ok(found.map(|(begin, end)| &self.buffer[begin..end]))
+    }
+
+    /// Ends a compressed file where it is damaged.
+    fn end_at(&mut self, error: io::Error) -> io::Result<()> {
+        if self.at == 0 || !inputs::is_damage(&error) {
+            return Err(error);
+        }
+        self.damaged_at = Some(self.at);
+        Ok(())
     }
 
     /// Returns the next packet; none at the end of the file.
@@ -146,13 +136,7 @@ impl<R: Read> Packets<R> {
     /// # Errors
     /// What is next is no whole packet within the limit.
     pub fn next_sound(&mut self) -> Result<Option<&[u8]>, Unsound> {
-        match self.find().map_err(Unsound::Io)? {
-            Next::Packet(begin, end) => Ok(Some(&self.buffer[begin..end])),
-            Next::End => Ok(None),
-            Next::Cut => Err(Unsound::Cut),
-            Next::NoPacket => Err(Unsound::NoPacket),
-            Next::TooLarge(_) => Err(Unsound::TooLarge),
-        }
+        Ok(self.find()?.map(|(begin, end)| &self.buffer[begin..end]))
     }
 
     /// The byte behind the last packet.
@@ -160,28 +144,28 @@ impl<R: Read> Packets<R> {
         self.at
     }
 
-    /// Finds the next packet, and takes it.
+    /// Finds the next packet, by its place in the buffer, and takes it; none at the end of the file.
     #[inline]
-    fn find(&mut self) -> io::Result<Next> {
-        self.fill(HEADER)?;
+    fn find(&mut self) -> Result<Option<(usize, usize)>, Unsound> {
+        self.fill(HEADER).map_err(Unsound::Io)?;
         let waiting = &self.buffer[self.from..self.to];
         if waiting.is_empty() {
-            return Ok(Next::End);
+            return Ok(None);
         }
         let (header, len) = match Head::read(waiting) {
             Head::Packet { header, len } => (header, len),
-            Head::TooLarge(len) => return Ok(Next::TooLarge(len)),
-            Head::NoPacket => return Ok(Next::NoPacket),
-            Head::Short => return Ok(Next::Cut),
+            Head::TooLarge(len) => return Err(Unsound::TooLarge(len)),
+            Head::NoPacket => return Err(Unsound::NoPacket),
+            Head::Short => return Err(Unsound::Cut),
         };
-        self.fill(header + len)?;
+        self.fill(header + len).map_err(Unsound::Io)?;
         if self.to - self.from < header + len {
-            return Ok(Next::Cut);
+            return Err(Unsound::Cut);
         }
         let begin = self.from + header;
         self.from = begin + len;
         self.at += (header + len) as u64;
-        Ok(Next::Packet(begin, begin + len))
+        Ok(Some((begin, begin + len)))
     }
 
     /// Reads until so many bytes are there, or the file ends. The buffer grows when it is full, at most to twice of what was read.
@@ -279,6 +263,6 @@ mod tests {
         assert!(matches!(after(&[]), (Ok(false), true)));
         assert!(matches!(after(&[FIRST, 9]), (Err(Unsound::Cut), true)));
         assert!(matches!(after(b"more"), (Err(Unsound::NoPacket), true)));
-        assert!(matches!(after(&[FIRST, 0xFF, 0xFF, 0xFF, 0xFF, 1]), (Err(Unsound::TooLarge), true)));
+        assert!(matches!(after(&[FIRST, 0xFF, 0xFF, 0xFF, 0xFF, 1]), (Err(Unsound::TooLarge(_)), true)));
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn next<T>(
             io::Error::other(Refused(why))
         }
         Unsound::NoPacket => damaged("no packet of a Perfetto trace".to_owned()),
-        Unsound::TooLarge => damaged(format!("a packet of more than {} MiB", MAX_PACKET >> 20)),
+        Unsound::TooLarge(_) => damaged(format!("a packet of more than {} MiB", MAX_PACKET >> 20)),
     })?;
     let Some(bytes) = bytes else { return Ok(None) };
     let read = Packet::read(bytes).map_err(Stop::from).and_then(|packet| {
