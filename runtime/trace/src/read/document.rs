@@ -26,14 +26,9 @@ impl std::fmt::Display for Position {
 }
 
 /// A file has more bytes than the limit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it has more than {} when it is decompressed", Limit(*.0))]
 pub struct TooLong(pub u64);
-
-impl std::fmt::Display for TooLong {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "it has more than {} when it is decompressed", Limit(self.0))
-    }
-}
 
 /// A limit in bytes, which is shown in the largest binary unit that divides it.
 pub struct Limit(pub u64);
@@ -46,19 +41,10 @@ impl std::fmt::Display for Limit {
     }
 }
 
-impl std::error::Error for TooLong {}
-
 /// Why a trace in another format cannot be read as a document; it names the remedy.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Refused(pub String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Why a document cannot be read any further.
 #[derive(Debug)]

@@ -153,7 +153,11 @@ pub fn open_within<'a>(
 /// The one reader of all files. Without a limit, a compressed file has at most [`MAX_UNPACKED`] bytes, and another one as many as it has.
 fn within<R: Read>(file: R, limit: Option<u64>) -> io::Result<impl BufRead + use<R>> {
     let taken = Arc::<AtomicU64>::default();
-    let mut file = BufReader::with_capacity(CHUNK, Counted { inner: file, taken: Arc::clone(&taken) });
+    let counter = Arc::clone(&taken);
+    let on_bytes = move |count| {
+        counter.fetch_add(count, Ordering::Relaxed);
+    };
+    let mut file = BufReader::with_capacity(CHUNK, Observed { inner: file, on_bytes });
     let begin = file.fill_buf()?;
     let (is_gzip, is_zstd) = (begin.starts_with(&GZIP), is_zstd(begin));
     let limit = limit.unwrap_or(if is_gzip || is_zstd { MAX_UNPACKED } else { u64::MAX });
@@ -182,20 +186,6 @@ impl<R: Read, F: FnMut(u64)> Read for Observed<R, F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
         (self.on_bytes)(count as u64);
-        Ok(count)
-    }
-}
-
-/// Counts the bytes that are taken from a file.
-struct Counted<R> {
-    inner: R,
-    taken: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(into)?;
-        self.taken.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }
