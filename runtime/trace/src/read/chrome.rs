@@ -230,7 +230,7 @@ impl<V: Visitor> Reader<'_, V> {
         if kind == Kind::Other && !is_ours && !is_others_call {
             return self.others.count(&event.category, names);
         }
-        let (mut args, mut is_replay, mut own_kind) = (Args::NONE, false, None);
+        let (mut args, mut is_replay, mut own_kind) = (Args::default(), false, None);
         let (mut annotated, mut stream) = (Annotated::default(), None);
         let wants_fields = self.visitor.wants_fields() && !is_others_work;
         for (key, value) in event.members_of_args().into_iter().flat_map(|args| args.0) {
@@ -344,7 +344,7 @@ impl<V: Visitor> Reader<'_, V> {
 
     /// The zones of the replays whose kernels came so far.
     fn zones_of_scopes(&mut self, names: &mut Names) {
-        let args = Args { has_correlation: true, ..Args::NONE };
+        let args = Args { has_correlation: true, ..Args::default() };
         for (row, name, span) in self.scopes.zones() {
             let zone = Slice { kind: Kind::Zone, name, row, span, launch: None, args: &args };
             self.visitor.slice(&zone, &self.rows, names);

@@ -67,7 +67,7 @@ impl Kind {
 }
 
 /// The arguments of a slice.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Args {
     /// The zone did not complete.
     pub has_failed: bool,
@@ -128,37 +128,6 @@ pub struct Args {
 }
 
 impl Args {
-    pub(super) const NONE: Args = Args {
-        has_failed: false,
-        end_early_by_ns: None,
-        corrected_ns: None,
-        sampled_share: 0.0,
-        window: 0,
-        has_correlation: false,
-        correlation: None,
-        is_kernel: false,
-        collective: None,
-        group: None,
-        ranks: None,
-        group_size: 0,
-        seq: None,
-        rank: None,
-        comm_id: None,
-        dtype: None,
-        elements_in: None,
-        elements_out: None,
-        bytes: None,
-        flops: None,
-        zone: None,
-        signalled_by: None,
-        semaphore: None,
-        stream: None,
-        step: None,
-        has_byte_rate: false,
-        has_flop_rate: false,
-        fields: Vec::new(),
-    };
-
     /// Returns the work that the zone's mark declares.
     pub fn work(&self) -> Work {
         let declared = |amount: Option<u64>, has_rate: bool| amount.filter(|_| has_rate);

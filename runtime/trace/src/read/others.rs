@@ -294,7 +294,7 @@ mod tests {
         let (mut others, mut seen) = (Others::default(), Seen::default());
         let (rows, mut names) = (Rows::default(), Names::default());
         for (kind, correlation) in events {
-            let args = Args { correlation: Some(correlation), ..Args::NONE };
+            let args = Args { correlation: Some(correlation), ..Args::default() };
             let span = Span { begin_ns: correlation as i64, end_ns: correlation as i64 + 1 };
             let slice = Slice { kind, name: Name::default(), row: 0, span, launch: None, args: &args };
             let passed = others.launched(Name::default(), slice, &mut seen, (&rows, &mut names));

@@ -45,7 +45,7 @@ impl<V: Visitor> Reader<'_, V> {
                 event::COUNTER_VALUE => counted = Some(value.int()),
                 event::ANNOTATIONS if !is_session => {
                     if !has_args {
-                        self.args.clone_from(&Args::NONE);
+                        self.args = Args::default();
                         has_args = true;
                     }
                     annotate(value.bytes(), sequence, &mut self.args, names)?;
@@ -67,7 +67,7 @@ impl<V: Visitor> Reader<'_, V> {
                     self.skipped.unplaced += 1;
                     return Ok(());
                 };
-                let args = if has_args { self.args.clone() } else { Args::NONE };
+                let args = if has_args { self.args.clone() } else { Args::default() };
                 self.open += 1;
                 sequence.open.push(Open { track: uuid, kind, category, name, begin_ns, flows, args });
             }

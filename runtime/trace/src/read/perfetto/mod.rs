@@ -117,7 +117,7 @@ impl<'a, V: Visitor> Reader<'a, V> {
             launch: None,
             signal: None,
             wait: None,
-            args: Args::NONE,
+            args: Args::default(),
             wants_fields,
             others: Others::default(),
             skipped: Skipped::default(),

@@ -20,7 +20,7 @@ impl<V: Visitor> Reader<'_, V> {
             Some(name) => names.number(name)?,
             None => sequence.event_names.get(work.name_iid).copied().unwrap_or_default(),
         };
-        let mut args = Args { has_correlation: true, stream: specification(work.queue_iid), ..Args::NONE };
+        let mut args = Args { has_correlation: true, stream: specification(work.queue_iid), ..Args::default() };
         for field in Fields(work.launch.unwrap_or_default()) {
             let (stage::ARGS, argument) = field? else { continue };
             let (mut key, mut text) = ("".into(), None);
