@@ -441,49 +441,38 @@ impl<V: Visitor> Reader<'_, V> {
         if !facts.contains_key("begun") {
             return;
         }
+        let number = |name: String, value: &Value| value.as_i64().map(|number| Fact::Number(name, number));
+        let mut found = Vec::new();
         for (key, fact) in &facts {
             match fact {
-                Value::Number(number) => {
-                    if let Some(number) = number.as_i64() {
-                        self.visitor.fact(Fact::Number(key.clone(), number));
-                    }
-                }
+                Value::Number(_) => found.extend(number(key.clone(), fact)),
                 Value::Object(counts) => {
-                    for (name, count) in counts {
-                        if let Some(count) = count.as_i64() {
-                            self.visitor.fact(Fact::Number(format!("{key}.{name}"), count));
-                        }
-                    }
+                    found.extend(counts.iter().filter_map(|(name, count)| number(format!("{key}.{name}"), count)));
                 }
                 Value::Array(reasons) if key == "dropped" => {
-                    for reason in reasons {
-                        if let (Some(name), Some(count)) = (reason[0].as_str(), reason[1].as_i64()) {
-                            self.visitor.fact(Fact::Number(format!("dropped.{name}"), count));
-                        }
-                    }
+                    let of = |reason: &Value| number(format!("dropped.{}", reason[0].as_str()?), &reason[1]);
+                    found.extend(reasons.iter().filter_map(of));
                 }
                 Value::Array(items) if key == "notes" => {
-                    for note in items.iter().filter_map(Value::as_str) {
-                        self.visitor.fact(Fact::Note(note.to_owned()));
-                    }
+                    found.extend(items.iter().filter_map(Value::as_str).map(|note| Fact::Note(note.to_owned())));
                 }
                 Value::Array(clocks) if key == "clocks" => {
                     for clock in clocks {
+                        let Some(device) = clock["device"].as_str() else { continue };
                         for (name, said) in [
                             ("uncertainty_ns", "clock_uncertainty_ns"),
                             ("worst_uncertainty_ns", "clock_worst_uncertainty_ns"),
                             ("bracket_ns", "bracket_ns"),
                             ("busy_bracket_ns", "busy_bracket_ns"),
                         ] {
-                            if let (Some(device), Some(ns)) = (clock["device"].as_str(), clock[name].as_i64()) {
-                                self.visitor.fact(Fact::Number(format!("{device}.{said}"), ns));
-                            }
+                            found.extend(number(format!("{device}.{said}"), &clock[name]));
                         }
                     }
                 }
                 _ => {}
             }
         }
+        found.into_iter().for_each(|fact| self.visitor.fact(fact));
         self.visitor.fact(Fact::Ended(0));
     }
 }
