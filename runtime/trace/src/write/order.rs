@@ -52,11 +52,19 @@ impl Order {
     pub(super) fn each(&mut self, batch: Batch<'_>, write: impl FnMut(Record<'_>) -> io::Result<()>) -> io::Result<()> {
         match batch {
             Batch::Zones(zones) => self.zones(zones).try_for_each(write),
-            Batch::Spans(spans) => self.outer_first(spans).map(Record::Span).try_for_each(write),
-            Batch::Kernels(kernels) => self.outer_first(kernels).map(Record::Kernel).try_for_each(write),
-            Batch::Synchronizations(calls) => self.outer_first(calls).map(Record::Sync).try_for_each(write),
+            Batch::Spans(spans) => {
+                self.outer_first(spans, |one| (one.host, one.sequence), Record::Span).try_for_each(write)
+            }
+            Batch::Kernels(kernels) => {
+                self.outer_first(kernels, |one| (one.gpu, one.correlation.into()), Record::Kernel).try_for_each(write)
+            }
+            Batch::Synchronizations(calls) => {
+                self.outer_first(calls, |one| (one.host, one.correlation.into()), Record::Sync).try_for_each(write)
+            }
             Batch::Replays(replays) => replays.iter().map(Record::Replay).try_for_each(write),
-            Batch::Waits(waits) => self.outer_first(waits).map(Record::Wait).try_for_each(write),
+            Batch::Waits(waits) => {
+                self.outer_first(waits, |one| (one.span(), one.sequence), Record::Wait).try_for_each(write)
+            }
             Batch::Depths(depths) => depths.iter().map(Record::Depth).try_for_each(write),
             Batch::Steps(steps) => steps.iter().map(Record::Step).try_for_each(write),
             Batch::Memory(memory) => memory.iter().map(Record::Memory).try_for_each(write),
@@ -67,7 +75,8 @@ impl Order {
 
     /// Returns the zones, outer ones first, and the tails of those whose length is only a bound.
     fn zones<'a>(&mut self, batch: &'a [ZoneRecord]) -> impl Iterator<Item = Record<'a>> {
-        self.sort(batch, |(index, zone)| {
+        let place = |zone: &ZoneRecord| (zone.gpu.unwrap_or(zone.host), zone.sequence);
+        self.sort(batch, place, |(index, zone)| {
             // Before what begins where the tail ends.
             let tail = zone.uncertain_tail().filter(|_| zone.entry.is_none())?;
             Some((tail.end_ns, Reverse(i64::MAX), zone.sequence, batch.len() + index))
@@ -78,16 +87,22 @@ impl Order {
         })
     }
 
-    fn outer_first<'a, T: Spanned>(&mut self, batch: &'a [T]) -> impl Iterator<Item = &'a T> {
-        self.sort(batch, |_| None);
-        self.keys.iter().map(|&(.., index)| &batch[index])
+    /// Returns the records, outer ones first. `place` returns a record's span, and a number that orders records with equal spans.
+    fn outer_first<'a, T>(
+        &mut self,
+        batch: &'a [T],
+        place: impl Fn(&T) -> (Span, u64),
+        record: fn(&'a T) -> Record<'a>,
+    ) -> impl Iterator<Item = Record<'a>> {
+        self.sort(batch, place, |_| None);
+        self.keys.iter().map(move |&(.., index)| record(&batch[index]))
     }
 
     /// Sorts the keys of the records, and those that `more` returns.
-    fn sort<T: Spanned>(&mut self, batch: &[T], more: impl Fn((usize, &T)) -> Option<Key>) {
+    fn sort<T>(&mut self, batch: &[T], place: impl Fn(&T) -> (Span, u64), more: impl Fn((usize, &T)) -> Option<Key>) {
         self.keys.clear();
         self.keys.extend(batch.iter().enumerate().map(|(index, record)| {
-            let (Span { begin_ns, end_ns }, sequence) = record.place();
+            let (Span { begin_ns, end_ns }, sequence) = place(record);
             (begin_ns, Reverse(end_ns), sequence, index)
         }));
         self.keys.extend(batch.iter().enumerate().filter_map(more));
@@ -97,39 +112,3 @@ impl Order {
 
 /// The begin of a record, its end, a number that orders records with equal spans, and its index.
 type Key = (i64, Reverse<i64>, u64, usize);
-
-/// A record that occupies time on a lane.
-trait Spanned {
-    /// Returns the record's span, and a number that orders records with equal spans.
-    fn place(&self) -> (Span, u64);
-}
-
-impl Spanned for ZoneRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.gpu.unwrap_or(self.host), self.sequence)
-    }
-}
-
-impl Spanned for SpanRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.host, self.sequence)
-    }
-}
-
-impl Spanned for KernelRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.gpu, u64::from(self.correlation))
-    }
-}
-
-impl Spanned for SyncRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.host, u64::from(self.correlation))
-    }
-}
-
-impl Spanned for WaitRecord {
-    fn place(&self) -> (Span, u64) {
-        (self.span(), self.sequence)
-    }
-}
