@@ -1,6 +1,7 @@
 //! The names that traces give to fields, figures and changes. All formats use the same names.
 
 use warpline_core::record::{SAMPLED, WINDOW, ZoneRecord};
+use warpline_report::Report;
 use warpline_report::sink::{Change, SessionChange};
 
 /// The bandwidth of a collective in GB (1e9 bytes) per second, as NCCL's tests define it.
@@ -112,4 +113,21 @@ pub fn change_args(change: &SessionChange) -> Vec<(&'static str, String)> {
     let name = change.thread.name.as_deref();
     let thread = [Some(("thread_id", change.thread.id.to_string())), name.map(|name| ("thread", name.to_owned()))];
     value.into_iter().chain(thread.into_iter().flatten()).collect()
+}
+
+/// Returns what a report counts of each kind, under the name of the kind.
+pub(super) fn accounts(report: &Report) -> [(&'static str, Vec<(String, u64)>); 9] {
+    let named =
+        |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    [
+        ("fields", named(report.fields.to_args())),
+        ("event_pool", named(report.event_pool.to_args())),
+        ("memory", named(report.memory_counts.to_args())),
+        ("spans", named(report.spans.to_args())),
+        ("kernels", named(report.kernels.to_args())),
+        ("synchronizations", named(report.synchronizations.to_args())),
+        ("kernel_timing", named(report.kernel_timing.to_args())),
+        ("replays", named(report.graph_timing.to_args())),
+        ("waits", report.waits.to_args()),
+    ]
 }

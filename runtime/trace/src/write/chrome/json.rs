@@ -31,6 +31,10 @@ impl<'a> Args<'a> {
         write!(self.out, "{comma}{}:{}", Value::from(name), value.into())
     }
 
+    pub(super) fn add_some(&mut self, name: &str, value: Option<impl Into<Value>>) -> io::Result<()> {
+        value.map_or(Ok(()), |value| self.add(name, value))
+    }
+
     /// Adds the fields of the zone.
     pub(super) fn add_fields(&mut self, record: &ZoneRecord) -> io::Result<()> {
         match record {
@@ -45,34 +49,32 @@ impl<'a> Args<'a> {
                 self.add(&len_name(name), len)?;
             }
         }
-        if let Some(label) = record.fields.label() {
-            self.add("label", label)?;
-        }
+        self.add_some("label", record.fields.label())?;
         for (name, said) in record.message.iter().flat_map(|message| message.arguments()) {
             self.add(name, json_value(&said.short()))?;
         }
         if let Some(bandwidth) = record.bandwidth() {
             self.add(ALGBW, bandwidth.algorithm * 1e-9)?;
-            bandwidth.bus.map_or(Ok(()), |bus| self.add(BUSBW, bus * 1e-9))?;
+            self.add_some(BUSBW, bandwidth.bus.map(|bus| bus * 1e-9))?;
         }
         let (work, rates) = (record.work(), record.work_rates());
         for (name, amount) in [(BYTES, work.bytes), (FLOPS, work.flops)] {
-            amount.map_or(Ok(()), |amount| self.add(name, amount))?;
+            self.add_some(name, amount)?;
         }
-        rates.bytes_per_s.map_or(Ok(()), |rate| self.add(GB_PER_S, rate * 1e-9))?;
-        rates.flops_per_s.map_or(Ok(()), |rate| self.add(TFLOP_PER_S, rate * 1e-12))?;
+        self.add_some(GB_PER_S, rates.bytes_per_s.map(|rate| rate * 1e-9))?;
+        self.add_some(TFLOP_PER_S, rates.flops_per_s.map(|rate| rate * 1e-12))?;
         if record.status != Status::Complete {
             self.add("status", record.status.as_str())?;
         }
         for (name, number) in record.quality().into_iter().flatten() {
             self.add(name, number)?;
         }
-        record.sampled().map_or(Ok(()), |share| self.add(SAMPLED, share))?;
+        self.add_some(SAMPLED, record.sampled())?;
         if record.end != EndSource::Event {
             self.add("end", record.end.as_str())?;
         }
         self.add_parent(record.parent)?;
-        record.error.as_deref().map_or(Ok(()), |error| self.add("error", error))
+        self.add_some("error", record.error.as_deref())
     }
 
     /// Adds the fields of a span or an event.
@@ -80,9 +82,7 @@ impl<'a> Args<'a> {
         for (name, value) in record.args() {
             self.add(plain_arg_name(name), json_value(value))?;
         }
-        if let Some(id) = record.id {
-            self.add("span_id", id)?;
-        }
+        self.add_some("span_id", record.id)?;
         self.add_parent(record.parent)
     }
 

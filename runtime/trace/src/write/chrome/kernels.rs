@@ -1,32 +1,25 @@
 //! Converts kernels and copies to events, with the names that PyTorch's profiler gives them.
 
-use std::io::{self, Write};
+use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::document::Events;
-use super::json::{Args, Micros};
-use super::rows::{Owner, TrackId, Whose};
+use super::json::Args;
+use super::rows::{Owner, Whose};
 use super::trace::Trace;
 use warpline_core::kernel::{KernelRecord, KernelWork};
 
 impl Trace {
     pub(super) fn kernel(&mut self, record: &KernelRecord, out: &mut Events) -> io::Result<()> {
         let stream = &record.stream;
-        let TrackId { process, thread } =
-            self.rows.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
+        let place = self.rows.place((Owner::Kernels(stream.id), None), Whose::stream(stream), record.gpu, out)?;
         let category = match record.work {
             KernelWork::Memcpy { .. } => "gpu_memcpy",
             KernelWork::Memset { .. } => "gpu_memset",
             _ => "kernel",
         };
-        let name = Value::from(&*record.name);
-        let (ts, dur) = (Micros(record.gpu.begin_ns - self.zero_ns), Micros(record.duration_ns()));
-        out.begin();
-        write!(
-            out,
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
-        )?;
+        self.named_slice(category, &record.name, record.gpu, place, out)?;
         let mut args = Args::open(out)?;
         args.add("device", stream.device.ordinal)?;
         args.add("context", record.context)?;
@@ -46,9 +39,7 @@ impl Trace {
             KernelWork::Memset { bytes, .. } => args.add("bytes", *bytes)?,
             _ => {}
         }
-        if let Some(speed) = record.bytes_per_second() {
-            args.add("memory bandwidth (GB/s)", speed * 1e-9)?;
-        }
+        args.add_some("memory bandwidth (GB/s)", record.bytes_per_second().map(|speed| speed * 1e-9))?;
         if let Some(node) = record.graph {
             args.add("graph id", node.graph)?;
             args.add("graph node id", node.node)?;
@@ -56,9 +47,7 @@ impl Trace {
         if let Some(zone) = record.zone {
             args.add("zone", zone.range.name())?;
             args.add("zone sequence", zone.sequence)?;
-            if let Some(stream) = zone.stream {
-                args.add("zone stream", stream)?;
-            }
+            args.add_some("zone stream", zone.stream)?;
         }
         args.close()
     }

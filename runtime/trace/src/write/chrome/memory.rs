@@ -1,11 +1,10 @@
 //! Converts records of device memory to counters: one for each device, and one for each of those who hold its memory.
 
-use std::io::{self, Write};
+use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::document::Events;
-use super::json::Micros;
 use super::trace::Trace;
 use warpline_core::memory::MemoryRecord;
 
@@ -17,7 +16,7 @@ impl Trace {
     pub(super) fn memory(&mut self, record: &MemoryRecord, out: &mut Events) -> io::Result<()> {
         let device = format!("memory {}", record.stream.device.label());
         let holder = record.owner().map(|owner| format!("{device}: {owner}"));
-        self.bytes(device, (record.at_ns, record.device_bytes), out)?;
+        self.counter(&device, record.at_ns, &json!({ "bytes": record.device_bytes }), out)?;
         let Some(holder) = holder else { return Ok(()) };
         if !self.holders.contains(&holder) {
             if self.holders.len() >= HOLDERS {
@@ -25,15 +24,6 @@ impl Trace {
             }
             self.holders.insert(holder.clone());
         }
-        self.bytes(holder, (record.at_ns, record.owner_bytes), out)
-    }
-
-    fn bytes(&self, name: String, (at_ns, bytes): (i64, u64), out: &mut Events) -> io::Result<()> {
-        let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
-        let (name, args) = (Value::from(name), json!({ "bytes": bytes }));
-        out.begin();
-        write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
-        out.end();
-        Ok(())
+        self.counter(&holder, record.at_ns, &json!({ "bytes": record.owner_bytes }), out)
     }
 }

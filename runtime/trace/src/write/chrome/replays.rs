@@ -27,13 +27,9 @@ impl Trace {
         args.add("graph id", record.exec)?;
         args.add("correlation", record.correlation)?;
         args.add("kernels", record.kernels)?;
-        if record.unplaced > 0 {
-            args.add("unplaced", record.unplaced)?;
-        }
+        args.add_some("unplaced", Some(record.unplaced).filter(|unplaced| *unplaced > 0))?;
         args.add("timed by", record.timed_by.as_str())?;
-        if let Some(zone) = record.zone {
-            args.add("zone", zone.range.name())?;
-        }
+        args.add_some("zone", record.zone.map(|zone| zone.range.name()))?;
         args.close()?;
         let mut zones: Vec<_> = record.zones.iter().collect();
         zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));

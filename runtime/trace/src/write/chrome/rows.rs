@@ -177,20 +177,15 @@ impl Rows {
 
 impl Row {
     fn new((owner, own_lane): Key, whose: Whose<'_>, process: u64, lanes: Lanes, further_rows: &mut u64) -> Row {
-        let (thread, name) = match (owner, whose.stream) {
-            (Owner::Stream(id), Some(stream)) => (u64::from(id), stream.name.clone()),
-            (Owner::Kernels(id) | Owner::Waits(id) | Owner::Replays(id, _), Some(stream)) => {
-                let below = match owner {
-                    Owner::Kernels(_) => "kernels",
-                    Owner::Waits(_) => "waits for events",
-                    _ => "replays",
-                };
-                let name = match whose.lane {
-                    Some(lane) => format!("{}: {below}: {lane}", stream.name),
-                    None => format!("{}: {below}", stream.name),
-                };
-                let row = further_row(further_rows);
-                return Row { process, name, sort_index: u64::from(id), lanes, threads: vec![row], used: 0 };
+        let below = match owner {
+            Owner::Thread(_) | Owner::Stream(_) => None,
+            Owner::Kernels(_) => Some("kernels"),
+            Owner::Waits(_) => Some("waits for events"),
+            Owner::Replays(..) => Some("replays"),
+        };
+        let (id, name) = match (owner, whose.stream) {
+            (Owner::Stream(id) | Owner::Kernels(id) | Owner::Waits(id) | Owner::Replays(id, _), Some(stream)) => {
+                (u64::from(id), stream.name.clone())
             }
             _ => {
                 let id = whose.thread.map_or(0, |thread| thread.id);
@@ -198,14 +193,9 @@ impl Row {
                 (id, name.unwrap_or_else(|| format!("thread {id}")))
             }
         };
-        match own_lane {
-            None => Row { process, name, sort_index: thread, lanes, threads: vec![thread], used: 0 },
-            Some(_) => {
-                let own = further_row(further_rows);
-                let lane = whose.lane.unwrap_or_default();
-                Row { process, name: format!("{name}: {lane}"), sort_index: thread, lanes, threads: vec![own], used: 0 }
-            }
-        }
+        let thread = if below.is_some() || own_lane.is_some() { further_row(further_rows) } else { id };
+        let name = [Some(&*name), below, whose.lane].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        Row { process, name, sort_index: id, lanes, threads: vec![thread], used: 0 }
     }
 
     fn describe(&self, thread: u64, name: &str, out: &mut Events) -> io::Result<()> {

@@ -3,11 +3,11 @@
 //! PyTorch's profiler puts them on the row of the stream. Here, a thread's wait is on the row of the thread, and only a wait that it queued
 //! on a stream is below the stream.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::document::Events;
-use super::json::{Args, Micros};
-use super::rows::{Owner, TrackId, Whose};
+use super::json::Args;
+use super::rows::{Owner, Whose};
 use super::trace::Trace;
 use warpline_core::synchronization::{SyncKind, SyncRecord};
 
@@ -20,14 +20,9 @@ impl Trace {
             Some(stream) => ((Owner::Waits(stream.id), None), Whose::stream(stream)),
             None => ((Owner::Thread(record.thread.id), None), Whose::thread(&record.thread)),
         };
-        let TrackId { process, thread } = self.rows.place(key, whose, record.host, out)?;
-        let (ts, dur) = (Micros(record.host.begin_ns - self.zero_ns), Micros(record.duration_ns()));
+        let place = self.rows.place(key, whose, record.host, out)?;
         let name = name(record.kind);
-        out.begin();
-        write!(
-            out,
-            r#"{{"ph":"X","cat":"cuda_sync","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
-        )?;
+        self.named_slice("cuda_sync", name, record.host, place, out)?;
         let mut args = Args::open(out)?;
         args.add("cuda_sync_kind", name)?;
         if let Some(event) = record.event {

@@ -12,7 +12,7 @@ use super::colors::reserved_name;
 use super::document::Events;
 use super::json::{Args, Micros, metadata};
 use super::rows::{Owner, Rows, TrackId, Whose};
-use crate::names::{NCCL_KERNEL, change_args, change_name};
+use crate::names::{NCCL_KERNEL, accounts, change_args, change_name};
 use crate::write::catalog::{Catalog, MOST};
 use crate::write::lanes::OwnLane;
 use crate::write::order::Record;
@@ -85,10 +85,7 @@ impl Trace {
         if std::mem::replace(&mut self.dropped, dropped) == dropped {
             return Ok(false);
         }
-        let (ts, pid) = (Micros(clock::now_ns() - self.zero_ns), self.process_id);
-        out.begin();
-        write!(out, r#"{{"ph":"C","name":"zones dropped","pid":{pid},"ts":{ts},"args":{{"zones":{dropped}}}}}"#)?;
-        out.end();
+        self.counter("zones dropped", clock::now_ns(), &json!({ "zones": dropped }), out)?;
         Ok(true)
     }
 
@@ -125,21 +122,8 @@ impl Trace {
         if !seen.is_empty() {
             facts["seen"] = seen.into();
         }
-        let accounts = [
-            ("fields", object(report.fields.to_args())),
-            ("spans", object(report.spans.to_args())),
-            ("kernels", object(report.kernels.to_args())),
-            ("synchronizations", object(report.synchronizations.to_args())),
-            ("kernel_timing", object(report.kernel_timing.to_args())),
-            ("replays", object(report.graph_timing.to_args())),
-            ("waits", object(report.waits.to_args())),
-            ("event_pool", object(report.event_pool.to_args())),
-            ("memory", object(report.memory_counts.to_args())),
-        ];
-        for (name, counts) in accounts {
-            if let Some(counts) = counts {
-                facts[name] = counts;
-            }
+        for (name, counts) in accounts(report).into_iter().filter(|(_, counts)| !counts.is_empty()) {
+            facts[name] = counts.into_iter().collect();
         }
         if !report.semaphores.is_empty() {
             let stats = report.semaphores.iter();
@@ -218,16 +202,10 @@ impl Trace {
 
     /// Writes a step under the name that PyTorch's profiler gives its steps, by which HolisticTraceAnalysis finds iterations.
     fn step(&mut self, record: &StepRecord, out: &mut Events) -> io::Result<()> {
-        let TrackId { process, thread } = self.rows.place_on_thread(&record.thread, record.host, out)?;
-        let (ts, dur) = (Micros(record.host.begin_ns - self.zero_ns), Micros(record.duration_ns()));
-        let number = record.number;
-        out.begin();
-        write!(
-            out,
-            r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{number}","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#
-        )?;
+        let place = self.rows.place_on_thread(&record.thread, record.host, out)?;
+        self.named_slice("user_annotation", &format!("ProfilerStep#{}", record.number), record.host, place, out)?;
         let mut args = Args::open(out)?;
-        args.add("step", number)?;
+        args.add("step", record.number)?;
         args.close()
     }
 
@@ -341,14 +319,18 @@ impl Trace {
         serde_json::to_writer(&mut *out, name)?;
         write!(out, r#","pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
     }
+
+    /// Writes the value of a counter, whose name may be any text, from this time on.
+    pub(super) fn counter(&self, name: &str, at_ns: i64, args: &Value, out: &mut Events) -> io::Result<()> {
+        let (name, ts, pid) = (Value::from(name), Micros(at_ns - self.zero_ns), self.process_id);
+        out.begin();
+        write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
+        out.end();
+        Ok(())
+    }
 }
 
 /// Writes the color of the zone's range into the begin of a slice's event.
 fn color(record: &ZoneRecord, out: &mut Events) -> io::Result<()> {
     record.range.color().map_or(Ok(()), |color| write!(out, r#","cname":"{}""#, reserved_name(color)))
-}
-
-/// Returns the counts as an object, or none if there are none.
-fn object<N: Into<String>>(counts: Vec<(N, u64)>) -> Option<Value> {
-    (!counts.is_empty()).then(|| counts.into_iter().collect())
 }

@@ -5,10 +5,10 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::document::Events;
-use super::json::{Args, Micros};
+use super::json::Args;
 use super::rows::{Owner, TrackId, Whose};
 use super::trace::Trace;
 use warpline_core::record::{EndSource, Span, StreamInfo, ThreadInfo};
@@ -23,27 +23,27 @@ impl Trace {
                 let id = self.arrows;
                 let at = Span { begin_ns: signal.at_ns, end_ns: signal.at_ns };
                 let place = self.place_of(signal.stream.as_deref(), &signal.thread, at, out)?;
-                self.wait_slice(&format!("signal {}", record.semaphore), at, place, out)?;
+                self.named_slice("wait", &format!("signal {}", record.semaphore), at, place, out)?;
                 write!(out, r#","bind_id":"{ARROWS}{id:x}","flow_out":true"#)?;
                 let mut args = Args::open(out)?;
                 args.add("semaphore", &*record.semaphore)?;
-                add(&mut args, "value", signal.value)?;
-                add(&mut args, "queue", signal.queue.as_deref())?;
-                add(&mut args, "early_by_ns", Some(signal.early_by_ns).filter(|ns| *ns > 0))?;
+                args.add_some("value", signal.value)?;
+                args.add_some("queue", signal.queue.as_deref())?;
+                args.add_some("early_by_ns", Some(signal.early_by_ns).filter(|ns| *ns > 0))?;
                 args.close()?;
                 Some(id)
             }
             None => None,
         };
         let place = self.place_of(record.stream.as_deref(), &record.thread, span, out)?;
-        self.wait_slice(&format!("wait {}", record.semaphore), span, place, out)?;
+        self.named_slice("wait", &format!("wait {}", record.semaphore), span, place, out)?;
         let mut args = Args::open(out)?;
         args.add("semaphore", &*record.semaphore)?;
-        add(&mut args, "value", record.value)?;
-        add(&mut args, "queue", record.queue.as_deref())?;
+        args.add_some("value", record.value)?;
+        args.add_some("queue", record.queue.as_deref())?;
         if let Some(signal) = &record.signal {
             args.add("signalled_by", signal.by())?;
-            add(&mut args, "signalled_by_queue", signal.queue.as_deref())?;
+            args.add_some("signalled_by_queue", signal.queue.as_deref())?;
         }
         if record.outcome != WaitOutcome::Reached {
             args.add("outcome", record.outcome.as_str())?;
@@ -56,7 +56,7 @@ impl Trace {
         let Some(id) = arrow else { return Ok(()) };
         let end = Span { begin_ns: span.end_ns, end_ns: span.end_ns };
         let place = self.place_of(record.stream.as_deref(), &record.thread, end, out)?;
-        self.wait_slice(&format!("resume {}", record.semaphore), end, place, out)?;
+        self.named_slice("wait", &format!("resume {}", record.semaphore), end, place, out)?;
         write!(out, r#","bind_id":"{ARROWS}{id:x}","flow_in":true"#)?;
         Args::open(out)?.close()
     }
@@ -74,32 +74,11 @@ impl Trace {
         }
     }
 
-    /// Writes the begin of a slice's event, whose name may be any text.
-    fn wait_slice(&self, name: &str, span: Span, place: TrackId, out: &mut Events) -> io::Result<()> {
-        let TrackId { process, thread } = place;
-        let (ts, dur, name) = (Micros(span.begin_ns - self.zero_ns), Micros(span.duration_ns()), Value::from(name));
-        out.begin();
-        write!(out, r#"{{"ph":"X","cat":"wait","name":{name},"pid":{process},"tid":{thread},"ts":{ts},"dur":{dur}"#)
-    }
-
     /// Writes the depth of a queue.
-    pub(super) fn depth(
-        &mut self,
-        QueueDepth { queue, at_ns, depth }: &QueueDepth,
-        out: &mut Events,
-    ) -> io::Result<()> {
-        let (ts, pid) = (Micros(at_ns - self.zero_ns), self.process_id);
-        let (name, args) = (Value::from(format!("queue {queue}")), json!({ "depth": depth }));
-        out.begin();
-        write!(out, r#"{{"ph":"C","name":{name},"pid":{pid},"ts":{ts},"args":{args}}}"#)?;
-        out.end();
-        Ok(())
+    pub(super) fn depth(&self, QueueDepth { queue, at_ns, depth }: &QueueDepth, out: &mut Events) -> io::Result<()> {
+        self.counter(&format!("queue {queue}"), *at_ns, &json!({ "depth": depth }), out)
     }
 }
 
 /// The prefix of the ids of arrows of waits, which puts them above the ids of launches.
 const ARROWS: &str = "0x1000000";
-
-fn add(args: &mut Args<'_>, name: &str, value: Option<impl Into<Value>>) -> io::Result<()> {
-    value.map_or(Ok(()), |value| args.add(name, value))
-}
