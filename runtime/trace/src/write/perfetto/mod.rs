@@ -56,17 +56,17 @@ mod zones;
 mod tests;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::files::own::OwnFile;
 use crate::write::catalog::MOST;
 use crate::write::create::create;
 use crate::write::order::Order;
+use warpline_report::Report;
 use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
-use warpline_report::{Report, Retention};
 
 use file::Output;
-use pieces::{Medium, Pieces};
+pub use pieces::PieceSink;
 use rotate::Files;
 #[cfg(unix)]
 pub use segments::FlightSink;
@@ -179,14 +179,6 @@ impl Sink for PerfettoSink {
     }
 }
 
-/// Writes a Perfetto trace in pieces, each of which can be read alone.
-pub struct PieceSink<M> {
-    name: String,
-    /// The path after which the pieces are named.
-    path: PathBuf,
-    pieces: Pieces<M>,
-}
-
 /// Writes a Perfetto trace to a series of files and keeps the newest.
 pub type RotatingSink = PieceSink<Files>;
 
@@ -198,45 +190,11 @@ impl RotatingSink {
     pub fn create(path: &Path, limit: u64, keep: usize) -> io::Result<RotatingSink> {
         let (files, path) = Files::create(path, limit, keep)?;
         let name = format!("perfetto={}", path.display());
-        Ok(PieceSink { name, path, pieces: Pieces::new(files) })
+        Ok(PieceSink::to(files, name, path))
     }
 
     /// Returns the path after which the sink's files are named.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-impl<M: Medium + Send> Sink for PieceSink<M> {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
-        self.pieces.start(session)
-    }
-
-    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
-        self.pieces.batch(batch)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.pieces.flush()
-    }
-
-    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
-        self.pieces.progress(progress)
-    }
-
-    fn finish(&mut self, report: &Report) -> io::Result<()> {
-        self.pieces.finish(report)
-    }
-
-    fn lost(&self) -> u64 {
-        self.pieces.lost()
-    }
-
-    fn kept(&self) -> Retention {
-        self.pieces.kept()
     }
 }

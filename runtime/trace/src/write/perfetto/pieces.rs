@@ -7,6 +7,7 @@
 //! call this module on the collector's thread.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::proto::Buffer;
 use super::session_facts::Piece;
@@ -15,7 +16,7 @@ use crate::write::accounting::Marks;
 use crate::write::catalog::MOST;
 use crate::write::order::{Order, Record};
 use warpline_core::clock::now_ns;
-use warpline_report::sink::{Batch, Progress, SessionInfo, not_started};
+use warpline_report::sink::{Batch, Progress, SessionInfo, Sink, not_started};
 use warpline_report::{Report, Retention};
 
 /// The buffer size at which bytes are written without a flush.
@@ -31,7 +32,7 @@ const SHARE: usize = 8;
 const ACCOUNT: usize = 1 << 10;
 
 /// The medium to which pieces are written.
-pub(super) trait Medium {
+pub trait Medium {
     /// Returns the size of a piece, in bytes.
     fn size(&self) -> usize;
 
@@ -83,12 +84,16 @@ pub(super) trait Medium {
 
 /// The number of zones and of all records in a piece.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Holds {
+pub struct Holds {
     pub(super) zones: u64,
     pub(super) records: u64,
 }
 
-pub(super) struct Pieces<M> {
+/// Writes a Perfetto trace in pieces, each of which can be read alone.
+pub struct PieceSink<M> {
+    name: String,
+    /// The path after which the pieces are named.
+    pub(super) path: PathBuf,
     medium: M,
     trace: Option<Trace>,
     order: Order,
@@ -118,36 +123,18 @@ pub(super) struct Pieces<M> {
     lost: u64,
 }
 
-impl<M: Medium> Pieces<M> {
-    pub(super) fn new(medium: M) -> Pieces<M> {
-        Pieces {
-            medium,
-            trace: None,
-            order: Order::default(),
-            buffer: Buffer::default(),
-            marks: Marks::default(),
-            zone_marks: Marks::default(),
-            number: 1,
-            zones: 0,
-            before: 0,
-            records: 0,
-            standing: Progress::default(),
-            is_over: false,
-            is_catalog_due: true,
-            refused: None,
-            lost_piece: None,
-            is_too_large: false,
-            lost: 0,
-        }
+impl<M: Medium + Send> Sink for PieceSink<M> {
+    fn name(&self) -> String {
+        self.name.clone()
     }
 
-    pub(super) fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
+    fn start(&mut self, session: &SessionInfo) -> io::Result<()> {
         self.trace = Some(Trace::begin(session, &mut self.buffer));
-        self.write()
+        self.write_buffer()
     }
 
     /// Writes each record into this piece or the next one.
-    pub(super) fn batch(&mut self, batch: Batch<'_>) -> io::Result<()> {
+    fn write(&mut self, batch: Batch<'_>) -> io::Result<()> {
         if self.trace.is_none() {
             return Err(not_started());
         }
@@ -161,7 +148,7 @@ impl<M: Medium> Pieces<M> {
         put
     }
 
-    pub(super) fn progress(&mut self, progress: &Progress) -> io::Result<()> {
+    fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.standing = *progress;
         self.write_catalog();
         let found = self.medium.look();
@@ -172,9 +159,9 @@ impl<M: Medium> Pieces<M> {
     }
 
     /// Writes the buffer, including bytes that the medium refused before.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         let refused = self.refused.take().or(self.lost_piece.take());
-        let written = if self.is_over { self.turn() } else { self.write() };
+        let written = if self.is_over { self.turn() } else { self.write_buffer() };
         if written.is_err() && self.medium.has_lost_piece() {
             self.replace_piece();
         }
@@ -183,7 +170,7 @@ impl<M: Medium> Pieces<M> {
         self.say_what_was_too_large()
     }
 
-    pub(super) fn finish(&mut self, report: &Report) -> io::Result<()> {
+    fn finish(&mut self, report: &Report) -> io::Result<()> {
         // The records lost by the refusal are reported even if there is room again.
         let refused = self.refused.take().or(self.lost_piece.take());
         self.standing = Progress {
@@ -204,10 +191,44 @@ impl<M: Medium> Pieces<M> {
             self.turn()?;
             self.end(report);
         }
-        self.write()?;
+        self.write_buffer()?;
         refused.map_or(Ok(()), Err)?;
         self.medium.look_at_complete()?;
         self.say_what_was_too_large()
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost + self.marks.missing() + self.medium.lost()
+    }
+
+    fn kept(&self) -> Retention {
+        self.medium.kept()
+    }
+}
+
+impl<M: Medium> PieceSink<M> {
+    pub(super) fn to(medium: M, name: String, path: PathBuf) -> PieceSink<M> {
+        PieceSink {
+            name,
+            path,
+            medium,
+            trace: None,
+            order: Order::default(),
+            buffer: Buffer::default(),
+            marks: Marks::default(),
+            zone_marks: Marks::default(),
+            number: 1,
+            zones: 0,
+            before: 0,
+            records: 0,
+            standing: Progress::default(),
+            is_over: false,
+            is_catalog_due: true,
+            refused: None,
+            lost_piece: None,
+            is_too_large: false,
+            lost: 0,
+        }
     }
 
     fn say_what_was_too_large(&mut self) -> io::Result<()> {
@@ -215,14 +236,6 @@ impl<M: Medium> Pieces<M> {
             false => Ok(()),
             true => Err(io::Error::other("a record is larger than a whole piece; make the pieces larger")),
         }
-    }
-
-    pub(super) fn lost(&self) -> u64 {
-        self.lost + self.marks.missing() + self.medium.lost()
-    }
-
-    pub(super) fn kept(&self) -> Retention {
-        self.medium.kept()
     }
 
     /// Writes one record into this piece or the next one.
@@ -313,7 +326,7 @@ impl<M: Medium> Pieces<M> {
             self.account("ends", Some(self.zones));
             self.is_over = true;
         }
-        self.write()?;
+        self.write_buffer()?;
         self.medium.next(self.before + self.zones)?;
         self.is_over = false;
         self.is_catalog_due = true;
@@ -326,7 +339,7 @@ impl<M: Medium> Pieces<M> {
         }
         self.account("begins", None);
         // From here on, a killed process leaves a readable piece. The next flush meets an error again.
-        let _ = self.write();
+        let _ = self.write_buffer();
         Ok(())
     }
 
@@ -367,7 +380,7 @@ impl<M: Medium> Pieces<M> {
         if self.buffer.len() < LARGE || self.refused.is_some() {
             return;
         }
-        let error = self.write().err();
+        let error = self.write_buffer().err();
         if error.is_some() && self.medium.has_lost_piece() {
             // The records that follow go into the next piece, and the next flush reports the error.
             self.lost_piece = self.lost_piece.take().or(error);
@@ -377,7 +390,7 @@ impl<M: Medium> Pieces<M> {
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write_buffer(&mut self) -> io::Result<()> {
         let holds = Holds { zones: self.zones, records: self.records };
         let (taken, result) = self.medium.append(self.buffer.as_bytes(), holds);
         self.buffer.consume(taken);

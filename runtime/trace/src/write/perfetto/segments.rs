@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::PieceSink;
-use super::pieces::{Holds, Medium, Pieces};
+use super::pieces::{Holds, Medium, PieceSink};
 use crate::flight::file::RingFile;
 use crate::flight::format::{PIECE_HEADER, PieceHeader};
 use warpline_report::{Retention, TraceFile};
@@ -17,7 +16,8 @@ pub type FlightSink = PieceSink<Segments>;
 
 impl FlightSink {
     pub fn new(ring: Arc<RingFile>) -> FlightSink {
-        PieceSink { name: "flight".to_owned(), path: ring.path.clone(), pieces: Pieces::new(Segments::new(ring)) }
+        let (name, path) = ("flight".to_owned(), ring.path.clone());
+        PieceSink::to(Segments::new(ring), name, path)
     }
 }
 

@@ -101,7 +101,7 @@ fn a_session_without_ranges_has_no_row_for_them() {
 #[test]
 fn each_piece_has_the_catalog_and_stays_within_its_size() {
     let pieces = InPieces::default();
-    let mut sink = PieceSink { name: String::new(), path: Default::default(), pieces: Pieces::new(pieces.clone()) };
+    let mut sink = PieceSink::to(pieces.clone(), String::new(), Default::default());
     sink.start(&fixture::session()).expect("room");
     for _ in 0..200 {
         for batch in records() {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 
-use super::pieces::{Holds, Medium, Pieces};
+use super::pieces::{Holds, Medium};
 use super::proto::{Buffer, PACKET};
 use super::{PerfettoSink, PieceSink};
 use decode::{Message, Slice, Wire, fields, slices, slices_of_killed};
@@ -186,7 +186,7 @@ proptest! {
         }
         let slices = if is_in_pieces {
             let pieces = InPieces::default();
-            let mut sink = PieceSink { name: String::new(), path: "".into(), pieces: Pieces::new(pieces.clone()) };
+            let mut sink = PieceSink::to(pieces.clone(), String::new(), "".into());
             run(&mut sink, &batches).expect("memory takes everything");
             let pieces = pieces.0.lock().unwrap_or_else(PoisonError::into_inner);
             pieces.iter().flat_map(|piece| slices(piece)).collect()
@@ -412,7 +412,7 @@ fn a_span_that_comes_before_the_one_around_it_is_drawn_inside_it_in_a_trace_of_p
     let main = thread(7, None);
     let (outer, inner) = (span(0, 100), span(0, 40));
     let pieces = InPieces::default();
-    let mut sink = PieceSink { name: String::new(), path: "".into(), pieces: Pieces::new(pieces.clone()) };
+    let mut sink = PieceSink::to(pieces.clone(), String::new(), "".into());
     sink.start(&fixture::session()).expect("memory takes everything");
     let spans = [inner, outer].map(|span| fixture::thread_span(&main, span));
     sink.write(Batch::Spans(&spans)).expect("memory takes everything");
