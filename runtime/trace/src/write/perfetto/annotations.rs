@@ -1,78 +1,37 @@
 //! Annotations of slices, with interned names, including those that several kinds of records share.
 
-use super::intern::Numbers;
+use super::intern::{Numbers, Word};
 use super::proto::{Buffer, annotation, event};
 use super::track::{Sequence, text_iid};
 use crate::names::len_name;
 use warpline_core::fields::{Item, Value};
 use warpline_core::record::SpanRef;
 
-/// The numbers of the texts that the sink itself writes.
-pub(super) struct Words {
-    pub(super) description: Option<u32>,
-    pub(super) label: Option<u32>,
-    pub(super) status: Option<u32>,
-    pub(super) error: Option<u32>,
-    pub(super) end: Option<u32>,
-    pub(super) parent: Option<u32>,
-    pub(super) parent_id: Option<u32>,
-    pub(super) span_id: Option<u32>,
+/// The parent span of a record.
+pub(super) struct Parent {
+    of: SpanRef,
+    name: Word<'static>,
+    id: Word<'static>,
+    /// The number of the span's name.
+    text: Option<u32>,
 }
 
-/// The parent span of a record, and the number of its name.
-pub(super) type Parent = (SpanRef, Option<u32>);
-
-impl Words {
-    pub(super) fn new(texts: &mut Numbers) -> Words {
-        Words {
-            description: texts.text(DESCRIPTION),
-            label: texts.text(LABEL),
-            status: texts.text(STATUS),
-            error: texts.text(ERROR),
-            end: texts.text(END),
-            parent: texts.text(PARENT),
-            parent_id: texts.text(PARENT_ID),
-            span_id: texts.text(SPAN_ID),
-        }
+impl Parent {
+    /// Defines what [`write`](Self::write) refers to.
+    pub(super) fn define(of: SpanRef, lane: &mut Sequence, texts: &mut Numbers, buffer: &mut Buffer) -> Parent {
+        let [name, id] = ["parent", "parent_id"].map(|name| lane.word(name, texts, buffer));
+        Parent { of, name, id, text: lane.text(of.name, texts, buffer) }
     }
 
-    /// Defines what [`write_parent`](Self::write_parent) refers to.
-    pub(super) fn define_parent(
-        &self,
-        parent: SpanRef,
-        lane: &mut Sequence,
-        texts: &mut Numbers,
-        buffer: &mut Buffer,
-    ) -> Parent {
-        for (id, name) in [(self.parent, PARENT), (self.parent_id, PARENT_ID)] {
-            if let Some(id) = id {
-                lane.define_name(id, name, buffer);
-            }
-        }
-        let name = texts.text(parent.name);
-        if let Some(id) = name {
-            lane.define_text(id, parent.name, buffer);
-        }
-        (parent, name)
-    }
-
-    pub(super) fn write_parent(&self, (parent, name): Parent, event: &mut Buffer) {
-        annotate(event, self.parent, PARENT, |annotation| write_value(annotation, &Value::Str(parent.name), name));
-        annotate(event, self.parent_id, PARENT_ID, |annotation| annotation.uint(annotation::UINT, parent.id));
+    pub(super) fn write(&self, event: &mut Buffer) {
+        annotate(event, self.name, |annotation| write_value(annotation, &Value::Str(self.of.name), self.text));
+        uint(event, self.id, self.of.id);
     }
 }
-
-pub(super) const DESCRIPTION: &str = "description";
-pub(super) const LABEL: &str = "label";
-pub(super) const STATUS: &str = "status";
-pub(super) const ERROR: &str = "error";
-pub(super) const END: &str = "end";
-pub(super) const PARENT: &str = "parent";
-pub(super) const PARENT_ID: &str = "parent_id";
-pub(super) const SPAN_ID: &str = "span_id";
 
 #[inline]
-pub(super) fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: impl FnOnce(&mut Buffer)) {
+pub(super) fn annotate<'a>(event: &mut Buffer, word: impl Into<Word<'a>>, value: impl FnOnce(&mut Buffer)) {
+    let Word { id, name } = word.into();
     event.message(event::ANNOTATIONS, |annotation| {
         match id {
             Some(id) => annotation.uint(annotation::NAME_IID, u64::from(id)),
@@ -80,6 +39,25 @@ pub(super) fn annotate(event: &mut Buffer, id: Option<u32>, name: &str, value: i
         }
         value(annotation);
     });
+}
+
+pub(super) fn text<'a>(event: &mut Buffer, word: impl Into<Word<'a>>, value: &str) {
+    annotate(event, word, |annotation| annotation.text(annotation::STRING, value));
+}
+
+#[inline]
+pub(super) fn uint<'a>(event: &mut Buffer, word: impl Into<Word<'a>>, value: u64) {
+    annotate(event, word, |annotation| annotation.uint(annotation::UINT, value));
+}
+
+#[inline]
+pub(super) fn int<'a>(event: &mut Buffer, word: impl Into<Word<'a>>, value: i64) {
+    annotate(event, word, |annotation| annotation.int(annotation::INT, value));
+}
+
+#[inline]
+pub(super) fn double<'a>(event: &mut Buffer, word: impl Into<Word<'a>>, value: f64) {
+    annotate(event, word, |annotation| annotation.double(annotation::DOUBLE, value));
 }
 
 /// Writes a value. The number of a text that lives as long as the program stands for it.
@@ -124,6 +102,6 @@ fn write_item(annotation: &mut Buffer, item: Item<'_>) {
 #[inline]
 pub(super) fn annotate_len(event: &mut Buffer, name: &str, value: &Value) {
     if let Some(len) = value.cut_len() {
-        annotate(event, None, &len_name(name), |annotation| annotation.uint(annotation::UINT, len));
+        uint(event, &len_name(name), len);
     }
 }

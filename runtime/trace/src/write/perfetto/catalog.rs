@@ -3,8 +3,9 @@
 //! An instant's arguments are the facts of a range, by name, so that SQL selects them from the table `slice` and the command
 //! `warpline catalog` reads them back. The instants have constant names, because a search for a range's name should find its zones.
 
-use super::proto::{Buffer, annotation, event, track};
-use super::session_facts::{SessionFacts, annotate, text, uint};
+use super::annotations::{annotate, text, uint};
+use super::proto::{Buffer, annotation, event};
+use super::session_facts::SessionFacts;
 use crate::write::catalog::Catalog;
 use warpline_core::catalog::{NamespaceRecord, RangeRecord};
 
@@ -18,18 +19,12 @@ impl SessionFacts {
         if catalog.is_empty() {
             return;
         }
-        self.describe(self.catalog, buffer, |descriptor| {
-            descriptor.uint(track::PARENT_UUID, self.group);
-            descriptor.text(track::NAME, "catalog");
-            descriptor.text(
-                track::DESCRIPTION,
-                "the ranges of the program, also those that never ran; read it with `warpline catalog`",
-            );
-        });
+        let description = "the ranges of the program, also those that never ran; read it with `warpline catalog`";
+        self.sequence.row(self.catalog, self.group, "catalog", description, buffer);
         // Perfetto nests instants of one time, and drops those that are too deep.
         let mut ns = ns;
         let mut instant = |name: &str, fill: &dyn Fn(&mut Buffer)| {
-            self.event(self.catalog, event::INSTANT, ns, buffer, |event| {
+            self.sequence.event(self.catalog, event::INSTANT, ns, buffer, |event| {
                 event.text(event::NAME, name);
                 event.text(event::CATEGORIES, CATEGORY);
                 fill(event);

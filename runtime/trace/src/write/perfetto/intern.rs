@@ -54,6 +54,20 @@ impl Numbers {
     }
 }
 
+/// The name of an annotation, with its number if the sequence has defined it.
+#[derive(Clone, Copy)]
+pub(super) struct Word<'a> {
+    pub(super) id: Option<u32>,
+    pub(super) name: &'a str,
+}
+
+impl<'a, T: AsRef<str> + ?Sized> From<&'a T> for Word<'a> {
+    #[inline]
+    fn from(name: &'a T) -> Word<'a> {
+        Word { id: None, name: name.as_ref() }
+    }
+}
+
 /// The numbers of the sites that create spans and events.
 #[derive(Debug, Default)]
 pub(super) struct Sites {

@@ -7,10 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::annotations::annotate;
+use super::annotations;
 use super::category::Category;
 use super::intern::Seen;
-use super::proto::{Buffer, annotation, event, interned, packet, stage};
+use super::proto::{Buffer, event, interned, packet, stage};
 use super::rows::keep;
 use super::tables::Tables;
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
@@ -44,25 +44,20 @@ impl Kernels {
         let name = self.number(&record.name);
         let row = tables.below_stream(&mut self.rows, &record.stream, ROW, buffer);
         let Tables { tracks, session, texts, .. } = &mut *tables;
-        let correlation = texts.text(CORRELATION);
         let lane = tracks[row].lane(record.gpu, session, buffer);
         let category = Category::of_work(&record.work);
         lane.define_category(category, buffer);
         if let Some(name) = name {
             lane.define_kernel(name, &record.name, buffer);
         }
-        if let Some(id) = correlation {
-            lane.define_name(id, CORRELATION, buffer);
-        }
+        let correlation = lane.word(CORRELATION, texts, buffer);
         lane.slice(record.gpu, buffer, |slice| {
             match name {
                 Some(name) => slice.uint(event::NAME_IID, kernel_iid(name)),
                 None => slice.text(event::NAME, &record.name),
             }
             category.write(slice);
-            annotate(slice, correlation, CORRELATION, |value| {
-                value.uint(annotation::UINT, u64::from(record.correlation));
-            });
+            annotations::uint(slice, correlation, u64::from(record.correlation));
         });
         self.stage(record, name, tables, buffer);
     }

@@ -27,9 +27,11 @@
 //! source location, because that is the line that launched. Perfetto has no place for a slice's color: its UI colors by name, and
 //! only other sinks can show a range's color.
 
+mod absolute;
 mod annotations;
 mod catalog;
 mod category;
+mod counters;
 mod file;
 mod intern;
 mod kernels;

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::annotations::{annotate, annotate_len, write_value};
-use super::proto::{Buffer, clock, event, packet, track};
-use super::session_facts::{int, text, uint};
-use super::track::{Ids, i32_bits, process_track};
+use super::absolute::AbsoluteSequence;
+use super::annotations::{annotate, annotate_len, int, text, uint, write_value};
+use super::proto::{Buffer, event};
+use super::track::{Ids, process_track};
 use crate::flight::format::{AREA_BYTES, PIECE_HEADER};
 use crate::flight::open::{Incident, OpenZone};
 use warpline_core::record::open::OpenState;
@@ -49,13 +49,14 @@ impl OpenTrace {
     /// Returns the piece and the number of zones in it. `zones` are ordered, outer zones before inner ones.
     pub fn write(&mut self, now_ns: i64, zones: &[OpenZone], more: u64, incident: Option<&Incident>) -> (Vec<u8>, u64) {
         let mut buffer = Buffer::default();
-        let sequence = u64::from(self.ids.sequence());
-        self.begin(sequence, &mut buffer);
+        let sequence = AbsoluteSequence::new(&mut self.ids);
+        sequence.begin(&self.info, &mut buffer);
+        sequence.process(&self.info, &mut buffer);
         if let Some(incident) = incident {
             self.incident(sequence, incident, &mut buffer);
         }
         if !zones.is_empty() {
-            self.row(sequence, self.group, self.process, self.name, &mut buffer);
+            sequence.row(self.group, self.process, self.name, "", &mut buffer);
         }
         if self.rows.len() > ROWS {
             self.rows.clear();
@@ -66,10 +67,10 @@ impl OpenTrace {
             let before = buffer.len();
             let uuid = *said.entry(&zone.row).or_insert_with(|| {
                 let uuid = *self.rows.entry(zone.row.clone()).or_insert_with(|| self.ids.next());
-                self.row(sequence, uuid, self.group, &zone.row, &mut buffer);
+                sequence.row(uuid, self.group, &zone.row, "", &mut buffer);
                 uuid
             });
-            self.zone(sequence, uuid, now_ns, zone, &mut buffer);
+            write_zone(sequence, uuid, now_ns, zone, &mut buffer);
             if buffer.len() > ROOM {
                 buffer.truncate(before);
                 break;
@@ -78,8 +79,8 @@ impl OpenTrace {
         }
         let more = more + zones.len() as u64 - written;
         if more > 0 {
-            self.row(sequence, self.group, self.process, self.name, &mut buffer);
-            self.event(sequence, self.group, event::INSTANT, now_ns, &mut buffer, |event| {
+            sequence.row(self.group, self.process, self.name, "", &mut buffer);
+            sequence.event(self.group, event::INSTANT, now_ns, &mut buffer, |event| {
                 event.text(event::NAME, "more zones are open");
                 event.text(event::CATEGORIES, CATEGORY);
                 uint(event, "count", more);
@@ -88,35 +89,11 @@ impl OpenTrace {
         (buffer.as_bytes().to_vec(), written + more)
     }
 
-    fn begin(&self, sequence: u64, buffer: &mut Buffer) {
-        let SessionInfo { begin_ns, begin_unix_ns, process_id, .. } = &self.info;
-        buffer.packet(|packet| {
-            packet.int(packet::TIMESTAMP, *begin_ns);
-            packet.uint(packet::SEQUENCE_ID, sequence);
-            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
-            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                for (id, ns) in [(clock::BOOTTIME, *begin_ns), (clock::REALTIME, *begin_unix_ns)] {
-                    snapshot.message(clock::CLOCKS, |clock| {
-                        clock.uint(clock::ID, id);
-                        clock.int(clock::TIMESTAMP, ns);
-                    });
-                }
-                snapshot.uint(clock::PRIMARY, clock::BOOTTIME);
-            });
-        });
-        self.describe(sequence, self.process, buffer, |descriptor| {
-            descriptor.message(track::PROCESS, |process| {
-                process.uint(track::PROCESS_PID, i32_bits(u64::from(*process_id)));
-                process.text(track::PROCESS_NAME, &self.info.label());
-            });
-        });
-    }
-
-    fn incident(&self, sequence: u64, incident: &Incident, buffer: &mut Buffer) {
+    fn incident(&self, sequence: AbsoluteSequence, incident: &Incident, buffer: &mut Buffer) {
         let [group, row] = self.session;
-        self.row(sequence, group, self.process, "warpline: what happened", buffer);
-        self.row(sequence, row, group, "what happened", buffer);
-        self.event(sequence, row, event::INSTANT, incident.ns, buffer, |event| {
+        sequence.row(group, self.process, "warpline: what happened", "", buffer);
+        sequence.row(row, group, "what happened", "", buffer);
+        sequence.event(row, event::INSTANT, incident.ns, buffer, |event| {
             event.text(event::NAME, &incident.title);
             event.text(event::CATEGORIES, "incident");
             for (name, value) in &incident.args {
@@ -124,83 +101,46 @@ impl OpenTrace {
             }
         });
     }
+}
 
-    fn zone(&self, sequence: u64, row: u64, now_ns: i64, zone: &OpenZone, buffer: &mut Buffer) {
-        let open = &zone.open;
-        self.event(sequence, row, event::SLICE_BEGIN, open.begin_ns.min(now_ns), buffer, |event| {
-            event.text(event::NAME, zone.name());
-            event.text(event::CATEGORIES, CATEGORY);
-            for (name, value) in &open.fields {
-                // Avoids the names that the sink itself uses.
-                let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
-                annotate(event, None, &name, |annotation| write_value(annotation, value, None));
-                annotate_len(event, &name, value);
-            }
-            if let Some(label) = &open.label {
-                text(event, "label", label);
-            }
-            text(event, "status", "open");
-            let place = match open.state {
-                OpenState::OnThread => "the mark has not ended",
-                OpenState::OnStream => "the stream has not come to its end",
-            };
-            text(event, "open", place);
-            int(event, "open_ns", now_ns - open.begin_ns);
-            if open.state == OpenState::OnStream {
-                int(event, "launch_ns", open.launched_ns - open.begin_ns);
-            }
-            if let Some(stream) = &zone.stream {
-                text(event, "stream", stream);
-            }
-            text(event, "thread", &zone.thread);
-            uint(event, "thread_id", open.thread);
-            uint(event, "sequence", open.sequence);
-            if let Some(place) = open.place {
-                text(event, "began_at", &format!("{}:{}", place.file(), place.line()));
-            }
-            if let Some(range) = open.range {
-                text(event, "description", range.description());
-            }
-        });
-        self.event(sequence, row, event::SLICE_END, now_ns, buffer, |_| {});
-    }
-
-    fn row(&self, sequence: u64, uuid: u64, parent: u64, name: &str, buffer: &mut Buffer) {
-        self.describe(sequence, uuid, buffer, |descriptor| {
-            descriptor.uint(track::PARENT_UUID, parent);
-            descriptor.text(track::NAME, name);
-        });
-    }
-
-    fn describe(&self, sequence: u64, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
-        buffer.packet(|packet| {
-            packet.uint(packet::SEQUENCE_ID, sequence);
-            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
-                descriptor.uint(track::UUID, uuid);
-                fill(descriptor);
-            });
-        });
-    }
-
-    fn event(
-        &self,
-        sequence: u64,
-        track: u64,
-        kind: u64,
-        ns: i64,
-        buffer: &mut Buffer,
-        fill: impl FnOnce(&mut Buffer),
-    ) {
-        buffer.packet(|packet| {
-            packet.int(packet::TIMESTAMP, ns);
-            packet.uint(packet::SEQUENCE_ID, sequence);
-            packet.message(packet::TRACK_EVENT, |event| {
-                event.uint(event::TYPE, kind);
-                event.uint(event::TRACK_UUID, track);
-                fill(event);
-            });
-        });
-    }
+fn write_zone(sequence: AbsoluteSequence, row: u64, now_ns: i64, zone: &OpenZone, buffer: &mut Buffer) {
+    let open = &zone.open;
+    sequence.event(row, event::SLICE_BEGIN, open.begin_ns.min(now_ns), buffer, |event| {
+        event.text(event::NAME, zone.name());
+        event.text(event::CATEGORIES, CATEGORY);
+        for (name, value) in &open.fields {
+            // Avoids the names that the sink itself uses.
+            let name = if is_said(name) { format!("field.{name}") } else { name.clone() };
+            annotate(event, &name, |annotation| write_value(annotation, value, None));
+            annotate_len(event, &name, value);
+        }
+        if let Some(label) = &open.label {
+            text(event, "label", label);
+        }
+        text(event, "status", "open");
+        let place = match open.state {
+            OpenState::OnThread => "the mark has not ended",
+            OpenState::OnStream => "the stream has not come to its end",
+        };
+        text(event, "open", place);
+        int(event, "open_ns", now_ns - open.begin_ns);
+        if open.state == OpenState::OnStream {
+            int(event, "launch_ns", open.launched_ns - open.begin_ns);
+        }
+        if let Some(stream) = &zone.stream {
+            text(event, "stream", stream);
+        }
+        text(event, "thread", &zone.thread);
+        uint(event, "thread_id", open.thread);
+        uint(event, "sequence", open.sequence);
+        if let Some(place) = open.place {
+            text(event, "began_at", &format!("{}:{}", place.file(), place.line()));
+        }
+        if let Some(range) = open.range {
+            text(event, "description", range.description());
+        }
+    });
+    sequence.event(row, event::SLICE_END, now_ns, buffer, |_| {});
 }
 
 /// The category of zones that have not ended, which a sum over zones must not count.

@@ -317,6 +317,16 @@ impl Buffer {
         }
     }
 
+    /// Writes one moment in two clocks into a snapshot of clocks.
+    pub fn clocks(&mut self, times: [(u64, i64); 2]) {
+        for (id, ns) in times {
+            self.message(clock::CLOCKS, |clock| {
+                clock.uint(clock::ID, id);
+                clock.int(clock::TIMESTAMP, ns);
+            });
+        }
+    }
+
     #[cold]
     fn long_len(&mut self, start: usize, len: usize) {
         self.varint(len as u64);

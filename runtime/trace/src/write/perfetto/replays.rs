@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::annotations::annotate;
+use super::annotations::{text, uint};
 use super::category::Category;
-use super::proto::{Buffer, annotation, event};
+use super::proto::{Buffer, event};
 use super::rows::{keep, keep_below};
 use super::tables::Tables;
 use super::track::range_iid;
@@ -55,11 +55,11 @@ impl Replays {
             let numbers = [("correlation", record.correlation), ("graph_id", record.exec), ("kernels", record.kernels)];
             let unplaced = Some(("unplaced", record.unplaced)).filter(|_| record.unplaced > 0);
             for (name, number) in numbers.into_iter().chain(unplaced) {
-                annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+                uint(slice, name, u64::from(number));
             }
-            annotate(slice, None, "timed_by", |value| value.text(annotation::STRING, record.timed_by.as_str()));
+            text(slice, "timed_by", record.timed_by.as_str());
             if let Some(zone) = record.zone {
-                annotate(slice, None, "zone", |value| value.text(annotation::STRING, zone.range.name()));
+                text(slice, "zone", zone.range.name());
             }
         });
         let mut zones: Vec<_> = record.zones.iter().collect();
@@ -72,13 +72,13 @@ impl Replays {
                 None => row,
             };
             let range = tables.ranges.object(replayed.zone.range);
-            let Tables { tracks, session, texts, words, .. } = &mut *tables;
+            let Tables { tracks, session, texts, .. } = &mut *tables;
             let lane = tracks[row].lane(gpu, session, buffer);
             lane.define_range(range, replayed.zone.range, buffer);
-            write_zone(lane, range, &replayed.zone, (gpu, true), (texts, words), buffer, |slice| {
+            write_zone(lane, range, &replayed.zone, (gpu, true), texts, buffer, |slice| {
                 slice.uint(event::SOURCE_LOCATION_IID, range_iid(range));
                 for (name, number) in [("kernels", replayed.kernels), ("correlation", record.correlation)] {
-                    annotate(slice, None, name, |value| value.uint(annotation::UINT, u64::from(number)));
+                    uint(slice, name, u64::from(number));
                 }
             });
         }

@@ -14,7 +14,7 @@ use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
 
 /// The maximum number of tracks that a trace knows. At this number, it forgets the half that it looked up least recently. A track
 /// that returns keeps its id and name.
-const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
+pub(super) const MOST_TRACKS: usize = if cfg!(test) { 8 } else { 3_000 };
 
 impl Tables {
     /// Returns the track of a thread. An operating system may reuse a thread's id for a later thread; both then share a track.
@@ -122,12 +122,6 @@ impl Tables {
         track.used = self.lookups;
         self.tracks.push(track);
         index
-    }
-
-    /// Whether tracks have to be forgotten.
-    #[inline]
-    pub(super) fn has_too_many_tracks(&self) -> bool {
-        self.tracks.len() >= MOST_TRACKS
     }
 
     /// Forgets the least recently used tracks. Returns the new index of each track, or none for a forgotten one.

@@ -1,11 +1,13 @@
 //! The facts about the session in a trace: clocks, process, catalog, and the account at the end.
 //!
 //! The account is one instant that holds every figure by name. Dropped zones are also a counter on the timeline, which is absent if
-//! none was dropped. These packets have their own sequence, with absolute `BOOTTIME` timestamps and without interning.
+//! none was dropped.
 
-use super::proto::{Buffer, annotation, attribute, clock, event, packet, track};
-use super::track::{Ids, i32_bits, process_track};
-use crate::names::{change_args, change_name};
+use super::absolute::AbsoluteSequence;
+use super::annotations::{int, text, uint};
+use super::proto::{Buffer, attribute, event, packet, track};
+use super::track::{Ids, process_track};
+use crate::names::{accounts, change_args, change_name};
 use warpline_core::clock::now_ns;
 use warpline_report::Report;
 use warpline_report::sink::{Progress, SessionChange, SessionInfo};
@@ -17,7 +19,7 @@ pub(super) struct SessionFacts {
     info: SessionInfo,
     /// Whether the current piece of the trace is not the first.
     is_later: bool,
-    sequence: u64,
+    pub(super) sequence: AbsoluteSequence,
     process: u64,
     /// The group `warpline`, the last of the process's rows.
     pub(super) group: u64,
@@ -50,7 +52,7 @@ impl SessionFacts {
             begin_ns: info.begin_ns,
             info: info.clone(),
             is_later: false,
-            sequence: u64::from(ids.sequence()),
+            sequence: AbsoluteSequence::new(ids),
             process: process_track(info.process_id),
             group: ids.next(),
             row: ids.next(),
@@ -73,26 +75,18 @@ impl SessionFacts {
 
     /// Writes clocks, process and rows.
     fn rows(&self, buffer: &mut Buffer) {
-        self.clocks(&self.info, buffer);
+        self.sequence.begin(&self.info, buffer);
         self.attributes(&self.info, buffer);
-        self.describe(self.process, buffer, |descriptor| {
-            descriptor.message(track::PROCESS, |process| {
-                process.uint(track::PROCESS_PID, i32_bits(u64::from(self.info.process_id)));
-                process.text(track::PROCESS_NAME, &self.info.label());
-            });
-        });
+        self.sequence.process(&self.info, buffer);
         self.group(self.group, "warpline", i32::MAX as u32, buffer);
-        self.describe(self.row, buffer, |descriptor| {
-            descriptor.uint(track::PARENT_UUID, self.group);
-            descriptor.text(track::NAME, "session");
-            descriptor.text(track::DESCRIPTION, "when the session began and ended, and its account");
-        });
+        let description = "when the session began and ended, and its account";
+        self.sequence.row(self.row, self.group, "session", description, buffer);
     }
 
     /// Repeats clocks, process and rows in another piece of the trace.
     pub(super) fn again(&mut self, ids: &mut Ids, buffer: &mut Buffer) {
         self.is_later = true;
-        self.sequence = u64::from(ids.sequence());
+        self.sequence = AbsoluteSequence::new(ids);
         self.rows(buffer);
     }
 
@@ -129,19 +123,8 @@ impl SessionFacts {
         let length = i64::try_from(report.duration.as_nanos()).unwrap_or(i64::MAX);
         let end_ns = self.begin_ns.saturating_add(length).max(last_ns);
         let dropped = report.dropped.total();
-        let mut counts = vec![
-            ("begun".to_owned(), report.begun),
-            ("recorded".to_owned(), report.recorded),
-            ("dropped".to_owned(), dropped),
-        ];
-        if report.captured > 0 {
-            counts.push(("captured".to_owned(), report.captured));
-        }
-        counts.extend(report.dropped.reasons().map(|(reason, count)| (format!("dropped.{reason}"), count)));
-        let left_out = report.said_coverage();
-        let (spans, kernels, waits) = (report.spans.to_args(), report.kernels.to_args(), report.waits.to_args());
-        let syncs = report.synchronizations.to_args();
-        let (replays, kernel_timing) = (report.graph_timing.to_args(), report.kernel_timing.to_args());
+        let mut counts = vec![("begun", report.begun), ("recorded", report.recorded), ("dropped", dropped)];
+        counts.extend((report.captured > 0).then_some(("captured", report.captured)));
         // Only figures that a user must not overlook get a row. All figures are in the account.
         let lost = [
             ("zones dropped", dropped),
@@ -155,41 +138,22 @@ impl SessionFacts {
             self.counter(name, points, ids, buffer);
         }
         self.instant("session ends", end_ns, buffer, |event| {
-            for (name, count) in &counts {
-                uint(event, name, *count);
+            for (name, count) in counts {
+                uint(event, name, count);
             }
-            for (name, count) in &left_out {
-                uint(event, name, *count);
+            for (reason, count) in report.dropped.reasons() {
+                uint(event, &format!("dropped.{reason}"), count);
+            }
+            for (name, count) in report.said_coverage() {
+                uint(event, name, count);
             }
             for (range, seen) in report.said_seen() {
                 uint(event, &format!("seen.{range}"), seen);
             }
-            for (name, count) in report.fields.to_args() {
-                uint(event, &format!("fields.{name}"), count);
-            }
-            for (name, count) in report.event_pool.to_args() {
-                uint(event, &format!("event_pool.{name}"), count);
-            }
-            for (name, count) in report.memory_counts.to_args() {
-                uint(event, &format!("memory.{name}"), count);
-            }
-            for (name, count) in &spans {
-                uint(event, &format!("spans.{name}"), *count);
-            }
-            for (name, count) in &kernels {
-                uint(event, &format!("kernels.{name}"), *count);
-            }
-            for (name, count) in &syncs {
-                uint(event, &format!("synchronizations.{name}"), *count);
-            }
-            for (name, count) in &kernel_timing {
-                uint(event, &format!("kernel_timing.{name}"), *count);
-            }
-            for (name, count) in &replays {
-                uint(event, &format!("replays.{name}"), *count);
-            }
-            for (name, count) in &waits {
-                uint(event, &format!("waits.{name}"), *count);
+            for (of, counts) in accounts(report) {
+                for (name, count) in counts {
+                    uint(event, &format!("{of}.{name}"), count);
+                }
             }
             for semaphore in &report.semaphores {
                 uint(event, &format!("semaphore {}.waits", semaphore.name), semaphore.waits);
@@ -216,7 +180,7 @@ impl SessionFacts {
     /// Describes a group of rows under the process. Groups are necessary because a UI shows the direct children of the process
     /// separately.
     pub(super) fn group(&self, uuid: u64, name: &str, rank: u32, buffer: &mut Buffer) {
-        self.describe(uuid, buffer, |descriptor| {
+        self.sequence.describe(uuid, buffer, |descriptor| {
             descriptor.uint(track::PARENT_UUID, self.process);
             descriptor.text(track::NAME, name);
             descriptor.uint(track::SIBLING_RANK, u64::from(rank));
@@ -225,27 +189,9 @@ impl SessionFacts {
         });
     }
 
-    fn clocks(&self, info: &SessionInfo, buffer: &mut Buffer) {
-        buffer.packet(|packet| {
-            packet.int(packet::TIMESTAMP, info.begin_ns);
-            packet.uint(packet::SEQUENCE_ID, self.sequence);
-            packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
-            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                for (id, ns) in [(clock::BOOTTIME, info.begin_ns), (clock::REALTIME, info.begin_unix_ns)] {
-                    snapshot.message(clock::CLOCKS, |clock| {
-                        clock.uint(clock::ID, id);
-                        clock.int(clock::TIMESTAMP, ns);
-                    });
-                }
-                snapshot.uint(clock::PRIMARY, clock::BOOTTIME);
-            });
-        });
-    }
-
     /// Writes the facts about the program as metadata of the trace.
     fn attributes(&self, info: &SessionInfo, buffer: &mut Buffer) {
-        buffer.packet(|packet| {
-            packet.uint(packet::SEQUENCE_ID, self.sequence);
+        self.sequence.packet(buffer, |packet| {
             packet.message(packet::TRACE_ATTRIBUTES, |attributes| {
                 let facts = [
                     ("warpline.catalog_hash", Some(self.catalog_hash())),
@@ -266,18 +212,8 @@ impl SessionFacts {
         });
     }
 
-    pub(super) fn describe(&self, uuid: u64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
-        buffer.packet(|packet| {
-            packet.uint(packet::SEQUENCE_ID, self.sequence);
-            packet.message(packet::TRACK_DESCRIPTOR, |descriptor| {
-                descriptor.uint(track::UUID, uuid);
-                fill(descriptor);
-            });
-        });
-    }
-
     fn instant(&self, name: &str, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
-        self.event(self.row, event::INSTANT, ns, buffer, |event| {
+        self.sequence.event(self.row, event::INSTANT, ns, buffer, |event| {
             event.text(event::NAME, name);
             event.text(event::CATEGORIES, "session");
             fill(event);
@@ -286,7 +222,7 @@ impl SessionFacts {
 
     fn counter(&self, name: &str, points: [(i64, i64); 2], ids: &mut Ids, buffer: &mut Buffer) {
         let uuid = ids.next();
-        self.counter_track(uuid, self.group, name, buffer);
+        self.counter_track(uuid, (self.group, name), track::UNIT_COUNT, buffer);
         // A later piece has no data from the session's begin, and this point would extend the piece back to it.
         for (ns, value) in points.into_iter().skip(usize::from(self.is_later)) {
             self.count(uuid, ns, value, buffer);
@@ -294,17 +230,8 @@ impl SessionFacts {
     }
 
     /// Describes a counter in a group.
-    pub(super) fn counter_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
-        self.unit_track(uuid, (group, name), track::UNIT_COUNT, buffer);
-    }
-
-    /// Describes the track of a counter of bytes.
-    pub(super) fn bytes_track(&self, uuid: u64, group: u64, name: &str, buffer: &mut Buffer) {
-        self.unit_track(uuid, (group, name), track::UNIT_BYTES, buffer);
-    }
-
-    fn unit_track(&self, uuid: u64, (group, name): (u64, &str), unit: u64, buffer: &mut Buffer) {
-        self.describe(uuid, buffer, |descriptor| {
+    pub(super) fn counter_track(&self, uuid: u64, (group, name): (u64, &str), unit: u64, buffer: &mut Buffer) {
+        self.sequence.describe(uuid, buffer, |descriptor| {
             descriptor.uint(track::PARENT_UUID, group);
             descriptor.text(track::NAME, name);
             descriptor.message(track::COUNTER, |counter| counter.uint(track::COUNTER_UNIT, unit));
@@ -313,20 +240,7 @@ impl SessionFacts {
 
     /// Writes the counter's value from this time on.
     pub(super) fn count(&self, uuid: u64, ns: i64, value: i64, buffer: &mut Buffer) {
-        self.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
-    }
-
-    /// Writes an event on a track, which `fill` completes.
-    pub(super) fn event(&self, track: u64, kind: u64, ns: i64, buffer: &mut Buffer, fill: impl FnOnce(&mut Buffer)) {
-        buffer.packet(|packet| {
-            packet.int(packet::TIMESTAMP, ns);
-            packet.uint(packet::SEQUENCE_ID, self.sequence);
-            packet.message(packet::TRACK_EVENT, |event| {
-                event.uint(event::TYPE, kind);
-                event.uint(event::TRACK_UUID, track);
-                fill(event);
-            });
-        });
+        self.sequence.event(uuid, event::COUNTER, ns, buffer, |event| event.int(event::COUNTER_VALUE, value));
     }
 }
 
@@ -339,23 +253,4 @@ pub(super) struct Piece {
     /// The number of zones in it, once known.
     pub(super) zones: Option<u64>,
     pub(super) standing: Progress,
-}
-
-pub(super) fn text(event: &mut Buffer, name: &str, value: &str) {
-    annotate(event, name, |annotation| annotation.text(annotation::STRING, value));
-}
-
-pub(super) fn uint(event: &mut Buffer, name: &str, value: u64) {
-    annotate(event, name, |annotation| annotation.uint(annotation::UINT, value));
-}
-
-pub(super) fn int(event: &mut Buffer, name: &str, value: i64) {
-    annotate(event, name, |annotation| annotation.int(annotation::INT, value));
-}
-
-pub(super) fn annotate(event: &mut Buffer, name: &str, value: impl FnOnce(&mut Buffer)) {
-    event.message(event::ANNOTATIONS, |annotation| {
-        annotation.text(annotation::NAME, name);
-        value(annotation);
-    });
 }

@@ -2,11 +2,10 @@
 //!
 //! The sink calls this module for each record. Once the tables know all names and rows, it must not allocate.
 
-use super::annotations::{Parent, SPAN_ID, Words, annotate, write_value};
-use super::intern::Numbers;
-use super::proto::{Buffer, annotation, event};
+use super::annotations::{Parent, annotate, uint, write_value};
+use super::proto::{Buffer, event};
 use super::tables::Tables;
-use super::track::{Sequence, site_iid};
+use super::track::site_iid;
 use crate::names::plain_arg_name;
 use warpline_core::fields::Value;
 use warpline_core::record::SpanRecord;
@@ -16,19 +15,30 @@ impl Tables {
         self.end_ns = self.end_ns.max(record.host.end_ns);
         let thread = self.thread(&record.thread, buffer);
         let site = self.sites.site(&record.site);
-        let Tables { tracks, session, texts, words, names, .. } = self;
+        let Tables { tracks, session, texts, names, .. } = self;
         let lane = match record.id {
             Some(_) => tracks[thread].lane(record.host, session, buffer),
             // An instant occupies no time on a lane, so it is written to the lane that has most of its thread's slices.
             None => tracks[thread].first_lane(),
         };
-        let args = Args::define(record, lane, (texts, words, names), buffer);
+        names.clear();
+        names.extend(record.args().map(|(name, _)| lane.word(plain_arg_name(name), texts, buffer)));
+        let id = record.id.map(|id| (lane.word("span_id", texts, buffer), id));
+        let parent = record.parent.map(|parent| Parent::define(parent, lane, texts, buffer));
         if let Some(site) = site {
             lane.define_site(site, &record.site, record.id.is_some(), buffer);
         }
         let write = |event: &mut Buffer| {
             write_place(record, site, event);
-            args.write(words, event);
+            for ((_, value), word) in record.args().zip(&*names) {
+                annotate(event, *word, |annotation| write_value(annotation, value, None));
+            }
+            if let Some((word, id)) = id {
+                uint(event, word, id);
+            }
+            if let Some(parent) = &parent {
+                parent.write(event);
+            }
         };
         match record.id {
             Some(_) => lane.slice(record.host, buffer, write),
@@ -50,50 +60,5 @@ fn write_place(record: &SpanRecord, site: Option<u32>, event: &mut Buffer) {
     }
     if let Some(site) = site.filter(|_| record.site.file.is_some()) {
         event.uint(event::SOURCE_LOCATION_IID, site_iid(site));
-    }
-}
-
-/// The fields of a record, with the numbers of their names.
-struct Args<'a> {
-    record: &'a SpanRecord,
-    /// The number of each field's name.
-    names: &'a [Option<u32>],
-    parent: Option<Parent>,
-}
-
-impl<'a> Args<'a> {
-    /// Defines on the lane what [`write`](Self::write) refers to.
-    fn define(
-        record: &'a SpanRecord,
-        lane: &mut Sequence,
-        (texts, words, names): (&mut Numbers, &Words, &'a mut Vec<Option<u32>>),
-        buffer: &mut Buffer,
-    ) -> Args<'a> {
-        names.clear();
-        for (name, _) in record.args() {
-            let name = plain_arg_name(name);
-            let id = texts.text(name);
-            if let Some(id) = id {
-                lane.define_name(id, name, buffer);
-            }
-            names.push(id);
-        }
-        if let (Some(_), Some(id)) = (record.id, words.span_id) {
-            lane.define_name(id, SPAN_ID, buffer);
-        }
-        let parent = record.parent.map(|parent| words.define_parent(parent, lane, texts, buffer));
-        Args { record, names, parent }
-    }
-
-    fn write(&self, words: &Words, event: &mut Buffer) {
-        for ((name, value), id) in self.record.args().zip(self.names) {
-            annotate(event, *id, plain_arg_name(name), |annotation| write_value(annotation, value, None));
-        }
-        if let Some(id) = self.record.id {
-            annotate(event, words.span_id, SPAN_ID, |annotation| annotation.uint(annotation::UINT, id));
-        }
-        if let Some(parent) = self.parent {
-            words.write_parent(parent, event);
-        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A process has one sequence of steps, so no two of them overlap.
 
-use super::proto::{Buffer, event, track};
-use super::session_facts::uint;
+use super::annotations::uint;
+use super::proto::{Buffer, event};
 use super::tables::Tables;
 use super::track::process_track;
 use warpline_core::step::StepRecord;
@@ -23,17 +23,14 @@ impl Steps {
         let uuid = session.ids.derive("steps");
         if self.track != Some((uuid, session.piece)) {
             self.track = Some((uuid, session.piece));
-            facts.describe(uuid, buffer, |descriptor| {
-                descriptor.uint(track::PARENT_UUID, process_track(facts.process_id));
-                descriptor.text(track::NAME, "steps");
-                descriptor.text(track::DESCRIPTION, "the steps of the program, on the thread that began them");
-            });
+            let description = "the steps of the program, on the thread that began them";
+            facts.sequence.row(uuid, process_track(facts.process_id), "steps", description, buffer);
         }
-        facts.event(uuid, event::SLICE_BEGIN, record.host.begin_ns, buffer, |event| {
+        facts.sequence.event(uuid, event::SLICE_BEGIN, record.host.begin_ns, buffer, |event| {
             event.text(event::NAME, &format!("step {}", record.number));
             event.text(event::CATEGORIES, "step");
             uint(event, "step", record.number);
         });
-        facts.event(uuid, event::SLICE_END, record.host.end_ns, buffer, |_| ());
+        facts.sequence.event(uuid, event::SLICE_END, record.host.end_ns, buffer, |_| ());
     }
 }

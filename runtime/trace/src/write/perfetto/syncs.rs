@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::annotations::annotate;
+use super::annotations::{text, uint};
 use super::category::{Category, write_stalled};
-use super::proto::{Buffer, annotation, event};
+use super::proto::{Buffer, event};
 use super::rows::keep;
 use super::tables::Tables;
 use warpline_core::synchronization::SyncRecord;
@@ -37,30 +37,24 @@ impl Syncs {
             event.text(event::NAME, record.kind.as_str());
             Category::Sync.write(event);
             write_stalled(event);
-            let say = |event: &mut Buffer, name: &str, value: &str| {
-                annotate(event, None, name, |annotation| annotation.text(annotation::STRING, value));
-            };
-            let number = |event: &mut Buffer, name: &str, value: u64| {
-                annotate(event, None, name, |annotation| annotation.uint(annotation::UINT, value));
-            };
             if let Some(stream) = &record.stream {
-                say(event, "stream", &stream.name);
+                text(event, "stream", &stream.name);
             }
             if queued_on.is_some() {
                 let thread = record.thread.name.clone().unwrap_or_else(|| format!("thread {}", record.thread.id));
-                say(event, "queued_by", &thread);
+                text(event, "queued_by", &thread);
             }
             if let Some(stream) = record.cuda_stream {
-                number(event, "cuda_stream", stream.into());
+                uint(event, "cuda_stream", stream.into());
             }
             if let Some(cuda_event) = record.event {
-                number(event, "cuda_event", cuda_event.into());
+                uint(event, "cuda_event", cuda_event.into());
             }
-            number(event, "context", record.context.into());
-            number(event, "correlation", record.correlation.into());
+            uint(event, "context", record.context.into());
+            uint(event, "correlation", record.correlation.into());
             if let Some(zone) = record.zone {
-                say(event, "zone", zone.range.name());
-                number(event, "zone_sequence", zone.sequence);
+                text(event, "zone", zone.range.name());
+                uint(event, "zone_sequence", zone.sequence);
             }
         });
     }

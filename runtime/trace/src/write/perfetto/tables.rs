@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use super::annotations::Words;
-use super::intern::{AddressHasher, Numbers, Sites};
+use super::intern::{AddressHasher, Numbers, Sites, Word};
 use super::proto::Buffer;
 use super::session_facts::SessionFacts;
 use super::track::{Ids, Session, Track};
@@ -30,9 +29,8 @@ pub(super) struct Tables {
     pub(super) ranges: Numbers,
     pub(super) sites: Sites,
     pub(super) texts: Numbers,
-    pub(super) words: Words,
     /// Kept to reuse its memory.
-    pub(super) names: Vec<Option<u32>>,
+    pub(super) names: Vec<Word<'static>>,
     pub(super) devices: HashMap<(DeviceKind, u32), Device>,
     pub(super) tracks: Vec<Track>,
     pub(super) streams: Table<u32, usize>,
@@ -49,15 +47,12 @@ impl Tables {
     pub(super) fn begin(info: &SessionInfo, buffer: &mut Buffer) -> Tables {
         let mut ids = Ids::new(info.process_id, info.begin_unix_ns);
         let facts = SessionFacts::begin(info, &mut ids, buffer);
-        let mut texts = Numbers::default();
-        let words = Words::new(&mut texts);
         Tables {
             session: Session { ids, begin_ns: info.begin_ns, piece: 0, forgotten_until_ns: None },
             facts,
             ranges: Numbers::default(),
             sites: Sites::default(),
-            texts,
-            words,
+            texts: Numbers::default(),
             names: Vec::new(),
             devices: HashMap::new(),
             tracks: Vec::new(),

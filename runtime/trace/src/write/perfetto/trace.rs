@@ -2,16 +2,18 @@
 //!
 //! The sinks call it on the collector's thread.
 
+use super::counters::Counters;
 use super::kernels::Kernels;
 use super::memory::MemoryCounters;
-use super::proto::Buffer;
+use super::proto::{Buffer, track};
 use super::replays::Replays;
+use super::rows::MOST_TRACKS;
 use super::session_facts::Piece;
 use super::steps::Steps;
 use super::syncs::Syncs;
 use super::tables::Tables;
-use super::waits::Queues;
 use crate::write::order::Record;
+use warpline_core::wait::QueueDepth;
 use warpline_report::Report;
 use warpline_report::sink::SessionInfo;
 
@@ -21,7 +23,7 @@ pub(super) struct Trace {
     kernels: Kernels,
     syncs: Syncs,
     replays: Replays,
-    queues: Queues,
+    queues: Counters,
     steps: Steps,
     memory: MemoryCounters,
 }
@@ -34,9 +36,9 @@ impl Trace {
             kernels: Kernels::default(),
             syncs: Syncs::default(),
             replays: Replays::default(),
-            queues: Queues::default(),
+            queues: Counters::new("queues", 1, track::UNIT_COUNT),
             steps: Steps::default(),
-            memory: MemoryCounters::default(),
+            memory: MemoryCounters::new(),
         }
     }
 
@@ -80,7 +82,9 @@ impl Trace {
             Record::Replay(replay) => replays.write(replay, tables, buffer),
             Record::Sync(sync) => syncs.write(sync, tables, buffer),
             Record::Wait(wait) => tables.wait(wait, buffer),
-            Record::Depth(depth) => queues.write(depth, tables, buffer),
+            Record::Depth(QueueDepth { queue, at_ns, depth }) => {
+                queues.set(&format!("depth of {queue}"), *at_ns, *depth, tables, buffer);
+            }
             Record::Step(step) => steps.write(step, tables, buffer),
             Record::Memory(record) => memory.write(record, tables, buffer),
             Record::Change(change) => tables.facts.change(change, buffer),
@@ -91,7 +95,7 @@ impl Trace {
     /// record.
     #[inline]
     fn make_room(&mut self) {
-        if self.tables.has_too_many_tracks() {
+        if self.tables.tracks.len() >= MOST_TRACKS {
             self.forget_tracks();
         }
     }

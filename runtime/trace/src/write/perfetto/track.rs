@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 
 use super::category::{Category, Defined};
-use super::intern::Seen;
+use super::intern::{Numbers, Seen, Word};
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::write::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
@@ -247,12 +247,7 @@ impl Sequence {
             packet.uint(packet::SEQUENCE_ID, id);
             packet.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
             packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                for (id, ns) in [(clock::SESSION, 0), (clock::BOOTTIME, begin_ns)] {
-                    snapshot.message(clock::CLOCKS, |clock| {
-                        clock.uint(clock::ID, id);
-                        clock.int(clock::TIMESTAMP, ns);
-                    });
-                }
+                snapshot.clocks([(clock::SESSION, 0), (clock::BOOTTIME, begin_ns)]);
             });
             packet.message(packet::DEFAULTS, |defaults| {
                 defaults.uint(defaults::TIMESTAMP_CLOCK_ID, clock::SESSION);
@@ -389,12 +384,24 @@ impl Sequence {
         }
     }
 
-    /// Defines the name of an annotation on first use.
+    /// Returns the name of an annotation, which it defines on first use.
     #[inline]
-    pub(super) fn define_name(&mut self, id: u32, name: &str, buffer: &mut Buffer) {
-        if self.names.is_first(id) {
+    pub(super) fn word(&mut self, name: &'static str, texts: &mut Numbers, buffer: &mut Buffer) -> Word<'static> {
+        let id = texts.text(name);
+        if let Some(id) = id.filter(|id| self.names.is_first(*id)) {
             self.define(buffer, |data| entry(data, interned::ANNOTATION_NAMES, u64::from(id), name));
         }
+        Word { id, name }
+    }
+
+    /// Returns the number of a text that is an annotation's value, which it defines on first use.
+    #[inline]
+    pub(super) fn text(&mut self, text: &'static str, texts: &mut Numbers, buffer: &mut Buffer) -> Option<u32> {
+        let id = texts.text(text);
+        if let Some(id) = id {
+            self.define_text(id, text, buffer);
+        }
+        id
     }
 
     /// Defines the text that is an annotation's value on first use.
