@@ -40,7 +40,31 @@ pub(super) enum Read {
 }
 
 impl Setting {
-    pub(super) const fn new(key: &'static str, help: &'static str, read: Read) -> Setting {
+    /// Returns the setting `key`, which takes no value and sets a field.
+    pub(super) const fn flag(key: &'static str, help: &'static str, field: fn(&mut Config) -> &mut bool) -> Setting {
+        Setting::new(key, help, Read::Flag(field))
+    }
+
+    /// Returns the setting `key=value`, with the value as the help shows it.
+    pub(super) const fn value(
+        key: &'static str,
+        shown: &'static str,
+        help: &'static str,
+        read: fn(&mut Config, &str) -> Result<(), String>,
+    ) -> Setting {
+        Setting::new(key, help, Read::Value(shown, read))
+    }
+
+    /// Returns the setting `key` or `key=value`.
+    pub(super) const fn optional(
+        key: &'static str,
+        help: &'static str,
+        read: fn(&mut Config, Option<&str>) -> Result<(), String>,
+    ) -> Setting {
+        Setting::new(key, help, Read::Optional(read))
+    }
+
+    const fn new(key: &'static str, help: &'static str, read: Read) -> Setting {
         Setting {
             key,
             help,

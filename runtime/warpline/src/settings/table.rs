@@ -6,81 +6,63 @@
 
 use super::addresses::*;
 use super::filter::Filter;
-use super::setting::Read::{Flag, Optional, Value};
 use super::setting::Setting;
 use super::values::*;
 
 /// Every setting, in the order in which the help and docs/settings.md list them.
 pub(super) static SETTINGS: &[Setting] = &[
     // What the session writes, and to whom.
-    Setting::new(
-        "perfetto",
-        "write a Perfetto trace",
-        Value("FILE", |config, text| parse_path(text).map(|path| config.perfetto.push(path))),
-    )
+    Setting::value("perfetto", "FILE", "write a Perfetto trace", |config, text| {
+        parse_path(text).map(|path| config.perfetto.push(path))
+    })
     .example("trace.pftrace")
     .repeats()
     .output(|config| !config.perfetto.is_empty())
     .paths(|config| config.perfetto.iter_mut().collect()),
-    Setting::new(
-        "chrome",
-        "write a Chrome JSON trace",
-        Value("FILE", |config, text| parse_path(text).map(|path| config.chrome.push(path))),
-    )
+    Setting::value("chrome", "FILE", "write a Chrome JSON trace", |config, text| {
+        parse_path(text).map(|path| config.chrome.push(path))
+    })
     .example("trace.json")
     .repeats()
     .output(|config| !config.chrome.is_empty())
     .paths(|config| config.chrome.iter_mut().collect()),
-    Setting::new(
-        "ranks",
-        "write the tables of this rank to a folder of all ranks",
-        Value("FOLDER", |config, text| parse_path(text).map(|path| config.ranks = Some(path))),
-    )
+    Setting::value("ranks", "FOLDER", "write the tables of this rank to a folder of all ranks", |config, text| {
+        parse_path(text).map(|path| config.ranks = Some(path))
+    })
     .example("run")
     .feature("ranks", cfg!(feature = "ranks"))
     .output(|config| config.ranks.is_some()),
-    Setting::new(
-        "ranks_window",
-        "with `ranks`: the length of a window",
-        Value("60s", |config, text| {
-            parse_duration(text).and_then(check_window).map(|time| config.ranks_window = Some(time))
-        }),
-    )
+    Setting::value("ranks_window", "60s", "with `ranks`: the length of a window", |config, text| {
+        parse_duration(text).and_then(check_window).map(|time| config.ranks_window = Some(time))
+    })
     .feature("ranks", cfg!(feature = "ranks"))
     .needs("tables of ranks", "ranks=run,ranks_window=60s", |config| {
         config.ranks_window.is_none() || config.ranks.is_some()
     }),
-    Setting::new(
-        "otlp",
-        "send metrics to an OpenTelemetry collector",
-        Value("URL", |config, text| parse_otlp(text).map(|url| config.otlp = Some(url))),
-    )
+    Setting::value("otlp", "URL", "send metrics to an OpenTelemetry collector", |config, text| {
+        parse_otlp(text).map(|url| config.otlp = Some(url))
+    })
     .example("http://localhost:4318")
     .feature("otlp", cfg!(feature = "otlp"))
     .output(|config| config.otlp.is_some()),
-    Setting::new(
-        "otlp_interval",
-        "with `otlp`: the time between two exports",
-        Value("15s", |config, text| {
-            parse_duration(text).and_then(check_interval).map(|time| config.otlp_interval = Some(time))
-        }),
-    )
+    Setting::value("otlp_interval", "15s", "with `otlp`: the time between two exports", |config, text| {
+        parse_duration(text).and_then(check_interval).map(|time| config.otlp_interval = Some(time))
+    })
     .feature("otlp", cfg!(feature = "otlp"))
     .needs("a collector", "otlp=http://localhost:4318,otlp_interval=15s", |config| {
         config.otlp_interval.is_none() || config.otlp.is_some()
     }),
-    Setting::new(
-        "prometheus",
-        "serve metrics to Prometheus at this address",
-        Value("ADDR", |config, text| parse_serve_at(text).map(|at| config.prometheus = Some(at))),
-    )
+    Setting::value("prometheus", "ADDR", "serve metrics to Prometheus at this address", |config, text| {
+        parse_serve_at(text).map(|at| config.prometheus = Some(at))
+    })
     .example("9464")
     .feature("prometheus", cfg!(feature = "prometheus"))
     .output(|config| config.prometheus.is_some()),
-    Setting::new(
+    Setting::value(
         "prometheus_hosts",
+        "NAME",
         "with `prometheus`: a further name by which clients know the server",
-        Value("NAME", |config, text| parse_host(text).map(|host| config.prometheus_hosts.push(host))),
+        |config, text| parse_host(text).map(|host| config.prometheus_hosts.push(host)),
     )
     .example("node7.cluster")
     .repeats()
@@ -88,164 +70,130 @@ pub(super) static SETTINGS: &[Setting] = &[
     .needs("a server", "prometheus=0.0.0.0:9464,prometheus_hosts=node7.cluster", |config| {
         config.prometheus_hosts.is_empty() || config.prometheus.is_some()
     }),
-    Setting::new("tracy", "show zones live in Tracy", Flag(|config| &mut config.tracy))
+    Setting::flag("tracy", "show zones live in Tracy", |config| &mut config.tracy)
         .feature("tracy", cfg!(feature = "tracy"))
         .output(|config| config.tracy),
-    Setting::new(
-        "summary",
-        "print the report at the end; `summary=FILE`: write it to a file",
-        Optional(|config, text| {
-            match text {
-                Some("-") => config.summary = Some(Console::Output),
-                Some(text) => config.summary_files.push(parse_path(text).and_then(check_summary)?),
-                None => config.summary = config.summary.or(Some(Console::Error)),
-            }
-            Ok(())
-        }),
-    )
+    Setting::optional("summary", "print the report at the end; `summary=FILE`: write it to a file", |config, text| {
+        match text {
+            Some("-") => config.summary = Some(Console::Output),
+            Some(text) => config.summary_files.push(parse_path(text).and_then(check_summary)?),
+            None => config.summary = config.summary.or(Some(Console::Error)),
+        }
+        Ok(())
+    })
     .repeats()
     .output(|config| config.has_summary())
     .paths(|config| config.summary_files.iter_mut().collect()),
-    Setting::new("log", "emit each zone as an event of `tracing`", Flag(|config| &mut config.log))
+    Setting::flag("log", "emit each zone as an event of `tracing`", |config| &mut config.log)
         .feature("tracing", cfg!(feature = "tracing"))
         .output(|config| config.log),
     // Which zones it records, how many may wait, and how they are timed.
-    Setting::new(
-        "level",
-        "leave out ranges that are finer",
-        Value("coarse", |config, text| parse_level(text).map(|level| config.level = level)),
-    ),
-    Setting::new(
-        "filter",
-        "record only ranges that match, or with `!` leave them out",
-        Value("PATTERN", |config, text| Filter::parse(text).map(|filter| config.filters.push(filter))),
-    )
+    Setting::value("level", "coarse", "leave out ranges that are finer", |config, text| {
+        parse_level(text).map(|level| config.level = level)
+    }),
+    Setting::value("filter", "PATTERN", "record only ranges that match, or with `!` leave them out", |config, text| {
+        Filter::parse(text).map(|filter| config.filters.push(filter))
+    })
     .example("demo.*")
     .repeats(),
-    Setting::new(
-        "ring",
-        "the most zones of a stream that wait for their events",
-        Value("4096", |config, text| check_ring(text.parse().unwrap_or(0)).map(|zones| config.ring = zones)),
-    ),
-    Setting::new(
-        "events",
-        "the most events in one GPU context",
-        Value("16384", |config, text| check_events(text.parse().unwrap_or(0)).map(|events| config.events = events)),
-    ),
-    Setting::new(
+    Setting::value("ring", "4096", "the most zones of a stream that wait for their events", |config, text| {
+        check_ring(text.parse().unwrap_or(0)).map(|zones| config.ring = zones)
+    }),
+    Setting::value("events", "16384", "the most events in one GPU context", |config, text| {
+        check_events(text.parse().unwrap_or(0)).map(|events| config.events = events)
+    }),
+    Setting::value(
         "event_pool_capacity",
+        "256",
         "the most free events that timelines keep in one GPU context",
-        Value("256", |config, text| {
+        |config, text| {
             let events = text.parse().unwrap_or(usize::MAX);
             check_event_pool(events).map(|events| config.event_pool_capacity = Some(events))
-        }),
+        },
     )
     .feature("timeline", cfg!(feature = "timeline")),
-    Setting::new(
-        "ends",
-        "how ends of zones are found: auto, eager, lazy",
-        Value("auto", |config, text| parse_ends(text).map(|ends| config.ends = ends)),
-    )
+    Setting::value("ends", "auto", "how ends of zones are found: auto, eager, lazy", |config, text| {
+        parse_ends(text).map(|ends| config.ends = ends)
+    })
     .example("lazy"),
-    Setting::new(
-        "timing",
-        "the clock of GPU zones: events, kernels",
-        Value("events", |config, text| parse_timing(text).map(|timing| config.timing = timing)),
-    )
+    Setting::value("timing", "events", "the clock of GPU zones: events, kernels", |config, text| {
+        parse_timing(text).map(|timing| config.timing = timing)
+    })
     .example("kernels"),
     // Which part of the program it records.
-    Setting::new(
-        "budget",
-        "the most that recording slows the program",
-        Value("0.5%", |config, text| parse_budget(text).map(|share| config.budget = Some(share))),
-    ),
-    Setting::new(
-        "sample",
-        "the share of each range's zones that is recorded",
-        Value("10%", |config, text| parse_sample(text).map(|share| config.sample = share)),
-    ),
-    Setting::new(
-        "active",
-        "record this many steps, then leave steps out again",
-        Value("3", |config, text| check_active(text.parse().unwrap_or(0)).map(|steps| config.active = Some(steps))),
-    )
+    Setting::value("budget", "0.5%", "the most that recording slows the program", |config, text| {
+        parse_budget(text).map(|share| config.budget = Some(share))
+    }),
+    Setting::value("sample", "10%", "the share of each range's zones that is recorded", |config, text| {
+        parse_sample(text).map(|share| config.sample = share)
+    }),
+    Setting::value("active", "3", "record this many steps, then leave steps out again", |config, text| {
+        check_active(text.parse().unwrap_or(0)).map(|steps| config.active = Some(steps))
+    })
     .check_with(|config| match (config.active, config.budget) {
         (Some(_), Some(share)) if share < 1.0 => {
             Err("chooses the steps that are recorded, and so does `budget`; leave one of them out".to_owned())
         }
         _ => Ok(()),
     }),
-    Setting::new(
-        "wait",
-        "with `active`: leave out this many steps first",
-        Value("10", |config, text| parse_steps(text).map(|steps| config.wait = Some(steps))),
-    )
+    Setting::value("wait", "10", "with `active`: leave out this many steps first", |config, text| {
+        parse_steps(text).map(|steps| config.wait = Some(steps))
+    })
     .needs("steps to record", "wait=10,active=3", |config| config.wait.is_none() || config.active.is_some()),
-    Setting::new(
-        "warmup",
-        "with `active`: record this many steps and throw them away",
-        Value("2", |config, text| parse_steps(text).map(|steps| config.warmup = Some(steps))),
-    )
+    Setting::value("warmup", "2", "with `active`: record this many steps and throw them away", |config, text| {
+        parse_steps(text).map(|steps| config.warmup = Some(steps))
+    })
     .needs("steps to record", "wait=10,warmup=2,active=3", |config| config.warmup.is_none() || config.active.is_some()),
-    Setting::new(
-        "repeat",
-        "with `active`: record this many cycles of steps",
-        Value("1", |config, text| parse_steps(text).map(|cycles| config.repeat = Some(cycles))),
-    )
+    Setting::value("repeat", "1", "with `active`: record this many cycles of steps", |config, text| {
+        parse_steps(text).map(|cycles| config.repeat = Some(cycles))
+    })
     .needs("steps to record", "wait=10,active=3,repeat=1", |config| config.repeat.is_none() || config.active.is_some()),
     // What it records of devices, and the mirrors of zones in other tools.
-    Setting::new("calibrate", "measure what a pair of events adds to a kernel", Flag(|config| &mut config.calibrate)),
-    Setting::new("kernels", "record kernels and copies through CUPTI", Flag(|config| &mut config.kernels))
+    Setting::flag("calibrate", "measure what a pair of events adds to a kernel", |config| &mut config.calibrate),
+    Setting::flag("kernels", "record kernels and copies through CUPTI", |config| &mut config.kernels)
         .feature("cupti", cfg!(feature = "cupti")),
-    Setting::new(
-        "synchronizations",
-        "record waits of threads for the device through CUPTI",
-        Flag(|config| &mut config.synchronizations),
-    )
+    Setting::flag("synchronizations", "record waits of threads for the device through CUPTI", |config| {
+        &mut config.synchronizations
+    })
     .feature("cupti", cfg!(feature = "cupti")),
-    Setting::new(
+    Setting::value(
         "graph_timing",
+        "stamps",
         "time zones in replays of CUDA graphs: off, stamps, launch-order-stamps",
-        Value("stamps", |config, text| parse_graph_timing(text).map(|timing| config.graph_timing = timing)),
+        |config, text| parse_graph_timing(text).map(|timing| config.graph_timing = timing),
     ),
-    Setting::new(
-        "nvtx",
-        "mirror zones to NVTX; `nvtx=off`: never",
-        Optional(|config, text| parse_mirror("nvtx", text).map(|wish| config.nvtx = wish_mirror(config.nvtx, wish))),
-    )
+    Setting::optional("nvtx", "mirror zones to NVTX; `nvtx=off`: never", |config, text| {
+        parse_mirror("nvtx", text).map(|wish| config.nvtx = wish_mirror(config.nvtx, wish))
+    })
     .repeats(),
-    Setting::new(
-        "roctx",
-        "mirror zones to roctx; `roctx=off`: never",
-        Optional(|config, text| parse_mirror("roctx", text).map(|wish| config.roctx = wish_mirror(config.roctx, wish))),
-    )
+    Setting::optional("roctx", "mirror zones to roctx; `roctx=off`: never", |config, text| {
+        parse_mirror("roctx", text).map(|wish| config.roctx = wish_mirror(config.roctx, wish))
+    })
     .repeats(),
     // Its end, rotated traces and the flight recorder.
-    Setting::new(
-        "timeout",
-        "the longest that `finish` waits",
-        Value("5s", |config, text| parse_duration(text).map(|time| config.finish_timeout = time)),
-    ),
-    Setting::new(
+    Setting::value("timeout", "5s", "the longest that `finish` waits", |config, text| {
+        parse_duration(text).map(|time| config.finish_timeout = time)
+    }),
+    Setting::value(
         "rotate",
+        "256MiB",
         "write each Perfetto trace to files of this size, one after the other",
-        Value("256MiB", |config, text| parse_rotate(text).map(|bytes| config.rotate = Some(bytes))),
+        |config, text| parse_rotate(text).map(|bytes| config.rotate = Some(bytes)),
     )
     .needs("a Perfetto trace to rotate", "perfetto=trace.pftrace,rotate=256MiB", |config| {
         config.rotate.is_none() || !config.perfetto.is_empty()
     }),
-    Setting::new(
-        "keep",
-        "with `rotate`: how many files stay",
-        Value("4", |config, text| parse_keep(text).map(|files| config.keep = Some(files))),
-    )
+    Setting::value("keep", "4", "with `rotate`: how many files stay", |config, text| {
+        parse_keep(text).map(|files| config.keep = Some(files))
+    })
     .needs("files to keep some of", "perfetto=trace.pftrace,rotate=256MiB,keep=4", |config| {
         config.keep.is_none() || config.rotate.is_some()
     }),
-    Setting::new(
+    Setting::value(
         "flight",
+        "64MiB",
         "keep the last zones in a file; `flight=64MiB:FILE`: in this one",
-        Value("64MiB", |config, text| parse_flight(text).map(|flight| config.flight = Some(flight))),
+        |config, text| parse_flight(text).map(|flight| config.flight = Some(flight)),
     )
     .output(|config| config.flight.is_some())
     .check_with(|config| match config.flight {
@@ -253,35 +201,33 @@ pub(super) static SETTINGS: &[Setting] = &[
         _ => Ok(()),
     })
     .paths(|config| config.flight.iter_mut().filter_map(|flight| flight.path.as_mut()).collect()),
-    Setting::new(
+    Setting::value(
         "stall",
+        "10s",
         "with `flight`: write a trace when a stream is stalled for this long",
-        Value("10s", |config, text| parse_stall(text).map(|time| config.stall = Some(time))),
+        |config, text| parse_stall(text).map(|time| config.stall = Some(time)),
     )
     .needs("a flight recorder to write out", "flight=64MiB,stall=10s", |config| {
         config.stall.is_none() || config.flight.is_some()
     }),
-    Setting::new(
-        "dump_on",
-        "with `flight`: write a trace on SIGUSR2",
-        Value("sigusr2", |config, text| parse_dump_on(text).map(|is_on| config.dump_on_sigusr2 = is_on)),
-    )
+    Setting::value("dump_on", "sigusr2", "with `flight`: write a trace on SIGUSR2", |config, text| {
+        parse_dump_on(text).map(|is_on| config.dump_on_sigusr2 = is_on)
+    })
     .needs("a flight recorder to write out", "flight=64MiB,dump_on=sigusr2", |config| {
         !config.dump_on_sigusr2 || config.flight.is_some()
     }),
     // Whether it records, who controls it and what it prints.
-    Setting::new("off", "record nothing", Flag(|config| &mut config.off)),
-    Setting::new("control", "let the command `warpline` control this process", Flag(|config| &mut config.control))
+    Setting::flag("off", "record nothing", |config| &mut config.off),
+    Setting::flag("control", "let the command `warpline` control this process", |config| &mut config.control)
         .only_if(cfg!(target_os = "linux")),
-    Setting::new("quiet", "do not print where traces are", Flag(|config| &mut config.quiet)),
-    Setting::new(
+    Setting::flag("quiet", "do not print where traces are", |config| &mut config.quiet),
+    Setting::value(
         "finish_on_signal",
+        "off",
         "let SIGINT and SIGTERM end the program without finishing the session",
-        Value("off", |config, text| {
-            parse_switch("finish_on_signal", text).map(|is_on| config.finish_on_signal = is_on)
-        }),
+        |config, text| parse_switch("finish_on_signal", text).map(|is_on| config.finish_on_signal = is_on),
     ),
-    Setting::new("help", "print this list and record nothing", Flag(|config| &mut config.help)),
+    Setting::flag("help", "print this list and record nothing", |config| &mut config.help),
 ];
 
 #[cfg(test)]
