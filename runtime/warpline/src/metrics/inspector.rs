@@ -18,42 +18,25 @@ pub(super) struct Alias {
     mean: fn(Means) -> f64,
 }
 
-const BANDWIDTH: &str = "Geometric mean of the bus bandwidth in GB/s over the last 15 to 30 seconds.";
-const LENGTH: &str = "Mean execution time in microseconds over the last 15 to 30 seconds.";
-
 /// The metrics, of collectives and of transfers between two ranks.
 pub(super) static ALIASES: [Alias; 4] = [
-    Alias {
-        name: "nccl_bus_bandwidth_gbs",
-        about: BANDWIDTH,
-        unit: "GBy/s",
-        is_between_two: false,
-        mean: |means| means.bus_gbs,
-    },
-    Alias {
-        name: "nccl_collective_exec_time_microseconds",
-        about: LENGTH,
-        unit: "us",
-        is_between_two: false,
-        mean: |means| means.length_us,
-    },
-    Alias {
-        name: "nccl_p2p_bus_bandwidth_gbs",
-        about: BANDWIDTH,
-        unit: "GBy/s",
-        is_between_two: true,
-        mean: |means| means.bus_gbs,
-    },
-    Alias {
-        name: "nccl_p2p_exec_time_microseconds",
-        about: LENGTH,
-        unit: "us",
-        is_between_two: true,
-        mean: |means| means.length_us,
-    },
+    Alias::bandwidth("nccl_bus_bandwidth_gbs", false),
+    Alias::length("nccl_collective_exec_time_microseconds", false),
+    Alias::bandwidth("nccl_p2p_bus_bandwidth_gbs", true),
+    Alias::length("nccl_p2p_exec_time_microseconds", true),
 ];
 
 impl Alias {
+    const fn bandwidth(name: &'static str, is_between_two: bool) -> Alias {
+        let about = "Geometric mean of the bus bandwidth in GB/s over the last 15 to 30 seconds.";
+        Alias { name, about, unit: "GBy/s", is_between_two, mean: |means| means.bus_gbs }
+    }
+
+    const fn length(name: &'static str, is_between_two: bool) -> Alias {
+        let about = "Mean execution time in microseconds over the last 15 to 30 seconds.";
+        Alias { name, about, unit: "us", is_between_two, mean: |means| means.length_us }
+    }
+
     /// Returns the value for a group, kind and size; none if the metric is of the other kinds.
     pub(super) fn value(&self, key: &BandwidthKey, means: Means) -> Option<f64> {
         (self.is_between_two == key.kind.is_between_two()).then(|| (self.mean)(means))
