@@ -62,28 +62,27 @@ pub(super) fn files(window: &Window, identity: &Identity) -> Result<Vec<TableFil
     let budget = window.closed.steps.len().max(LEAST_STEPS) * BYTES_A_STEP;
     let layout = Layout { window, identity };
     let mut coarsened = Coarsened { ranges: window.closed.ranges_left_out, ..Coarsened::default() };
-    let fixed = [layout.steps(), layout.comms()];
-    let fixed = fixed.iter().flatten().map(encode).collect::<Result<Vec<_>>>()?;
-    let mut ranges = encode_some(layout.ranges(true))?;
-    let mut stages = encode_some(layout.stages())?;
-    let mut collectives = encode_some(layout.collectives(0))?;
-    let mut sketches = encode_some(layout.sketches())?;
+    let fixed = [encode_some(&layout.steps())?, encode_some(&layout.comms())?];
+    let mut ranges = encode_some(&layout.ranges(true))?;
+    let mut stages = encode_some(&layout.stages())?;
+    let mut collectives = encode_some(&layout.collectives(0))?;
+    let mut sketches = encode_some(&layout.sketches())?;
     let mut windows = encode(&layout.windows(&coarsened))?;
     loop {
         let parts = [&ranges, &stages, &collectives, &sketches];
-        let all = fixed.iter().chain(parts.into_iter().flatten()).map(|file| file.bytes.len());
+        let all = fixed.iter().chain(parts).flatten().map(|file| file.bytes.len());
         if all.sum::<usize>() + windows.bytes.len() <= budget {
             break;
         }
         if !coarsened.ranges && !window.closed.ranges.is_empty() {
             coarsened.ranges = true;
-            ranges = encode_some(layout.ranges(false))?;
+            ranges = encode_some(&layout.ranges(false))?;
         } else if !coarsened.stages && stages.is_some() {
             coarsened.stages = true;
             stages = None;
         } else if collectives.is_some() && coarsened.collectives < MOST_ROUNDS {
             coarsened.collectives += 1;
-            collectives = encode_some(layout.collectives(coarsened.collectives))?;
+            collectives = encode_some(&layout.collectives(coarsened.collectives))?;
         } else if !coarsened.sketches && sketches.is_some() {
             coarsened.sketches = true;
             sketches = None;
@@ -95,16 +94,17 @@ pub(super) fn files(window: &Window, identity: &Identity) -> Result<Vec<TableFil
             break;
         }
     }
-    let parts = [ranges, stages, collectives, sketches].into_iter().flatten();
-    Ok(fixed.into_iter().chain(parts).chain([windows]).collect())
+    let parts = [ranges, stages, collectives, sketches, Some(windows)];
+    Ok(fixed.into_iter().chain(parts).flatten().collect())
 }
 
 fn encode(table: &Table) -> Result<TableFile> {
     Ok(TableFile { table: table.name, bytes: table.to_parquet()? })
 }
 
-fn encode_some(table: Option<Table>) -> Result<Option<TableFile>> {
-    table.filter(|table| table.rows > 0).as_ref().map(encode).transpose()
+/// Returns the file of a table, or none if it has no rows.
+fn encode_some(table: &Table) -> Result<Option<TableFile>> {
+    (table.rows > 0).then(|| encode(table)).transpose()
 }
 
 /// Makes the tables of a window.
@@ -144,39 +144,36 @@ impl Layout<'_> {
             .with("version", repeated(env!("CARGO_PKG_VERSION"), 1))
     }
 
-    fn steps(&self) -> Option<Table> {
+    fn steps(&self) -> Table {
         let steps = &self.window.closed.steps;
         let clock_ns = self.window.clock_err_ns;
-        let table = self.table("steps", steps.len());
-        (!steps.is_empty()).then(|| {
-            table
-                .longs("step", steps.iter().map(|row| row.step))
-                .longs("begin_ns", steps.iter().map(|row| row.begin_ns))
-                .longs("wall_ns", steps.iter().map(|row| row.wall_ns))
-                .longs("compute_ns", steps.iter().map(|row| row.parts.compute_ns))
-                .longs("comm_ns", steps.iter().map(|row| row.parts.comm_ns))
-                .longs("comm_hidden_ns", steps.iter().map(|row| row.parts.comm_hidden_ns))
-                .longs("wait_ns", steps.iter().map(|row| row.parts.wait_ns))
-                .longs("idle_ns", steps.iter().map(|row| row.parts.idle_ns))
-                .longs("uncertain_ns", steps.iter().map(|row| row.parts.uncertain_ns))
-                .longs("launch_ns", steps.iter().map(|row| row.launch_ns))
-                .longs("zones", steps.iter().map(|row| row.zones))
-                .longs("dropped", steps.iter().map(|row| row.dropped))
-                .longs("clock_err_ns", steps.iter().map(|row| clock_ns + row.end_early_ns))
-        })
+        self.table("steps", steps.len())
+            .longs("step", steps.iter().map(|row| row.step))
+            .longs("begin_ns", steps.iter().map(|row| row.begin_ns))
+            .longs("wall_ns", steps.iter().map(|row| row.wall_ns))
+            .longs("compute_ns", steps.iter().map(|row| row.parts.compute_ns))
+            .longs("comm_ns", steps.iter().map(|row| row.parts.comm_ns))
+            .longs("comm_hidden_ns", steps.iter().map(|row| row.parts.comm_hidden_ns))
+            .longs("wait_ns", steps.iter().map(|row| row.parts.wait_ns))
+            .longs("idle_ns", steps.iter().map(|row| row.parts.idle_ns))
+            .longs("uncertain_ns", steps.iter().map(|row| row.parts.uncertain_ns))
+            .longs("launch_ns", steps.iter().map(|row| row.launch_ns))
+            .longs("zones", steps.iter().map(|row| row.zones))
+            .longs("dropped", steps.iter().map(|row| row.dropped))
+            .longs("clock_err_ns", steps.iter().map(|row| clock_ns + row.end_early_ns))
     }
 
-    fn stages(&self) -> Option<Table> {
+    fn stages(&self) -> Table {
         let stages = &self.window.closed.stages;
         let table = self.table("stages", stages.len()).longs("step", stages.iter().map(|row| row.step));
         let table = table.with("idx", Column::Int(stages.iter().map(|row| row.idx).collect()));
         let table = table.with("name", texts(stages.iter().map(|row| row.name)));
         let table = table.longs("dur_ns", stages.iter().map(|row| row.dur_ns));
-        Some(table.longs("end_early_ns", stages.iter().map(|row| row.end_early_ns)))
+        table.longs("end_early_ns", stages.iter().map(|row| row.end_early_ns))
     }
 
     /// The figures of the window, and with `by_step` those of each step before them.
-    fn ranges(&self, by_step: bool) -> Option<Table> {
+    fn ranges(&self, by_step: bool) -> Table {
         let of_steps = self.window.closed.ranges.iter().filter(|_| by_step);
         let of_steps = of_steps.map(|(step, name, figures)| (Some(*step), *name, figures));
         let of_window = self.window.ranges.by_name();
@@ -185,26 +182,24 @@ impl Layout<'_> {
         let table = self.table("ranges", rows.len());
         let table = table.with("step", Column::OptionalLong(rows.iter().map(|(step, ..)| *step).collect()));
         let table = table.with("name", texts(rows.iter().map(|(_, name, _)| *name)));
-        Some(
-            table
-                .longs("n", rows.iter().map(|(.., row)| row.n))
-                .longs("sum_ns", rows.iter().map(|(.., row)| row.sum_ns))
-                .longs("min_ns", rows.iter().map(|(.., row)| row.min_ns))
-                .longs("max_ns", rows.iter().map(|(.., row)| row.max_ns))
-                .longs("launch_ns", rows.iter().map(|(.., row)| row.launch_ns))
-                .longs("bounded", rows.iter().map(|(.., row)| row.bounded))
-                .longs("bounded_sum_ns", rows.iter().map(|(.., row)| row.bounded_sum_ns))
-                .longs("bounded_least_ns", rows.iter().map(|(.., row)| row.bounded_least_ns)),
-        )
+        table
+            .longs("n", rows.iter().map(|(.., row)| row.n))
+            .longs("sum_ns", rows.iter().map(|(.., row)| row.sum_ns))
+            .longs("min_ns", rows.iter().map(|(.., row)| row.min_ns))
+            .longs("max_ns", rows.iter().map(|(.., row)| row.max_ns))
+            .longs("launch_ns", rows.iter().map(|(.., row)| row.launch_ns))
+            .longs("bounded", rows.iter().map(|(.., row)| row.bounded))
+            .longs("bounded_sum_ns", rows.iter().map(|(.., row)| row.bounded_sum_ns))
+            .longs("bounded_least_ns", rows.iter().map(|(.., row)| row.bounded_least_ns))
     }
 
-    fn sketches(&self) -> Option<Table> {
+    fn sketches(&self) -> Table {
         let ranges = self.window.ranges.by_name();
         let rows: Vec<_> =
             ranges.iter().flat_map(|range| range.sketch.counts().map(|(bucket, n)| (range.name, bucket, n))).collect();
         let table = self.table("sketches", rows.len()).with("name", texts(rows.iter().map(|(name, ..)| *name)));
         let table = table.with("bucket", Column::Int(rows.iter().map(|(_, bucket, _)| *bucket).collect()));
-        Some(table.longs("n", rows.iter().map(|(.., n)| *n)))
+        table.longs("n", rows.iter().map(|(.., n)| *n))
     }
 
     /// The collectives that stay if a sample is made coarser by a power of four. Those that were slow stay.
@@ -216,7 +211,7 @@ impl Layout<'_> {
         })
     }
 
-    fn collectives(&self, coarser: u32) -> Option<Table> {
+    fn collectives(&self, coarser: u32) -> Table {
         let rows: Vec<_> = self.kept(coarser).collect();
         let clock_ns = self.window.clock_err_ns;
         let table = self.table("collectives", rows.len()).with("comm", texts(rows.iter().map(|row| &*row.comm)));
@@ -231,15 +226,12 @@ impl Layout<'_> {
             .longs("end_early_ns", rows.iter().map(|row| row.end_early_ns));
         let table = table.with("range", texts(rows.iter().map(|row| row.range)));
         let why = |k: Option<u64>| if k.is_some() { "sample" } else { "slow" };
-        Some(table.with("why", texts(rows.iter().map(|row| why(row.k)))))
+        table.with("why", texts(rows.iter().map(|row| why(row.k))))
     }
 
-    fn comms(&self) -> Option<Table> {
+    fn comms(&self) -> Table {
         let mut rows: Vec<_> = self.window.comms.iter().collect();
         rows.sort_unstable_by_key(|comm| &*comm.name);
-        if rows.is_empty() {
-            return None;
-        }
         let entered: Vec<_> = rows
             .iter()
             .map(|comm| match comm.group.entered() {
@@ -255,7 +247,7 @@ impl Layout<'_> {
         let table = table
             .longs("sampling", rows.iter().map(|comm| comm.sampling as i64))
             .longs("last_seq", entered.iter().map(|(seq, _)| i64::try_from(*seq).unwrap_or(i64::MAX)));
-        Some(table.with("signature", texts(entered.iter().map(|(_, signature)| signature.as_str()))))
+        table.with("signature", texts(entered.iter().map(|(_, signature)| signature.as_str())))
     }
 }
 
@@ -292,7 +284,7 @@ mod tests {
         let layout = Layout { window: &window, identity: &identity };
         let mut written = vec![layout.windows(&Coarsened::default())];
         let others = [layout.steps(), layout.stages(), layout.ranges(true), layout.sketches(), layout.collectives(0)];
-        written.extend(others.into_iter().chain([layout.comms()]).flatten());
+        written.extend(others.into_iter().chain([layout.comms()]));
         let names: Vec<&str> = written.iter().map(|table| table.name).collect();
         assert_eq!(names, Contract::ALL.map(Contract::name));
         for (table, contract) in written.iter().zip(Contract::ALL) {
