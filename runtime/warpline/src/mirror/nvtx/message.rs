@@ -5,10 +5,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
 
 use super::abi::*;
-use super::payload::{Bytes, Entry, register_schema};
+use super::payload::{Bytes, Entry, Schemas, register_schema};
 use warpline_core::collective::{Message, ProcessGroup};
 
 /// The name of the schemas, in every domain.
@@ -33,25 +32,13 @@ const ENTRIES: [(&CStr, Entry, &CStr); VALUES] = [
     (c"is_async", Entry::U64, c"1 if the caller continues without waiting for it"),
 ];
 
-/// The largest number of sets of values of a range; messages with further sets have no payload.
-const MOST_SCHEMAS: usize = 16;
-
 enum MessageValue<'a> {
     Text(&'a str),
     Number(u64),
 }
 
-/// The schemas of a range's messages: a list that only grows.
-#[derive(Default)]
-pub(super) struct MessageSchemas(OnceLock<Box<MessageSchema>>);
-
-struct MessageSchema {
-    /// A bit for each value that the messages have.
-    values: u16,
-    /// The tool's number; 0 if the tool refused the schema.
-    id: u64,
-    next: MessageSchemas,
-}
+/// The schemas of a range's messages. A set has a bit for each value that the messages have.
+pub(super) type MessageSchemas = Schemas<u16>;
 
 /// The values of one message.
 pub(super) type MessageBytes = Bytes<VALUES>;
@@ -61,7 +48,7 @@ impl MessageSchemas {
     pub(super) fn encode(&self, domain: nvtxDomainHandle_t, message: &Message) -> Option<(u64, MessageBytes)> {
         let values = values(message);
         let known = values.iter().enumerate().fold(0, |known, (at, value)| known | u16::from(value.is_some()) << at);
-        let id = self.id(domain, known)?;
+        let id = self.find(|set| *set == known, || (known, register(domain, known)))?;
         let mut bytes = MessageBytes::new();
         for value in values.into_iter().flatten() {
             match value {
@@ -71,27 +58,12 @@ impl MessageSchemas {
         }
         Some((id, bytes))
     }
-
-    fn id(&self, domain: nvtxDomainHandle_t, values: u16) -> Option<u64> {
-        let mut schemas = self;
-        for _ in 0..MOST_SCHEMAS {
-            let schema = schemas.0.get_or_init(|| Box::new(MessageSchema::register(domain, values)));
-            if schema.values == values {
-                return Some(schema.id).filter(|id| *id != 0);
-            }
-            schemas = &schema.next;
-        }
-        None
-    }
 }
 
-impl MessageSchema {
-    #[cold]
-    fn register(domain: nvtxDomainHandle_t, values: u16) -> MessageSchema {
-        let known = ENTRIES.into_iter().enumerate().filter(|(at, _)| values & 1 << at != 0);
-        let id = register_schema(domain, NAME, known.map(|(_, entry)| entry));
-        MessageSchema { values, id, next: MessageSchemas::default() }
-    }
+#[cold]
+fn register(domain: nvtxDomainHandle_t, values: u16) -> u64 {
+    let known = ENTRIES.into_iter().enumerate().filter(|(at, _)| values & 1 << at != 0);
+    register_schema(domain, NAME, known.map(|(_, entry)| entry))
 }
 
 /// Returns the values of [`ENTRIES`], as far as they are known.

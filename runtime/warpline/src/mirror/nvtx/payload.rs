@@ -19,7 +19,7 @@ const NUMBER: usize = 8;
 
 const _: () = assert!(MAX_LABEL_BYTES < TEXT);
 
-/// The maximum number of sets of fields of a range. Zones with further sets have no payload.
+/// The maximum number of sets of values of a range. Zones and messages with further sets have no payload.
 const MOST_SCHEMAS: usize = 16;
 
 /// The type of an entry.
@@ -58,26 +58,29 @@ impl Entry {
     }
 }
 
-/// The schemas of one range: a list that only grows.
+/// The schemas of one range, each for one set of values: a list that only grows.
 #[derive(Default)]
-pub(super) struct Schemas(OnceLock<Box<Schema>>);
+pub(super) struct Schemas<S>(OnceLock<Box<Schema<S>>>);
 
-struct Schema {
-    fields: Vec<(&'static str, Entry)>,
-    has_label: bool,
+struct Schema<S> {
+    set: S,
     /// The tool's number; 0 if the tool refused the schema.
     id: u64,
-    next: Schemas,
+    next: Schemas<S>,
 }
 
-impl Schemas {
-    /// Returns the tool's number of the schema of these fields, or none if they cannot be sent.
+impl<S: Default> Schemas<S> {
+    /// Returns the tool's number of the schema whose set fits, or none if the values cannot be sent. `register` returns the values' set and the
+    /// number of its schema.
     #[inline]
-    pub(super) fn id(&self, domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Option<u64> {
+    pub(super) fn find(&self, fits: impl Fn(&S) -> bool, register: impl Fn() -> (S, u64)) -> Option<u64> {
         let mut schemas = self;
         for _ in 0..MOST_SCHEMAS {
-            let schema = schemas.0.get_or_init(|| Box::new(Schema::register(domain, range, fields)));
-            if schema.fits(fields) {
+            let schema = schemas.0.get_or_init(|| {
+                let (set, id) = register();
+                Box::new(Schema { set, id, next: Schemas::default() })
+            });
+            if fits(&schema.set) {
                 return Some(schema.id).filter(|id| *id != 0);
             }
             schemas = &schema.next;
@@ -86,7 +89,22 @@ impl Schemas {
     }
 }
 
-impl Schema {
+/// A set of fields, and whether a label is with them.
+#[derive(Default)]
+pub(super) struct FieldSet {
+    fields: Vec<(&'static str, Entry)>,
+    has_label: bool,
+}
+
+impl Schemas<FieldSet> {
+    /// Returns the tool's number of the schema of these fields, or none if they cannot be sent.
+    #[inline]
+    pub(super) fn id(&self, domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Option<u64> {
+        self.find(|set| set.fits(fields), || FieldSet::register(domain, range, fields))
+    }
+}
+
+impl FieldSet {
     fn fits(&self, fields: &Fields) -> bool {
         self.fields.len() == fields.len()
             && self.has_label == fields.label().is_some()
@@ -96,7 +114,7 @@ impl Schema {
     }
 
     #[cold]
-    fn register(domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> Schema {
+    fn register(domain: nvtxDomainHandle_t, range: &CStr, fields: &Fields) -> (FieldSet, u64) {
         let known: Vec<_> = fields.iter().map(|(name, value)| (name, Entry::encode(value))).collect();
         let label = fields.label().map(|_| ("label", Entry::Text));
         // A name that contains a NUL becomes empty. Marks never contain one.
@@ -104,7 +122,7 @@ impl Schema {
             known.iter().chain(&label).map(|(name, _)| CString::new(*name).unwrap_or_default()).collect();
         let entries = known.iter().chain(&label).zip(&names);
         let id = register_schema(domain, range, entries.map(|((_, entry), name)| (&**name, *entry, c"")));
-        Schema { fields: known, has_label: label.is_some(), id, next: Schemas::default() }
+        (FieldSet { fields: known, has_label: label.is_some() }, id)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::abi::*;
 use super::message::MessageSchemas;
-use super::payload::{Entry, FieldBytes, Schemas, register_schema};
+use super::payload::{Entry, FieldBytes, FieldSet, Schemas, register_schema};
 use super::pushes;
 use super::table;
 use warpline_core::catalog::{Kind, RangeSpec, catalog};
@@ -29,7 +29,7 @@ pub(super) struct NvtxRange {
     message: nvtxStringHandle_t,
     category: u32,
     color: Option<u32>,
-    schemas: Schemas,
+    schemas: Schemas<FieldSet>,
     messages: MessageSchemas,
 }
 
