@@ -16,23 +16,19 @@ pub(super) fn without_warmup(batch: Batch<'_>, steps: &Steps, stats: &SessionSta
             stats.warmup.spans.fetch_add((spans.len() - kept.len()) as u64, Ordering::Relaxed);
             give_some(Batch::Spans(&kept), give)
         }
-        Batch::Waits(waits) => {
-            let kept = only(waits, |wait| !steps.is_warmup(wait.host.begin_ns));
-            give_some(Batch::Waits(&kept), give)
-        }
+        Batch::Waits(waits) => give_some(Batch::Waits(&only(waits, |wait| !steps.is_warmup(wait.host.begin_ns))), give),
         Batch::Synchronizations(syncs) => {
-            let kept = only(syncs, |sync| !steps.is_warmup(sync.host.begin_ns));
-            give_some(Batch::Synchronizations(&kept), give)
+            give_some(Batch::Synchronizations(&only(syncs, |sync| !steps.is_warmup(sync.host.begin_ns))), give)
         }
         Batch::Kernels(kernels) => {
             let kept = only(kernels, |kernel| !steps.is_warmup(begin_of(kernel.launch.as_ref(), kernel.gpu)));
             stats.warmup.kernels.fetch_add((kernels.len() - kept.len()) as u64, Ordering::Relaxed);
             give_some(Batch::Kernels(&kept), give)
         }
-        Batch::Replays(replays) => {
-            let kept = only(replays, |replay| !steps.is_warmup(begin_of(replay.launch.as_ref(), replay.gpu)));
-            give_some(Batch::Replays(&kept), give)
-        }
+        Batch::Replays(replays) => give_some(
+            Batch::Replays(&only(replays, |replay| !steps.is_warmup(begin_of(replay.launch.as_ref(), replay.gpu)))),
+            give,
+        ),
         other => give(other),
     }
 }
