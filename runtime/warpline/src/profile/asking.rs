@@ -13,26 +13,19 @@ use warpline_core::profile::pending::{PendingSubmission, PendingZone, PendingZon
 use warpline_core::profile::requests::{self, EndSignal};
 use warpline_core::zone::{self, Zone};
 
-pub(super) fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    PendingZone::new(requests::ask_next(&stream_ref(stream), 1, None))
-}
-
-pub(super) fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    PendingZones::new(requests::ask_next(&stream_ref(stream), n, None))
-}
-
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only events of CUDA are put behind a zone"))]
-pub(super) fn next_signalled(
+/// Requests the next `n` zones on the stream; `signal` returns what is put behind them, if anything.
+pub(super) fn next(
     stream: &(impl AsStream + ?Sized),
-    signal: impl FnOnce(&StreamRef<'_>) -> Result<Arc<dyn EndSignal>, String>,
-) -> PendingZone {
+    n: u32,
+    signal: impl FnOnce(&StreamRef<'_>) -> Result<Option<Arc<dyn EndSignal>>, String>,
+) -> Arc<Shared> {
     let stream = stream_ref(stream);
-    PendingZone::new(match signal(&stream) {
-        Ok(signal) => requests::ask_next(&stream, 1, Some(signal)),
+    match signal(&stream) {
+        Ok(signal) => requests::ask_next(&stream, n, signal),
         // A stream without a key has a reason of its own.
         Err(why) if key_of(&stream).is_ok() => Shared::failed(ProfileError::Event(why)),
-        Err(_) => requests::ask_next(&stream, 1, None),
-    })
+        Err(_) => requests::ask_next(&stream, n, None),
+    }
 }
 
 pub(super) fn next_submission(stream: &(impl AsStream + ?Sized)) -> PendingSubmission {

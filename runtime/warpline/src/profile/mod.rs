@@ -53,7 +53,7 @@ use warpline_core::zone::Zone;
 /// }
 /// ```
 pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
-    warpline_core::if_feature!("enable", asking::next(stream), {
+    warpline_core::if_feature!("enable", PendingZone::new(asking::next(stream, 1, |_| Ok(None))), {
         let _ = stream;
         PendingZone::not_enabled()
     })
@@ -61,7 +61,7 @@ pub fn next(stream: &(impl AsStream + ?Sized)) -> PendingZone {
 
 /// Like [`next`], for the next `n` zones that this thread begins on this stream, including nested ones.
 pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
-    warpline_core::if_feature!("enable", asking::next_n(stream, n), {
+    warpline_core::if_feature!("enable", PendingZones::new(asking::next(stream, n, |_| Ok(None))), {
         let _ = (stream, n);
         PendingZones::not_enabled()
     })
@@ -90,10 +90,14 @@ pub fn next_n(stream: &(impl AsStream + ?Sized), n: u32) -> PendingZones {
 /// ```
 #[cfg(feature = "cuda")]
 pub fn next_with_event(stream: &(impl AsStream + ?Sized), event: warpline_cuda::RawEvent) -> PendingZone {
-    warpline_core::if_feature!("enable", asking::next_signalled(stream, |stream| event.behind(stream)), {
-        let _ = (stream, event);
-        PendingZone::not_enabled()
-    })
+    warpline_core::if_feature!(
+        "enable",
+        PendingZone::new(asking::next(stream, 1, |stream| event.behind(stream).map(Some))),
+        {
+            let _ = (stream, event);
+            PendingZone::not_enabled()
+        }
+    )
 }
 
 /// Times the next submission of this thread on this stream, whatever it is and without a mark: a kernel, a copy, a memory set, the launch of a
