@@ -13,13 +13,13 @@ use warpline_core::backend::AsStream;
 pub(super) type SharedStream = Arc<dyn AsStream + Send + Sync>;
 
 thread_local! {
-    static THREAD: OnThread = const { OnThread { is_asked: Cell::new(false), answer: Cell::new(None) } };
+    pub(super) static THREAD: OnThread = const { OnThread { is_asked: Cell::new(false), answer: Cell::new(None) } };
 }
 
 /// Whether the layer asks on this thread, and the answer.
-struct OnThread {
-    is_asked: Cell<bool>,
-    answer: Cell<Option<SharedStream>>,
+pub(super) struct OnThread {
+    pub(super) is_asked: Cell<bool>,
+    pub(super) answer: Cell<Option<SharedStream>>,
 }
 
 /// Returns the value of a field `gpu` that makes a span of `tracing` a zone on this stream. While a session records, the span keeps a clone of
@@ -53,17 +53,4 @@ where
         });
         f.write_str("stream")
     }
-}
-
-/// Formats a value with `format` and, if `asks` is set, returns its stream. A value that is not an [`OnStream`] has none. A value that is formatted
-/// inside another one does not provide the other's stream.
-#[cfg_attr(not(feature = "enable"), allow(dead_code, reason = "only a layer that records asks"))]
-pub(super) fn asking<T>(asks: bool, format: impl FnOnce() -> T) -> (T, Option<SharedStream>) {
-    let before = THREAD.try_with(|thread| thread.is_asked.replace(asks)).unwrap_or(false);
-    let formatted = format();
-    let take = |thread: &OnThread| {
-        thread.is_asked.set(before);
-        asks.then(|| thread.answer.take()).flatten()
-    };
-    (formatted, THREAD.try_with(take).ok().flatten())
 }

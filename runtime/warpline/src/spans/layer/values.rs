@@ -9,8 +9,7 @@ use std::sync::Arc;
 use tracing_core::Field;
 use tracing_core::field::Visit;
 
-use super::super::stream;
-use super::super::stream::SharedStream;
+use super::super::stream::{OnThread, SharedStream, THREAD};
 use warpline_core::fields;
 use warpline_core::fields::Value;
 use warpline_core::panics::caught;
@@ -112,12 +111,24 @@ impl Visit for Recorded {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let asks = self.has_zones && field.name() == GPU;
-        let (text, stream) = stream::asking(asks, || as_text(|text| write!(text, "{value:?}")));
+        let (text, stream) = asking(asks, || as_text(|text| write!(text, "{value:?}")));
         match stream {
             Some(stream) => self.stream = Some(stream),
             None => self.push(field, text),
         }
     }
+}
+
+/// Formats a value with `format` and, if `asks` is set, returns its stream. A value that is not an [`OnStream`](super::super::OnStream) has none. A value that is formatted
+/// inside another one does not provide the other's stream.
+fn asking<T>(asks: bool, format: impl FnOnce() -> T) -> (T, Option<SharedStream>) {
+    let before = THREAD.try_with(|thread| thread.is_asked.replace(asks)).unwrap_or(false);
+    let formatted = format();
+    let take = |thread: &OnThread| {
+        thread.is_asked.set(before);
+        asks.then(|| thread.answer.take()).flatten()
+    };
+    (formatted, THREAD.try_with(take).ok().flatten())
 }
 
 /// A text of at most [`MAX_TEXT_BYTES`] bytes.
