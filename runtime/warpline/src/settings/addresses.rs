@@ -68,17 +68,6 @@ pub(crate) struct ServeAt {
     pub(crate) last_port: u16,
 }
 
-impl ServeAt {
-    /// Returns the addresses, in the order in which they are tried.
-    #[cfg_attr(
-        not(all(feature = "enable", feature = "prometheus")),
-        allow(dead_code, reason = "only the server of metrics asks")
-    )]
-    pub(crate) fn addresses(self) -> impl Iterator<Item = SocketAddr> {
-        (self.first_port..=self.last_port).map(move |port| SocketAddr::new(self.ip, port))
-    }
-}
-
 impl fmt::Display for ServeAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", SocketAddr::new(self.ip, self.first_port))?;

@@ -11,8 +11,8 @@ use crate::settings::addresses::ServeAt;
 /// None is free. The text says what to write instead.
 pub(super) fn bind(at: ServeAt) -> io::Result<TcpListener> {
     let mut last = None;
-    for address in at.addresses() {
-        match TcpListener::bind(address) {
+    for port in at.first_port..=at.last_port {
+        match TcpListener::bind((at.ip, port)) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = Some(error),
         }
