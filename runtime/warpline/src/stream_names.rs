@@ -21,24 +21,17 @@ use warpline_core::backend::AsStream;
 /// assert_eq!(warpline::name_stream(&stream, "copy"), cfg!(feature = "enable"));
 /// ```
 pub fn name_stream(stream: &(impl AsStream + ?Sized), name: &str) -> bool {
-    warpline_core::if_feature!("enable", on::name(stream, name), {
-        let _ = (stream, name);
-        false
-    })
-}
-
-#[cfg(feature = "enable")]
-mod on {
-    use warpline_core::backend::{AsStream, names};
-    use warpline_core::switch;
-
-    use crate::mirror;
-    use crate::profile::asking;
-
-    pub(super) fn name(stream: &(impl AsStream + ?Sized), name: &str) -> bool {
-        if switch::is_unknown() {
-            mirror::look(None, None);
+    warpline_core::if_feature!(
+        "enable",
+        {
+            if warpline_core::switch::is_unknown() {
+                crate::mirror::look(None, None);
+            }
+            warpline_core::backend::names::name(&crate::profile::asking::stream_ref(stream), name)
+        },
+        {
+            let _ = (stream, name);
+            false
         }
-        names::name(&asking::stream_ref(stream), name)
-    }
+    )
 }
