@@ -66,7 +66,7 @@ pub(super) fn flight(flight: &Flight, is_fresh: bool) -> Json {
     let mut answer = recorder(flight);
     answer["is"] = "flight".into();
     answer["protocol"] = VERSION.into();
-    answer["fd"] = flight.fd().into();
+    answer["fd"] = flight.ring.fd().into();
     answer["is_fresh"] = is_fresh.into();
     answer
 }

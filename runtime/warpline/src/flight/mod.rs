@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::settings::Config;
-use crate::settings::values::FlightSettings;
+use crate::settings::values::{FlightSettings, LEAST_FLIGHT, MOST_FLIGHT};
 use warpline_core::clock::now_ns;
 use warpline_core::lock::{lock, lock_within};
 use warpline_core::process::Process;
@@ -32,7 +32,9 @@ use warpline_core::threads;
 use warpline_report::sink::{SessionInfo, Sink};
 use warpline_trace::files::claim::notice;
 use warpline_trace::flight::file::RingFile;
-use warpline_trace::flight::format::{AREA_BYTES, AREAS, INCIDENT_AREA, Layout, PIECE_HEADER, PieceHeader, checksum};
+use warpline_trace::flight::format::{
+    AREA_BYTES, AREAS, INCIDENT_AREA, LEAST_BYTES, Layout, MOST_BYTES, PIECE_HEADER, PieceHeader, checksum,
+};
 use warpline_trace::flight::open::{Incident, OpenZone, Reason};
 use warpline_trace::flight::recover;
 use warpline_trace::write::perfetto::FlightSink;
@@ -40,6 +42,9 @@ use warpline_trace::write::perfetto::open::OpenTrace;
 
 use failures::Failures;
 use writer::Writer;
+
+const _: () =
+    assert!(LEAST_FLIGHT == LEAST_BYTES && MOST_FLIGHT == MOST_BYTES, "the settings know the sizes of a file");
 
 /// How long a caller waits for the collector to flush. The collector polls its rings far more often.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -52,7 +57,7 @@ const REST: Duration = Duration::from_secs(60);
 
 /// The flight recorder of a session.
 pub(crate) struct Flight {
-    ring: Arc<RingFile>,
+    pub(crate) ring: Arc<RingFile>,
     notice: Option<String>,
     is_temporary: bool,
     pub(crate) stall: Option<Duration>,
@@ -149,12 +154,6 @@ impl Flight {
         &self.ring.path
     }
 
-    /// Returns the descriptor of the file.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
-    pub(crate) fn fd(&self) -> i32 {
-        self.ring.fd()
-    }
-
     /// Returns a notice for the user if the file has another name than requested.
     pub(crate) fn notice(&self) -> Option<String> {
         self.notice.clone()
@@ -188,28 +187,20 @@ impl Flight {
         requests
     }
 
-    /// Asks the collector to flush to the file, without waiting. The receiver reports completion.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
-    pub(crate) fn ask_for_all(&self) -> mpsc::Receiver<()> {
+    /// Asks the collector to flush to the file, with the incident, without waiting. The receiver reports completion.
+    pub(crate) fn request(&self, incident: Option<Incident>) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::channel();
         if let (Some(collector), false) = (self.collector.get(), self.is_over.load(Ordering::Acquire)) {
-            lock(&self.requests).push(Request { incident: None, done });
+            lock(&self.requests).push(Request { incident, done });
             collector.unpark();
         }
         is_done
     }
 
-    /// Asks the collector to flush to the file, with the incident, and waits. Returns false on timeout, or if no
-    /// collector can answer.
+    /// Makes the same request and waits. Returns false on timeout, or if no collector can answer.
     fn ask(&self, incident: Option<Incident>) -> bool {
-        let Some(collector) = self.collector.get() else { return false };
-        if std::thread::current().id() == collector.id() || self.is_over.load(Ordering::Acquire) {
-            return false;
-        }
-        let (done, is_done) = mpsc::channel();
-        lock(&self.requests).push(Request { incident, done });
-        collector.unpark();
-        is_done.recv_timeout(PATIENCE).is_ok()
+        self.collector_id() != Some(std::thread::current().id())
+            && self.request(incident).recv_timeout(PATIENCE).is_ok()
     }
 
     /// Writes open zones to the file; `more` is the number of further open zones. The collector calls it ten times a

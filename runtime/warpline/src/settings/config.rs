@@ -129,29 +129,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns these settings for a recording from outside: those that apply only to the program's own session have
-    /// their defaults. Among them are settings that would slow the program for good, as CUPTI does with launches of
-    /// graphs, and `calibrate`, which launches a kernel.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the control server asks, which needs Linux"))]
-    pub(crate) fn shared(&self) -> Config {
-        Config {
-            level: self.level,
-            filters: self.filters.clone(),
-            ring: self.ring,
-            events: self.events,
-            ends: self.ends,
-            budget: self.budget,
-            sample: self.sample,
-            graph_timing: self.graph_timing,
-            nvtx: self.nvtx,
-            roctx: self.roctx,
-            finish_timeout: self.finish_timeout,
-            quiet: self.quiet,
-            help: self.help,
-            ..Config::default()
-        }
-    }
-
     /// Returns whether the report is printed or written.
     pub(crate) fn has_summary(&self) -> bool {
         self.summary.is_some() || !self.summary_files.is_empty()

@@ -30,18 +30,11 @@ const BUDGET: &str = "a budget is a share of the launching thread's time";
 const SAMPLE: &str = "a sample is a share of each range's zones";
 
 /// The maximum number of zones and of events: the maximum capacity of a ring.
-const MOST_ZONES: usize = (1 << 20) - 1;
-#[cfg(feature = "enable")]
-const _: () = assert!(MOST_ZONES == warpline_core::stream::ring::MAX_CAPACITY);
+pub(crate) const MOST_ZONES: usize = (1 << 20) - 1;
 
 /// The minimum and the maximum size of a flight recorder, in bytes.
-const LEAST_FLIGHT: u64 = 256 << 10;
-const MOST_FLIGHT: u64 = 64 << 30;
-#[cfg(feature = "export")]
-const _: () = {
-    use warpline_trace::flight::format;
-    assert!(LEAST_FLIGHT == format::LEAST_BYTES && MOST_FLIGHT == format::MOST_BYTES);
-};
+pub(crate) const LEAST_FLIGHT: u64 = 256 << 10;
+pub(crate) const MOST_FLIGHT: u64 = 64 << 30;
 
 /// The shortest window of the tables of many ranks, time between two exports, and time after which a stream is stalled.
 pub(super) const SHORTEST_TIME: Duration = Duration::from_millis(100);

@@ -21,6 +21,7 @@ use crate::flight::Flight;
 use crate::mirror;
 use crate::mirror::nvtx;
 use crate::settings::Config;
+use crate::settings::values::MOST_ZONES;
 use warpline_core::backend::Limits;
 use warpline_core::catalog::catalog;
 use warpline_core::dynamic;
@@ -30,10 +31,13 @@ use warpline_core::process::Process;
 use warpline_core::reentrancy;
 use warpline_core::stream::current as reserved;
 use warpline_core::stream::recorder::Recorder;
+use warpline_core::stream::ring::MAX_CAPACITY;
 use warpline_core::threads;
 use warpline_core::timing::GraphTiming;
 use warpline_report::sink::SessionInfo;
 use warpline_report::sink::held::HeldSinks;
+
+const _: () = assert!(MOST_ZONES == MAX_CAPACITY, "the settings know the maximum capacity of a ring");
 
 /// An engine that has its recorder and does not run yet.
 pub(crate) struct EngineBuilder {

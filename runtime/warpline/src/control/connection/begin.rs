@@ -116,7 +116,7 @@ impl Connection {
         let flight = flight.ok_or_else(|| {
             Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`")
         })?;
-        let written = flight.ask_for_all();
+        let written = flight.request(None);
         self.state = State::Dumping(Dumping { flight, written, until: now + WRITES_WITHIN, next: now });
         Ok(())
     }
@@ -169,4 +169,28 @@ fn subscribe<'a>(
             error => Refusal::new("session", error.to_string()),
         }
     })
+}
+
+impl Config {
+    /// Returns these settings for a recording from outside: those that apply only to the program's own session have
+    /// their defaults. Among them are settings that would slow the program for good, as CUPTI does with launches of
+    /// graphs, and `calibrate`, which launches a kernel.
+    fn shared(&self) -> Config {
+        Config {
+            level: self.level,
+            filters: self.filters.clone(),
+            ring: self.ring,
+            events: self.events,
+            ends: self.ends,
+            budget: self.budget,
+            sample: self.sample,
+            graph_timing: self.graph_timing,
+            nvtx: self.nvtx,
+            roctx: self.roctx,
+            finish_timeout: self.finish_timeout,
+            quiet: self.quiet,
+            help: self.help,
+            ..Config::default()
+        }
+    }
 }
