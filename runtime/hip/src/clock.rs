@@ -36,14 +36,10 @@ impl EventDevice for HipEvents {
     fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, HipError> {
         self.device.in_device(|| {
             let mut events = Vec::with_capacity(count);
-            while events.len() < count {
-                match self.device.driver.create_event() {
-                    Ok(event) => events.push(event),
-                    Err(error) => {
-                        events.into_iter().for_each(|event| self.destroy_event(event));
-                        return Err(error);
-                    }
-                }
+            for _ in 0..count {
+                let event = self.device.driver.create_event();
+                let event = event.inspect_err(|_| events.iter().for_each(|event| self.destroy_event(*event)))?;
+                events.push(event);
             }
             Ok(events)
         })

@@ -76,16 +76,9 @@ impl DeviceState {
         if self.events.load(Ordering::Relaxed) >= 2 * slots {
             return Ok(());
         }
-        match self.create() {
-            Ok(events) => {
-                events.into_iter().for_each(|events| self.give(events));
-                Ok(())
-            }
-            Err(error) => {
-                self.remove_slot();
-                Err(error)
-            }
-        }
+        let created = self.create().inspect_err(|_| self.remove_slot())?;
+        created.into_iter().for_each(|events| self.give(events));
+        Ok(())
     }
 
     pub(super) fn remove_slot(&self) {
@@ -100,13 +93,8 @@ impl DeviceState {
         }
         let pair = self.in_device(|| {
             let begin = self.driver.create_event()?;
-            match self.driver.create_event() {
-                Ok(end) => Ok(Events { begin, end }),
-                Err(error) => {
-                    self.driver.destroy_event(begin);
-                    Err(error)
-                }
-            }
+            let end = self.driver.create_event().inspect_err(|_| self.driver.destroy_event(begin))?;
+            Ok(Events { begin, end })
         });
         if pair.is_err() {
             self.events.fetch_sub(2, Ordering::Relaxed);

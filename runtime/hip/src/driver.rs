@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use warpline_core::backend::{BackendError, Refused};
@@ -60,9 +61,6 @@ macro_rules! table {
             $($wish: Option<unsafe extern "C" fn($($taken),*) -> $given>,)*
         }
 
-        /// The optional symbols.
-        pub(super) const OPTIONAL: &[&str] = &[$($wished),*];
-
         impl Symbols {
             fn load(library: &libloading::Library) -> Result<Symbols, BackendError> {
                 Ok(Symbols {
@@ -76,6 +74,12 @@ macro_rules! table {
                         unsafe { library.get($wished) }.ok().map(|symbol| *symbol)
                     },)*
                 })
+            }
+
+            /// Returns the optional symbols that the runtime lacks.
+            fn lacking(&self) -> Vec<&'static str> {
+                let lacks = [$(self.$wish.is_none().then_some($wished)),*];
+                lacks.into_iter().flatten().collect()
             }
         }
     };
@@ -154,22 +158,20 @@ impl Driver {
         Ok(Driver { symbols: Symbols::load(&library)?, library: name })
     }
 
-    /// Returns whether the runtime has an optional symbol.
-    pub(super) fn has(&self, symbol: &str) -> bool {
-        let Symbols { stream_get_id, stream_get_device, exchange_capture_mode, .. } = &self.symbols;
-        match symbol {
-            "hipStreamGetId" => stream_get_id.is_some(),
-            "hipStreamGetDevice" => stream_get_device.is_some(),
-            "hipThreadExchangeStreamCaptureMode" => exchange_capture_mode.is_some(),
-            "hipRuntimeGetVersion" => self.symbols.runtime_get_version.is_some(),
-            "hipGetDeviceCount" => self.symbols.get_device_count.is_some(),
-            _ => false,
-        }
+    /// Returns the optional symbols that the runtime lacks.
+    pub(super) fn lacking(&self) -> Vec<&'static str> {
+        self.symbols.lacking()
     }
 
     #[inline]
     fn check(&self, call: &'static str, code: Code) -> Result<(), HipError> {
         if code == SUCCESS { Ok(()) } else { Err(HipError { call, code }) }
+    }
+
+    /// Makes a call that stores its answer where it is told to. `value` is there before.
+    #[inline]
+    fn ask<T>(&self, call: &'static str, mut value: T, ask: impl FnOnce(*mut T) -> Code) -> Result<T, HipError> {
+        self.check(call, ask(&raw mut value)).map(|()| value)
     }
 
     /// Returns the error as text.
@@ -195,19 +197,16 @@ impl Driver {
 
     /// Returns the number of devices.
     pub(super) fn device_count(&self) -> Result<c_int, HipError> {
-        let mut count = 0;
         let Some(call) = self.symbols.get_device_count else { return Ok(0) };
         // SAFETY: a valid out-pointer.
-        self.check("hipGetDeviceCount", unsafe { call(&raw mut count) }).map(|()| count)
+        self.ask("hipGetDeviceCount", 0, |count| unsafe { call(count) })
     }
 
     /// Returns the calling thread's device.
     #[inline]
     pub(super) fn current_device(&self) -> Result<c_int, HipError> {
-        let mut device = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.get_device)(&raw mut device) };
-        self.check("hipGetDevice", code).map(|()| device)
+        self.ask("hipGetDevice", 0, |device| unsafe { (self.symbols.get_device)(device) })
     }
 
     /// Calls `work` with this device as the calling thread's, and restores the device from before.
@@ -240,10 +239,10 @@ impl Driver {
 
     /// Creates a stream on the calling thread's device that waits for no other stream.
     pub(super) fn create_stream(&self) -> Result<StreamPtr, HipError> {
-        let mut stream = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.stream_create)(&raw mut stream, NON_BLOCKING) };
-        self.check("hipStreamCreateWithFlags", code).map(|()| stream)
+        self.ask("hipStreamCreateWithFlags", null_mut(), |stream| unsafe {
+            (self.symbols.stream_create)(stream, NON_BLOCKING)
+        })
     }
 
     /// Destroys a stream that warpline created.
@@ -257,20 +256,16 @@ impl Driver {
         let Some(call) = self.symbols.stream_get_device.filter(|_| !is_default(stream)) else {
             return self.current_device();
         };
-        let mut device = 0;
         // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
-        let code = unsafe { call(stream, &raw mut device) };
-        self.check("hipStreamGetDevice", code).map(|()| device)
+        self.ask("hipStreamGetDevice", 0, |device| unsafe { call(stream, device) })
     }
 
     /// Returns a number that tells this stream from every other: its id, or on an older runtime its address.
     #[inline]
     pub(super) fn stream_id(&self, stream: StreamPtr) -> Result<u64, HipError> {
         let Some(call) = self.symbols.stream_get_id else { return Ok(stream as u64) };
-        let mut id = 0;
         // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
-        let code = unsafe { call(stream, &raw mut id) };
-        self.check("hipStreamGetId", code).map(|()| id)
+        self.ask("hipStreamGetId", 0, |id| unsafe { call(stream, id) })
     }
 
     /// Returns whether the stream is being captured, or cannot be used because another stream is.
@@ -312,10 +307,8 @@ impl Driver {
 
     /// Creates an event with a time on the calling thread's device.
     pub(super) fn create_event(&self) -> Result<EventPtr, HipError> {
-        let mut event = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.event_create)(&raw mut event, 0) };
-        self.check("hipEventCreateWithFlags", code).map(|()| event)
+        self.ask("hipEventCreateWithFlags", null_mut(), |event| unsafe { (self.symbols.event_create)(event, 0) })
     }
 
     /// Destroys an event that warpline created.

@@ -1,6 +1,6 @@
 //! What a host has for HIP: `warpline doctor` calls it, in a process of its own, because a runtime can crash or hang. It creates no stream.
 
-use crate::driver::{Driver, LIBRARIES, OPTIONAL};
+use crate::driver::{Driver, LIBRARIES};
 
 /// The HIP runtime of this host.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,8 @@ pub fn hip() -> HipProbe {
             return HipProbe { library: LIBRARIES[0], unusable: Some(error.0), ..HipProbe::default() };
         }
     };
-    let missing = OPTIONAL.iter().copied().filter(|symbol| !driver.has(symbol)).collect();
-    let mut found = HipProbe { library: driver.library, version: driver.version(), missing, ..HipProbe::default() };
+    let (library, version, missing) = (driver.library, driver.version(), driver.lacking());
+    let mut found = HipProbe { library, version, missing, ..HipProbe::default() };
     let count = match driver.device_count() {
         Ok(count) => count,
         Err(error) => {
