@@ -8,9 +8,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
-#[cfg(target_os = "linux")]
-use warpline_core::library::reason;
-use warpline_core::library::{is_loaded, open_first};
+use warpline_core::library::{is_loaded, open_first, reason};
 
 /// The names of the library: that which `rocprofv3` reads first, and that of roctracer.
 const LIBRARIES: [&str; 4] =
@@ -105,14 +103,11 @@ impl Roctx {
 }
 
 /// Opens a library that is never closed.
-#[cfg(target_os = "linux")]
 fn open(name: &str) -> Result<ManuallyDrop<libloading::Library>, String> {
+    if cfg!(not(target_os = "linux")) {
+        return Err("ROCm has none for this system".to_owned());
+    }
     // SAFETY: a library that is loaded runs nothing; ROCm's runs its initialisers.
     let library = unsafe { libloading::Library::new(name) }.map_err(|error| reason(&error))?;
     Ok(ManuallyDrop::new(library))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open(_: &str) -> Result<ManuallyDrop<libloading::Library>, String> {
-    Err("ROCm has none for this system".to_owned())
 }

@@ -64,8 +64,7 @@ pub use wait::{wait_all, wait_any};
 /// session says how many events exist, how many were created, and how often none was free
 /// (`Report::event_pool`). Without feature `cuda` it does nothing.
 pub fn set_event_pool_capacity(events: usize) {
-    #[cfg(feature = "cuda")]
-    warpline_cuda::set_event_pool_capacity(events);
-    #[cfg(not(feature = "cuda"))]
-    let _ = events;
+    warpline_core::if_feature!("cuda", warpline_cuda::set_event_pool_capacity(events), {
+        let _ = events;
+    });
 }

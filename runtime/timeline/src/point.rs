@@ -8,6 +8,7 @@ use warpline_core::backend::Refusal;
 use warpline_core::backend::device::{Device, DevicePoint, device as registered};
 use warpline_core::backend::host_order::HostPoint;
 use warpline_core::backend::{Source, StreamRef, key_of, source_of};
+use warpline_core::if_feature;
 
 /// The error for a stream of a backend that is not built in.
 const NO_POINTS: &str =
@@ -15,8 +16,7 @@ const NO_POINTS: &str =
 
 /// Registers the backends of devices. Every constructor of a semaphore or a queue calls it first.
 pub(super) fn register_backends() {
-    #[cfg(feature = "cuda")]
-    warpline_cuda::register();
+    if_feature!("cuda", warpline_cuda::register(), ());
 }
 
 #[derive(Clone)]
@@ -78,9 +78,7 @@ impl Timepoint {
             });
         }
     }
-}
 
-impl Timepoint {
     /// Queries up to `in_a_row` times whether the stream has reached the point.
     pub(super) fn is_reached_soon(&self, in_a_row: u32) -> Result<bool, Error> {
         match self {
