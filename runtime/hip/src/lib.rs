@@ -7,10 +7,6 @@
 //! It was tested with a stub of the runtime, and **not run on hardware**. Unsafe code is only in `driver` and `roctx`, apart from
 //! implementations of `Send` and `Sync` and an unsafe function for callers.
 #![deny(unsafe_code)]
-#![cfg_attr(
-    not(feature = "runtime"),
-    allow(dead_code, unused_imports, reason = "only what marks name is used without sessions")
-)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
 
 mod clock;
