@@ -42,28 +42,8 @@ const LAUNCH_ORDER: EdgeData = [2, 0, 1, 0, 0, 0, 0, 0];
 /// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`.
 const SET: c_uint = 1;
 
-macro_rules! table {
-    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// The symbols. Their callers pass valid handles, which their own callers guarantee, and out-pointers of the right type.
-        struct Symbols {
-            $($field: Option<unsafe extern "C" fn($($argument),*) -> Code>,)*
-        }
-
-        impl Symbols {
-            fn load(library: &libloading::Library) -> Symbols {
-                Symbols {
-                    $($field: {
-                        // SAFETY: the type is the one that CUDA's headers declare for this symbol.
-                        let symbol = unsafe { library.get($symbol) };
-                        symbol.ok().map(|symbol| *symbol)
-                    },)*
-                }
-            }
-        }
-    };
-}
-
 table! {
+    optional
     capture_info_v2: b"cuStreamGetCaptureInfo_v2\0"
         fn(StreamPtr, *mut c_int, *mut u64, *mut *mut c_void, *mut *const *mut c_void, *mut usize);
     capture_info_v3: b"cuStreamGetCaptureInfo_v3\0"
@@ -186,6 +166,11 @@ fn symbols(driver: &Driver) -> &'static Symbols {
 
 fn absent(call: &'static str) -> CudaError {
     CudaError { call, code: NOT_FOUND }
+}
+
+/// Returns what a call that succeeds stores where it is told to; `value` is there before. None without the symbol.
+fn told<T>(mut value: T, ask: impl FnOnce(*mut T) -> Option<Code>) -> Option<T> {
+    (ask(&raw mut value)? == SUCCESS).then_some(value)
 }
 
 fn pointer(handle: Handle) -> *mut c_void {
@@ -327,34 +312,26 @@ impl Driver {
 
     /// Returns a node's type, as numbered in CUDA's headers.
     pub(crate) fn node_type(&self, node: Handle) -> Option<i32> {
-        let mut kind = 0;
         // SAFETY: the caller vouches for the node; a valid out-pointer.
-        let code = unsafe { symbols(self).node_get_type?(pointer(node), &raw mut kind) };
-        (code == SUCCESS).then_some(kind)
+        told(0, |kind| unsafe { Some(symbols(self).node_get_type?(pointer(node), kind)) })
     }
 
     /// Returns the id by which tools identify a node: drivers for 13.1 and newer.
     pub(crate) fn node_tools_id(&self, node: Handle) -> Option<u64> {
-        let mut id = 0;
         // SAFETY: as above.
-        let code = unsafe { symbols(self).node_get_tools_id?(pointer(node), &raw mut id) };
-        (code == SUCCESS).then_some(id)
+        told(0, |id| unsafe { Some(symbols(self).node_get_tools_id?(pointer(node), id)) })
     }
 
     /// Returns a graph's id: drivers for 13.1 and newer.
     pub(crate) fn graph_id(&self, graph: Handle) -> Option<u32> {
-        let mut id = 0;
         // SAFETY: as above, of a graph.
-        let code = unsafe { symbols(self).graph_get_id?(pointer(graph), &raw mut id) };
-        (code == SUCCESS).then_some(id)
+        told(0, |id| unsafe { Some(symbols(self).graph_get_id?(pointer(graph), id)) })
     }
 
     /// Returns an executable graph's id: drivers for 13.1 and newer.
     pub(crate) fn exec_id(&self, exec: Handle) -> Option<u32> {
-        let mut id = 0;
         // SAFETY: as above, of an executable graph.
-        let code = unsafe { symbols(self).exec_get_id?(pointer(exec), &raw mut id) };
-        (code == SUCCESS).then_some(id)
+        told(0, |id| unsafe { Some(symbols(self).exec_get_id?(pointer(exec), id)) })
     }
 
     /// Returns the graph inside a child-graph node.
@@ -392,10 +369,9 @@ impl Driver {
     /// Returns the launch parameters of a kernel node.
     fn kernel_params(&self, node: Handle) -> Option<KernelParams> {
         let null = std::ptr::null_mut();
-        let mut params = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
+        let empty = KernelParams { func: null, sizes: [0; 7], params: null, extra: null, kern: null, ctx: null };
         // SAFETY: the caller vouches for the node; the driver refuses a node of another type.
-        let code = unsafe { symbols(self).kernel_get_params?(pointer(node), &raw mut params) };
-        (code == SUCCESS).then_some(params)
+        told(empty, |params| unsafe { Some(symbols(self).kernel_get_params?(pointer(node), params)) })
     }
 
     /// Returns the kernel that a kernel node launches.

@@ -18,10 +18,11 @@ use warpline_core::backend::BackendError;
 /// A `CUgreenCtx`. Only the driver interprets it.
 type GreenPtr = *mut c_void;
 
-/// The symbols. Drivers before 12.4 have no green contexts and neither of them; drivers for 12.4 lack the first.
-struct Symbols {
-    stream_get_contexts: Option<unsafe extern "C" fn(StreamPtr, *mut ContextPtr, *mut GreenPtr) -> Code>,
-    stream_get_green: Option<unsafe extern "C" fn(StreamPtr, *mut GreenPtr) -> Code>,
+// Drivers before 12.4 have no green contexts and neither symbol; drivers for 12.4 lack the first.
+table! {
+    optional
+    stream_get_contexts: b"cuStreamGetCtx_v2\0" fn(StreamPtr, *mut ContextPtr, *mut GreenPtr);
+    stream_get_green: b"cuStreamGetGreenCtx\0" fn(StreamPtr, *mut GreenPtr);
 }
 
 /// The contexts of a stream.
@@ -39,16 +40,7 @@ const OLD_DRIVER: &str = "a stream of a green context is not timed, because the 
 
 fn symbols(driver: &Driver) -> &'static Symbols {
     static SYMBOLS: OnceLock<Symbols> = OnceLock::new();
-    SYMBOLS.get_or_init(|| {
-        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.5.
-        let stream_get_contexts = unsafe { driver.library.get(b"cuStreamGetCtx_v2\0") };
-        // SAFETY: as above, since CUDA 12.4.
-        let stream_get_green = unsafe { driver.library.get(b"cuStreamGetGreenCtx\0") };
-        Symbols {
-            stream_get_contexts: stream_get_contexts.ok().map(|symbol| *symbol),
-            stream_get_green: stream_get_green.ok().map(|symbol| *symbol),
-        }
-    })
+    SYMBOLS.get_or_init(|| Symbols::load(&driver.library))
 }
 
 impl Driver {

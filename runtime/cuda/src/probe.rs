@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 use warpline_core::library::reason;
 
 use crate::driver::{Code, LIBRARY, OLDEST, REQUIRED, SUCCESS};
+use crate::symbols::readable;
 
 /// The driver of this host.
 #[derive(Clone, Debug, Default)]
@@ -68,11 +69,15 @@ const OPTIONAL: [&CStr; 11] = [
     c"cuMemFreeAsync",
 ];
 
-/// The symbols that the probe calls. No session needs all of them, so each may be missing.
-type Init = unsafe extern "C" fn(c_uint) -> Code;
-type GetInt = unsafe extern "C" fn(*mut c_int) -> Code;
-type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code;
-type GetErrorName = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+// No session needs all of them, so each may be missing.
+table! {
+    optional
+    init: b"cuInit\0" fn(c_uint);
+    version: b"cuDriverGetVersion\0" fn(*mut c_int);
+    device_count: b"cuDeviceGetCount\0" fn(*mut c_int);
+    device_name: b"cuDeviceGetName\0" fn(*mut c_char, c_int, c_int);
+    error_name: b"cuGetErrorName\0" fn(Code, *mut *const c_char);
+}
 
 /// Asks the driver. It initialises the driver (`cuInit`), which makes no context.
 pub fn driver() -> DriverProbe {
@@ -90,89 +95,59 @@ pub fn driver() -> DriverProbe {
         // SAFETY: the address is only compared with null.
         unsafe { library.get::<*const ()>(name) }.is_ok()
     };
-    found.missing = REQUIRED.iter().filter(|name| !has(name)).map(|name| readable(name)).collect();
+    found.missing = REQUIRED.iter().filter(|name| !has(name)).map(|name| readable(name).into_owned()).collect();
     if !has(b"cuEventElapsedTime\0") && !has(b"cuEventElapsedTime_v2\0") {
         found.missing.push("cuEventElapsedTime".to_owned());
     }
     found.optional =
         OPTIONAL.iter().filter_map(|name| Some((name.to_str().ok()?, has(name.to_bytes_with_nul())))).collect();
-    // SAFETY: the types are those that CUDA's headers declare for these symbols.
-    let (version, init, count, name) = unsafe {
-        (
-            library.get::<GetInt>(b"cuDriverGetVersion\0").ok(),
-            library.get::<Init>(b"cuInit\0").ok(),
-            library.get::<GetInt>(b"cuDeviceGetCount\0").ok(),
-            library.get::<GetName>(b"cuDeviceGetName\0").ok(),
-        )
-    };
-    let describe = |code| describe(library, code);
-    let number = |get: &GetInt| {
+    let symbols = Symbols::load(library);
+    let number = |get: unsafe extern "C" fn(*mut c_int) -> Code| {
         let mut number = 0;
         // SAFETY: a valid out-pointer.
         let code = unsafe { get(&raw mut number) };
-        if code == SUCCESS { Ok(number) } else { Err(describe(code)) }
+        if code == SUCCESS { Ok(number) } else { Err(symbols.describe(code)) }
     };
-    found.version = version.and_then(|get| number(&get).ok());
-    let (Some(init), Some(count)) = (init, count) else { return found };
+    found.version = symbols.version.and_then(|get| number(get).ok());
+    let (Some(init), Some(count)) = (symbols.init, symbols.device_count) else { return found };
     // SAFETY: it takes flags, of which there are none.
     let code = unsafe { init(0) };
     if code != SUCCESS {
-        found.not_initialised = Some(format!("`cuInit` gave {}", describe(code)));
+        found.not_initialised = Some(format!("`cuInit` gave {}", symbols.describe(code)));
         return found;
     }
-    match number(&count) {
-        Ok(count) => found.devices = (0..count).map(|device| device_name(name.as_deref(), device)).collect(),
+    match number(count) {
+        Ok(count) => found.devices = (0..count).map(|device| symbols.name_of(device)).collect(),
         Err(error) => found.not_initialised = Some(format!("`cuDeviceGetCount` gave {error}")),
     }
     found
 }
 
-/// The name of a device, or its number if the driver does not tell the name.
-fn device_name(get: Option<&GetName>, device: c_int) -> String {
-    let mut name = [0_u8; 256];
-    // SAFETY: the buffer is as long as it is said to be.
-    let code = get.map(|get| unsafe { get(name.as_mut_ptr().cast(), 255, device) });
-    let text = CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned());
-    match (code, text) {
-        (Some(SUCCESS), Ok(text)) if !text.is_empty() => text,
-        _ => format!("device {device}"),
+impl Symbols {
+    /// The name of a device, or its number if the driver does not tell the name.
+    fn name_of(&self, device: c_int) -> String {
+        let mut name = [0_u8; 256];
+        // SAFETY: the buffer is as long as it is said to be.
+        let code = self.device_name.map(|get| unsafe { get(name.as_mut_ptr().cast(), 255, device) });
+        let text = CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned());
+        match (code, text) {
+            (Some(SUCCESS), Ok(text)) if !text.is_empty() => text,
+            _ => format!("device {device}"),
+        }
+    }
+
+    /// The driver's word for an error.
+    fn describe(&self, code: Code) -> String {
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: a valid out-pointer.
+        let found = self.error_name.map(|get| unsafe { get(code, &raw mut name) });
+        if found == Some(SUCCESS) && !name.is_null() {
+            // SAFETY: not null, NUL-terminated and static, says the driver.
+            return unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        }
+        format!("error {code}")
     }
 }
 
-/// The driver's word for an error.
-fn describe(library: &libloading::Library, code: Code) -> String {
-    let mut name: *const c_char = std::ptr::null();
-    // SAFETY: the type is the one of CUDA's headers; a valid out-pointer.
-    let found = unsafe { library.get::<GetErrorName>(b"cuGetErrorName\0").map(|get| get(code, &raw mut name)) };
-    if matches!(found, Ok(SUCCESS)) && !name.is_null() {
-        // SAFETY: not null, NUL-terminated and static, says the driver.
-        return unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    }
-    format!("error {code}")
-}
-
-fn readable(symbol: &[u8]) -> String {
-    String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned()
-}
-
-/// CUPTI of this host.
 #[cfg(feature = "cupti")]
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CuptiProbe {
-    /// The name or path under which it was found.
-    pub library: String,
-    /// CUPTI's own version number.
-    pub version: u32,
-    /// Whether it tells the ids of graph nodes.
-    pub tells_ids: bool,
-}
-
-/// Opens CUPTI where a session with `kernels` looks for it, which depends on the driver's version, and reads its own.
-///
-/// # Errors
-/// Why it cannot be used, with the remedy.
-#[cfg(feature = "cupti")]
-pub fn cupti() -> Result<CuptiProbe, String> {
-    crate::cupti::found().map(|(library, version, tells_ids)| CuptiProbe { library, version, tells_ids })
-}
+pub use crate::cupti::{CuptiProbe, cupti};

@@ -12,6 +12,7 @@ use libloading::Library;
 
 use super::abi::*;
 use crate::driver::Driver;
+use crate::symbols::readable;
 use warpline_core::environment;
 use warpline_core::library::{loaded_first, open_first, reason};
 
@@ -90,7 +91,7 @@ table! {
 }
 
 fn missing(name: &str, symbol: &[u8]) -> String {
-    let symbol = String::from_utf8_lossy(symbol.strip_suffix(b"\0").unwrap_or(symbol)).into_owned();
+    let symbol = readable(symbol);
     format!("`{name}` has no `{symbol}`: install CUPTI of CUDA 12.0 or newer, or name its library in {PATH}")
 }
 

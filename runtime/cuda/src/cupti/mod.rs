@@ -452,12 +452,27 @@ fn zone_of(launch: &Launch, names: &mut dyn Names) -> Option<ZoneRef> {
     Some(ZoneRef { range: zone.range()?, stream: (zone.stream > 0).then_some(zone.stream), sequence })
 }
 
-/// Returns the name and the version of this host's library, and whether it provides the ids of graph nodes. It does not initialise CUPTI.
-pub(crate) fn found() -> Result<(String, u32, bool), String> {
-    let cupti = Cupti::get()?;
-    let symbols = &cupti.symbols;
+/// CUPTI of this host.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CuptiProbe {
+    /// The name or path under which it was found.
+    pub library: String,
+    /// CUPTI's own version number.
+    pub version: u32,
+    /// Whether it tells the ids of graph nodes.
+    pub tells_ids: bool,
+}
+
+/// Opens CUPTI where a session with `kernels` looks for it, which depends on the driver's version, and reads its own. It does not initialise
+/// CUPTI.
+///
+/// # Errors
+/// Why it cannot be used, with the remedy.
+pub fn cupti() -> Result<CuptiProbe, String> {
+    let Cupti { symbols, version, name } = Cupti::get()?;
     let tells_ids = symbols.graph_node_id.is_some() && symbols.graph_id.is_some() && symbols.graph_exec_id.is_some();
-    Ok((cupti.name.clone(), cupti.version, tells_ids))
+    Ok(CuptiProbe { library: name.clone(), version: *version, tells_ids })
 }
 
 /// Returns the name of the device with this ordinal.
