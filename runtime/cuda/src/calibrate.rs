@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::driver::{CudaError, Driver, EventPtr, Kernel, Kernels, StreamPtr};
+use super::driver::{CudaError, Driver, EventPtr, StreamPtr};
+use super::kernels::{Kernel, Kernels};
 use super::stamps::{PTX, SPIN};
 use warpline_core::backend::BackendError;
 use warpline_core::backend::event_clock::{Estimate, estimate};
@@ -123,11 +124,11 @@ fn note(id: u64, measured: Result<Option<i64>, BackendError>) -> Option<i64> {
 
 /// Measures in the calling thread's current context, which has this id; none if the device is too busy.
 fn here(driver: &'static Driver, id: u64, limit: Duration) -> Result<Option<i64>, BackendError> {
-    let kernels = driver.kernels()?;
+    let kernels = Kernels::new(driver)?;
     // Other threads may be capturing, and loading a kernel or querying an event would break their captures.
     let measured = driver.outside_captures(|| {
         let loaded = lock(&STATE).loaded.get(&id).copied();
-        let kernel = loaded.map_or_else(|| driver.load_kernel(&kernels, PTX, SPIN), Ok)?;
+        let kernel = loaded.map_or_else(|| kernels.function(kernels.load(PTX)?, SPIN), Ok)?;
         lock(&STATE).loaded.insert(id, kernel);
         with_stream(driver, |stream, events| {
             // Other work of the application on the device can spoil a measurement, but seldom two in a row.
@@ -165,9 +166,9 @@ fn measure(
     deadline: Instant,
 ) -> Result<Option<i64>, CudaError> {
     for pair in events.chunks_exact(2) {
-        driver.launch(kernels, kernel, stream, AHEAD_NS)?;
+        kernels.launch(kernel, (1, 1), stream, [AHEAD_NS])?;
         driver.record(pair[0], stream)?;
-        driver.launch(kernels, kernel, stream, KERNEL_NS)?;
+        kernels.launch(kernel, (1, 1), stream, [KERNEL_NS])?;
         driver.record(pair[1], stream)?;
     }
     while let Some(&last) = events.last()

@@ -30,11 +30,6 @@ pub(super) fn next_order() -> u64 {
 /// Returns the current position of a stream in its capture.
 pub(super) fn mark(stream: StreamPtr, context: Option<ContextPtr>, ns: i64) -> Result<Option<Mark>, CudaError> {
     let Ok(driver) = Driver::get() else { return Ok(None) };
-    let place = match context {
-        Some(context) if driver.current_context()? != context => {
-            driver.with_context(context, || driver.capture(stream))?
-        }
-        _ => driver.capture(stream)?,
-    };
+    let place = driver.in_context(context, || driver.capture(stream))?;
     Ok(place.map(|place| Mark { place, order: next_order(), ns, stamp: None }))
 }

@@ -7,10 +7,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use super::elapsed::ElapsedTime;
-use super::symbols::missing;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::Refused;
 use warpline_core::library::reason;
@@ -94,44 +94,6 @@ pub(crate) struct Driver {
     pub(super) library: ManuallyDrop<libloading::Library>,
 }
 
-/// The functions that load and launch warpline's kernels; only a calibration uses them.
-pub(super) struct Kernels {
-    load: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> Code,
-    function: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> Code,
-    launch: LaunchKernel,
-}
-
-/// The function that makes one stream wait for another.
-#[derive(Clone, Copy)]
-pub(super) struct Waits {
-    wait: unsafe extern "C" fn(StreamPtr, EventPtr, c_uint) -> Code,
-}
-
-/// `cuLaunchKernel`: function, grid, block, shared memory, stream, parameters, extra.
-type LaunchKernel = unsafe extern "C" fn(
-    *mut c_void,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    c_uint,
-    StreamPtr,
-    *mut *mut c_void,
-    *mut *mut c_void,
-) -> Code;
-
-/// A warpline kernel, in the context that was current when it was loaded. It stays loaded as long as the context, because the driver may
-/// make its unloading wait for the application's work.
-#[derive(Clone, Copy)]
-pub(super) struct Kernel {
-    function: *mut c_void,
-}
-
-// SAFETY: the driver takes the handle from any thread.
-unsafe impl Send for Kernel {}
-
 /// The error of a driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CudaError {
@@ -169,6 +131,17 @@ impl Driver {
         if code == SUCCESS { Ok(()) } else { Err(CudaError { call, code }) }
     }
 
+    /// Makes a call that stores its answer where it is told to. `value` is there before.
+    #[inline]
+    pub(super) fn ask<T>(
+        &self,
+        call: &'static str,
+        mut value: T,
+        ask: impl FnOnce(*mut T) -> Code,
+    ) -> Result<T, CudaError> {
+        self.check(call, ask(&raw mut value)).map(|()| value)
+    }
+
     /// Returns the error as text.
     pub(crate) fn describe(&self, error: CudaError) -> BackendError {
         let mut name: *const c_char = std::ptr::null();
@@ -185,18 +158,14 @@ impl Driver {
 
     /// Returns the newest CUDA version that the driver supports, as 1000 × major + 10 × minor.
     pub(crate) fn version(&self) -> Result<c_int, CudaError> {
-        let mut version = 0;
         // SAFETY: `version` is a valid out-pointer.
-        let code = unsafe { (self.symbols.driver_get_version)(&raw mut version) };
-        self.check("cuDriverGetVersion", code).map(|()| version)
+        self.ask("cuDriverGetVersion", 0, |version| unsafe { (self.symbols.driver_get_version)(version) })
     }
 
     /// Returns the calling thread's current context; null if it has none.
     pub(super) fn current_context(&self) -> Result<ContextPtr, CudaError> {
-        let mut context = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.ctx_get_current)(&raw mut context) };
-        self.check("cuCtxGetCurrent", code).map(|()| context)
+        self.ask("cuCtxGetCurrent", null_mut(), |context| unsafe { (self.symbols.ctx_get_current)(context) })
     }
 
     /// Makes a live context, or none, current on this thread.
@@ -215,26 +184,35 @@ impl Driver {
         let code = unsafe { (self.symbols.ctx_push_current)(context) };
         self.check("cuCtxPushCurrent", code)?;
         let result = work();
-        let mut popped = std::ptr::null_mut();
+        let mut popped = null_mut();
         // SAFETY: a valid out-pointer.
         let code = unsafe { (self.symbols.ctx_pop_current)(&raw mut popped) };
         self.check("cuCtxPopCurrent", code).and(result)
     }
 
+    /// Calls `work` with `context` current on this thread. Nothing is switched without a context, or if it is current already.
+    #[inline]
+    pub(super) fn in_context<T>(
+        &self,
+        context: Option<ContextPtr>,
+        work: impl FnOnce() -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        match context {
+            Some(context) if self.current_context()? != context => self.with_context(context, work),
+            _ => work(),
+        }
+    }
+
     /// Returns the device of the current context.
     pub(super) fn device(&self) -> Result<c_int, CudaError> {
-        let mut device = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.ctx_get_device)(&raw mut device) };
-        self.check("cuCtxGetDevice", code).map(|()| device)
+        self.ask("cuCtxGetDevice", 0, |device| unsafe { (self.symbols.ctx_get_device)(device) })
     }
 
     /// Returns an id that no other context of this process has had.
     pub(super) fn context_id(&self, context: ContextPtr) -> Result<u64, CudaError> {
-        let mut id = 0;
         // SAFETY: a valid out-pointer; the driver rejects a pointer that is no longer a context.
-        let code = unsafe { (self.symbols.ctx_get_id)(context, &raw mut id) };
-        self.check("cuCtxGetId", code).map(|()| id)
+        self.ask("cuCtxGetId", 0, |id| unsafe { (self.symbols.ctx_get_id)(context, id) })
     }
 
     /// Retains a device's primary context if it is `context`. Returns whether it is. No capture is broken.
@@ -251,10 +229,9 @@ impl Driver {
             // Retaining the context would create it.
             return Ok(false);
         }
-        let mut primary = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.primary_retain)(&raw mut primary, device) };
-        self.check("cuDevicePrimaryCtxRetain", code)?;
+        let retain = |primary| unsafe { (self.symbols.primary_retain)(primary, device) };
+        let primary = self.ask("cuDevicePrimaryCtxRetain", null_mut(), retain)?;
         if primary != context {
             self.release_primary_here(device);
         }
@@ -264,10 +241,8 @@ impl Driver {
     /// Retains a context if it is a device's primary one, and returns the number of the device. No call is made in the context, which may
     /// have been destroyed.
     pub(super) fn retain_if_primary(&self, context: ContextPtr) -> Option<c_int> {
-        let mut count = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.device_get_count)(&raw mut count) };
-        self.check("cuDeviceGetCount", code).ok()?;
+        let count = self.ask("cuDeviceGetCount", 0, |count| unsafe { (self.symbols.device_get_count)(count) }).ok()?;
         (0..count).find(|device| self.retain_primary(*device, context) == Ok(true))
     }
 
@@ -292,10 +267,8 @@ impl Driver {
 
     /// Creates a stream in the current context that waits for no other stream.
     pub(super) fn create_stream(&self) -> Result<StreamPtr, CudaError> {
-        let mut stream = std::ptr::null_mut();
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.stream_create)(&raw mut stream, NON_BLOCKING) };
-        self.check("cuStreamCreate", code).map(|()| stream)
+        self.ask("cuStreamCreate", null_mut(), |stream| unsafe { (self.symbols.stream_create)(stream, NON_BLOCKING) })
     }
 
     /// Destroys a stream that warpline created; its remaining work is still executed.
@@ -305,19 +278,15 @@ impl Driver {
     }
 
     pub(super) fn stream_context(&self, stream: StreamPtr) -> Result<ContextPtr, CudaError> {
-        let mut context = std::ptr::null_mut();
         // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
-        let code = unsafe { (self.symbols.stream_get_ctx)(stream, &raw mut context) };
-        self.check("cuStreamGetCtx", code).map(|()| context)
+        self.ask("cuStreamGetCtx", null_mut(), |context| unsafe { (self.symbols.stream_get_ctx)(stream, context) })
     }
 
     /// Returns an id that no other stream of this process has had.
     #[inline]
     pub(super) fn stream_id(&self, stream: StreamPtr) -> Result<u64, CudaError> {
-        let mut id = 0;
         // SAFETY: a valid out-pointer, and a stream whose owner vouches for it.
-        let code = unsafe { (self.symbols.stream_get_id)(stream, &raw mut id) };
-        self.check("cuStreamGetId", code).map(|()| id)
+        self.ask("cuStreamGetId", 0, |id| unsafe { (self.symbols.stream_get_id)(stream, id) })
     }
 
     /// Returns whether the stream is being captured, or cannot be used because another stream is.
@@ -354,23 +323,18 @@ impl Driver {
 
     /// Creates an event in the current context, with or without a time.
     pub(super) fn create_event(&self, timed: bool) -> Result<EventPtr, CudaError> {
-        let mut event = std::ptr::null_mut();
+        let flags = if timed { 0 } else { DISABLE_TIMING };
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.event_create)(&raw mut event, if timed { 0 } else { DISABLE_TIMING }) };
-        self.check("cuEventCreate", code).map(|()| event)
+        self.ask("cuEventCreate", null_mut(), |event| unsafe { (self.symbols.event_create)(event, flags) })
     }
 
     /// Creates this many events with times in the current context, or none.
     pub(super) fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, CudaError> {
         let mut events = Vec::with_capacity(count);
-        while events.len() < count {
-            match self.create_event(true) {
-                Ok(event) => events.push(event),
-                Err(error) => {
-                    events.into_iter().for_each(|event| self.destroy_event(event));
-                    return Err(error);
-                }
-            }
+        for _ in 0..count {
+            let event = self.create_event(true);
+            let event = event.inspect_err(|_| events.iter().for_each(|event| self.destroy_event(*event)))?;
+            events.push(event);
         }
         Ok(events)
     }
@@ -379,78 +343,6 @@ impl Driver {
     pub(super) fn destroy_event(&self, event: EventPtr) {
         // SAFETY: ours, and not used again.
         let _ = unsafe { (self.symbols.event_destroy)(event) };
-    }
-
-    /// Returns the function that makes one stream wait for another; only timelines use it.
-    pub(super) fn waits(&self) -> Result<Waits, BackendError> {
-        let symbol = b"cuStreamWaitEvent\0";
-        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 3.2.
-        let wait = unsafe { self.library.get(symbol) };
-        Ok(Waits { wait: *wait.map_err(|_| missing(symbol))? })
-    }
-
-    /// Makes later work on the stream wait, on the device, for the work that preceded the recording of the event.
-    #[inline]
-    pub(super) fn wait(&self, waits: Waits, stream: StreamPtr, event: EventPtr) -> Result<(), CudaError> {
-        // SAFETY: an event of ours, and a stream whose owner vouches for it.
-        let code = unsafe { (waits.wait)(stream, event, 0) };
-        self.check("cuStreamWaitEvent", code)
-    }
-
-    /// Returns the functions that load and launch kernels.
-    pub(super) fn kernels(&self) -> Result<Kernels, BackendError> {
-        macro_rules! symbol {
-            ($symbol:literal) => {{
-                // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 4.0.
-                let symbol = unsafe { self.library.get($symbol) };
-                *symbol.map_err(|_| missing($symbol))?
-            }};
-        }
-        Ok(Kernels {
-            load: symbol!(b"cuModuleLoadData\0"),
-            function: symbol!(b"cuModuleGetFunction\0"),
-            launch: symbol!(b"cuLaunchKernel\0"),
-        })
-    }
-
-    /// Loads a kernel from PTX text into the current context.
-    pub(super) fn load_kernel(&self, kernels: &Kernels, ptx: &CStr, name: &CStr) -> Result<Kernel, CudaError> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, and text that ends in NUL.
-        let code = unsafe { (kernels.load)(&raw mut module, ptx.as_ptr().cast()) };
-        self.check("cuModuleLoadData", code)?;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: as above; the module is loaded.
-        let code = unsafe { (kernels.function)(&raw mut function, module, name.as_ptr()) };
-        self.check("cuModuleGetFunction", code).map(|()| Kernel { function })
-    }
-
-    /// Launches one thread of a kernel that takes one number.
-    pub(super) fn launch(
-        &self,
-        kernels: &Kernels,
-        kernel: Kernel,
-        stream: StreamPtr,
-        mut number: u64,
-    ) -> Result<(), CudaError> {
-        let mut parameters = [(&raw mut number).cast::<c_void>()];
-        // SAFETY: the kernel takes one u64, which the driver copies before it returns.
-        let code = unsafe {
-            (kernels.launch)(
-                kernel.function,
-                1,
-                1,
-                1,
-                1,
-                1,
-                1,
-                0,
-                stream,
-                parameters.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        self.check("cuLaunchKernel", code)
     }
 
     #[inline]

@@ -91,11 +91,7 @@ impl EndSignal for EventBehind {
             }
             driver.record(event.0, stream).map(|()| true)
         };
-        let recorded = match context {
-            Some(context) if driver.current_context() != Ok(context) => driver.with_context(context, record),
-            _ => record(),
-        };
-        match recorded {
+        match driver.in_context(context, record) {
             Ok(true) => Ok(()),
             Ok(false) => Err("the stream is being captured into a graph".to_owned()),
             Err(error) => Err(driver.describe(error).to_string()),

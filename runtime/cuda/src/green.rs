@@ -51,13 +51,8 @@ impl Driver {
     /// The driver fails, or the stream is a default stream of a green context, or of a green context that the driver cannot resolve.
     pub(super) fn home(&self, stream: StreamPtr, context: Option<ContextPtr>) -> Result<ContextPtr, BackendError> {
         let told = |error| self.describe(error);
-        let ask = || self.contexts_of(stream);
-        let contexts = match context {
-            Some(context) if is_default(stream) && self.current_context().map_err(told)? != context => {
-                self.with_context(context, ask)
-            }
-            _ => ask(),
-        };
+        let meant = context.filter(|_| is_default(stream));
+        let contexts = self.in_context(meant, || self.contexts_of(stream));
         let Contexts { regular, is_green } = contexts.map_err(told)?;
         match (is_green, regular.is_null()) {
             (false, _) => Ok(context.unwrap_or(regular)),

@@ -11,6 +11,9 @@ use super::driver::{CudaError, Driver, is_default};
 use warpline_core::backend::device::{DeviceStream, KeepAlive, RawParts};
 use warpline_core::backend::{NoKey, StreamKey};
 
+/// A stream's key, or why it has none.
+pub(crate) type Key = Result<StreamKey, NoKey>;
+
 /// The number of streams that a thread remembers.
 const REMEMBERED: usize = 8;
 
@@ -35,7 +38,7 @@ thread_local! {
 /// Returns a key that distinguishes the stream from every other. The capture status is queried first, because only that query does not
 /// break a capture.
 #[inline]
-pub(super) fn of_stream(stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
+pub(super) fn of_stream(stream: &dyn DeviceStream) -> Key {
     let parts = stream.parts().map_err(|_| NoKey::Unknown)?;
     let driver = Driver::get().map_err(|_| NoKey::Unknown)?;
     match id(driver, stream, parts) {
@@ -65,12 +68,7 @@ pub(super) fn id(driver: &Driver, of: &dyn DeviceStream, parts: RawParts) -> Res
         }
         Ok(Some(id))
     };
-    match context {
-        Some(context) if is_default(stream) && driver.current_context()? != context => {
-            driver.with_context(context, ask)
-        }
-        _ => ask(),
-    }
+    driver.in_context(context.filter(|_| is_default(stream)), ask)
 }
 
 #[inline]

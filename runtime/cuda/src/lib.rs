@@ -2,11 +2,11 @@
 //!
 //! `driver` calls the CUDA driver through a table of its `symbols`, `order` contains timelines, `memory` and `allocator` their allocations, `copy` reads the driver's memory, `pool`
 //! has the events of a context, and `context` the state that a context's streams share, `queues` decides how zones end. `stream` records and reads a zone's two points,
-//! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel. `graphs` has the
+//! `clock` relates the device's time to the host's, and `calibrate` measures what a pair of events adds to a kernel; `kernels` loads and launches the kernels that are warpline's own. `graphs` has the
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
 //! `owner` keeps a zone's stream alive, and `green` finds the context in which warpline works for a stream. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
 //! module uses them.
-//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `nccl`, `peak`, `probe` and `stamps`, apart from the implementations of `Send` and
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `kernels`, `nccl`, `peak`, `probe`, `stamps` and `timeline`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -25,7 +25,8 @@ use timeline::Lane;
 pub use timeline::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DeviceMemory, DevicePoint, DeviceStream, RawParts};
-use warpline_core::backend::{AsStream, NoKey, StreamKey, StreamRef};
+use key::Key;
+use warpline_core::backend::{AsStream, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
 use context::Context;
@@ -48,6 +49,7 @@ mod timeline;
 pub mod calibrate;
 pub mod capture;
 mod clock;
+mod kernels;
 mod context;
 #[cfg_attr(not(target_os = "linux"), path = "no_copy.rs")]
 mod copy;
@@ -164,7 +166,7 @@ struct Cuda;
 
 impl Device for Cuda {
     #[inline]
-    fn key(&self, stream: &dyn DeviceStream) -> Result<StreamKey, NoKey> {
+    fn key(&self, stream: &dyn DeviceStream) -> Key {
         key::of_stream(stream)
     }
 
@@ -196,49 +198,25 @@ impl Device for Cuda {
         owner::destroy(of_stream, destroy);
     }
 
-    fn put_point(
-        &self,
-        stream: &dyn DeviceStream,
-        key: Result<StreamKey, NoKey>,
-    ) -> Result<Arc<dyn DevicePoint>, Refusal> {
+    fn put_point(&self, stream: &dyn DeviceStream, key: Key) -> Result<Arc<dyn DevicePoint>, Refusal> {
         Lane::new(stream).record(key).map(|point| point as Arc<dyn DevicePoint>)
     }
 
-    fn wait_for(
-        &self,
-        stream: &dyn DeviceStream,
-        key: Result<StreamKey, NoKey>,
-        point: &dyn DevicePoint,
-    ) -> Result<(), Refusal> {
+    fn wait_for(&self, stream: &dyn DeviceStream, key: Key, point: &dyn DevicePoint) -> Result<(), Refusal> {
         let foreign =
             || Refusal::Failed { what: "a wait on a CUDA stream", error: "a point of another device".to_owned() };
         Lane::new(stream).wait(key, (point as &dyn Any).downcast_ref().ok_or_else(foreign)?)
     }
 
-    fn allocate(
-        &self,
-        stream: &dyn DeviceStream,
-        key: Result<StreamKey, NoKey>,
-        bytes: u64,
-    ) -> Result<DeviceMemory, Refusal> {
+    fn allocate(&self, stream: &dyn DeviceStream, key: Key, bytes: u64) -> Result<DeviceMemory, Refusal> {
         memory::allocate(Lane::new(stream), key, bytes)
     }
 
-    fn free(
-        &self,
-        stream: &dyn DeviceStream,
-        key: Result<StreamKey, NoKey>,
-        memory: DeviceMemory,
-    ) -> Result<(), Refusal> {
+    fn free(&self, stream: &dyn DeviceStream, key: Key, memory: DeviceMemory) -> Result<(), Refusal> {
         memory::free(Lane::new(stream), key, memory)
     }
 
-    fn with_context(
-        &self,
-        stream: &dyn DeviceStream,
-        key: Result<StreamKey, NoKey>,
-        work: &mut dyn FnMut(),
-    ) -> Result<(), Refusal> {
+    fn with_context(&self, stream: &dyn DeviceStream, key: Key, work: &mut dyn FnMut()) -> Result<(), Refusal> {
         Lane::new(stream).with_context(key, work)
     }
 }

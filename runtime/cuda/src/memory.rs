@@ -4,14 +4,15 @@
 //! the allocation would become a node of the graph.
 
 use super::allocator::Allocator;
+use super::key::Key;
 use super::timeline::{Context, Lane};
+use warpline_core::backend::Refusal;
 use warpline_core::backend::device::DeviceMemory;
-use warpline_core::backend::{NoKey, Refusal, StreamKey};
 
 const WHAT: &str = "memory of a CUDA stream";
 
 /// Allocates memory for work that is put on the stream from now on.
-pub(super) fn allocate(lane: Lane<'_>, key: Result<StreamKey, NoKey>, bytes: u64) -> Result<DeviceMemory, Refusal> {
+pub(super) fn allocate(lane: Lane<'_>, key: Key, bytes: u64) -> Result<DeviceMemory, Refusal> {
     let (context, allocator) = allocator(lane, key)?;
     let device = allocator.device;
     let out_of_memory = |error| Refusal::OutOfMemory { device, error };
@@ -28,17 +29,17 @@ pub(super) fn allocate(lane: Lane<'_>, key: Result<StreamKey, NoKey>, bytes: u64
 }
 
 /// Frees memory behind the work that is on the stream now.
-pub(super) fn free(lane: Lane<'_>, key: Result<StreamKey, NoKey>, memory: DeviceMemory) -> Result<(), Refusal> {
+pub(super) fn free(lane: Lane<'_>, key: Key, memory: DeviceMemory) -> Result<(), Refusal> {
     let (context, allocator) = allocator(lane, key)?;
     let driver = context.driver;
     let free = || driver.with_context(context.ptr, || allocator.free(driver, lane.stream, memory.address));
     driver.outside_captures(free).map_err(|error| context.failed(WHAT, error))
 }
 
-fn allocator(lane: Lane<'_>, key: Result<StreamKey, NoKey>) -> Result<(&'static Context, Allocator), Refusal> {
+fn allocator(lane: Lane<'_>, key: Key) -> Result<(&'static Context, &'static Allocator), Refusal> {
     let (_, context) = lane.context(key)?;
     match context.allocator() {
-        Ok(allocator) => Ok((context, *allocator)),
+        Ok(allocator) => Ok((context, allocator)),
         Err(error) => Err(Refusal::Failed { what: WHAT, error: error.clone() }),
     }
 }

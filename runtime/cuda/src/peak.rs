@@ -4,9 +4,10 @@
 //! waits for it. No session and no application does. The kernels are PTX text, which the driver compiles for the device.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_int, c_uint};
 
 use crate::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr};
+use crate::kernels::{Kernels, ModulePtr};
 use warpline_core::backend::BackendError;
 
 /// What one device reached.
@@ -45,17 +46,11 @@ const TRIES: usize = 20;
 table! {
     init: b"cuInit\0" fn(c_uint);
     device_get: b"cuDeviceGet\0" fn(*mut c_int, c_int);
-    attribute: b"cuDeviceGetAttribute\0" fn(*mut c_int, c_int, c_int);
     retain: b"cuDevicePrimaryCtxRetain\0" fn(*mut ContextPtr, c_int);
     release: b"cuDevicePrimaryCtxRelease_v2\0" fn(c_int);
     allocate: b"cuMemAlloc_v2\0" fn(*mut u64, usize);
     free: b"cuMemFree_v2\0" fn(u64);
-    load: b"cuModuleLoadData\0" fn(*mut *mut c_void, *const c_void);
-    unload: b"cuModuleUnload\0" fn(*mut c_void);
-    function: b"cuModuleGetFunction\0" fn(*mut *mut c_void, *mut c_void, *const c_char);
-    launch: b"cuLaunchKernel\0" fn(
-        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamPtr, *mut *mut c_void, *mut *mut c_void
-    );
+    unload: b"cuModuleUnload\0" fn(ModulePtr);
     event_wait: b"cuEventSynchronize\0" fn(EventPtr);
 }
 
@@ -64,38 +59,30 @@ table! {
 /// # Errors
 /// The driver's error, as text.
 pub fn measure(ordinal: u32) -> Result<MeasuredPeak, String> {
-    let driver = init()?;
-    let symbols = Symbols::load(&driver.library).map_err(|error| error.0)?;
-    Bench { driver, symbols }.measure(ordinal.cast_signed()).map_err(|error| driver.describe(error).0)
-}
-
-/// Opens the driver, which must be initialised for everything but its version.
-fn init() -> Result<&'static Driver, String> {
-    let driver = Driver::get().map_err(|error| error.0)?;
-    let symbols = Symbols::load(&driver.library).map_err(|error| error.0)?;
+    let text = |error: BackendError| error.0;
+    let driver = Driver::get().map_err(text)?;
+    let (symbols, kernels) = (Symbols::load(&driver.library).map_err(text)?, Kernels::new(driver).map_err(text)?);
+    let told = |error| driver.describe(error).0;
+    // The driver must be initialised for everything but its version.
     // SAFETY: it takes flags, of which there are none.
-    let code = unsafe { (symbols.init)(0) };
-    driver.check("cuInit", code).map_err(|error| driver.describe(error).0)?;
-    Ok(driver)
+    driver.check("cuInit", unsafe { (symbols.init)(0) }).map_err(told)?;
+    Bench { driver, symbols, kernels }.measure(ordinal.cast_signed()).map_err(told)
 }
 
 struct Bench {
     driver: &'static Driver,
     symbols: Symbols,
+    kernels: Kernels,
 }
 
 impl Bench {
-    fn check(&self, call: &'static str, code: Code) -> Result<(), CudaError> {
-        self.driver.check(call, code)
-    }
-
     fn measure(&self, ordinal: c_int) -> Result<MeasuredPeak, CudaError> {
-        let (mut device, mut context) = (0, std::ptr::null_mut());
-        // SAFETY: valid out-pointers.
-        unsafe {
-            self.check("cuDeviceGet", (self.symbols.device_get)(&raw mut device, ordinal))?;
-            self.check("cuDevicePrimaryCtxRetain", (self.symbols.retain)(&raw mut context, device))?;
-        }
+        // SAFETY: a valid out-pointer.
+        let device =
+            self.driver.ask("cuDeviceGet", 0, |device| unsafe { (self.symbols.device_get)(device, ordinal) })?;
+        // SAFETY: a valid out-pointer.
+        let retain = |context| unsafe { (self.symbols.retain)(context, device) };
+        let context = self.driver.ask("cuDevicePrimaryCtxRetain", std::ptr::null_mut(), retain)?;
         let measured = self.driver.with_context(context, || {
             let stream = self.driver.create_stream()?;
             let measured = self.with_module(|module| self.on(device, stream, module));
@@ -107,19 +94,15 @@ impl Bench {
         measured
     }
 
-    fn with_module<T>(&self, work: impl FnOnce(*mut c_void) -> Result<T, CudaError>) -> Result<T, CudaError> {
-        let ptx = CString::new(ptx()).unwrap_or_default();
-        let mut module = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, and text that ends in NUL.
-        let code = unsafe { (self.symbols.load)(&raw mut module, ptx.as_ptr().cast()) };
-        self.check("cuModuleLoadData", code)?;
+    fn with_module<T>(&self, work: impl FnOnce(ModulePtr) -> Result<T, CudaError>) -> Result<T, CudaError> {
+        let module = self.kernels.load(&CString::new(ptx()).unwrap_or_default())?;
         let done = work(module);
         // SAFETY: the module is ours, and all its kernels were waited for, or the device has failed.
         let _ = unsafe { (self.symbols.unload)(module) };
         done
     }
 
-    fn on(&self, device: c_int, stream: StreamPtr, module: *mut c_void) -> Result<MeasuredPeak, CudaError> {
+    fn on(&self, device: c_int, stream: StreamPtr, module: ModulePtr) -> Result<MeasuredPeak, CudaError> {
         let (copied_bytes, from, to) = self.buffers()?;
         let measured = self.rates(device, stream, module, (copied_bytes, from, to));
         for address in [from, to] {
@@ -149,31 +132,28 @@ impl Bench {
     }
 
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError> {
-        let mut address = 0;
         // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.allocate)(&raw mut address, bytes as usize) };
-        self.check("cuMemAlloc", code).map(|()| address)
+        let allocate = |address| unsafe { (self.symbols.allocate)(address, bytes as usize) };
+        self.driver.ask("cuMemAlloc", 0, allocate)
     }
 
     fn rates(
         &self,
         device: c_int,
         stream: StreamPtr,
-        module: *mut c_void,
+        module: ModulePtr,
         (copied_bytes, from, to): (u64, u64, u64),
     ) -> Result<MeasuredPeak, CudaError> {
-        let mut multiprocessors = 0;
-        // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.attribute)(&raw mut multiprocessors, MULTIPROCESSORS, device) };
-        self.check("cuDeviceGetAttribute", code)?;
-        let copy = self.function(module, c"warpline_peak_copy")?;
-        let multiply = self.function(module, c"warpline_peak_fma")?;
+        let multiprocessors = self.kernels.attribute(MULTIPROCESSORS, device)?;
+        let copy = self.kernels.function(module, c"warpline_peak_copy")?;
+        let multiply = self.kernels.function(module, c"warpline_peak_fma")?;
         let blocks = multiprocessors.max(1).cast_unsigned() * BLOCKS;
         let copy_ns = self.best_ns(stream, || {
             let blocks = (copied_bytes / BLOCK_BYTES) as u32;
-            (0..COPIES_IN_A_ROW).try_for_each(|_| self.launch(copy, blocks, stream, [from, to]))
+            (0..COPIES_IN_A_ROW).try_for_each(|_| self.kernels.launch(copy, (blocks, THREADS), stream, [from, to]))
         })?;
-        let multiply_ns = self.best_ns(stream, || self.launch(multiply, blocks, stream, [ROUNDS, to]))?;
+        let multiply_ns =
+            self.best_ns(stream, || self.kernels.launch(multiply, (blocks, THREADS), stream, [ROUNDS, to]))?;
         let moved = 2.0 * copied_bytes as f64 * f64::from(COPIES_IN_A_ROW);
         let flops = 2.0 * (SUMS * IN_A_ROUND * ROUNDS) as f64 * f64::from(blocks) * f64::from(THREADS);
         Ok(MeasuredPeak {
@@ -181,27 +161,6 @@ impl Bench {
             f32_flops_per_s: flops / multiply_ns as f64 * 1e9,
             copied_bytes,
         })
-    }
-
-    fn function(&self, module: *mut c_void, name: &CStr) -> Result<*mut c_void, CudaError> {
-        let mut function = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, a module of ours, and a NUL-terminated name.
-        let code = unsafe { (self.symbols.function)(&raw mut function, module, name.as_ptr()) };
-        self.check("cuModuleGetFunction", code).map(|()| function)
-    }
-
-    fn launch(
-        &self,
-        function: *mut c_void,
-        blocks: u32,
-        stream: StreamPtr,
-        mut numbers: [u64; 2],
-    ) -> Result<(), CudaError> {
-        let mut parameters = numbers.each_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>());
-        let (place, no_extra) = (parameters.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: both kernels take two `u64`, which the driver copies before it returns.
-        let code = unsafe { (self.symbols.launch)(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, place, no_extra) };
-        self.check("cuLaunchKernel", code)
     }
 
     /// Returns the shortest time of the work on the device, in ns, between two events.
@@ -214,7 +173,7 @@ impl Bench {
             self.driver.record(end, stream)?;
             // SAFETY: an event of ours that was recorded.
             let code = unsafe { (self.symbols.event_wait)(end) };
-            self.check("cuEventSynchronize", code)?;
+            self.driver.check("cuEventSynchronize", code)?;
             Ok(self.driver.elapsed_ns(begin, end)?.unwrap_or(0).max(1))
         };
         let times: Result<Vec<i64>, CudaError> = (0..TRIES).map(|_| once()).collect();

@@ -5,16 +5,18 @@
 //! [capacity](set_event_pool_capacity) are destroyed, by threads that signal: whoever gives an event back may be a host function of a stream,
 //! which must not call the driver. Nothing here waits for a device. On a stream that is being captured, the only call is the
 //! query for that.
+#![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::allocator::Allocator;
-use super::driver::{ContextPtr, CudaError, Driver, EventPtr, StreamPtr, Waits, is_default};
-use warpline_core::backend::Refusal;
+use super::driver::{Code, ContextPtr, CudaError, Driver, EventPtr, StreamPtr, is_default};
+use super::key::Key;
 use warpline_core::backend::device::{DevicePoint, DeviceStream, KeepAlive, RawParts};
-use warpline_core::backend::{NoKey, StreamKey};
+use warpline_core::backend::{NoKey, Refusal};
 use warpline_core::counts::EventPoolCounts;
 use warpline_core::fork::Home;
 
@@ -26,6 +28,10 @@ const KEPT: usize = 2 * STEP;
 
 /// The number of streams that a thread remembers.
 const REMEMBERED: usize = 8;
+
+table! {
+    wait: b"cuStreamWaitEvent\0" fn(StreamPtr, EventPtr, c_uint);
+}
 
 /// The handle of a stream, and its context if that is known.
 #[derive(Clone, Copy)]
@@ -39,7 +45,7 @@ pub(super) struct Lane<'a> {
 /// The events of a context. It is never freed: there are few contexts, and threads keep references to them.
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
-    waits: Waits,
+    symbols: &'static Symbols,
     pub(super) ptr: ContextPtr,
     id: u64,
     allocator: OnceLock<Result<Allocator, String>>,
@@ -72,13 +78,10 @@ pub fn event_pool() -> EventPoolCounts {
 struct Event(EventPtr);
 
 // SAFETY: the driver takes an event from any thread.
-#[allow(unsafe_code)]
 unsafe impl Send for Event {}
 // SAFETY: the driver takes a context from any thread; everything else is `Send` and `Sync`.
-#[allow(unsafe_code)]
 unsafe impl Send for Context {}
 // SAFETY: as above.
-#[allow(unsafe_code)]
 unsafe impl Sync for Context {}
 
 /// An event that was recorded on a stream. The last owner returns it to the context.
@@ -91,7 +94,6 @@ pub(super) struct CudaPoint {
 }
 
 // SAFETY: the driver takes an event from any thread.
-#[allow(unsafe_code)]
 unsafe impl Sync for CudaPoint {}
 
 /// The contexts of the streams that a thread used last, by the ids of the streams, which are never reused.
@@ -122,7 +124,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Records an event behind the work that is on the stream now.
-    pub(super) fn record(self, key: Result<StreamKey, NoKey>) -> Result<Arc<CudaPoint>, Refusal> {
+    pub(super) fn record(self, key: Key) -> Result<Arc<CudaPoint>, Refusal> {
         let (id, context) = self.context(key)?;
         let failed = |error| context.failed("a signal on a CUDA stream", error);
         let event = context.take().map_err(failed)?;
@@ -134,19 +136,23 @@ impl<'a> Lane<'a> {
     }
 
     /// Makes work that is put on the stream from now on wait for a point.
-    pub(super) fn wait(self, key: Result<StreamKey, NoKey>, point: &CudaPoint) -> Result<(), Refusal> {
+    pub(super) fn wait(self, key: Key, point: &CudaPoint) -> Result<(), Refusal> {
         let (_, context) = self.context(key)?;
         let failed = |error| context.failed("a wait on a CUDA stream", error);
         // The stream's own context is alive; that of the point may have been destroyed with its events.
         if !std::ptr::eq(context, point.context) && !point.context.is_alive().map_err(failed)? {
             return Err(failed(CudaError::CONTEXT_IS_GONE));
         }
-        let wait = || context.driver.wait(context.waits, self.stream, point.event.0);
+        let wait = || {
+            // SAFETY: an event of ours, and a stream whose owner vouches for it.
+            let code = unsafe { (context.symbols.wait)(self.stream, point.event.0, 0) };
+            context.driver.check("cuStreamWaitEvent", code)
+        };
         context.where_known(self.stream, wait).map_err(failed)
     }
 
     /// Calls `work` with the stream's context current, and restores the context that was current before.
-    pub(super) fn with_context<T>(self, key: Result<StreamKey, NoKey>, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+    pub(super) fn with_context<T>(self, key: Key, work: impl FnOnce() -> T) -> Result<T, Refusal> {
         let (_, context) = self.context(key)?;
         context
             .driver
@@ -154,7 +160,7 @@ impl<'a> Lane<'a> {
             .map_err(|error| context.failed("the context of a CUDA stream", error))
     }
 
-    pub(super) fn context(self, key: Result<StreamKey, NoKey>) -> Result<(u64, &'static Context), Refusal> {
+    pub(super) fn context(self, key: Key) -> Result<(u64, &'static Context), Refusal> {
         match key {
             Err(NoKey::Captured) => Err(Refusal::Captured),
             Err(NoKey::Unknown | NoKey::NoStream) => {
@@ -180,10 +186,11 @@ impl<'a> Lane<'a> {
     #[cold]
     fn discover(self) -> Result<&'static Context, String> {
         static CONTEXTS: Mutex<Vec<&'static Context>> = Mutex::new(Vec::new());
-        static WAITS: OnceLock<Result<Waits, String>> = OnceLock::new();
+        static SYMBOLS: OnceLock<Result<Symbols, String>> = OnceLock::new();
         let driver = Driver::get().map_err(|error| error.0)?;
         let told = |error: CudaError| driver.describe(error).0;
-        let waits = WAITS.get_or_init(|| driver.waits().map_err(|error| error.0)).clone()?;
+        let symbols = SYMBOLS.get_or_init(|| Symbols::load(&driver.library).map_err(|error| error.0));
+        let symbols = symbols.as_ref().map_err(Clone::clone)?;
         let ptr = driver.home(self.stream, self.context).map_err(|error| error.0)?;
         let id = driver.context_id(ptr).map_err(told)?;
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +199,7 @@ impl<'a> Lane<'a> {
         }
         let context: &'static Context = Box::leak(Box::new(Context {
             driver,
-            waits,
+            symbols,
             ptr,
             id,
             allocator: OnceLock::new(),
@@ -237,10 +244,7 @@ impl Context {
     /// Calls `work` with a current context in which the stream's handle means this context's stream.
     #[inline]
     fn where_known<T>(&self, stream: StreamPtr, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
-        if !is_default(stream) || self.driver.current_context()? == self.ptr {
-            return work();
-        }
-        self.driver.with_context(self.ptr, work)
+        self.driver.in_context(is_default(stream).then_some(self.ptr), work)
     }
 
     /// Takes a free event: one of the thread's own, else one that is shared, else a new one.

@@ -1,10 +1,10 @@
-//! The driver calls that stamps need: a module of our own, memory that the device writes, and a small graph for measurements.
+//! The driver calls that stamps need besides those for kernels: memory that the device writes, and a small graph for measurements.
 //!
 //! Every symbol exists since CUDA 12.0. They are loaded when a session with stamps first uses a context. Callers must have the right
 //! context current, and must ensure that the thread's calls break no capture.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 use super::super::driver::{Code, CudaError, Driver, StreamPtr};
 use warpline_core::backend::BackendError;
@@ -13,18 +13,11 @@ use warpline_core::backend::BackendError;
 const MAPPED: c_uint = 3;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
-const CAPABILITY_MAJOR: c_int = 75;
 
-/// A `CUfunction`, `CUgraph` or `CUgraphExec`.
-pub(super) type Ptr = *mut c_void;
+/// A `CUgraph` or `CUgraphExec`.
+type Ptr = *mut c_void;
 
 table! {
-    module_load: b"cuModuleLoadData\0" fn(*mut Ptr, *const c_void);
-    module_function: b"cuModuleGetFunction\0" fn(*mut Ptr, Ptr, *const c_char);
-    launch_kernel: b"cuLaunchKernel\0" fn(
-        Ptr, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamPtr, *mut *mut c_void, *mut *mut c_void
-    );
     host_register: b"cuMemHostRegister_v2\0" fn(*mut c_void, usize, c_uint);
     host_device_pointer: b"cuMemHostGetDevicePointer_v2\0" fn(*mut u64, *mut c_void, c_uint);
     begin_capture: b"cuStreamBeginCapture_v2\0" fn(StreamPtr, c_int);
@@ -33,7 +26,6 @@ table! {
     launch_graph: b"cuGraphLaunch\0" fn(Ptr, StreamPtr);
     exec_destroy: b"cuGraphExecDestroy\0" fn(Ptr);
     graph_destroy: b"cuGraphDestroy\0" fn(Ptr);
-    device_attribute: b"cuDeviceGetAttribute\0" fn(*mut c_int, c_int, c_int);
 }
 
 /// The calls, for one driver.
@@ -47,56 +39,15 @@ impl Calls {
         Ok(Calls { driver, symbols: Symbols::load(&driver.library)? })
     }
 
-    /// Loads PTX text into the current context. The module is unloaded only with the context.
-    pub(super) fn load(&self, ptx: &CStr) -> Result<Ptr, CudaError> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, and text that ends in NUL.
-        let code = unsafe { (self.symbols.module_load)(&raw mut module, ptx.as_ptr().cast()) };
-        self.driver.check("cuModuleLoadData", code).map(|()| module)
-    }
-
-    /// Returns a device's major compute capability.
-    pub(super) fn capability(&self, device: c_int) -> Option<c_int> {
-        let mut major = 0;
-        // SAFETY: a valid out-pointer.
-        let code = unsafe { (self.symbols.device_attribute)(&raw mut major, CAPABILITY_MAJOR, device) };
-        self.driver.check("cuDeviceGetAttribute", code).ok().map(|()| major)
-    }
-
-    pub(super) fn function(&self, module: Ptr, name: &CStr) -> Result<Ptr, CudaError> {
-        let mut function = std::ptr::null_mut();
-        // SAFETY: a valid out-pointer, a module of ours that is never unloaded, and a NUL-terminated name.
-        let code = unsafe { (self.symbols.module_function)(&raw mut function, module, name.as_ptr()) };
-        self.driver.check("cuModuleGetFunction", code).map(|()| function)
-    }
-
-    /// Launches one thread of a warpline kernel with these parameters on a stream of the current context. If the stream is being captured,
-    /// the launch is captured.
-    pub(super) fn launch<const N: usize>(
-        &self,
-        function: Ptr,
-        stream: StreamPtr,
-        mut numbers: [u64; N],
-    ) -> Result<(), CudaError> {
-        let mut parameters = numbers.each_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>());
-        let no_extra = std::ptr::null_mut();
-        // SAFETY: every warpline kernel takes as many `u64` as its callers pass; the driver copies them before it returns.
-        let code = unsafe {
-            (self.symbols.launch_kernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), no_extra)
-        };
-        self.driver.check("cuLaunchKernel", code)
-    }
-
     /// Maps memory of this process for writing by the devices. Returns its address in the current context.
     pub(super) fn map(&self, memory: &'static [u8]) -> Result<u64, CudaError> {
         let start = memory.as_ptr().cast_mut().cast::<c_void>();
         // SAFETY: the memory is never freed, and the process accesses it only through atomics.
         let code = unsafe { (self.symbols.host_register)(start, memory.len(), MAPPED) };
         self.driver.check("cuMemHostRegister", code)?;
-        let mut there = 0;
         // SAFETY: a valid out-pointer; the memory has just been registered.
-        let code = unsafe { (self.symbols.host_device_pointer)(&raw mut there, start, 0) };
-        self.driver.check("cuMemHostGetDevicePointer", code).map(|()| there)
+        let ask = |there| unsafe { (self.symbols.host_device_pointer)(there, start, 0) };
+        self.driver.ask("cuMemHostGetDevicePointer", 0, ask)
     }
 
     /// Captures `work` on a stream of ours, and calls `with` with the instantiated graph. Destroys the graph and its instance afterwards.

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::super::driver::{ContextPtr, CudaError, Driver, StreamPtr};
 use super::super::graph_api::CapturePosition;
-use super::abi::{Calls, Ptr};
+use super::super::kernels::{Kernel, Kernels};
+use super::abi::Calls;
 use super::ring::{self, Slot, TIME_BITS};
 use super::stand_behind;
 use warpline_core::backend::BackendError;
@@ -127,27 +128,44 @@ pub(super) const FIRST_WATCH: Duration = Duration::from_millis(50);
 pub struct Stamper {
     driver: &'static Driver,
     calls: Calls,
+    kernels: Kernels,
     context: ContextPtr,
     pub id: u64,
     pub(crate) device: DeviceInfo,
-    stamp: Ptr,
-    anchor: Ptr,
+    stamp: Kernel,
+    anchor: Kernel,
+    spin: Kernel,
     ring: &'static [Slot],
     ring_there: u64,
-    mailbox: &'static AtomicU64,
-    mailbox_there: u64,
-    /// The same for reads of the clock between events, and their last token.
-    joined: &'static AtomicU64,
-    joined_there: u64,
-    joined_token: Mutex<u64>,
     /// A stream of our own for anchors. At most one anchor is pending.
     stream: StreamPtr,
-    token: Mutex<u64>,
-    spin: Ptr,
+    mailbox: Mailbox,
+    /// The same for reads of the clock between events.
+    joined: Mailbox,
     /// Whether the driver and the device support launch order: a kernel may begin as soon as the preceding one has begun.
     can_order_by_launch: bool,
     /// The session in which the stamper was created. All stamps in the ring are from that session or later ones.
     pub(super) session: u64,
+}
+
+/// A word of the device's: the low bits of its clock, and a token that says which read of the clock it answers.
+struct Mailbox {
+    word: &'static AtomicU64,
+    there: u64,
+    /// The token of the last read that was launched.
+    token: Mutex<u64>,
+}
+
+impl Mailbox {
+    fn new(word: &'static AtomicU64, there: u64) -> Mailbox {
+        Mailbox { word, there, token: Mutex::new(0) }
+    }
+
+    /// Returns the device's time at the read with this token; none before the device has answered.
+    fn answer(&self, token: u64) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        (word >> TIME_BITS == token).then_some(word & ((1 << TIME_BITS) - 1))
+    }
 }
 
 // SAFETY: the driver takes handles from any thread; everything else is `Send` and `Sync`.
@@ -167,57 +185,48 @@ impl Stamper {
         id: u64,
         session: u64,
     ) -> Result<Stamper, BackendError> {
-        let calls = Calls::new(driver)?;
-        let told = |error| driver.describe(error);
-        driver
-            .with_context(context, || {
-                let ordinal = driver.device()?;
-                let name = driver.device_name(ordinal)?;
-                let can_order_by_launch = driver.can_stand_behind_launches()
-                    && calls.capability(ordinal).is_some_and(|major| major >= LAUNCH_ORDER_SINCE);
-                let module = calls.load(PTX)?;
-                let stamp = calls.function(module, c"warpline_stamp")?;
-                let anchor = calls.function(module, c"warpline_anchor")?;
-                let spin = calls.function(module, SPIN)?;
-                let stream = driver.create_stream()?;
-                // This comes last, because the memory is never freed, even if the mapping fails.
-                let memory: &'static [Slot] = leak(SLOTS + RESERVED);
-                let (ring, rest) = memory.split_at(SLOTS);
-                ring::clear(ring);
-                let ring_there = calls.map(bytes(memory)).inspect_err(|_| driver.destroy_stream(stream))?;
-                let [mailbox, joined] = [&rest[0][0], &rest[1][0]];
-                let device = DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda };
-                Ok((device, stamp, anchor, spin, can_order_by_launch, ring, [mailbox, joined], ring_there, stream))
+        let (calls, kernels) = (Calls::new(driver)?, Kernels::new(driver)?);
+        let prepare = move || {
+            let ordinal = driver.device()?;
+            let name = driver.device_name(ordinal)?;
+            let can_order_by_launch = driver.can_stand_behind_launches()
+                && kernels.attribute(CAPABILITY_MAJOR, ordinal).is_ok_and(|major| major >= LAUNCH_ORDER_SINCE);
+            let module = kernels.load(PTX)?;
+            let stamp = kernels.function(module, c"warpline_stamp")?;
+            let anchor = kernels.function(module, c"warpline_anchor")?;
+            let spin = kernels.function(module, SPIN)?;
+            let stream = driver.create_stream()?;
+            // This comes last, because the memory is never freed, even if the mapping fails.
+            let memory: &'static [Slot] = leak(SLOTS + RESERVED);
+            let (ring, rest) = memory.split_at(SLOTS);
+            ring::clear(ring);
+            let ring_there = calls.map(bytes(memory)).inspect_err(|_| driver.destroy_stream(stream))?;
+            let there = |slot: usize| ring_there + (size_of_val(ring) + slot * size_of::<Slot>()) as u64;
+            Ok(Stamper {
+                driver,
+                calls,
+                kernels,
+                context,
+                id,
+                device: DeviceInfo { ordinal: ordinal.unsigned_abs(), name, kind: DeviceKind::Cuda },
+                stamp,
+                anchor,
+                spin,
+                ring,
+                ring_there,
+                stream,
+                mailbox: Mailbox::new(&rest[0][0], there(0)),
+                joined: Mailbox::new(&rest[1][0], there(1)),
+                can_order_by_launch,
+                session,
             })
-            .map(|(device, stamp, anchor, spin, can_order_by_launch, ring, [mailbox, joined], ring_there, stream)| {
-                Stamper {
-                    driver,
-                    context,
-                    id,
-                    device,
-                    stamp,
-                    anchor,
-                    ring,
-                    ring_there,
-                    mailbox,
-                    mailbox_there: ring_there + size_of_val(ring) as u64,
-                    joined,
-                    joined_there: ring_there + (size_of_val(ring) + size_of::<Slot>()) as u64,
-                    joined_token: Mutex::new(0),
-                    stream,
-                    token: Mutex::new(0),
-                    spin,
-                    can_order_by_launch,
-                    session,
-                    calls,
-                }
-            })
-            .map_err(told)
+        };
+        driver.with_context(context, prepare).map_err(|error| driver.describe(error))
     }
 
     /// Captures a stamp on a stream of this context, which must be current.
     pub(super) fn capture(&self, stream: StreamPtr, id: u32) -> Result<(), CudaError> {
-        self.calls.launch(self.stamp, stream, [self.ring_there, u64::from(id)])
+        self.kernels.launch(self.stamp, (1, 1), stream, [self.ring_there, u64::from(id)])
     }
 
     /// Returns the position at which work after a stamp waits. With stamps by launch order, if the driver and the device support that, the
@@ -237,7 +246,7 @@ impl Stamper {
 
     /// Returns the handle of the kernel in graph nodes.
     pub(super) fn function(&self) -> usize {
-        self.stamp as usize
+        self.stamp.address()
     }
 
     pub(super) fn context(&self) -> ContextPtr {
@@ -269,7 +278,7 @@ impl Stamper {
                 {
                     stand_behind(self.driver, self.stream, self.behind(place))?;
                 }
-                self.calls.launch(self.spin, self.stream, [SPIN_NS])?;
+                self.kernels.launch(self.spin, (1, 1), self.stream, [SPIN_NS])?;
             }
             self.capture(self.stream, OWN)
         };
@@ -300,13 +309,13 @@ impl Stamper {
     /// Compares the device's clock with the host's: launches an anchor on a stream of our own and polls for its answer. Returns none if
     /// there is no answer within `watch`.
     pub(super) fn anchor(&self, watch: Duration) -> Result<Option<Comparison>, CudaError> {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.mailbox.load(Ordering::Acquire) >> TIME_BITS != *token {
+        let mut token = self.mailbox.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.mailbox.answer(*token).is_none() {
             // The previous anchor is still pending.
             return Ok(None);
         }
         let (next, mut from_ns) = (*token % 0xFFFF + 1, now_ns());
-        let launch = || self.calls.launch(self.anchor, self.stream, [self.mailbox_there, next, ANSWER_AFTER_NS]);
+        let launch = || self.launch_anchor(&self.mailbox, next, ANSWER_AFTER_NS);
         self.driver.with_context(self.context, || self.driver.outside_captures(launch))?;
         // Only a launch that succeeded is counted, because one that failed never answers.
         *token = next;
@@ -314,11 +323,10 @@ impl Stamper {
         let deadline = Instant::now() + watch;
         loop {
             let asked_ns = now_ns();
-            let word = self.mailbox.load(Ordering::Acquire);
-            if word >> TIME_BITS == token {
+            if let Some(time) = self.mailbox.answer(token) {
                 let to_ns = now_ns();
                 let uncertainty_ns = (to_ns - from_ns + VISIBLE_NS) / 2;
-                let device_ns = (word & ((1 << TIME_BITS) - 1)).cast_signed();
+                let device_ns = time.cast_signed();
                 return Ok(Some(Comparison { device_ns, host_ns: to_ns - uncertainty_ns, uncertainty_ns }));
             }
             from_ns = asked_ns;
@@ -327,23 +335,25 @@ impl Stamper {
             }
         }
     }
-}
 
-impl Stamper {
+    fn launch_anchor(&self, mailbox: &Mailbox, token: u64, wait_ns: u64) -> Result<(), CudaError> {
+        self.kernels.launch(self.anchor, (1, 1), self.stream, [mailbox.there, token, wait_ns])
+    }
+
     /// Puts a read of the device's clock onto the stream of the anchors; none if the last one is still pending. `put` gets the stream and
     /// what puts the read on it.
     pub(crate) fn read_clock(
         &self,
         put: impl FnOnce(StreamPtr, &dyn Fn() -> Result<(), CudaError>) -> Result<(), CudaError>,
     ) -> Result<Option<ClockRead>, CudaError> {
-        let mut token = self.joined_token.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.joined.load(Ordering::Acquire) >> TIME_BITS != *token {
+        let mut token = self.joined.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.joined.answer(*token).is_none() {
             return Ok(None);
         }
         let next = *token % 0xFFFF + 1;
         let launched = Cell::new(false);
         let launch = || {
-            self.calls.launch(self.anchor, self.stream, [self.joined_there, next, 0])?;
+            self.launch_anchor(&self.joined, next, 0)?;
             launched.set(true);
             Ok(())
         };
@@ -357,8 +367,7 @@ impl Stamper {
 
     /// Returns the device's time at a read; none before the device has answered.
     pub(super) fn answer(&self, read: &ClockRead) -> Option<u64> {
-        let word = self.joined.load(Ordering::Acquire);
-        (word >> TIME_BITS == read.token).then_some(word & ((1 << TIME_BITS) - 1))
+        self.joined.answer(read.token)
     }
 }
 
@@ -372,6 +381,9 @@ pub(super) fn difference(time: u64, since: u64) -> i64 {
     let up = 64 - TIME_BITS;
     (time.wrapping_sub(since) << up).cast_signed() >> up
 }
+
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+const CAPABILITY_MAJOR: c_int = 75;
 
 /// The first major compute capability of devices that begin a kernel while the preceding one runs.
 const LAUNCH_ORDER_SINCE: c_int = 9;

@@ -209,7 +209,7 @@ pub(super) fn border(
         Known::Behind(id) => (Ok(Border { id, place: None }), true),
         Known::Beside(beside) if of == ZoneEdge::End => (Ok(Border { id: beside.id, place: None }), true),
         Known::Beside(beside) => {
-            let led = in_context(driver, context, || stand_behind(driver, stream, beside.behind));
+            let led = driver.in_context(context, || stand_behind(driver, stream, beside.behind));
             let border = led.map(|behind| Border { id: beside.id, place: Some(behind) });
             (border.map_err(|_| Untimed::Refused), true)
         }
@@ -335,20 +335,9 @@ fn lead_back(
     behind: CapturePosition,
     id: u32,
 ) {
-    if in_context(driver, context, || driver.stand(stream, to)).is_ok() {
+    if driver.in_context(context, || driver.stand(stream, to)).is_ok() {
         let beside = Beside { id, behind, frontier: to.frontier.clone() };
         lock().stamps_of(to.capture).beside.insert(stream as usize, beside);
-    }
-}
-
-fn in_context<T>(
-    driver: &'static Driver,
-    context: Option<ContextPtr>,
-    work: impl FnOnce() -> Result<T, CudaError>,
-) -> Result<T, CudaError> {
-    match context {
-        Some(context) if driver.current_context()? != context => driver.with_context(context, work),
-        _ => work(),
     }
 }
 

@@ -113,10 +113,8 @@ impl CudaStream {
     /// Calls `work` with a context current in which the stream's handle denotes this stream.
     #[inline]
     fn where_known<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
-        if !is_default(self.ptr) {
-            return work();
-        }
-        in_context(&self.context, self.context.ptr, work)
+        let Context { driver, ptr, .. } = &*self.context;
+        driver.in_context(is_default(self.ptr).then_some(*ptr), work)
     }
 
     /// Records an event on the stream. The stream must not be in a capture.
@@ -151,16 +149,6 @@ pub(crate) fn of_context(ptr: StreamPtr) -> Result<StreamPtr, DefaultStream> {
         PER_THREAD => Err(DefaultStream::PerThread),
         _ => Ok(ptr),
     }
-}
-
-/// Calls `work` with `context` current.
-#[inline]
-fn in_context<T>(
-    context: &Context,
-    ptr: ContextPtr,
-    work: impl FnOnce() -> Result<T, CudaError>,
-) -> Result<T, CudaError> {
-    if context.driver.current_context()? == ptr { work() } else { context.driver.with_context(ptr, work) }
 }
 
 impl Context {
