@@ -9,10 +9,6 @@
 //! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `kernels`, `nccl`, `peak`, `probe`, `stamps` and `timeline`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
-#![cfg_attr(
-    not(feature = "runtime"),
-    allow(dead_code, unused_imports, reason = "only what marks name is used without sessions")
-)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
 
 use std::any::Any;
@@ -117,16 +113,10 @@ impl RawStream {
     /// It has no effect while the stream is being captured, and without the feature `enable`.
     #[must_use]
     pub fn named(self, name: &str) -> RawStream {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                register();
-                names::name(&self.as_stream(), name);
-            },
-            {
-                let _ = name;
-            }
-        );
+        if cfg!(feature = "runtime") {
+            register();
+            names::name(&self.as_stream(), name);
+        }
         self
     }
 

@@ -14,7 +14,7 @@ use super::handles::{AsGraph, GraphRef};
 use super::label::{GraphError, NodeKind, ZoneLabel};
 use super::pending;
 use super::registry;
-use super::zones::{GraphZones, driver, failed, handles};
+use super::zones::{GraphZones, IS_ON, driver, failed, handles};
 use crate::driver::{CudaError, Driver};
 use crate::graph::ids::Ids;
 use crate::graph_api::Handle;
@@ -55,31 +55,25 @@ impl GraphZones {
                 "the handle of node {null} of those given is null: pass nodes that were added to the graph"
             )));
         }
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let (driver, (graph, _)) = (driver()?, handles(graph)?);
-                let nodes: HashSet<Handle> = nodes.into_iter().collect();
-                driver.outside_captures(|| {
-                    let missing = missing(driver, graph, &nodes).map_err(|error| failed(driver, error))?;
-                    if let Some(node) = missing {
-                        return Err(GraphError(format!(
-                            "node {node:#x} is not in the graph, nor in a graph inside it: label it with the graph to which it was added"
-                        )));
-                    }
-                    let mut given = Fields::default();
-                    for (name, value) in fields {
-                        given.push(name, value.clone());
-                    }
-                    add(driver, graph, nodes, zone(range, &given, None, now_ns()));
-                    Ok(())
-                })
-            },
-            {
-                let _ = (range, fields);
-                handles(graph).map(drop)
+        if !IS_ON {
+            return handles(graph).map(drop);
+        }
+        let (driver, (graph, _)) = (driver()?, handles(graph)?);
+        let nodes: HashSet<Handle> = nodes.into_iter().collect();
+        driver.outside_captures(|| {
+            let missing = missing(driver, graph, &nodes).map_err(|error| failed(driver, error))?;
+            if let Some(node) = missing {
+                return Err(GraphError(format!(
+                    "node {node:#x} is not in the graph, nor in a graph inside it: label it with the graph to which it was added"
+                )));
             }
-        )
+            let mut given = Fields::default();
+            for (name, value) in fields {
+                given.push(name, value.clone());
+            }
+            add(driver, graph, nodes, zone(range, &given, None, now_ns()));
+            Ok(())
+        })
     }
 
     /// Labels what is added to a graph from now until the result is dropped or [`end`](AddedNodes::end)ed. Child graphs are labelled with
@@ -94,18 +88,12 @@ impl GraphZones {
         range: &'static RangeSpec,
     ) -> Result<AddedNodes<'a>, GraphError> {
         let (handle, _) = handles(graph)?;
-        let before: Vec<Handle> = warpline_core::if_feature!(
-            "runtime",
-            {
-                let driver = driver()?;
-                driver.outside_captures(|| driver.graph_nodes(handle)).map_err(|error| failed(driver, error))?
-            },
-            {
-                let _ = handle;
-                Vec::new()
-            }
-        );
-        let before = before.into_iter().collect();
+        let mut before = HashSet::new();
+        if IS_ON {
+            let driver = driver()?;
+            let nodes = driver.outside_captures(|| driver.graph_nodes(handle));
+            before.extend(nodes.map_err(|error| failed(driver, error))?);
+        }
         Ok(AddedNodes {
             graph: graph.as_graph(),
             range,
@@ -166,27 +154,23 @@ impl AddedNodes<'_> {
         ended
     }
 
-    #[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
     fn label_nodes(&mut self, status: Status) -> Result<usize, GraphError> {
+        if !IS_ON {
+            return Ok(0);
+        }
         let before = std::mem::take(&mut self.before);
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let (driver, graph) = (driver()?, self.graph.graph as Handle);
-                driver.outside_captures(|| {
-                    let nodes = driver.graph_nodes(graph).map_err(|error| failed(driver, error))?;
-                    let added: HashSet<Handle> = nodes.into_iter().filter(|node| !before.contains(node)).collect();
-                    let count = added.len();
-                    if count > 0 {
-                        let mut zone = zone(self.range, &self.fields, self.message.take(), self.begin_ns);
-                        zone.label.status = status;
-                        add(driver, graph, added, zone);
-                    }
-                    Ok(count)
-                })
-            },
-            Ok(0)
-        )
+        let (driver, graph) = (driver()?, self.graph.graph as Handle);
+        driver.outside_captures(|| {
+            let nodes = driver.graph_nodes(graph).map_err(|error| failed(driver, error))?;
+            let added: HashSet<Handle> = nodes.into_iter().filter(|node| !before.contains(node)).collect();
+            let count = added.len();
+            if count > 0 {
+                let mut zone = zone(self.range, &self.fields, self.message.take(), self.begin_ns);
+                zone.label.status = status;
+                add(driver, graph, added, zone);
+            }
+            Ok(count)
+        })
     }
 }
 

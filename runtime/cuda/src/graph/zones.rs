@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 
 use super::AsGraph;
+use super::captured_zone::CapturedZone;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
-use super::registered::Read;
+use super::registered::{Read, Registered};
 use super::registry::{Held, Taken};
 use super::{captures, json, pending, registry};
 use crate::driver::{CudaError, Driver};
@@ -19,9 +20,11 @@ use warpline_core::signals::without_signals;
 /// It is `Send` and `Sync`, and clones share their data. Keep it as long as the graph, and register directly after the capture, because the
 /// zones of at most 256 captures are kept. The graph's handles are only used during calls that are given it.
 #[derive(Clone, Debug)]
-pub struct GraphZones(#[cfg(feature = "runtime")] Arc<Held>);
+pub struct GraphZones(Option<Arc<Held>>);
 
-#[cfg_attr(not(feature = "runtime"), allow(unused_variables))]
+/// Whether graphs have zones.
+pub(super) const IS_ON: bool = cfg!(feature = "runtime");
+
 impl GraphZones {
     /// Registers a graph whose capture has ended, and the executable graph that comes with it. If the graph is already registered, it
     /// returns the same zones and adds the executable graph, so call it again after each instantiation.
@@ -31,17 +34,13 @@ impl GraphZones {
     /// # Errors
     /// There is no driver, the graph's handle is null, or the driver does not list its nodes.
     pub fn for_graph(graph: &(impl AsGraph + ?Sized)) -> Result<GraphZones, GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let (driver, (graph, exec)) = (driver()?, handles(graph)?);
-                // Another thread may be capturing, in a mode in which other threads' calls break the capture.
-                let held =
-                    driver.outside_captures(|| registry::register(driver, graph, exec, |read| taken(graph, read)));
-                held.map(GraphZones).map_err(|error| failed(driver, error))
-            },
-            Ok(GraphZones())
-        )
+        if !IS_ON {
+            return Ok(GraphZones(None));
+        }
+        let (driver, (graph, exec)) = (driver()?, handles(graph)?);
+        // Another thread may be capturing, in a mode in which other threads' calls break the capture.
+        let held = driver.outside_captures(|| registry::register(driver, graph, exec, |read| taken(graph, read)));
+        held.map(|held| GraphZones(Some(held))).map_err(|error| failed(driver, error))
     }
 
     /// Adds what has since been captured into the same graph (`cuStreamBeginCaptureToGraph`), or added to it and
@@ -50,16 +49,10 @@ impl GraphZones {
     /// # Errors
     /// Those of [`for_graph`](Self::for_graph).
     pub fn extend(&self, graph: &(impl AsGraph + ?Sized)) -> Result<(), GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let (driver, (graph, _)) = (driver()?, handles(graph)?);
-                let extended =
-                    driver.outside_captures(|| registry::extend(driver, &self.0.0, graph, |read| taken(graph, read)));
-                extended.map_err(|error| failed(driver, error))
-            },
-            Ok(())
-        )
+        let Some(known) = self.registered() else { return Ok(()) };
+        let (driver, (graph, _)) = (driver()?, handles(graph)?);
+        let extended = driver.outside_captures(|| registry::extend(driver, known, graph, |read| taken(graph, read)));
+        extended.map_err(|error| failed(driver, error))
     }
 
     /// Registers a clone (`cuGraphClone`) with the zones of this graph. `original` is the graph that was cloned.
@@ -71,18 +64,13 @@ impl GraphZones {
         original: &(impl AsGraph + ?Sized),
         clone: &(impl AsGraph + ?Sized),
     ) -> Result<GraphZones, GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let (driver, (original, _), (graph, exec)) = (driver()?, handles(original)?, handles(clone)?);
-                let held = driver.outside_captures(|| {
-                    let nodes: Vec<_> = Read::graph(driver, original)?.handles().collect();
-                    registry::register_clone(driver, &self.0.0, graph, exec, &nodes)
-                });
-                held.map(GraphZones).map_err(|error| failed(driver, error))
-            },
-            Ok(GraphZones())
-        )
+        let Some(known) = self.registered() else { return Ok(GraphZones(None)) };
+        let (driver, (original, _), (graph, exec)) = (driver()?, handles(original)?, handles(clone)?);
+        let held = driver.outside_captures(|| {
+            let nodes: Vec<_> = Read::graph(driver, original)?.handles().collect();
+            registry::register_clone(driver, known, graph, exec, &nodes)
+        });
+        held.map(|held| GraphZones(Some(held))).map_err(|error| failed(driver, error))
     }
 
     /// Assigns an executable graph to this graph, from which it was instantiated, or with which it was updated (`cuGraphExecUpdate`). Its
@@ -95,15 +83,10 @@ impl GraphZones {
     /// `exec` must be a live `CUgraphExec`.
     #[allow(unsafe_code)]
     pub unsafe fn add_exec(&self, exec: *mut c_void) -> Result<(), GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let driver = driver()?;
-                driver.outside_captures(|| registry::add_exec(driver, exec as Handle, &self.0.0));
-                Ok(())
-            },
-            Ok(())
-        )
+        let Some(known) = self.registered() else { return Ok(()) };
+        let driver = driver()?;
+        driver.outside_captures(|| registry::add_exec(driver, exec as Handle, known));
+        Ok(())
     }
 
     /// Sets the graph inside a node. For a child-graph node, it is the graph from which the child was made, and nodes are paired by their
@@ -113,11 +96,8 @@ impl GraphZones {
     /// # Errors
     /// The node has no graph inside, or one with another number of nodes.
     pub fn inside(&self, node: u32, graph: &GraphZones) -> Result<(), GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            self.0.0.set_inside(node, vec![graph.0.0.as_inside(node, (0, 1))]).map_err(GraphError),
-            Ok(())
-        )
+        let (Some(known), Some(graph)) = (self.registered(), graph.registered()) else { return Ok(()) };
+        known.set_inside(node, vec![graph.as_inside(node, (0, 1))]).map_err(GraphError)
     }
 
     /// Sets the graphs of all bodies of a conditional node, in the order of the driver's array (`phGraph_out`): both of an `if` with an
@@ -127,71 +107,55 @@ impl GraphZones {
     /// # Errors
     /// The node is not a conditional node, there is no body, or the driver describes other bodies.
     pub fn bodies(&self, node: u32, bodies: &[&GraphZones]) -> Result<(), GraphError> {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                let count = bodies.len() as u32;
-                if count == 0 {
-                    return Err(GraphError(format!("no body of node {node} was given: give one graph for each body")));
-                }
-                let inside = (0..).zip(bodies).map(|(branch, body)| body.0.0.as_inside(node, (branch, count)));
-                self.0.0.set_inside(node, inside.collect()).map_err(GraphError)
-            },
-            Ok(())
-        )
+        let Some(known) = self.registered() else { return Ok(()) };
+        let count = bodies.len() as u32;
+        if count == 0 {
+            return Err(GraphError(format!("no body of node {node} was given: give one graph for each body")));
+        }
+        let bodies = (0..).zip(bodies.iter().filter_map(|body| body.registered()));
+        let inside = bodies.map(|(branch, body)| body.as_inside(node, (branch, count)));
+        known.set_inside(node, inside.collect()).map_err(GraphError)
     }
 
     /// Names the graph in annotations and traces.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> GraphZones {
-        warpline_core::if_feature!(
-            "runtime",
-            {
-                self.0.0.set_name(name.into());
-                self
-            },
-            self
-        )
+        if let Some(known) = self.registered() {
+            known.set_name(name.into());
+        }
+        self
     }
 
     /// Returns the graph's number. The process numbers its registered graphs from 1.
     pub fn number(&self) -> u32 {
-        warpline_core::if_feature!("runtime", self.0.0.number, 0)
+        self.registered().map_or(0, |known| known.number)
     }
 
     /// Returns every node with its zones.
     pub fn nodes(&self) -> impl Iterator<Item = GraphNode> + use<> {
-        warpline_core::if_feature!("runtime", self.0.0.nodes().into_iter(), std::iter::empty())
+        self.registered().map(|known| known.nodes()).into_iter().flatten()
     }
 
     /// Counts the nodes by range: that of the innermost zone.
     pub fn ranges(&self) -> Vec<NodeCount> {
-        warpline_core::if_feature!(
-            "runtime",
-            self.0.0.count(|path, zones| path.last().map(|zone| zones[*zone as usize].label.range.name().into())),
-            Vec::new()
-        )
+        self.count(|path, zones| path.last().map(|zone| zones[*zone as usize].label.range.name().into()))
     }
 
     /// Counts the nodes by the lane on which a trace shows them in each replay: that of the innermost zone that has one. A collective whose
     /// range has none has that of its group ([`ProcessGroup::lane`](warpline_core::collective::ProcessGroup::lane)).
     pub fn lanes(&self) -> Vec<NodeCount> {
-        warpline_core::if_feature!(
-            "runtime",
-            self.0.0.count(|path, zones| path.iter().rev().find_map(|zone| zones[*zone as usize].label.lane())),
-            Vec::new()
-        )
+        self.count(|path, zones| path.iter().rev().find_map(|zone| zones[*zone as usize].label.lane()))
     }
 
     /// Returns the nodes whose contents are unknown. Their kernels run, but are not among [`nodes`](Self::nodes).
     pub fn unlabelled(&self) -> Vec<Unlabelled> {
-        warpline_core::if_feature!("runtime", self.0.0.unlabelled(), Vec::new())
+        self.registered().map_or_else(Vec::new, |known| known.unlabelled())
     }
 
     /// Returns the zones of a node, outermost first, by a registered executable graph and the node's index in it (the low half of the
     /// `graph node id` in a profiler's records); none if the graph is not registered.
     pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
-        warpline_core::if_feature!("runtime", registry::of_exec(exec as Handle)?.zones_at(index), None)
+        registry::of_exec(exec as Handle)?.zones_at(index)
     }
 
     /// Writes the annotations of this graph as JSON, as `docs/graph.schema.json` describes it.
@@ -199,11 +163,16 @@ impl GraphZones {
     /// # Errors
     /// The operating system's error for the file.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        warpline_core::if_feature!(
-            "runtime",
-            without_signals(|| std::fs::write(path, json::document(&[Arc::clone(&self.0.0)]))),
-            Ok(())
-        )
+        let Some(known) = self.registered() else { return Ok(()) };
+        without_signals(|| std::fs::write(path, json::document(&[Arc::clone(known)])))
+    }
+
+    fn registered(&self) -> Option<&Arc<Registered>> {
+        self.0.as_ref().map(|held| &held.0)
+    }
+
+    fn count(&self, name: impl Fn(&[u32], &[CapturedZone]) -> Option<Arc<str>>) -> Vec<NodeCount> {
+        self.registered().map_or_else(Vec::new, |known| known.count(name))
     }
 }
 
@@ -213,10 +182,7 @@ impl GraphZones {
 /// # Errors
 /// The operating system's error for the file.
 pub fn save(path: impl AsRef<Path>) -> io::Result<()> {
-    warpline_core::if_feature!("runtime", without_signals(|| std::fs::write(path, json::document(&registry::all()))), {
-        let _ = path;
-        Ok(())
-    })
+    if IS_ON { without_signals(|| std::fs::write(path, json::document(&registry::all()))) } else { Ok(()) }
 }
 
 /// Takes what was captured into a graph, and the labels of its nodes.
