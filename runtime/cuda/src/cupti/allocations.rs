@@ -21,19 +21,6 @@ const READS: u8 = 16;
 const MOST: usize = 1 << 16;
 const MOST_REFUSED: usize = 64;
 
-/// An allocation or a free, with CUPTI's numbers and times.
-#[derive(Clone, Copy)]
-struct RawMemory {
-    is_allocation: bool,
-    address: u64,
-    bytes: u64,
-    timestamp: u64,
-    device: u32,
-    context: u32,
-    stream: u32,
-    correlation: u32,
-}
-
 /// An allocation that failed for lack of memory.
 #[derive(Clone, Copy)]
 struct RawRefused {
@@ -47,7 +34,7 @@ struct RawRefused {
 #[derive(Default)]
 pub(super) struct Allocations {
     /// Each with the number of reads for which it has waited.
-    waiting: Vec<(RawMemory, u8)>,
+    waiting: Vec<(CUpti_ActivityMemory, u8)>,
     refused: Vec<RawRefused>,
     /// The number of records, and of failed allocations, that had no room.
     lost: u64,
@@ -57,15 +44,11 @@ pub(super) struct Allocations {
 impl Allocations {
     /// Adds a record, if its memory is on a device.
     pub(super) fn add(&mut self, record: CUpti_ActivityMemory) {
-        let CUpti_ActivityMemory { operation, memory, correlation, address, bytes, timestamp, .. } = record;
-        let CUpti_ActivityMemory { device, context, stream, .. } = record;
-        let is_allocation = operation == ALLOCATION;
-        if !is_of_device(memory) || !(is_allocation || operation == RELEASE) {
+        if !is_of_device(record.memory) || !matches!(record.operation, ALLOCATION | RELEASE) {
             return;
         }
-        let raw = RawMemory { is_allocation, address, bytes, timestamp, device, context, stream, correlation };
         if self.waiting.len() < MOST {
-            self.waiting.push((raw, 0));
+            self.waiting.push((record, 0));
         } else {
             self.lost += 1;
         }
@@ -104,10 +87,11 @@ impl Allocations {
         names: &mut dyn Names,
     ) -> (Vec<ToolChange>, i64) {
         self.waiting.sort_by_key(|(raw, _)| raw.timestamp);
-        let is_ready =
-            |(raw, reads): &(RawMemory, u8)| last || launch_of(raw.correlation).call.is_some() || *reads >= READS;
+        let is_ready = |(raw, reads): &(CUpti_ActivityMemory, u8)| {
+            last || launch_of(raw.correlation).call.is_some() || *reads >= READS
+        };
         let ready = self.waiting.iter().position(|waiting| !is_ready(waiting)).unwrap_or(self.waiting.len());
-        let taken: Vec<RawMemory> = self.waiting.drain(..ready).map(|(raw, _)| raw).collect();
+        let taken: Vec<_> = self.waiting.drain(..ready).map(|(raw, _)| raw).collect();
         let until_ns = match self.waiting.first() {
             Some((raw, _)) => clock.host_ns(raw.timestamp).min(flushed_ns),
             None if last => i64::MAX,
@@ -118,7 +102,7 @@ impl Allocations {
             let thread = launch.call.map_or(0, |(thread, ..)| u64::from(thread));
             let range = zone_of(&launch, names).map(|zone| zone.range);
             let at_ns = clock.host_ns(raw.timestamp);
-            ToolChange { at_ns, event: raw.event(thread, range, names) }
+            ToolChange { at_ns, event: event(raw, thread, range, names) }
         });
         (changes.collect(), until_ns)
     }
@@ -159,15 +143,18 @@ impl Allocations {
     }
 }
 
-impl RawMemory {
-    fn event(self, thread: u64, range: Option<&'static RangeSpec>, names: &mut dyn Names) -> ToolEvent {
-        let RawMemory { is_allocation, address, bytes, device, context, stream, .. } = self;
-        if !is_allocation {
-            return ToolEvent::Freed { address, thread };
-        }
-        // Memory that no stream orders has none.
-        let stream: Arc<StreamInfo> =
-            if stream == NOT_APPLICABLE { names.no_stream(device) } else { names.stream(device, context, stream) };
-        ToolEvent::Allocated(Allocation { stream, thread, queue: None, range, name: None, bytes, address })
+fn event(
+    record: CUpti_ActivityMemory,
+    thread: u64,
+    range: Option<&'static RangeSpec>,
+    names: &mut dyn Names,
+) -> ToolEvent {
+    let CUpti_ActivityMemory { operation, address, bytes, device, context, stream, .. } = record;
+    if operation == RELEASE {
+        return ToolEvent::Freed { address, thread };
     }
+    // Memory that no stream orders has none.
+    let stream: Arc<StreamInfo> =
+        if stream == NOT_APPLICABLE { names.no_stream(device) } else { names.stream(device, context, stream) };
+    ToolEvent::Allocated(Allocation { stream, thread, queue: None, range, name: None, bytes, address })
 }

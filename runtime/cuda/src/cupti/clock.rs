@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use warpline_core::clock::Comparison;
+use warpline_core::record::Span;
 
 /// The number of distances that are remembered, because records are delivered some time after the work.
 const STEPS: usize = 64;
@@ -87,6 +88,17 @@ impl Clock {
         let now = || self.steps.iter().rfind(|step| step.since_ns <= told_ns).or(self.steps.front());
         let holds = before().or_else(now);
         told_ns.wrapping_add(holds.map_or(0, |step| step.distance_ns))
+    }
+
+    /// Converts a span of CUPTI's clock to the host's. The length is CUPTI's own.
+    pub(super) fn span(&self, start: u64, end: u64) -> Span {
+        let begin_ns = self.host_ns(start);
+        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
+    }
+
+    /// Returns the middle of a call, on the host's clock.
+    pub(super) fn called_ns(&self, start: u64, end: u64) -> i64 {
+        self.host_ns(start) + (end.saturating_sub(start) / 2).cast_signed()
     }
 }
 

@@ -191,7 +191,7 @@ impl Kernels {
                 IS_RECORDING.store(true, Ordering::Release);
                 zones::turn(wanted.zones());
                 let clock = Clock::new(compared);
-                stream::by_kernels::set_uncertainty(clock.worst_uncertainty_ns());
+                stream::by_kernels::UNCERTAINTY_NS.store(clock.worst_uncertainty_ns(), Ordering::Relaxed);
                 Ok(Kernels {
                     cupti,
                     subscriber,

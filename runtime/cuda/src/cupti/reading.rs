@@ -7,7 +7,6 @@ use super::submissions::Submissions;
 use super::syncs::RawSync;
 use super::{Kernels, Names, buffers, zone_of};
 use warpline_core::kernel::{KernelLaunch, KernelRecord};
-use warpline_core::record::Span;
 use warpline_core::synchronization::SyncRecord;
 
 impl Kernels {
@@ -83,7 +82,7 @@ impl Kernels {
             kind,
             stream: stream.and_then(known),
             thread: names.thread(u64::from(thread)),
-            host: self.span(start, end),
+            host: self.clock.span(start, end),
             cuda_stream: stream,
             context,
             event,
@@ -100,7 +99,7 @@ impl Kernels {
             name,
             work,
             stream: names.stream(device, context, stream),
-            gpu: self.span(start, end),
+            gpu: self.clock.span(start, end),
             correlation,
             context,
             cuda_stream: stream,
@@ -108,14 +107,8 @@ impl Kernels {
             zone,
             launch: launch.call.map(|(thread, start, end)| KernelLaunch {
                 thread: names.thread(u64::from(thread)),
-                host: self.span(start, end.max(start)),
+                host: self.clock.span(start, end.max(start)),
             }),
         }
-    }
-
-    /// Converts a span of CUPTI's clock to the host's. The length is CUPTI's own.
-    fn span(&self, start: u64, end: u64) -> Span {
-        let begin_ns = self.clock.host_ns(start);
-        Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
     }
 }

@@ -200,47 +200,42 @@ impl Records {
             return;
         };
         let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
-        if !self.keeps_work() {
-            // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
-            let own = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }).and_then(own_kernel);
-            self.arrived(own, (start, end), &place);
-            return;
-        }
         // SAFETY: CUPTI's name is null or a text that lives as long as CUPTI does.
-        let name = unsafe { self.name(name) };
-        self.add(name, work, (start, end), place);
+        let own = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }).and_then(own_kernel);
+        // SAFETY: as above.
+        self.add(own, work, (start, end), place, |records| unsafe { records.name(name) });
     }
 
     fn copy(&mut self, (kind, from, to): (u8, u8, u8), bytes: u64, times: (u64, u64), place: WorkOrigin) {
-        if !self.keeps_work() {
-            self.arrived(None, times, &place);
-            return;
-        }
         let (kind, from, to) = (copy_kind(kind), memory_kind(from.into()), memory_kind(to.into()));
-        let name = self.shared(&format!("Memcpy {kind} ({from} -> {to})"));
-        self.add(name, KernelWork::Memcpy { bytes, kind, from, to }, times, place);
+        let name = |records: &mut Records| records.shared(&format!("Memcpy {kind} ({from} -> {to})"));
+        self.add(None, KernelWork::Memcpy { bytes, kind, from, to }, times, place, name);
     }
 
     fn set(&mut self, set: CUpti_ActivityMemset) {
         let CUpti_ActivityMemset { value, bytes, start, end, memory, .. } = set;
         let CUpti_ActivityMemset { device, context, stream, correlation, graph, graph_node, .. } = set;
         let place = WorkOrigin { device, context, stream, correlation, graph, graph_node };
-        if !self.keeps_work() {
-            self.arrived(None, (start, end), &place);
-            return;
-        }
         let memory = memory_kind(memory);
-        let name = self.shared(&format!("Memset ({memory})"));
-        self.add(name, KernelWork::Memset { bytes, value, memory }, (start, end), place);
+        let name = |records: &mut Records| records.shared(&format!("Memset ({memory})"));
+        self.add(None, KernelWork::Memset { bytes, value, memory }, (start, end), place, name);
     }
 
-    fn add(&mut self, name: Arc<str>, work: KernelWork, (start, end): (u64, u64), place: WorkOrigin) {
-        let own = OWN_KERNELS.into_iter().find(|own| *own == &*name);
-        if !self.arrived(own, (start, end), &place) {
+    /// Adds work, and keeps it if somebody wants more than its times.
+    fn add(
+        &mut self,
+        own: Option<&str>,
+        work: KernelWork,
+        (start, end): (u64, u64),
+        place: WorkOrigin,
+        name: impl FnOnce(&mut Records) -> Arc<str>,
+    ) {
+        if !self.arrived(own, (start, end), &place) || !self.keeps_work() {
             return;
         }
         let WorkOrigin { device, context, stream, correlation, graph, graph_node } = place;
         let graph = (graph_node != 0).then_some(GraphNodeId { graph, node: graph_node });
+        let name = name(self);
         self.work.push(Raw { name, work, start, end, device, context, stream, correlation, graph });
     }
 
@@ -324,7 +319,7 @@ impl Records {
         launch.is_sync |= syncs.iter().any(|calls| calls.contains(&callback));
         let is_new = puts_work && !launch.is_called;
         launch.is_called |= puts_work;
-        launch.wants_work |= returned == 0 && !is_of_graph && calls.iter().any(|calls| calls.contains(&callback));
+        launch.wants_work |= puts_work && !is_of_graph;
         // The runtime's call and the driver's within it have one correlation; the outer one is the program's.
         if launch.call.is_none_or(|(_, begun, _)| start < begun) {
             launch.call = Some((thread, start, end));
@@ -474,10 +469,10 @@ mod tests {
     #[test]
     fn a_graph_was_launched_where_a_node_was_executed() {
         let mut records = Records::default();
-        let (name, work) = ("kernel".into(), KernelWork::Memset { bytes: 1, value: 0, memory: memory_kind(0) });
+        let work = KernelWork::Memset { bytes: 1, value: 0, memory: memory_kind(0) };
         let place = WorkOrigin { device: 0, context: 1, stream: 7, correlation: 1, graph: 9, graph_node: 9 << 32 };
         assert!(!records.has_graph_launches());
-        records.add(name, work, (0, 0), place);
+        records.add(None, work, (0, 0), place, |_| "kernel".into());
         assert!(records.has_graph_launches());
     }
 }

@@ -16,7 +16,7 @@ use warpline_core::lock::lock;
 use warpline_core::profile::answers::Shared;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::profile::submission::{SubmissionRecord, SubmittedWork};
-use warpline_core::record::{Span, ThreadInfo};
+use warpline_core::record::ThreadInfo;
 use warpline_core::synchronization::SyncKind;
 
 /// The number of flushes after which all earlier work of a stream has been delivered, and all work of a graph.
@@ -170,7 +170,7 @@ impl Submissions<'_> {
         gpu: Option<(u64, u64)>,
     ) {
         let Some((thread, start, end)) = self.records.launch_of(correlation).call else { return };
-        let called_ns = self.called_ns(start, end);
+        let called_ns = self.clock.called_ns(start, end);
         if !self.is_after(request, (thread, start, end)) {
             return;
         }
@@ -185,12 +185,7 @@ impl Submissions<'_> {
     /// Returns whether the request's thread made a call after the request.
     fn is_after(&self, request: &Request, (thread, start, end): (u32, u64, u64)) -> bool {
         let Asked { host_ns, cupti_ns } = request.asked;
-        u64::from(thread) == request.thread.id && (start >= cupti_ns || self.called_ns(start, end) >= host_ns)
-    }
-
-    /// Returns the middle of a call on the host's clock.
-    fn called_ns(&self, start: u64, end: u64) -> i64 {
-        self.clock.host_ns(start) + (end.saturating_sub(start) / 2).cast_signed()
+        u64::from(thread) == request.thread.id && (start >= cupti_ns || self.clock.called_ns(start, end) >= host_ns)
     }
 
     /// Returns whether the first submission that was found is the request's.
@@ -213,18 +208,16 @@ impl Submissions<'_> {
 
     /// Returns whether all work of the thread's calls between the request and this submission has been read.
     fn are_earlier_known(&self, request: &Request, first: &Found) -> bool {
-        let is_between =
-            |&call: &(u32, u64, u64)| self.is_after(request, call) && self.called_ns(call.1, call.2) < first.called_ns;
+        let is_between = |&call: &(u32, u64, u64)| {
+            self.is_after(request, call) && self.clock.called_ns(call.1, call.2) < first.called_ns
+        };
         self.delivered_ns.is_some_and(|ns| ns > first.called_ns)
             && !self.records.calls_at_work().any(|call| is_between(&call))
     }
 
     fn answer(&self, request: &Request) -> Result<SubmissionRecord, ProfileError> {
         let Some(found) = request.found.first() else { return Err(ProfileError::Unfinished) };
-        let span = |(start, end): (u64, u64)| {
-            let begin_ns = self.clock.host_ns(start);
-            Span { begin_ns, end_ns: begin_ns.saturating_add(end.saturating_sub(start).cast_signed()) }
-        };
+        let span = |(start, end): (u64, u64)| self.clock.span(start, end);
         Ok(SubmissionRecord {
             name: Arc::clone(&found.name),
             work: found.work.clone(),

@@ -133,7 +133,7 @@ impl Times {
         work: Work,
         clock: &Clock,
     ) -> (Listed, Vec<(u32, Listed)>) {
-        let called_ns = clock.host_ns(start) + (end.saturating_sub(start) / 2).cast_signed();
+        let called_ns = clock.called_ns(start, end);
         if self.threads.get(self.last).is_none_or(|known| known.thread != thread) {
             self.last = self.threads.iter().position(|known| known.thread == thread).unwrap_or(self.threads.len());
             if self.last == self.threads.len() {
@@ -207,10 +207,7 @@ impl Times {
             // CUPTI delivers work but no calls, so the zone of the work is unknown.
             return if self.has_work && self.threads.is_empty() { ZoneWork::Lost } else { ZoneWork::Nothing };
         }
-        // The length is CUPTI's own.
-        let begin_ns = clock.host_ns(all.start);
-        let end_ns = begin_ns.saturating_add(all.end.saturating_sub(all.start).cast_signed());
-        ZoneWork::Span(Span { begin_ns, end_ns })
+        ZoneWork::Span(clock.span(all.start, all.end))
     }
 }
 

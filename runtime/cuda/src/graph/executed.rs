@@ -20,7 +20,6 @@ use warpline_core::kernel::{KernelRecord, KernelWork};
 
 /// Returns the id of the executable graph of a kernel, and the labels of the kernel's node; none if the graph is not registered. `exec` is
 /// that of the kernel's launch, if another kernel has identified it. A stamp has no labels.
-#[allow(dead_code, reason = "for readers of kernel records")]
 pub(crate) fn executed(kernel: &KernelRecord, exec: Option<u32>) -> Option<(u32, Option<Arc<NodeLabels>>)> {
     let node = kernel.graph?;
     let (high, low) = ((node.node >> 32) as u32, node.node as u32);

@@ -13,7 +13,6 @@ use crate::graph_api::Handle;
 use warpline_core::lock::lock;
 
 /// A source of the 64-bit ids by which tools identify a node of an instantiated graph.
-#[allow(dead_code, reason = "for tools that know ids where the driver does not tell them")]
 pub(crate) trait NodeIds: Send + Sync {
     /// Returns the id of a captured node: the graph's id, and below it 32 bits that are the same in every executable graph made of it.
     fn node_id(&self, node: *mut c_void) -> Option<u64>;

@@ -9,17 +9,11 @@ use warpline_core::backend::{BackendError, Clock, EventPair, Reader, Reading};
 use warpline_core::clock::EventOverhead;
 use warpline_core::record::{EndSource, Span};
 
-/// The largest difference between CUPTI's clock and the host's, in ns.
-static UNCERTAINTY_NS: AtomicI64 = AtomicI64::new(0);
+/// The largest difference between CUPTI's clock and the host's, in ns, as the latest comparison gave it.
+pub(crate) static UNCERTAINTY_NS: AtomicI64 = AtomicI64::new(0);
 
 /// The cost of a zone for its thread: about two reads of the clock and a slot.
 const ZONE_NS: i64 = 200;
-
-/// Sets the uncertainty that a comparison of the clocks gave.
-#[cfg_attr(not(feature = "cupti"), expect(dead_code, reason = "there is no CUPTI to compare with"))]
-pub(crate) fn set_uncertainty(ns: i64) {
-    UNCERTAINTY_NS.store(ns, Ordering::Relaxed);
-}
 
 /// The reader, which returns placeholders.
 pub(super) struct KernelReader;
