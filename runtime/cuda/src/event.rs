@@ -1,7 +1,6 @@
 //! Events of the application, which warpline records behind zones and otherwise leaves alone.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::driver::{ContextPtr, Driver, StreamPtr, is_default};
@@ -10,7 +9,7 @@ use warpline_core::backend::{Source, StreamRef, source_of};
 use warpline_core::profile::requests::EndSignal;
 
 /// A CUDA event of any binding, by its raw handle (`CUevent`, `cudaEvent_t`), for `profile::next_with_event`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent(*mut c_void);
 
 // SAFETY: this type only stores the handle; the caller of `from_ptr` guarantees that the event is valid.
@@ -57,12 +56,6 @@ impl RawEvent {
             _ => None,
         };
         Ok(Arc::new(EventBehind { driver, event: self, stream, context }))
-    }
-}
-
-impl fmt::Debug for RawEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RawEvent").field(&self.0).finish()
     }
 }
 

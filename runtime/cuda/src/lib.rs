@@ -13,7 +13,6 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::Arc;
 
 pub use event::RawEvent;
@@ -21,12 +20,12 @@ use timeline::Lane;
 pub use timeline::{event_pool, set_event_pool_capacity};
 use warpline_core::backend::device;
 use warpline_core::backend::device::{Device, DeviceMemory, DevicePoint, DeviceStream, RawParts};
-use key::Key;
 use warpline_core::backend::{AsStream, StreamRef};
 use warpline_core::backend::{Refusal, names};
 
 use context::Context;
 use driver::{Driver, PER_THREAD};
+use key::Key;
 use owner::Keeper;
 use stream::{CapturedEventPair, CudaBackend, CudaStream};
 pub use stream::{DefaultStream, ask_tool_numbers};
@@ -45,12 +44,12 @@ mod timeline;
 pub mod calibrate;
 pub mod capture;
 mod clock;
-mod kernels;
 mod context;
 #[cfg_attr(not(target_os = "linux"), path = "no_copy.rs")]
 mod copy;
 pub mod demangle;
 pub mod graph_api;
+mod kernels;
 mod key;
 mod memory;
 pub mod peak;
@@ -72,7 +71,7 @@ mod stream;
 ///
 /// Zones on a stream of a green context (`cuGreenCtxStreamCreate`) are timed in the primary context of the device, so a session makes the
 /// green context current to no thread. A default stream of a green context is not timed, and the report says so.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStream(*mut c_void);
 
 // SAFETY: this type only stores the handle; the caller of `from_ptr` guarantees that the stream is valid.
@@ -123,12 +122,6 @@ impl RawStream {
     /// Returns the raw handle.
     pub fn as_ptr(self) -> *mut c_void {
         self.0
-    }
-}
-
-impl fmt::Debug for RawStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RawStream").field(&self.0).finish()
     }
 }
 

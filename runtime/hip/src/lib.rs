@@ -17,7 +17,6 @@ pub mod roctx;
 mod stream;
 
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use warpline_core::backend::{
@@ -35,7 +34,7 @@ use stream::{HipBackend, StreamHandle};
 /// zone begins.
 ///
 /// It was tested with a stub of the HIP runtime, and not run on hardware.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HipStream(StreamPtr);
 
 // SAFETY: this type only stores the handle; the caller of `from_ptr` guarantees that the stream is valid.
@@ -92,12 +91,6 @@ impl HipStream {
         let ordinal = driver.stream_device(self.0).map_err(told)?;
         let device = scope.shared(device::space(ordinal), || DeviceState::new(driver, ordinal, scope))?;
         Ok(HipBackend(Arc::new(StreamHandle::new(device, self.0))))
-    }
-}
-
-impl fmt::Debug for HipStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HipStream").field(&self.0).finish()
     }
 }
 

@@ -124,7 +124,7 @@ pub enum Error {
 
 /// The reason why a semaphore failed: the error that was passed to [`Semaphore::fail`](super::Semaphore::fail), or that a device or a piece
 /// of work returned. All semaphores that depend on it fail with the same failure.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     origin: Arc<str>,
     error: Arc<dyn StdError + Send + Sync>,
@@ -155,11 +155,5 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (first at `{}`)", self.error, self.origin)
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure").field("origin", &self.origin).field("error", &self.error).finish()
     }
 }

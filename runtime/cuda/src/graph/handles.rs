@@ -34,7 +34,7 @@ impl fmt::Debug for GraphRef<'_> {
 }
 
 /// A CUDA graph of any binding, by its raw handles (`CUgraph`, `cudaGraph_t`, and `CUgraphExec`, `cudaGraphExec_t`).
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawGraph {
     graph: *mut c_void,
     exec: *mut c_void,
@@ -48,12 +48,6 @@ impl RawGraph {
     #[allow(unsafe_code)]
     pub unsafe fn from_ptr(graph: *mut c_void, exec: *mut c_void) -> RawGraph {
         RawGraph { graph, exec }
-    }
-}
-
-impl fmt::Debug for RawGraph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawGraph").field("graph", &self.graph).field("exec", &self.exec).finish()
     }
 }
 
