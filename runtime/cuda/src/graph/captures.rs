@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::captured_zone::{Capture, CapturedZone, Streams};
 use super::label::ZoneLabel;
@@ -18,6 +18,7 @@ use crate::stamps;
 use warpline_core::backend::EndedZone;
 use warpline_core::clock::now_ns;
 use warpline_core::fork::PerProcess;
+use warpline_core::lock::lock;
 
 /// The maximum number of captures that wait for their graph to be registered.
 const MOST_CAPTURES: usize = 256;
@@ -27,6 +28,7 @@ const MOST_ZONES: usize = 1 << 16;
 /// When the last zone of a capture ended. Timed zones read it to decide whether they must look further.
 static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 
+/// Its lock is taken before the registry's.
 static CAPTURES: PerProcess<Mutex<Captures>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
@@ -46,7 +48,7 @@ pub fn captured(stream: Handle, begin: Option<Mark>, end: Option<Mark>, zone: En
     if begin.is_none() || end.is_none() {
         stamps::spans();
     }
-    lock().add(
+    lock(&CAPTURES).add(
         id,
         graph,
         CapturedZone { stream, begin, begin_ns: zone.begin_ns, end, label: label(stream, zone), nodes: None },
@@ -72,7 +74,7 @@ pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
         label: label(stream, zone),
         nodes: None,
     };
-    let mut captures = lock();
+    let mut captures = lock(&CAPTURES);
     let mut added = 0;
     for capture in captures.waiting.iter_mut().filter(|capture| capture.streams.are_inside(&zone)) {
         capture.push(zone.clone());
@@ -86,7 +88,7 @@ pub fn spanned(stream: Handle, zone: EndedZone<'_>) {
 /// Takes the zones of the latest capture into a graph. Older captures were aborted, and the driver reused their handle. So was the latest
 /// one if the graph lacks a node of it. Nothing is kept of aborted captures.
 pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Capture> {
-    let mut captures = lock();
+    let mut captures = lock(&CAPTURES);
     let (taken, left): (VecDeque<_>, VecDeque<_>) =
         std::mem::take(&mut captures.waiting).into_iter().partition(|capture| capture.graph == graph);
     captures.waiting = left;
@@ -101,7 +103,7 @@ pub(super) fn take(graph: Handle, has: impl Fn(Handle) -> bool) -> Option<Captur
 
 /// Returns the report's note on discarded captures, with a remedy.
 pub(super) fn note() -> Option<String> {
-    let evicted = std::mem::take(&mut lock().evicted);
+    let evicted = std::mem::take(&mut lock(&CAPTURES).evicted);
     (evicted > 0).then(|| {
         format!(
             "zones of {evicted} captured graphs were discarded, because the graphs were not registered: pass each one to \
@@ -145,9 +147,4 @@ fn label(stream: Handle, zone: EndedZone<'_>) -> ZoneLabel {
         status: zone.status,
         stream,
     }
-}
-
-/// Takes the lock. No user code runs under it, and it is taken before the registry's.
-fn lock() -> MutexGuard<'static, Captures> {
-    CAPTURES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,17 +4,19 @@
 //! destroyed graph to another one. A label is therefore only taken by a graph that has all its nodes, and the same id if ids are known.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::captured_zone::CapturedZone;
 use crate::graph_api::Handle;
 use warpline_core::fork::PerProcess;
+use warpline_core::lock::lock;
 use warpline_core::plural::counted_as;
 
 /// The maximum number of labels that wait for their graph to be registered, and of their nodes.
 const MOST_LABELS: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 20;
 
+/// No other lock is taken under its lock.
 static PENDING: PerProcess<Mutex<Pending>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
@@ -52,7 +54,7 @@ impl Waiting {
 
 /// Adds a label of a graph that is not registered.
 pub(super) fn add(graph: Handle, graph_id: Option<u32>, zone: CapturedZone) {
-    let mut pending = lock();
+    let mut pending = lock(&PENDING);
     let waiting = Waiting { graph, graph_id, zone };
     pending.nodes += waiting.count();
     pending.waiting.push_back(waiting);
@@ -65,7 +67,7 @@ pub(super) fn add(graph: Handle, graph_id: Option<u32>, zone: CapturedZone) {
 
 /// Takes the labels of a graph. `has` returns whether the graph, or one inside it, has a node.
 pub(super) fn take(graph: Handle, graph_id: Option<u32>, has: impl Fn(Handle) -> bool) -> Vec<CapturedZone> {
-    let mut pending = lock();
+    let mut pending = lock(&PENDING);
     let (taken, left): (VecDeque<_>, VecDeque<_>) =
         std::mem::take(&mut pending.waiting).into_iter().partition(|waiting| waiting.graph == graph);
     pending.waiting = left;
@@ -82,17 +84,17 @@ pub(super) fn take(graph: Handle, graph_id: Option<u32>, has: impl Fn(Handle) ->
 
 /// Counts a label, for the note on stamps.
 pub(super) fn count_added() {
-    lock().counts.added += 1;
+    lock(&PENDING).counts.added += 1;
 }
 
 /// Counts a guard that could not read its graph.
 pub(super) fn count_failed() {
-    lock().counts.failed += 1;
+    lock(&PENDING).counts.failed += 1;
 }
 
 /// Returns the report's notes on labels since the last call, with remedies. `has_stamps`: the session times replays by stamps.
 pub(super) fn notes(has_stamps: bool) -> impl Iterator<Item = String> {
-    let Counts { added, evicted, stale, failed } = std::mem::take(&mut lock().counts);
+    let Counts { added, evicted, stale, failed } = std::mem::take(&mut lock(&PENDING).counts);
     let stamps = (has_stamps && added > 0).then(|| {
         let labels = counted_as(added, "label of nodes is", "labels of nodes are");
         format!(
@@ -121,9 +123,4 @@ pub(super) fn notes(has_stamps: bool) -> impl Iterator<Item = String> {
         )
     });
     [stamps, evicted, stale, failed].into_iter().flatten()
-}
-
-/// Takes the lock. No user code runs under it, and no other lock is taken under it.
-fn lock() -> MutexGuard<'static, Pending> {
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,11 +5,12 @@
 //! starts, and opens it only if the setting asks for it. `warpline_hip::roctx` calls it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use crate::settings;
 use warpline_core::catalog::RangeSpec;
 use warpline_core::collective::Message;
+use warpline_core::lock::lock;
 use warpline_core::observer::{self, LaunchObserver, Position, Token, ZoneEnd, ZoneLaunch};
 use warpline_core::stderr;
 use warpline_hip::roctx::Roctx;
@@ -37,7 +38,7 @@ fn is_found(is_asked: bool) -> bool {
         Ok(None) => {}
         Err(why) => {
             let problem = format!("no zone reaches roctx: {why}");
-            let mut said = PROBLEM.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = lock(&PROBLEM);
             if said.as_ref() != Some(&problem) {
                 stderr::line(&problem);
                 *said = Some(problem);
@@ -49,7 +50,7 @@ fn is_found(is_asked: bool) -> bool {
 
 /// Returns a sentence about the mirror for the user, which was also printed to standard error.
 pub(crate) fn problem() -> Option<String> {
-    PROBLEM.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(&PROBLEM).clone()
 }
 
 static OBSERVER: &dyn LaunchObserver = &Mirror;
