@@ -21,7 +21,7 @@ const AHEAD: usize = 256;
 
 /// The position of a pair in the pool, starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PairId(NonZeroU32);
+pub(super) struct PairId(pub(super) NonZeroU32);
 
 impl PairId {
     #[inline]
@@ -33,20 +33,6 @@ impl PairId {
     #[inline]
     fn index(self) -> u32 {
         self.0.get() - 1
-    }
-}
-
-impl From<NonZeroU32> for PairId {
-    #[inline]
-    fn from(number: NonZeroU32) -> PairId {
-        PairId(number)
-    }
-}
-
-impl From<PairId> for NonZeroU32 {
-    #[inline]
-    fn from(PairId(number): PairId) -> NonZeroU32 {
-        number
     }
 }
 

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::driver::{CudaError, PER_THREAD, is_default};
 use crate::graph;
 use crate::graph_api::Handle;
-use crate::pool::Pair;
+use crate::pool::{Pair, PairId};
 use warpline_core::backend::{BackendError, Call, Ended, EndedZone, PointStream, Refused, ZonePoints};
 use warpline_core::clock::now_ns;
 
@@ -21,7 +21,7 @@ impl CudaStream {
 
     #[inline]
     pub(super) fn pair(&self, zone: &ZonePoints) -> Option<&Pair> {
-        self.context.pool.get(zone.id?.into())
+        self.context.pool.get(PairId(zone.id?))
     }
 }
 
@@ -34,7 +34,7 @@ impl PointStream for CudaStream {
         }
         let lazy = self.context.is_lazy();
         let id = pool.take(lazy).map_err(|error| error.refusal(driver))?.ok_or(Refused::Full)?;
-        zone.id = Some(id.into());
+        zone.id = Some(id.0);
         let Some(pair) = pool.get(id) else { return Err(Refused::Full) };
         zone.thread = call.thread;
         let is_end = lazy || self.owes_end.load(Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl PointStream for CudaStream {
 
     fn release(&self, zone: &mut ZonePoints) {
         if let Some(id) = zone.id.take() {
-            self.context.pool.give(id.into());
+            self.context.pool.give(PairId(id));
         }
     }
 

@@ -271,7 +271,7 @@ impl Reader for CudaReader {
 
     fn release(&mut self, points: &mut EventPair) {
         match points.take_number() {
-            Some(id) => self.released.push(id.into()),
+            Some(id) => self.released.push(PairId(id)),
             None => points.release(),
         }
         if self.released.len() >= RELEASED {
@@ -298,7 +298,7 @@ impl Reader for CudaReader {
         let clock = (clock as &mut dyn Any).downcast_mut::<CudaClock>().ok_or_else(foreign)?;
         let context = Arc::clone(&self.stream.context);
         let failed = |error| context.failed(error);
-        let id = zone.id.map(PairId::from);
+        let id = zone.id.map(PairId);
         let Some((id, pair)) = id.and_then(|id| Some((id, context.pool.get(id)?))) else {
             return Err(foreign());
         };
