@@ -20,7 +20,7 @@ pub struct Grammar {
     /// The macro's name in errors.
     pub name: &'static str,
     pub keys: &'static [Key],
-    /// The keys that it does not take all the same.
+    /// Those of `keys` that it does not take.
     pub without: &'static [Key],
     /// Whether `fields(…)` names fields only, or gives their values too. Only a zone that has values has a lane of its
     /// own at run time.

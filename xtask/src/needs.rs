@@ -52,14 +52,19 @@ pub fn rows() -> Result<[String; 2], Stop> {
 fn rows_of(metadata: &Value) -> [String; 2] {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    // Some examples have tests.
     let is_run = |target: &&Value| {
-        let features = target["required-features"].as_array().into_iter().flatten();
-        target["kind"] == json!(["test"]) && features.into_iter().all(|feature| feature != ON_A_GPU)
+        let mut features = target["required-features"].as_array().into_iter().flatten();
+        target["test"] == true && features.all(|feature| feature != ON_A_GPU)
     };
-    let names: BTreeSet<_> = targets.filter(is_run).filter_map(|target| target["name"].as_str()).collect();
-    let (waiting, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| WAITING.contains(name));
-    let chosen = |names: Vec<&str>| names.iter().map(|name| format!(" --test {name}")).collect::<String>();
-    [chosen(waiting), format!("--lib --bins{}", chosen(others))]
+    let option = |target: &Value| match target["kind"][0].as_str()? {
+        kind @ ("test" | "example") => Some(format!(" --{kind} {}", target["name"].as_str()?)),
+        _ => None,
+    };
+    let options: BTreeSet<_> = targets.filter(is_run).filter_map(option).collect();
+    let is_waiting = |option: &String| WAITING.iter().any(|name| option.strip_prefix(" --test ") == Some(name));
+    let (waiting, others): (Vec<_>, Vec<_>) = options.into_iter().partition(is_waiting);
+    [waiting.concat(), format!("--lib --bins{}", others.concat())]
 }
 
 /// Builds the command `warpline` as the tests have it, and says where it is.
@@ -167,14 +172,18 @@ mod tests {
     #[test]
     fn each_test_program_is_in_one_row_but_for_those_that_need_a_gpu() {
         let targets = json!([
-            {"name": "warpline", "kind": ["lib"]},
-            {"name": "api", "kind": ["test"]},
-            {"name": "gpu", "kind": ["test"], "required-features": ["gpu"]},
-            {"name": "shell", "kind": ["test"], "required-features": ["enable"]},
+            {"name": "warpline", "kind": ["lib"], "test": true},
+            {"name": "api", "kind": ["test"], "test": true},
+            {"name": "gpu", "kind": ["test"], "test": true, "required-features": ["gpu"]},
+            {"name": "shell", "kind": ["test"], "test": true, "required-features": ["enable"]},
+            {"name": "graph", "kind": ["example"], "test": true},
+            {"name": "quickstart", "kind": ["example"], "test": false},
+            {"name": "speed", "kind": ["bench"], "test": false},
         ]);
-        let rows =
-            rows_of(&json!({"packages": [{"targets": targets}, {"targets": [{"name": "ui", "kind": ["test"]}]}]}));
-        assert_eq!(rows, [" --test api", "--lib --bins --test shell --test ui"]);
+        let rows = rows_of(
+            &json!({"packages": [{"targets": targets}, {"targets": [{"name": "ui", "kind": ["test"], "test": true}]}]}),
+        );
+        assert_eq!(rows, [" --test api", "--lib --bins --example graph --test shell --test ui"]);
     }
 
     #[test]

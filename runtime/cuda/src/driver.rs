@@ -131,7 +131,7 @@ impl Driver {
         if code == SUCCESS { Ok(()) } else { Err(CudaError { call, code }) }
     }
 
-    /// Makes a call that stores its answer where it is told to. `value` is there before.
+    /// Makes a call that writes its result to a pointer, where `value` is before the call, and returns the result.
     #[inline]
     pub(super) fn ask<T>(
         &self,

@@ -168,7 +168,7 @@ fn absent(call: &'static str) -> CudaError {
     CudaError { call, code: NOT_FOUND }
 }
 
-/// Returns what a call that succeeds stores where it is told to; `value` is there before. None without the symbol.
+/// Returns the result that a call writes to a pointer, where `value` is before the call. None if it fails or has no symbol.
 fn told<T>(mut value: T, ask: impl FnOnce(*mut T) -> Option<Code>) -> Option<T> {
     (ask(&raw mut value)? == SUCCESS).then_some(value)
 }

@@ -168,7 +168,7 @@ impl Driver {
         if code == SUCCESS { Ok(()) } else { Err(HipError { call, code }) }
     }
 
-    /// Makes a call that stores its answer where it is told to. `value` is there before.
+    /// Makes a call that writes its result to a pointer, where `value` is before the call, and returns the result.
     #[inline]
     fn ask<T>(&self, call: &'static str, mut value: T, ask: impl FnOnce(*mut T) -> Code) -> Result<T, HipError> {
         self.check(call, ask(&raw mut value)).map(|()| value)

@@ -115,7 +115,7 @@ pub fn change_args(change: &SessionChange) -> Vec<(&'static str, String)> {
     value.into_iter().chain(thread.into_iter().flatten()).collect()
 }
 
-/// Returns what a report counts of each kind, under the name of the kind.
+/// Returns a report's counts, in groups with the names under which traces show them.
 pub(super) fn accounts(report: &Report) -> [(&'static str, Vec<(String, u64)>); 9] {
     let named =
         |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();

@@ -28,7 +28,7 @@ const MOST_ZONES: usize = 1 << 16;
 /// When the last zone of a capture ended. Timed zones read it to decide whether they must look further.
 static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// Its lock is taken before the registry's.
+/// This lock is taken before the registry's.
 static CAPTURES: PerProcess<Mutex<Captures>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]

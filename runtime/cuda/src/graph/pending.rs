@@ -16,7 +16,7 @@ use warpline_core::plural::counted_as;
 const MOST_LABELS: usize = 1 << 16;
 const MOST_NODES: usize = 1 << 20;
 
-/// No other lock is taken under its lock.
+/// No other lock is taken under this one.
 static PENDING: PerProcess<Mutex<Pending>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]

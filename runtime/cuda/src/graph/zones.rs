@@ -155,6 +155,9 @@ impl GraphZones {
     /// Returns the zones of a node, outermost first, by a registered executable graph and the node's index in it (the low half of the
     /// `graph node id` in a profiler's records); none if the graph is not registered.
     pub fn find(exec: *mut c_void, index: u32) -> Option<Vec<ZoneLabel>> {
+        if !IS_ON {
+            return None;
+        }
         registry::of_exec(exec as Handle)?.zones_at(index)
     }
 

@@ -48,7 +48,7 @@ pub enum Unsound {
     Cut,
     /// It is no packet.
     NoPacket,
-    /// Its message has more bytes than [`MAX_PACKET`]. With its header it has so many, none of which is taken.
+    /// Its message has more bytes than [`MAX_PACKET`]. The value is its length with the header. No byte of it has been taken.
     TooLarge(u64),
 }
 
