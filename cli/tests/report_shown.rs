@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -31,11 +32,15 @@ fn load() {
     std::thread::sleep(Duration::from_micros(30));
 }
 
+/// A process has one session at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// The lengths of multiplications in ns, by step and size.
 type Lengths = BTreeMap<(u64, u64), Vec<i64>>;
 
 /// Records three steps in both formats, and returns the traces and the lengths of the multiplications by step and size.
 fn record(folder: &Path) -> ([PathBuf; 2], Lengths) {
+    let _turn = TURN.lock();
     let [perfetto, chrome] = ["t.pftrace", "t.json"].map(|name| folder.join(name));
     let zones = MemorySink::new(1_000);
     let session = Session::builder().perfetto(&perfetto).chrome(&chrome).sink(zones.clone()).quiet().start().unwrap();
@@ -136,4 +141,39 @@ fn a_field_of_a_tool_splits_too() {
     let found = ranges(&["--by", "Input Dims"], &trace);
     let named = |dims: &str, count, ns| (format!("aten::mm [Input Dims={dims}]"), count, ns);
     assert_eq!(found, [named("[[8,4],[4,4]]", 2, 10_000), named("[[1,4],[4,4]]", 1, 5_000)]);
+}
+
+#[test]
+fn a_stream_that_works_for_another_step_is_not_idle() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.pftrace");
+    let session = Session::builder().perfetto(&trace).quiet().start().unwrap();
+    let [compute, memory] = ["compute", "memory"].map(HostStream::new);
+    warpline::step(1);
+    matmul(&compute, 1_000);
+    warpline::step(2);
+    copy(&memory);
+    memory.synchronize().unwrap();
+    // Behind the multiplication of step 1.
+    matmul(&compute, 16);
+    warpline::step(3);
+    compute.synchronize().unwrap();
+    copy(&memory);
+    memory.synchronize().unwrap();
+    warpline::step(4);
+    session.finish();
+    let report = |step: &str| -> (Value, String) {
+        let [json, text] =
+            [&["--format", "json"][..], &[]].map(|more| report(&[&["--step", step], more].concat(), &trace));
+        (serde_json::from_slice(&json.stdout).unwrap(), String::from_utf8(text.stdout).unwrap())
+    };
+    let note = "streams also worked for other steps between the begin and the end of this step's work";
+    let (step, text) = report("2");
+    assert!(text.contains(note) && !text.contains("critical path of"), "{text}");
+    assert!(text.contains("waiting  not recorded"), "{text}");
+    assert!(step["critical_path"].is_null(), "{step}");
+    let (step, text) = report("3");
+    assert!(!text.contains(note) && text.contains("critical path of"), "{text}");
+    assert!(!step["critical_path"].is_null(), "{step}");
 }

@@ -20,6 +20,7 @@ use warpline_report::traffic::{Lane, Moved, is_of_collective};
 use super::account::Account;
 use super::memory::Memory;
 use super::messages::{Entry, Messages};
+use super::shown::OtherWork;
 use super::steps::Steps;
 use crate::output::{counted, time};
 use crate::trace::{self, Kind, Message, Name, Names, Rows, Slice};
@@ -46,6 +47,10 @@ pub(crate) struct Figures {
     pub(super) by: Option<String>,
     /// The times to which the figures are limited; none for the whole trace.
     pub(super) only: Option<Vec<Span>>,
+    /// The work of the current trace beside that of the step to which the figures are limited.
+    pub(super) other_work: OtherWork,
+    /// Whether streams worked for other steps between the step's work, in any of the traces.
+    has_other_work: bool,
 }
 
 impl Figures {
@@ -74,7 +79,10 @@ impl Figures {
         let batch = self.messages.take_batch();
         self.add_entries(batch, names);
         self.memory.end_trace();
-        let (zones, kernels) = self.account.end_trace(is_whole, is_ours);
+        let (mut zones, mut kernels) = self.account.end_trace(is_whole, is_ours);
+        if std::mem::take(&mut self.other_work).is_between() {
+            (zones, kernels, self.has_other_work) = (false, false, true);
+        }
         self.builder.end_recording(Complete { zones, kernels }, names);
     }
 
@@ -112,6 +120,14 @@ impl Figures {
                 counted(self.corrected, "zone"),
                 time(self.correction_ns as f64 / self.corrected as f64)
             ));
+        }
+        if self.has_other_work {
+            report.critical_path = None;
+            report.notes.push(
+                "streams also worked for other steps between the begin and the end of this step's work, so neither their idle time nor \
+                 the critical path is known"
+                    .to_owned(),
+            );
         }
         if self.builder.recording() > 1 && report.critical_path.is_some() {
             let of = self.trace_names.get(self.builder.path_of() as usize).map_or("a trace", |name| name);

@@ -114,9 +114,78 @@ pub(super) fn is_in(slice: &Slice<'_>, spans: &[Span]) -> bool {
     spans.iter().any(|span| span.begin_ns <= at && at < span.end_ns)
 }
 
+/// The maximum number of times of others' work that are kept apart.
+const MOST_TIMES: usize = 4096;
+
+/// The times in which streams worked for other steps than the one that is shown. In these times, a stream that does nothing for the step
+/// is not idle.
+#[derive(Debug, Default)]
+pub(super) struct OtherWork {
+    /// From the begin of the step's first work on a stream to the end of the last.
+    own: Option<Span>,
+    /// Each span joins the one before it if they overlap or touch.
+    others: Vec<Span>,
+    /// The earliest begin of the work for which `others` has no room.
+    further_ns: Option<i64>,
+}
+
+impl OtherWork {
+    /// Adds work of the step.
+    pub(super) fn own(&mut self, span: Span) {
+        self.own = Some(self.own.map_or(span, |own| hull(own, span)));
+    }
+
+    /// Adds work of another step, unless it had ended when the shown steps began.
+    pub(super) fn other(&mut self, span: Span, steps: &[Span]) {
+        if steps.iter().all(|step| span.end_ns <= step.begin_ns) {
+            return;
+        }
+        let is_full = self.others.len() >= MOST_TIMES;
+        match self.others.last_mut() {
+            Some(last) if span.begin_ns <= last.end_ns && last.begin_ns <= span.end_ns => *last = hull(*last, span),
+            _ if !is_full => self.others.push(span),
+            _ => self.further_ns = Some(self.further_ns.map_or(span.begin_ns, |ns| ns.min(span.begin_ns))),
+        }
+    }
+
+    /// Returns whether others' work ran between the begin and the end of the step's work.
+    pub(super) fn is_between(&self) -> bool {
+        let overlaps = |own: Span| {
+            self.others.iter().any(|other| other.begin_ns < own.end_ns && own.begin_ns < other.end_ns)
+                || self.further_ns.is_some_and(|ns| ns < own.end_ns)
+        };
+        self.own.is_some_and(overlaps)
+    }
+}
+
+fn hull(a: Span, b: Span) -> Span {
+    Span { begin_ns: a.begin_ns.min(b.begin_ns), end_ns: a.end_ns.max(b.end_ns) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_of_other_steps_counts_between_the_first_and_the_last_work_of_the_step() {
+        let span = |begin_ns, end_ns| Span { begin_ns, end_ns };
+        let is_between = |own: &[Span], others: &[Span]| {
+            let mut work = OtherWork::default();
+            own.iter().for_each(|span| work.own(*span));
+            others.iter().for_each(|other| work.other(*other, &[span(10, 20)]));
+            work.is_between()
+        };
+        let own = [span(30, 40), span(60, 70)];
+        assert!(!is_between(&own, &[span(0, 10), span(12, 30), span(70, 90)]));
+        assert!(!is_between(&[], &[span(0, 100)]));
+        for other in [span(0, 31), span(45, 50), span(69, 90)] {
+            assert!(is_between(&own, &[span(12, 20), other]), "{other:?}");
+        }
+        // Of more, the earliest begin is known.
+        let many: Vec<_> = (0..=MOST_TIMES as i64).map(|at| span(100 + 2 * at, 101 + 2 * at)).collect();
+        assert!(!is_between(&own, &many));
+        assert!(is_between(&[span(30, 100 + 2 * MOST_TIMES as i64 + 1)], &many[MOST_TIMES..]));
+    }
 
     #[test]
     fn patterns_show_ranges_also_where_they_are_split() {

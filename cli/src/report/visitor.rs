@@ -8,14 +8,26 @@ use super::shown::is_in;
 use super::steps::Step;
 use crate::trace::{Arrow, Fact, Kind, Names, Rows, Slice, Visitor};
 
+fn works_on_a_stream(slice: &Slice<'_>, rows: &Rows) -> bool {
+    let is_work = matches!(slice.kind, Kind::Zone | Kind::Collective | Kind::Kernel | Kind::Copy | Kind::Wait);
+    is_work && rows.stream_of(slice.row).is_some()
+}
+
 impl Visitor for Figures {
     fn wants_fields(&self) -> bool {
         self.by.is_some()
     }
 
     fn slice(&mut self, slice: &Slice<'_>, rows: &Rows, names: &mut Names) {
-        if self.only.as_ref().is_some_and(|only| !is_in(slice, only)) {
-            return;
+        let Figures { only, other_work, .. } = self;
+        if let Some(only) = only {
+            let is_own = is_in(slice, only);
+            if works_on_a_stream(slice, rows) {
+                if is_own { other_work.own(slice.span) } else { other_work.other(slice.span, only) }
+            }
+            if !is_own {
+                return;
+            }
         }
         let slice = &self.split(slice, names);
         if slice.kind != Kind::BatchEntry || !self.messages.continues(slice) {
