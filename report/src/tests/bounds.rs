@@ -149,7 +149,7 @@ fn programs_read_which_figures_are_bounds_and_no_bound_as_a_length() {
 fn more_ranges_are_a_bound_if_one_of_them_is() {
     let mut report = report();
     report.ranges = (0..60).map(|n| with_bounded(&format!("demo.r{n}"), 10, u64::from(n == 50))).collect();
-    assert!(report.to_string().contains("\n… and 20 more ranges, ≤2.4 % of the time\n"), "{report}");
+    assert!(report.to_string().contains("\n… and 20 more ranges; their shares add up to ≤2.4 %\n"), "{report}");
     report.ranges[50] = with_bounded("demo.r50", 10, 0);
-    assert!(report.to_string().contains("\n… and 20 more ranges, 2.0 % of the time\n"), "{report}");
+    assert!(report.to_string().contains("\n… and 20 more ranges; their shares add up to 2.0 %\n"), "{report}");
 }

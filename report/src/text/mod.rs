@@ -164,7 +164,9 @@ impl fmt::Display for RangeTables<'_> {
         if self.more.count > 0 {
             let estimated = if is_sample { "≈" } else { "" };
             let share = bounded(self.more.is_bound, percent(self.more.share));
-            writeln!(f, "… and {}, {estimated}{share} of the time\n", counted(self.more.count, "more range"))?;
+            // Zones of one range may be within those of another one, so the sum may be more than 100 %.
+            let shares = if self.more.count == 1 { "its share is" } else { "their shares add up to" };
+            writeln!(f, "… and {}; {shares} {estimated}{share}\n", counted(self.more.count, "more range"))?;
         }
         Ok(())
     }
