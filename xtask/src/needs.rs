@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::features;
 use crate::shell::{Line, Stop, line, target};
@@ -153,6 +153,8 @@ fn check_in(metadata: &Value) -> Result<(), Stop> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check_of(features: &[&str]) -> Result<(), Stop> {
