@@ -140,7 +140,7 @@ pub(crate) fn compare(comparing: &Comparing) -> Result<Comparison, CompareError>
     if has_only_wall {
         return Err(CompareError::NothingInCommon);
     }
-    if comparison.limit.is_some() && comparison.judges_nothing() {
+    if comparison.limit.is_some() && comparison.decides_nothing() {
         return Err(CompareError::NotJudged(comparison.needs()));
     }
     if comparison.left_out > 0 {
@@ -214,8 +214,22 @@ impl Comparison {
         self.compared.iter().all(|one| one.verdict == Verdict::TooFew)
     }
 
-    /// The data that the runs lack, if nothing is judged.
+    /// Whether no figure has a verdict: a limit says nothing then.
+    fn decides_nothing(&self) -> bool {
+        self.compared.iter().all(|one| matches!(one.verdict, Verdict::TooFew | Verdict::CannotTell))
+    }
+
+    /// The data that the runs lack, if nothing is judged or decided.
     fn needs(&self) -> String {
+        let least = self.compared.iter().filter(|one| one.verdict == Verdict::CannotTell);
+        let least = least.filter_map(|one| one.difference.tellable(self.alpha)).min_by(f64::total_cmp);
+        if let Some(least) = least {
+            return format!(
+                "the variation within each side hides every difference below {:.0} %: record more or longer runs, on a machine with less other \
+                 work",
+                (least * 100.0).ceil()
+            );
+        }
         let most = self.compared.iter().map(|one| one.difference.blocks.min()).max_by_key(|blocks| blocks.blocks);
         let Blocks { blocks, lengths } = most.unwrap_or_default();
         let least = statistics::LEAST_BLOCKS;
