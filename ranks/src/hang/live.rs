@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use warpline_judge::progress::Progress;
 use warpline_trace::control::ask::{Fate, ask, fate, socket};
-use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::Request;
+use warpline_trace::control::socket::SocketOwner;
 
 /// How long a process may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);

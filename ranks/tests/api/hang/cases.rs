@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use warpline_ranks::Engine;
 use warpline_ranks::generate::{Plan, generate};
-use warpline_trace::control::socket::SocketOwner;
 use warpline_trace::control::protocol::{Kind, frame};
+use warpline_trace::control::socket::SocketOwner;
 
 use crate::bounds::{ints, rewrite, with};
 use crate::command::{command, text};
