@@ -264,9 +264,9 @@ const MORE_LIBRARY_SETS: [&str; 12] = [
 
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
-    // Workspaces of their own, which no step builds.
-    for example in ["burn", "candle", "pyo3"] {
-        line(&format!("cargo fmt --manifest-path examples/{example}/Cargo.toml --check")).run()?;
+    // Workspaces of their own.
+    for folder in ["ranks", "examples/burn", "examples/candle", "examples/pyo3"] {
+        line(&format!("cargo fmt --manifest-path {folder}/Cargo.toml --check")).run()?;
     }
     Ok(0)
 }
@@ -319,7 +319,6 @@ fn tests_on() -> Result<u64, Stop> {
 }
 
 fn ranks_crate() -> Result<u64, Stop> {
-    line("cargo fmt --manifest-path ranks/Cargo.toml --check").run()?;
     line("python3 -B -m unittest discover -s ranks/engines").run()?;
     let tests = needs::ranks_crate("test").run_tests()?;
     truth("score.py", "--seeds 0-0 --require")?;
