@@ -132,7 +132,7 @@ fn kill_9_leaves_the_last_zones_and_those_that_were_open() {
     ] {
         assert_eq!(outer.argument(name), Some(value), "{name}");
     }
-    assert!(outer.argument("began_at").is_some_and(|at| at.contains("flight.rs:")), "{outer:?}");
+    assert!(outer.argument("began_at").is_some_and(|at| at.contains("flight/mod.rs:")), "{outer:?}");
     assert!(outer.argument("thread").is_some_and(|thread| thread.contains("kill_9")), "{outer:?}");
     assert_eq!(outer.track, "compute (host, device 0)");
     let hung = open(&slices, "api.flight.hung");

@@ -1,4 +1,4 @@
-//! The first functions that a mark calls: they check whether the zone is needed, and take a slot for it (`slots.rs`).
+//! The first functions that a mark calls: they check whether the zone is needed, and take a slot for it (`slots`).
 //!
 //! They are the same with and without the feature `enable`, so that a mark compiles with the feature if and only if
 //! it compiles without it, and an invalid mark has the same error message.

@@ -1,6 +1,6 @@
 //! The context of one stream in one session: its ring, its backend and its counts.
 //!
-//! Zones take their slots here, and the collector reads them. The recorder (`recorder.rs`) finds the context of a stream.
+//! Zones take their slots here, and the collector reads them. The recorder (`recorder`) finds the context of a stream.
 
 mod waits;
 
