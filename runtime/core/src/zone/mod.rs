@@ -1,8 +1,8 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! `request` and `builder` have the functions that a mark calls. `slots` takes a slot for a zone, by what the zone
-//! is for; `guard.rs` adds values to the slot, and `launch.rs` begins and ends the zone. `step.rs` has the steps of the program. `named.rs` begins zones of ranges that are named at run time. Without the feature
-//! `enable` the same functions do nothing.
+//! `request` and `builder` have the functions that a mark calls. `slots` takes a slot for a zone, by what the zone is for; `guard` adds
+//! values to the slot, and `launch` begins and ends the zone. `step` has the steps of the program, and `named` begins zones of ranges
+//! that are named at run time. Without the feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
