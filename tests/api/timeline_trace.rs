@@ -321,12 +321,13 @@ fn the_critical_path_goes_over_the_arrows_and_passes_by_what_held_up_nothing() {
     let (a, b, c) = (HostStream::new("a"), HostStream::new("b"), HostStream::new("c"));
     let (waits, memory, report) = session(|| {
         let (first, second) = (Semaphore::named("first", 0), Semaphore::named("second", 0));
-        // a for long, then b; c is done early, and nobody has to wait for it.
-        work(&c, "short", MS);
-        second.signal_on(&c, 1).unwrap();
+        // a for long, then b; c is done early, and nobody has to wait for it. Work that had ended before the launch of a's would be taken to
+        // have held up the thread, which a busy machine may pause there.
         let go = hold(&a);
         work(&a, "long", 30 * MS);
         first.signal_on(&a, 1).unwrap();
+        work(&c, "short", MS);
+        second.signal_on(&c, 1).unwrap();
         arrive(&b);
         first.wait_on(&b, 1).unwrap();
         second.wait_on(&b, 1).unwrap();
