@@ -107,7 +107,10 @@ fn spans_events_and_zones_know_where_they_belong() {
     assert_eq!(field(inner, "late"), Some(&Value::I64(9)), "recorded while the thread was in the span");
     assert_eq!((outer.site.target, outer.site.level), (module_path!(), "INFO"));
     assert_eq!((inner.site.target, inner.site.level), ("elsewhere", "DEBUG"));
-    assert!(outer.site.file.is_some_and(|file| file.ends_with("tracing/mod.rs")) && outer.site.line.is_some(), "{outer:?}");
+    assert!(
+        outer.site.file.is_some_and(|file| file.ends_with("tracing/mod.rs")) && outer.site.line.is_some(),
+        "{outer:?}"
+    );
     assert!(outer.host.begin_ns <= inner.host.begin_ns && inner.host.end_ns <= outer.host.end_ns);
     assert_eq!((parent(outer.parent), parent(inner.parent)), (None, reference(outer)));
 
