@@ -154,6 +154,7 @@ fn with_prost(zone: &ZoneRecord, begin_ns: i64, flow: u64, out: &mut Vec<u8>) {
         category_iids: vec![1],
         source_location_iid: Some(1),
         flow_ids: vec![flow],
+        correlation_id: Some(2),
         ..TrackEvent::default()
     };
     let work = TrackEvent {
@@ -162,6 +163,7 @@ fn with_prost(zone: &ZoneRecord, begin_ns: i64, flow: u64, out: &mut Vec<u8>) {
         category_iids: vec![2],
         debug_annotations,
         terminating_flow_ids: vec![flow],
+        correlation_id: Some(2),
         ..TrackEvent::default()
     };
     let packets = [

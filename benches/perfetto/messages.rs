@@ -37,6 +37,8 @@ pub struct TrackEvent {
     pub flow_ids: Vec<u64>,
     #[prost(fixed64, repeated, packed = "false", tag = "48")]
     pub terminating_flow_ids: Vec<u64>,
+    #[prost(uint64, optional, tag = "54")]
+    pub correlation_id: Option<u64>,
 }
 
 /// `DebugAnnotation`.
