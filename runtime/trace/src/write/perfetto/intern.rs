@@ -31,26 +31,45 @@ impl Numbers {
         }
     }
 
-    /// Returns the number of this text, from 1, or none if there are too many.
+    /// Returns the number of this text, above those of the sink's own words, or none if there are too many.
     #[inline]
     pub(super) fn text(&mut self, text: &'static str) -> Option<u32> {
         let key = (text.as_ptr() as usize, text.len());
         if let Some(id) = self.ids.get(&key) {
             return Some(*id);
         }
-        (self.ids.len() < TEXTS).then(|| self.number(key))
+        let next = (OWN_WORDS.len() + self.ids.len()) as u32 + 1;
+        (next <= TEXTS as u32).then(|| *self.ids.entry(key).or_insert(next))
     }
 
     /// Returns the number of this static object, from 1.
     #[inline]
     pub(super) fn object<T>(&mut self, object: &'static T) -> u32 {
-        self.number((std::ptr::from_ref(object) as usize, 0))
-    }
-
-    #[inline]
-    fn number(&mut self, key: (usize, usize)) -> u32 {
         let next = self.ids.len() as u32 + 1;
-        *self.ids.entry(key).or_insert(next)
+        *self.ids.entry((std::ptr::from_ref(object) as usize, 0)).or_insert(next)
+    }
+}
+
+/// The names of annotations that the sink itself gives. Their numbers are fixed, so a record needs no look-up for them.
+const OWN_WORDS: [&str; 8] = ["description", "label", "status", "error", "end", "parent", "parent_id", "span_id"];
+
+/// A name of [`OWN_WORDS`], in their order.
+#[derive(Clone, Copy)]
+pub(super) enum OwnWord {
+    Description,
+    Label,
+    Status,
+    Error,
+    End,
+    Parent,
+    ParentId,
+    SpanId,
+}
+
+impl OwnWord {
+    #[inline]
+    pub(super) fn word(self) -> Word<'static> {
+        Word { id: Some(self as u32 + 1), name: OWN_WORDS[self as usize] }
     }
 }
 
