@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use clap::{Args, ValueEnum};
+use warpline_core::intervals::Intervals;
 use warpline_core::record::Span;
 use warpline_core::text::matches;
 use warpline_report::{RangeStats, Report};
@@ -114,17 +115,16 @@ pub(super) fn is_in(slice: &Slice<'_>, spans: &[Span]) -> bool {
     spans.iter().any(|span| span.begin_ns <= at && at < span.end_ns)
 }
 
-/// The maximum number of times of others' work that are kept apart.
-const MOST_TIMES: usize = 4096;
+/// The maximum number of spans of other steps' work that are kept.
+const MOST_SPANS: usize = 4096;
 
-/// The times in which streams worked for other steps than the one that is shown. In these times, a stream that does nothing for the step
-/// is not idle.
+/// The work that streams did for other steps than the one that is shown. While it runs, a stream that does nothing for the shown step is
+/// not idle.
 #[derive(Debug, Default)]
 pub(super) struct OtherWork {
     /// From the begin of the step's first work on a stream to the end of the last.
     own: Option<Span>,
-    /// Each span joins the one before it if they overlap or touch.
-    others: Vec<Span>,
+    others: Intervals,
     /// The earliest begin of the work for which `others` has no room.
     further_ns: Option<i64>,
 }
@@ -132,7 +132,7 @@ pub(super) struct OtherWork {
 impl OtherWork {
     /// Adds work of the step.
     pub(super) fn own(&mut self, span: Span) {
-        self.own = Some(self.own.map_or(span, |own| hull(own, span)));
+        self.own = Some(self.own.map_or(span, |own| own.around(span)));
     }
 
     /// Adds work of another step, unless it had ended when the shown steps began.
@@ -140,26 +140,19 @@ impl OtherWork {
         if steps.iter().all(|step| span.end_ns <= step.begin_ns) {
             return;
         }
-        let is_full = self.others.len() >= MOST_TIMES;
-        match self.others.last_mut() {
-            Some(last) if span.begin_ns <= last.end_ns && last.begin_ns <= span.end_ns => *last = hull(*last, span),
-            _ if !is_full => self.others.push(span),
-            _ => self.further_ns = Some(self.further_ns.map_or(span.begin_ns, |ns| ns.min(span.begin_ns))),
+        if self.others.len() < MOST_SPANS || self.others.within(span).next().is_some() {
+            self.others.add(span);
+        } else {
+            self.further_ns = Some(self.further_ns.map_or(span.begin_ns, |ns| ns.min(span.begin_ns)));
         }
     }
 
     /// Returns whether others' work ran between the begin and the end of the step's work.
     pub(super) fn is_between(&self) -> bool {
-        let overlaps = |own: Span| {
-            self.others.iter().any(|other| other.begin_ns < own.end_ns && own.begin_ns < other.end_ns)
-                || self.further_ns.is_some_and(|ns| ns < own.end_ns)
-        };
+        let overlaps =
+            |own: Span| self.others.within(own).next().is_some() || self.further_ns.is_some_and(|ns| ns < own.end_ns);
         self.own.is_some_and(overlaps)
     }
-}
-
-fn hull(a: Span, b: Span) -> Span {
-    Span { begin_ns: a.begin_ns.min(b.begin_ns), end_ns: a.end_ns.max(b.end_ns) }
 }
 
 #[cfg(test)]
@@ -182,9 +175,9 @@ mod tests {
             assert!(is_between(&own, &[span(12, 20), other]), "{other:?}");
         }
         // Of more, the earliest begin is known.
-        let many: Vec<_> = (0..=MOST_TIMES as i64).map(|at| span(100 + 2 * at, 101 + 2 * at)).collect();
+        let many: Vec<_> = (0..=MOST_SPANS as i64).map(|at| span(100 + 2 * at, 101 + 2 * at)).collect();
         assert!(!is_between(&own, &many));
-        assert!(is_between(&[span(30, 100 + 2 * MOST_TIMES as i64 + 1)], &many[MOST_TIMES..]));
+        assert!(is_between(&[span(30, 100 + 2 * MOST_SPANS as i64 + 1)], &many[MOST_SPANS..]));
     }
 
     #[test]

@@ -191,8 +191,7 @@ fn merge_pieces(pieces: &mut Vec<Piece>, left_out: &mut LeftOut) -> usize {
     for (at, piece) in pieces.drain(..).enumerate() {
         match merged.last_mut().filter(|_| at % 2 == 1) {
             Some(last) => {
-                last.span.begin_ns = last.span.begin_ns.min(piece.span.begin_ns);
-                last.span.end_ns = last.span.end_ns.max(piece.span.end_ns);
+                last.span = last.span.around(piece.span);
                 fewer += merge(&mut last.calls, piece.calls, WITHIN, left_out);
             }
             None => merged.push(piece),

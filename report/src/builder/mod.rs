@@ -189,8 +189,7 @@ impl ReportBuilder {
         let ns = part(zone.span.duration_ns());
         let host = zone.host.unwrap_or(zone.span);
         let window = self.current.window.get_or_insert(zone.span);
-        window.begin_ns = window.begin_ns.min(zone.span.begin_ns).min(host.begin_ns);
-        window.end_ns = window.end_ns.max(zone.span.end_ns).max(host.end_ns);
+        *window = window.around(zone.span).around(host);
         if zone.window > 0 {
             let (first, last) = self.windows.get_or_insert((zone.window, zone.window));
             (*first, *last) = ((*first).min(zone.window), (*last).max(zone.window));

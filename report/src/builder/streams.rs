@@ -93,8 +93,7 @@ impl Streams {
 
     fn stream(&mut self, id: u32, span: Span, stream: impl FnOnce() -> StreamUse) -> &mut StreamUse {
         let window = self.window.get_or_insert(span);
-        window.begin_ns = window.begin_ns.min(span.begin_ns);
-        window.end_ns = window.end_ns.max(span.end_ns);
+        *window = window.around(span);
         if self.all.len() >= STREAMS && !self.all.contains_key(&id) {
             self.fold();
         }

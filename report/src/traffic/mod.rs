@@ -243,7 +243,7 @@ impl Traffic {
                     && known.begin_ns <= span.end_ns
                     && span.begin_ns <= known.end_ns =>
             {
-                *known = Span { begin_ns: known.begin_ns.min(span.begin_ns), end_ns: known.end_ns.max(span.end_ns) };
+                *known = known.around(span);
             }
             _ => {
                 if self.before.len() == BEFORE {

@@ -27,8 +27,7 @@ impl Intervals {
         while let Some(known) = from.checked_sub(1).and_then(|at| self.0.get(at))
             && known.end_ns >= joined.begin_ns
         {
-            joined.begin_ns = joined.begin_ns.min(known.begin_ns);
-            joined.end_ns = joined.end_ns.max(known.end_ns);
+            joined = joined.around(*known);
             from -= 1;
         }
         if from + 1 == to {

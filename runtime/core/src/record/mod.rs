@@ -301,6 +301,13 @@ impl Span {
         Span { end_ns: self.begin_ns.max(self.end_ns.saturating_sub(early_by_ns.max(0))), ..*self }
     }
 
+    /// Returns the span from the earlier begin to the later end.
+    #[doc(hidden)]
+    #[inline]
+    pub fn around(self, other: Span) -> Span {
+        Span { begin_ns: self.begin_ns.min(other.begin_ns), end_ns: self.end_ns.max(other.end_ns) }
+    }
+
     /// Returns the part of it that is over when `launch` ends, in ns.
     #[doc(hidden)]
     pub fn overlap_ns(&self, launch: Span) -> i64 {

@@ -237,7 +237,7 @@ impl OpenReplay {
         if kernel.gpu.begin_ns < self.gpu.begin_ns {
             self.stream = Arc::clone(&kernel.stream);
         }
-        self.gpu = around(self.gpu, kernel.gpu);
+        self.gpu = self.gpu.around(kernel.gpu);
         self.kernels += 1;
         self.unplaced += u32::from(!labels.is_own);
         let sure = labels.in_doubt.unwrap_or(labels.zones.len());
@@ -258,7 +258,7 @@ impl OpenReplay {
     fn add_bodies(&mut self, kernels: Vec<BodyKernel>) {
         let mut iterations = Iterations::default();
         for BodyKernel { labels, gpu, stream } in kernels {
-            self.gpu = around(self.gpu, gpu);
+            self.gpu = self.gpu.around(gpu);
             self.kernels += 1;
             self.unplaced += u32::from(!labels.is_own);
             let ids = iterations.next(&labels.levels);
@@ -302,7 +302,7 @@ impl OpenReplay {
                 self.zones.len() - 1
             });
             let zone = &mut self.zones[place];
-            zone.gpu = around(zone.gpu, gpu);
+            zone.gpu = zone.gpu.around(gpu);
             zone.kernels += 1;
         }
     }
@@ -336,8 +336,4 @@ impl Captured {
         let thread = Arc::clone(thread);
         replayed(label, Ran { sequence, depth, lane, kernels, stream, thread, host, gpu, bracket_ns: 0 })
     }
-}
-
-fn around(one: Span, other: Span) -> Span {
-    Span { begin_ns: one.begin_ns.min(other.begin_ns), end_ns: one.end_ns.max(other.end_ns) }
 }
