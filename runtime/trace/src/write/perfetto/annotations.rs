@@ -1,6 +1,6 @@
 //! Annotations of slices, with interned names, including those that several kinds of records share.
 
-use super::intern::{Numbers, OwnWord, Word};
+use super::intern::{Numbers, Word};
 use super::proto::{Buffer, annotation, event};
 use super::track::{Sequence, text_iid};
 use crate::names::len_name;
@@ -19,7 +19,7 @@ pub(super) struct Parent {
 impl Parent {
     /// Defines what [`write`](Self::write) refers to.
     pub(super) fn define(of: SpanRef, lane: &mut Sequence, texts: &mut Numbers, buffer: &mut Buffer) -> Parent {
-        let [name, id] = [OwnWord::Parent, OwnWord::ParentId].map(|word| lane.own_word(word, buffer));
+        let [name, id] = [Word::PARENT, Word::PARENT_ID].map(|word| lane.defined(word, buffer));
         Parent { of, name, id, text: lane.text(of.name, texts, buffer) }
     }
 

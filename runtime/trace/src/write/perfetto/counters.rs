@@ -12,6 +12,8 @@ const MOST: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Counters {
     group: &'static str,
+    /// What stands before a counter's name where it is described.
+    prefix: &'static str,
     /// The place of the group among the last rows of the process: smaller is later.
     place: u32,
     unit: u64,
@@ -23,8 +25,8 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Creates a group without counters, whose values have this unit.
-    pub(super) fn new(group: &'static str, place: u32, unit: u64) -> Counters {
-        Counters { group, place, unit, piece: None, known: HashMap::new() }
+    pub(super) fn new(group: &'static str, prefix: &'static str, place: u32, unit: u64) -> Counters {
+        Counters { group, prefix, place, unit, piece: None, known: HashMap::new() }
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
@@ -42,7 +44,7 @@ impl Counters {
                 facts.group(group, self.group, i32::MAX as u32 - self.place, buffer);
             }
             let counter = session.ids.derive((self.group, name));
-            facts.counter_track(counter, (group, name), self.unit, buffer);
+            facts.counter_track(counter, (group, &format!("{}{name}", self.prefix)), self.unit, buffer);
             if self.known.len() >= MOST {
                 self.known.clear();
             }

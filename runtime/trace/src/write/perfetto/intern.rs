@@ -11,6 +11,9 @@ use warpline_core::record::SpanSite;
 /// The maximum number of static texts with a number. A program has fewer, unless it leaks texts to make them static.
 const TEXTS: usize = 1 << 14;
 
+/// The number of the sink's own words, which is the last of their numbers.
+const OWN_WORDS: u32 = 8;
+
 /// The maximum number of additional texts of process groups. A program that creates a group for every step has more.
 const GROUP_TEXTS: usize = 1 << 12;
 
@@ -38,7 +41,7 @@ impl Numbers {
         if let Some(id) = self.ids.get(&key) {
             return Some(*id);
         }
-        let next = (OWN_WORDS.len() + self.ids.len()) as u32 + 1;
+        let next = OWN_WORDS + self.ids.len() as u32 + 1;
         (next <= TEXTS as u32).then(|| *self.ids.entry(key).or_insert(next))
     }
 
@@ -50,34 +53,27 @@ impl Numbers {
     }
 }
 
-/// The names of annotations that the sink itself gives. Their numbers are fixed, so a record needs no look-up for them.
-const OWN_WORDS: [&str; 8] = ["description", "label", "status", "error", "end", "parent", "parent_id", "span_id"];
-
-/// A name of [`OWN_WORDS`], in their order.
-#[derive(Clone, Copy)]
-pub(super) enum OwnWord {
-    Description,
-    Label,
-    Status,
-    Error,
-    End,
-    Parent,
-    ParentId,
-    SpanId,
-}
-
-impl OwnWord {
-    #[inline]
-    pub(super) fn word(self) -> Word<'static> {
-        Word { id: Some(self as u32 + 1), name: OWN_WORDS[self as usize] }
-    }
-}
-
 /// The name of an annotation, with its number if the sequence has defined it.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) id: Option<u32>,
     pub(super) name: &'a str,
+}
+
+/// The names of annotations that the sink itself gives. Their numbers are fixed, so a record needs no look-up for them.
+impl Word<'static> {
+    pub(super) const DESCRIPTION: Self = Self::own(1, "description");
+    pub(super) const LABEL: Self = Self::own(2, "label");
+    pub(super) const STATUS: Self = Self::own(3, "status");
+    pub(super) const ERROR: Self = Self::own(4, "error");
+    pub(super) const END: Self = Self::own(5, "end");
+    pub(super) const PARENT: Self = Self::own(6, "parent");
+    pub(super) const PARENT_ID: Self = Self::own(7, "parent_id");
+    pub(super) const SPAN_ID: Self = Self::own(OWN_WORDS, "span_id");
+
+    const fn own(id: u32, name: &'static str) -> Self {
+        Word { id: Some(id), name }
+    }
 }
 
 impl<'a, T: AsRef<str> + ?Sized> From<&'a T> for Word<'a> {

@@ -18,7 +18,7 @@ pub(super) struct MemoryCounters {
 
 impl MemoryCounters {
     pub(super) fn new() -> MemoryCounters {
-        MemoryCounters { counters: Counters::new("memory", 2, track::UNIT_BYTES), holders: 0 }
+        MemoryCounters { counters: Counters::new("memory", "", 2, track::UNIT_BYTES), holders: 0 }
     }
 
     /// Writes how much memory its device and its holder have from this record on.

@@ -3,7 +3,7 @@
 //! The sink calls this module for each record. Once the tables know all names and rows, it must not allocate.
 
 use super::annotations::{Parent, annotate, uint, write_value};
-use super::intern::OwnWord;
+use super::intern::Word;
 use super::proto::{Buffer, event};
 use super::tables::Tables;
 use super::track::site_iid;
@@ -24,7 +24,7 @@ impl Tables {
         };
         names.clear();
         names.extend(record.args().map(|(name, _)| lane.word(plain_arg_name(name), texts, buffer)));
-        let id = record.id.map(|id| (lane.own_word(OwnWord::SpanId, buffer), id));
+        let id = record.id.map(|id| (lane.defined(Word::SPAN_ID, buffer), id));
         let parent = record.parent.map(|parent| Parent::define(parent, lane, texts, buffer));
         if let Some(site) = site {
             lane.define_site(site, &record.site, record.id.is_some(), buffer);

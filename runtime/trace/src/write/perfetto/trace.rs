@@ -36,7 +36,7 @@ impl Trace {
             kernels: Kernels::default(),
             syncs: Syncs::default(),
             replays: Replays::default(),
-            queues: Counters::new("queues", 1, track::UNIT_COUNT),
+            queues: Counters::new("queues", "depth of ", 1, track::UNIT_COUNT),
             steps: Steps::default(),
             memory: MemoryCounters::new(),
         }
@@ -83,7 +83,7 @@ impl Trace {
             Record::Sync(sync) => syncs.write(sync, tables, buffer),
             Record::Wait(wait) => tables.wait(wait, buffer),
             Record::Depth(QueueDepth { queue, at_ns, depth }) => {
-                queues.set(&format!("depth of {queue}"), *at_ns, *depth, tables, buffer);
+                queues.set(queue, *at_ns, *depth, tables, buffer);
             }
             Record::Step(step) => steps.write(step, tables, buffer),
             Record::Memory(record) => memory.write(record, tables, buffer),

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 
 use super::category::{Category, Defined};
-use super::intern::{Numbers, OwnWord, Seen, Word};
+use super::intern::{Numbers, Seen, Word};
 use super::proto::{Buffer, Short, clock, defaults, event, interned, packet, track};
 use crate::write::lanes::Lanes;
 use warpline_core::catalog::RangeSpec;
@@ -390,14 +390,9 @@ impl Sequence {
         self.defined(Word { id: texts.text(name), name }, buffer)
     }
 
-    /// Returns an own name of an annotation, which it defines on first use.
+    /// Returns a word, which it defines on first use.
     #[inline]
-    pub(super) fn own_word(&mut self, word: OwnWord, buffer: &mut Buffer) -> Word<'static> {
-        self.defined(word.word(), buffer)
-    }
-
-    #[inline]
-    fn defined(&mut self, word: Word<'static>, buffer: &mut Buffer) -> Word<'static> {
+    pub(super) fn defined(&mut self, word: Word<'static>, buffer: &mut Buffer) -> Word<'static> {
         if let Some(id) = word.id.filter(|id| self.names.is_first(*id)) {
             self.define_name(id, word.name, buffer);
         }

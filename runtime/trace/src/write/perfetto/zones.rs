@@ -5,7 +5,7 @@
 
 use super::annotations::{Parent, annotate, annotate_len, double, int, text, uint, write_value};
 use super::category::Category;
-use super::intern::{Numbers, OwnWord, Word};
+use super::intern::{Numbers, Word};
 use super::proto::{Buffer, annotation, event};
 use super::tables::Tables;
 use super::track::{Sequence, description_iid, range_iid, text_iid, write_range};
@@ -100,14 +100,14 @@ pub(super) fn write_zone(
 ) {
     let category = if on_stream { Category::of_zone(record) } else { Category::HostZone };
     lane.define_category(category, buffer);
-    let mut own = |word| lane.own_word(word, buffer);
-    let description = own(OwnWord::Description);
-    let label = record.fields.label().map(|label| (own(OwnWord::Label), label));
-    let status = (record.status != Status::Complete).then(|| (own(OwnWord::Status), record.status.as_str()));
-    let error = record.error.as_deref().map(|error| (own(OwnWord::Error), error));
+    let mut own = |word| lane.defined(word, buffer);
+    let description = own(Word::DESCRIPTION);
+    let label = record.fields.label().map(|label| (own(Word::LABEL), label));
+    let status = (record.status != Status::Complete).then(|| (own(Word::STATUS), record.status.as_str()));
+    let error = record.error.as_deref().map(|error| (own(Word::ERROR), error));
     let is_without_span = matches!(record.end, EndSource::NoWork | EndSource::Lost);
     let is_end_said = (on_stream && record.end != EndSource::Event) || is_without_span;
-    let end = is_end_said.then(|| (own(OwnWord::End), record.end.as_str()));
+    let end = is_end_said.then(|| (own(Word::END), record.end.as_str()));
     // A zone without a time on a stream has no quality of that time, but may be one of a sample.
     let is_said = |name: &str| on_stream || name == WINDOW;
     let mut word = |name| lane.word(name, texts, buffer);
