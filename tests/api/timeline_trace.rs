@@ -321,8 +321,8 @@ fn the_critical_path_goes_over_the_arrows_and_passes_by_what_held_up_nothing() {
     let (a, b, c) = (HostStream::new("a"), HostStream::new("b"), HostStream::new("c"));
     let (waits, memory, report) = session(|| {
         let (first, second) = (Semaphore::named("first", 0), Semaphore::named("second", 0));
-        // a for long, then b; c is done early, and nobody has to wait for it. Work that had ended before the launch of a's would be taken to
-        // have held up the thread, which a busy machine may pause there.
+        // `a` works for long, then `b`. `c` finishes early, and nothing waits for it. `a` is launched first: on a busy machine, `c` could
+        // finish before a later launch of `a`, and the path would assume that the thread had waited for `c`.
         let go = hold(&a);
         work(&a, "long", 30 * MS);
         first.signal_on(&a, 1).unwrap();
