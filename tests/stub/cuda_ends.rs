@@ -224,8 +224,10 @@ fn the_end_of_a_lazy_zone_behind_which_the_program_rests_is_bounded_by_a_look_so
         driver.start();
         let (session, zones) = start(|builder| builder.ends(EndMode::Lazy));
         let stream = driver.stream();
-        let mut bounds = Vec::new();
-        for _ in 0..8 {
+        let (begin, mut bounds) = (Instant::now(), Vec::new());
+        // Other work on the host can delay looks, not all of them.
+        while bounds.iter().filter(|(early_by_ns, _)| *early_by_ns <= LENGTH as i64 / 20).count() < 2 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no look is soon: bounds and lengths {bounds:?}");
             launch(driver, stream, LENGTH);
             let zone = wait_for(&zones, 1).remove(0);
             assert_eq!(zone.end, EndSource::Observed);
@@ -235,8 +237,5 @@ fn the_end_of_a_lazy_zone_behind_which_the_program_rests_is_bounded_by_a_look_so
             thread::sleep(Duration::from_millis(30));
         }
         assert_exact(&session.finish());
-        // Other work on the host can delay looks, not all of them.
-        bounds.sort_unstable();
-        assert!(bounds[1].0 <= LENGTH as i64 / 20, "bounds and lengths: {bounds:?}");
     });
 }

@@ -17,41 +17,49 @@ warpline::range! {
 
 const US: u64 = 1_000;
 
+/// A driver gives the time between two events in ms as `f32`. At one to two seconds from the event to which all times relate, which a busy
+/// machine reaches, its steps are 122 ns, and two times are compared. It is much less than zones differ by.
+const ROUNDING_NS: i64 = 256;
+
 /// A zone around a kernel.
 fn launch(driver: &Stub, stream: Handle, ns: u64) {
     let _zone = READ.zone(&raw(stream));
     assert_eq!(driver.stub_launch(stream, ns), SUCCESS);
 }
 
+/// Records a stream on which a thread launches without a rest. Returns whether zones were read meanwhile, and without queries.
+fn is_read_without_a_query(driver: &Stub, ends: EndMode) -> bool {
+    const MANY: u64 = 20_000;
+    let (session, zones) = start(|builder| builder.ends(ends));
+    let stream = driver.stream();
+    launch(driver, stream, 0);
+    wait_for(&zones, 1);
+    let queries = driver.calls("cuEventQuery");
+    let read = driver.calls("cuEventElapsedTime_v2");
+    (0..MANY).for_each(|_| launch(driver, stream, 0));
+    let queries = driver.calls("cuEventQuery") - queries;
+    let read = driver.calls("cuEventElapsedTime_v2") - read;
+    let report = session.finish();
+    assert_exact(&report);
+    assert_eq!((report.recorded, report.dropped.total()), (MANY + 1, 0), "{ends:?}: {report}");
+    // Of a session of a second or more, the report says that zones cost a thread that does nothing but launch much of its time.
+    let is_cost = |note: &String| note.starts_with("recording took about");
+    let expected = usize::from(report.duration >= Duration::from_secs(1) && report.notes.first().is_some_and(is_cost));
+    assert_eq!(report.notes.len(), expected, "{report}");
+    let most = if ends == EndMode::Eager { 0 } else { MANY / 500 };
+    queries <= most && read > MANY / 4
+}
+
 #[test]
 fn a_stream_on_which_a_thread_launches_is_read_without_a_query() {
-    const MANY: u64 = 20_000;
     on_stub(this_test!(), |driver| {
         driver.start();
+        let begin = Instant::now();
         for ends in [EndMode::Eager, EndMode::Lazy] {
-            let (session, zones) = start(|builder| builder.ends(ends));
-            let stream = driver.stream();
-            launch(driver, stream, 0);
-            wait_for(&zones, 1);
-            let queries = driver.calls("cuEventQuery");
-            let read = driver.calls("cuEventElapsedTime_v2");
-            (0..MANY).for_each(|_| launch(driver, stream, 0));
-            // A launching thread that the system suspends for some ms looks as if it rested.
-            let queries = driver.calls("cuEventQuery") - queries;
-            let most = if ends == EndMode::Eager { 0 } else { MANY / 500 };
-            assert!(queries <= most, "{ends:?}: {queries} queries");
-            assert!(
-                driver.calls("cuEventElapsedTime_v2") - read > MANY / 4,
-                "{ends:?}: read while the thread launches"
-            );
-            let report = session.finish();
-            assert_exact(&report);
-            assert_eq!((report.recorded, report.dropped.total()), (MANY + 1, 0), "{ends:?}: {report}");
-            // Of a session of a second or more, the report says that zones cost a thread that does nothing but launch much of its time.
-            let is_cost = |note: &String| note.starts_with("recording took about");
-            let expected =
-                usize::from(report.duration >= Duration::from_secs(1) && report.notes.first().is_some_and(is_cost));
-            assert_eq!(report.notes.len(), expected, "{report}");
+            // A launching thread that the system suspends for some ms looks as if it rested. It is not suspended in all sessions.
+            while !is_read_without_a_query(driver, ends) {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{ends:?}: it is not read, or by queries");
+            }
         }
         assert_eq!(driver.calls("cuEventElapsedTime"), 0);
         assert_clean(driver);
@@ -105,7 +113,7 @@ fn a_driver_without_the_newer_call_is_read_by_queries_and_the_report_states_it()
             assert!(note.contains("has no `cuEventElapsedTime_v2`"), "{note}");
             for zone in zones {
                 let ns = zone.gpu_ns().expect("it has times");
-                assert!(ns >= 50_000 - 64, "{ends:?}: {zone:?}");
+                assert!(ns >= 50_000 - ROUNDING_NS, "{ends:?}: {zone:?}");
             }
         }
         assert_clean(driver);
@@ -146,11 +154,11 @@ fn eight_threads_launch_in_two_contexts(test: &str, driver: Driver) {
             for of_stream in zones.chunks(EACH) {
                 for (at, zone) in of_stream.iter().enumerate() {
                     let ns = zone.gpu_ns().expect("it has times");
-                    assert!(ns >= work_ns(at) as i64 - 64, "{ends:?}: {zone:?}");
+                    assert!(ns >= work_ns(at) as i64 - ROUNDING_NS, "{ends:?}: {zone:?}");
                 }
                 for pair in of_stream.windows(2) {
                     let (one, next) = (pair[0].gpu.unwrap(), pair[1].gpu.unwrap());
-                    assert!(next.begin_ns - one.end_ns >= -64, "{ends:?}: {one:?}, then {next:?}");
+                    assert!(next.begin_ns - one.end_ns >= -ROUNDING_NS, "{ends:?}: {one:?}, then {next:?}");
                 }
             }
         }

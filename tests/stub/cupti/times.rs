@@ -180,7 +180,8 @@ fn a_kernel_that_does_not_end_keeps_a_bounded_number_of_zones() {
     const EXCESS: u64 = 4 * NESTED;
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();
-        let (session, sink) = start_with(|builder| builder.ring(1 << 16));
+        // There is room for all of them, however late the collector comes.
+        let (session, sink) = start_with(|builder| builder.ring(1 << 18));
         let stream = driver.stream();
         for _ in 0..(WAIT + EXCESS) / NESTED {
             let _zones: Vec<_> = (0..NESTED).map(|_| INNER.zone(&raw(stream))).collect();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
+use std::time::Duration;
 
 use warpline::record::ZoneRecord;
 use warpline::report::Report;
@@ -17,9 +18,13 @@ pub fn raw(stream: Handle) -> RawStream {
     unsafe { RawStream::from_ptr(stream as *mut c_void) }
 }
 
+/// On a busy machine, the collector may need longer than a session waits by default.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 pub fn start(change: impl FnOnce(SessionBuilder) -> SessionBuilder) -> (Session, MemorySink) {
     let zones = MemorySink::new(100_000);
-    let session = change(Session::builder().sink(zones.clone())).start().expect("no other session");
+    let session =
+        change(Session::builder().finish_timeout(TIMEOUT).sink(zones.clone())).start().expect("no other session");
     (session, zones)
 }
 
