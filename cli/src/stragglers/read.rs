@@ -61,7 +61,7 @@ pub struct Skipped {
     pub ungrouped: u64,
     /// Collectives that give a group, but not their rank, sequence number and a known kind.
     pub calls: u64,
-    /// Zones that the sessions dropped, as they report at their ends. A dropped collective takes no sequence number.
+    /// Zones that the sessions dropped before they had begun, as they report at their ends. Such a collective takes no sequence number.
     pub dropped: u64,
 }
 
@@ -120,6 +120,10 @@ impl Visitor for Reader<'_> {
             },
             Fact::Number(name, number) if name == "dropped" => {
                 self.skipped.dropped = self.skipped.dropped.saturating_add(number.max(0) as u64);
+            }
+            // These had begun, and taken their numbers.
+            Fact::Number(name, number) if matches!(&*name, "dropped.unfinished" | "dropped.stream_failed") => {
+                self.skipped.dropped = self.skipped.dropped.saturating_sub(number.max(0) as u64);
             }
             // A session on in-process streams has no device clock: its times are those of the host clock.
             Fact::Number(name, number) if name.ends_with(".clock_uncertainty_ns") => {

@@ -34,9 +34,10 @@ fn a_trace_that_is_cut_short_gives_what_is_whole() {
 }
 
 #[test]
-fn what_a_session_dropped_is_said() {
+fn collectives_that_were_dropped_without_a_number_are_counted() {
     let [mut a, _] = pair(0);
-    a.end_with(3, 0);
+    // Those that had begun have their numbers.
+    a.end_with(&[("ring_full", 3), ("unfinished", 4), ("stream_failed", 1)], 0);
     let (_, skipped) = read(&a.bytes).unwrap();
     assert_eq!(skipped, Skipped { dropped: 3, ..whole() });
 }

@@ -95,11 +95,14 @@ impl Trace {
 
     /// Adds the account that a session writes at its end, with its clock uncertainty.
     fn end(&mut self, uncertain_ns: i64) {
-        self.end_with(0, uncertain_ns);
+        self.end_with(&[], uncertain_ns);
     }
 
-    fn end_with(&mut self, dropped: u64, uncertain_ns: i64) {
+    /// `reasons` says why zones were dropped, and how many.
+    fn end_with(&mut self, reasons: &[(&str, u64)], uncertain_ns: i64) {
+        let dropped = reasons.iter().map(|(_, count)| count).sum();
         let mut annotations = vec![number("begun", 12), number("recorded", 12 - dropped), number("dropped", dropped)];
+        annotations.extend(reasons.iter().map(|(reason, count)| number(&format!("dropped.{reason}"), *count)));
         annotations.push(Annotation {
             name: "gpu0.clock_uncertainty_ns".to_owned(),
             int: Some(uncertain_ns),
