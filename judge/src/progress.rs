@@ -219,6 +219,15 @@ mod tests {
     }
 
     #[test]
+    fn a_call_says_what_is_known_of_it() {
+        let call = |dtype: Option<&str>, count, root| {
+            Call(7, "broadcast".to_owned(), dtype.map(str::to_owned), count, root, String::new()).sentence()
+        };
+        assert_eq!(call(Some("f32"), Some(1_000), Some(3)), "broadcast of 1000 f32, root 3");
+        assert_eq!(call(None, None, None), "broadcast of ? ?");
+    }
+
+    #[test]
     fn numbers_that_are_no_calls_are_transfers() {
         let group = |first, entered, numbers: &[i64]| {
             let recent = numbers.iter().map(|seq| Call(*seq, String::new(), None, None, None, String::new())).collect();

@@ -206,3 +206,25 @@ fn an_estimate_stays_within_its_bounds() {
     let clock = &segment(0, 2, &meetings, 0.0)[1];
     assert!(clock.offset_ns <= 1_200_000.0 && clock.err_ns > 28e6, "{clock:?}");
 }
+
+#[test]
+fn without_outliers_a_line_is_that_of_least_squares_with_its_error_at_the_farthest_point() {
+    let half = SEGMENT_NS as f64 / 2.0;
+    for (seed, count) in [(1, 16), (2, 16), (3, 64), (4, 256)] {
+        let mut random = Random(seed);
+        // Of a uniform distribution within 1 us, no point is an outlier.
+        let points: Vec<(f64, f64)> = (0..count)
+            .map(|at| half * (2.0 * f64::from(at) / f64::from(count - 1) - 1.0))
+            .map(|x| (x, 5_000.0 + 2e-8 * x + 1_000.0 * random.around()))
+            .collect();
+        let sum = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
+        let n = points.len() as f64;
+        let slope = sum(|(x, y)| x * y) / sum(|(x, _)| x * x);
+        let (found, mean) = (fit::huber(&points), sum(|(_, y)| *y) / n);
+        assert!((found.slope - slope).abs() * half < 30.0, "seed {seed}: {found:?}, not {slope}");
+        assert!((found.at_mid - mean).abs() < 30.0, "seed {seed}: {found:?}, not {mean}");
+        // The deviation is estimated by the median distance: half of a microsecond, times 1.4826. At 2.576 of them lies 1 %.
+        let err = 2.576 * 1.4826 * 500.0 * (1.0 / n + half * half / sum(|(x, _)| x * x)).sqrt();
+        assert!((0.7..1.5).contains(&(found.err / err)), "seed {seed}: {found:?}, not {err}");
+    }
+}
