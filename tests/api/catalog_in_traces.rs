@@ -57,7 +57,7 @@ fn each_file_of_a_rotated_trace_has_the_catalog() {
     if warpline::catalog().is_empty() {
         never();
     }
-    let setting = format!("perfetto={},rotate=4MiB,keep=4,ring=65536", folder.join("t.pftrace").display());
+    let setting = format!("perfetto={},rotate=4MiB,keep=4,ring=65536,timeout=60s", folder.join("t.pftrace").display());
     let session = Session::builder().settings(&setting).and_then(|session| session.start()).expect("it starts");
     let stream = HostStream::new("compute");
     for n in 0..60_000 {
