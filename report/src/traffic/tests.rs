@@ -162,21 +162,16 @@ fn collectives_of_ever_new_groups_are_counted_together() {
 
 #[test]
 fn what_waits_and_what_is_kept_for_it_is_bounded() {
+    const HOST: (DeviceKind, u32) = (DeviceKind::Host, 0);
     let mut traffic = Traffic::default();
-    let figures = |kind| Figures::new("g".to_owned(), kind, None);
-    traffic.groups.push(figures(CollectiveKind::AllReduce));
-    let device = traffic.devices.entry((DeviceKind::Host, 0)).or_default();
+    let sum = Moved { group: "g", kind: CollectiveKind::AllReduce, bytes: None, bus: None, share: 1.0, early_by_ns: 0 };
     for n in 0..10 * WAITING as i64 {
         // Half of each collective is covered; every one ends before the next begins.
-        let compute = device.zones.0.entry(Lane::from_stream(1)).or_default();
-        compute.add(Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
-        let span = Span { begin_ns: 100 * n, end_ns: 100 * n + 40 };
-        device.waiting.push_back(Waiting { span, lane: Lane::from_stream(2), share: 1.0, place: 0 });
-        if device.waiting.len() > WAITING {
-            device.settle(WAITING / 2, &mut traffic.groups);
-        }
+        traffic.compute(HOST, Lane::from_stream(1), Span { begin_ns: 100 * n, end_ns: 100 * n + 20 });
+        traffic.collective(HOST, Lane::from_stream(2), Span { begin_ns: 100 * n, end_ns: 100 * n + 40 }, &sum);
+        let device = &traffic.devices[&HOST];
         assert!(device.waiting.len() <= WAITING && device.zones.0.values().all(|compute| compute.len() <= WAITING + 1));
     }
-    device.settle(0, &mut traffic.groups);
+    traffic.devices.get_mut(&HOST).expect("it has a collective").settle(0, &mut traffic.groups);
     assert_eq!(traffic.groups[0].hidden_ns, 10 * WAITING as i64 * 20);
 }
