@@ -103,3 +103,55 @@ fn bridge(clocks: &mut [Clock], hosts: usize) {
 fn is_thin(clock: &Clock) -> bool {
     clock.meetings < LEAST_FOR_DRIFT
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clocks::Seen;
+
+    /// A segment whose meetings cover this part of it.
+    fn segment(number: i64, covered: f64) -> (i64, Vec<Meeting>) {
+        let meeting = |at: f64| {
+            let end_ns = number * SEGMENT_NS + (at * SEGMENT_NS as f64) as i64;
+            Meeting { seen: vec![Seen { host: 0, begin_ns: end_ns - 10, end_ns, err_ns: 0, early_ns: 0 }] }
+        };
+        (number, vec![meeting(0.0), meeting(covered)])
+    }
+
+    #[test]
+    fn a_short_segment_goes_with_one_beside_it() {
+        let shared = |segments: &[(i64, f64)]| -> Vec<Vec<i64>> {
+            let shared = share(segments.iter().map(|(number, covered)| segment(*number, *covered)).collect());
+            shared.iter().map(|(parts, _)| parts.iter().map(|(number, _)| *number).collect()).collect()
+        };
+        assert_eq!(shared(&[(0, 0.9), (1, 0.9), (2, 0.1)]), [vec![0], vec![1, 2]]);
+        // The first has none before it, and no line spans three.
+        assert_eq!(shared(&[(0, 0.1), (1, 0.9), (2, 0.9)]), [vec![0, 1], vec![2]]);
+        assert_eq!(shared(&[(0, 0.9), (1, 0.1), (2, 0.1)]), [vec![0, 1], vec![2]]);
+        // Between those two is a segment without a collective.
+        assert_eq!(shared(&[(0, 0.9), (2, 0.1)]), [vec![0], vec![2]]);
+    }
+
+    #[test]
+    fn a_host_that_met_hardly_anybody_keeps_its_nearest_line_with_a_larger_error() {
+        let clock = |host, segment: i64, meetings| Clock {
+            host,
+            segment,
+            mid_ns: segment * SEGMENT_NS,
+            beside: 0,
+            meetings,
+            offset_ns: 100.0 * segment as f64,
+            drift: 1e-6,
+            err_ns: 500.0,
+            certified: None,
+            is_inconsistent: false,
+        };
+        let mut clocks = [clock(1, 0, 9), clock(1, 2, 9), clock(1, 5, LEAST_FOR_DRIFT - 1)];
+        bridge(&mut clocks, 2);
+        // 3 segments of 60 s later, a clock that gains a microsecond each second is 180 us further ahead.
+        assert!((clocks[2].offset_ns - (200.0 + 180_000.0)).abs() < 1.0, "{:?}", clocks[2]);
+        // Of those, two are beyond the neighbouring segment, each with 20 ppm.
+        assert!((clocks[2].err_ns - (500.0 + 2.0 * 60e9 * 20e-6)).abs() < 1.0, "{:?}", clocks[2]);
+        assert_eq!(clocks[..2], [clock(1, 0, 9), clock(1, 2, 9)]);
+    }
+}
