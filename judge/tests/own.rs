@@ -274,6 +274,7 @@ fn a_rank_is_compared_with_those_that_do_the_same_and_a_hole_is_no_zero() {
         })
         .collect();
     let own = Own::new(&(0..8).map(|rank| (rank, rank as usize / 4)).collect(), &rows);
+    assert!(own.ranks().iter().copied().eq(0..8) && own.steps().iter().copied().eq(0..60));
     let verdict = own.judge(60 * 110_000_000);
     assert_eq!(named(&verdict), [6]);
     assert_eq!(verdict.named[0].steps.len(), 30);

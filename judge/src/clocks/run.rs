@@ -108,3 +108,41 @@ fn bases(hosts: usize, meetings: &[Meeting]) -> Vec<i64> {
     }
     (0..hosts).map(|host| root(&mut beside, host).1).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clocks::Seen;
+
+    #[test]
+    fn a_time_is_wrong_by_its_distance_to_the_farther_bound_and_by_the_drift_since_the_middle() {
+        let clock = |host, certified| Clock {
+            host,
+            segment: 0,
+            mid_ns: 1_000,
+            beside: 0,
+            meetings: 9,
+            offset_ns: 2_000.0,
+            drift: 0.0,
+            err_ns: 50.0,
+            certified,
+            is_inconsistent: false,
+        };
+        let run = |certified| Run {
+            hosts: 2,
+            base_ns: vec![0, 700],
+            clocks: BTreeMap::from([(0, vec![clock(0, None), clock(1, certified)])]),
+            max_drift_ppm: 500.0,
+        };
+        let seen = |host| Seen { host, begin_ns: 0, end_ns: 10, err_ns: 0, early_ns: 0 };
+        let meeting = Meeting { seen: vec![seen(0), seen(1)] };
+        let at = |certified, own_ns| run(certified).at(&meeting, 1, own_ns);
+        let (nearer, farther) = (Some((1_500.0, 9_000.0)), Some((-6_000.0, 2_500.0)));
+        assert_eq!(at(nearer, 300), At { ns: -1_000, err_ns: 50, sure_ns: 7_000, beside: 0 });
+        assert_eq!(at(farther, 300).sure_ns, 8_000);
+        // A second later, 500 us.
+        assert_eq!(at(nearer, 1_000_000_300).sure_ns, 507_000);
+        assert_eq!(at(farther, -999_999_700).sure_ns, 508_000);
+        assert_eq!((at(None, 300).sure_ns, run(nearer).at(&meeting, 0, 300).sure_ns), (i64::MAX, 0));
+    }
+}
