@@ -16,7 +16,7 @@ pub mod catalog;
 pub mod clock;
 pub mod collective;
 pub mod counts;
-#[cfg_attr(not(feature = "runtime"), path = "no_dynamic.rs")]
+#[cfg(feature = "runtime")]
 pub mod dynamic;
 pub mod environment;
 pub mod fields;
@@ -45,7 +45,7 @@ pub mod recovered;
 pub mod reentrancy;
 pub mod replay;
 pub mod sample;
-#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_signals.rs")]
+#[cfg(all(unix, feature = "runtime"))]
 pub mod signals;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod socket_peer;
@@ -79,4 +79,44 @@ pub use warpline_macros::range;
 pub mod __private {
     pub use crate::catalog::expansion::*;
     pub use linkme;
+}
+
+/// Replaces `dynamic` in a build that records nothing: no range is named at run time.
+#[cfg(not(feature = "runtime"))]
+pub mod dynamic {
+    use crate::catalog::spec::{RangeMeta, RangeSpec};
+    use crate::catalog::{Kind, catalog};
+
+    static REST: RangeSpec =
+        RangeSpec::new(RangeMeta { namespace: "(dynamic)", label: "(more)\0", kind: Kind::Gpu, ..RangeMeta::EMPTY });
+
+    /// Returns the range in which all that is named at run time is counted together.
+    pub fn range(_name: &str, _file: &str, _line: u32, _function: &str) -> &'static RangeSpec {
+        &REST
+    }
+
+    /// Returns the ranges that were named so far, oldest first.
+    pub fn ranges() -> Vec<&'static RangeSpec> {
+        Vec::new()
+    }
+
+    /// Returns the ranges of the catalog, and those that were named or met so far.
+    pub fn all_ranges() -> impl Iterator<Item = &'static RangeSpec> {
+        catalog().into_iter()
+    }
+}
+
+/// The fallback without masks of signals: for systems other than Unix, and for builds that record nothing and therefore link no C library
+/// of their own.
+#[cfg(not(all(unix, feature = "runtime")))]
+pub mod signals {
+    /// Runs `write`.
+    pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
+        write()
+    }
+
+    /// Runs `work`.
+    pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
 }

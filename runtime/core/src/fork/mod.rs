@@ -5,9 +5,9 @@
 //! threads remember the process that created them ([`Home`]), statics are created again (`PerProcess`), descriptors of locked
 //! files and of sockets are redirected (`descriptors`), and recording is off until the child starts a session.
 
-#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_descriptors.rs")]
+#[cfg(all(unix, feature = "runtime"))]
 mod descriptors;
-#[cfg_attr(not(all(unix, feature = "runtime")), path = "no_handler.rs")]
+#[cfg(all(unix, feature = "runtime"))]
 mod handler;
 mod per_process;
 #[cfg(all(test, unix, feature = "runtime", not(any(loom, miri))))]
@@ -17,6 +17,37 @@ pub use descriptors::NotInChildren;
 pub(crate) use handler::in_children;
 use handler::{follow, forks};
 pub use per_process::PerProcess;
+
+/// Descriptors without forks: for systems that have none, and for builds that record nothing.
+#[cfg(not(all(unix, feature = "runtime")))]
+mod descriptors {
+    /// A descriptor of which children have no copy.
+    pub struct NotInChildren;
+
+    impl NotInChildren {
+        pub fn new<T>(_descriptor: &T) -> NotInChildren {
+            NotInChildren
+        }
+    }
+}
+
+/// The fallback without the C library's handler: a process is identified by its id, and no task runs in a child.
+///
+/// For systems that have no forks, and for builds that record nothing and so link no C library of their own.
+#[cfg(not(all(unix, feature = "runtime")))]
+mod handler {
+    /// Returns the id of this process.
+    #[inline]
+    pub(super) fn forks() -> u32 {
+        std::process::id()
+    }
+
+    /// Does nothing, because no forks are counted.
+    pub(super) fn follow() {}
+
+    /// Does nothing, because no task runs in children.
+    pub(crate) fn in_children(_task: fn()) {}
+}
 
 /// The process in which something was created: the number of forks between it and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,35 @@ mod ring_model;
 pub(crate) mod roots;
 pub mod slot;
 pub mod snapshot;
-#[cfg_attr(not(feature = "tracing"), path = "no_spans.rs")]
+#[cfg(feature = "tracing")]
 pub mod spans;
 pub mod thread;
 pub mod waits;
 pub(crate) mod waker;
+
+/// Replaces `spans` in a build without feature `tracing`: there are no spans.
+#[cfg(not(feature = "tracing"))]
+pub mod spans {
+    use std::sync::Arc;
+
+    use crate::counts::SpanCounts;
+
+    use super::waker::Waker;
+
+    /// The spans of one session: none.
+    pub struct SpanQueue;
+
+    impl SpanQueue {
+        pub(crate) fn new(_capacity: usize, _waker: Arc<Waker>) -> SpanQueue {
+            SpanQueue
+        }
+
+        /// Does nothing.
+        pub(crate) fn close(&self) {}
+
+        /// Returns zero counts.
+        pub(crate) fn counts(&self) -> SpanCounts {
+            SpanCounts::default()
+        }
+    }
+}

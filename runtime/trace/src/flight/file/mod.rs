@@ -4,7 +4,7 @@
 //! with a mapping, and neither a full disk nor a truncated file can end the program with a signal. Room on the disk is reserved at
 //! the start. The file is locked: a second process records into a file with its process id in the name.
 
-#[cfg_attr(not(target_os = "linux"), path = "other_disk.rs")]
+#[cfg(target_os = "linux")]
 mod disk;
 
 use std::fs::{self, File, OpenOptions};
@@ -21,6 +21,23 @@ use crate::files::system::is_at;
 use warpline_core::file_name;
 use warpline_core::lock::lock;
 use warpline_core::signals::without_signals;
+
+/// Replaces `disk` on systems other than Linux, which lack these calls.
+#[cfg(not(target_os = "linux"))]
+mod disk {
+    use std::fs::File;
+    use std::io;
+
+    /// Treats the whole file as data.
+    pub(super) fn next_data(_: &File, at: u64) -> Option<u64> {
+        Some(at)
+    }
+
+    /// Reserves no room.
+    pub(super) fn reserve(_: &File, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+}
 
 pub struct RingFile {
     file: OwnFile,
