@@ -215,6 +215,7 @@ fn ever_new_cuda_streams_take_no_memory() {
     use crate::harness::driver::{self, SUCCESS};
     use warpline::RawStream;
 
+    const ROOM: u64 = 1 << 20;
     driver::on_stub(this_test!(), |driver| {
         let folder = empty_folder("growth-cuda");
         driver.start();
@@ -253,10 +254,11 @@ fn ever_new_cuda_streams_take_no_memory() {
         // The larger of two, because the collector is now and then so far ahead that a round has much less than the others.
         let before = make(WARM).max(make(WARM));
         make(WARM);
-        let grown = make(WARM).saturating_sub(before);
+        // What leaks is in every round; what a late collector holds is not.
+        let grown = (0..5).map(|_| make(WARM).saturating_sub(before)).find(|grown| *grown < ROOM);
         let report = session.finish();
         assert_eq!((report.begun, report.recorded, report.dropped.total()), (zones, zones, 0), "{report}");
-        assert!(grown < 1 << 20, "{grown} bytes more for {} streams", 2 * WARM);
+        assert!(grown.is_some(), "more than {ROOM} bytes more for {} streams, and after them", 2 * WARM);
         assert_eq!((driver.stub_live_events(), driver.stub_misuse()), (0, 0));
         let _ = std::fs::remove_dir_all(folder);
     });

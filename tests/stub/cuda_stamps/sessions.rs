@@ -36,7 +36,9 @@ fn stamps_that_come_faster_than_they_are_read_are_counted_to_the_last_one() {
         const REPLAYS: usize = 10_000;
         driver.start();
         let ((enters, entered), (leaves, leave)) = (channel(), channel());
-        let (session, sink) = start(|builder| builder.graph_timing(GraphTiming::Stamps).sink(Held { enters, leave }));
+        let (session, sink) = start(|builder| {
+            builder.graph_timing(GraphTiming::Stamps).sink(Held { enters, leave }).finish_timeout(MUCH_TO_READ)
+        });
         let stream = driver.stream();
         let captured = Captured::new(driver, stream, || (0..32).for_each(|_| zone(driver, &ATTENTION, stream, 0)));
         let before = driver.stub_stamps();

@@ -13,7 +13,7 @@ use warpline_tests::{empty_folder, this_test};
 
 use super::{INNER, OUTER, start};
 use crate::harness::cupti::*;
-use crate::harness::zones::raw;
+use crate::harness::zones::{self, raw};
 
 const KIB: u64 = 1 << 10;
 
@@ -171,7 +171,7 @@ fn allocations_that_have_no_room_are_counted_in_the_report() {
     const MORE: u64 = 1_000;
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();
-        let (session, _) = start();
+        let (session, _) = zones::start(|builder| builder.kernels(true).finish_timeout(zones::MUCH_TO_READ));
         // The collector reads all of it at once.
         let hold = cupti.hold_collector(false);
         hold.wait();

@@ -181,7 +181,7 @@ fn a_kernel_that_does_not_end_keeps_a_bounded_number_of_zones() {
     with_cupti(this_test!(), |driver, cupti| {
         driver.start();
         // There is room for all of them, however late the collector comes.
-        let (session, sink) = start_with(|builder| builder.ring(1 << 18));
+        let (session, sink) = start_with(|builder| builder.ring(1 << 18).finish_timeout(zones::MUCH_TO_READ));
         let stream = driver.stream();
         for _ in 0..(WAIT + EXCESS) / NESTED {
             let _zones: Vec<_> = (0..NESTED).map(|_| INNER.zone(&raw(stream))).collect();
