@@ -159,7 +159,7 @@ impl Visitor for Reader {
         };
         let begin_ns = slice.launch.map_or(slice.span, |(_, host)| host).begin_ns;
         let window = self.window.get_or_insert(slice.span);
-        (window.begin_ns, window.end_ns) = (window.begin_ns.min(begin_ns), window.end_ns.max(slice.span.end_ns));
+        *window = window.around(Span { begin_ns, end_ns: slice.span.end_ns });
         if what == What::Step && self.steps.len() < STEPS {
             self.steps.push(begin_ns);
         }
