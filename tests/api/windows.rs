@@ -333,7 +333,7 @@ fn scaled_totals_rank_ranges_and_have_an_error() {
         assert!(rare.count < ran.cycles && often.count == 10 * rare.count, "{report}");
         // The total of the ten is less than that of the one.
         assert!(rare.total_ns > often.total_ns && often.total_ns > often.recorded_ns, "{report}");
-        // Windows sample the time. The number of zones varies more where other programs take part of the time.
+        // Windows sample the time.
         for (range, truth) in [(&rare, ran.rare), (&often, ran.often)] {
             assert!(range.total_error_ns > 0, "{range:?}");
             let error = range.total_error_ns as f64 / range.total_ns as f64;
@@ -342,11 +342,16 @@ fn scaled_totals_rank_ranges_and_have_an_error() {
         }
         let text = report.to_string();
         assert!(text.contains("a sample: ≈ is scaled to all zones that ran, ± its standard error"), "{text}");
-        // A busy machine makes some zones thousands of times longer than others, and then the error is large and right.
-        if [&rare, &often].iter().all(|range| range.total_error_ns < range.total_ns / 2) {
+        // A busy machine makes some zones thousands of times longer than others. Then the error is large and right, and the number of zones
+        // varies more than their time.
+        let is_known = |(range, ran): (&RangeStats, u64)| {
+            let error = range.total_error_ns as f64 / range.total_ns as f64;
+            error < 0.5 && (range.seen as f64 / ran as f64 - 1.0).abs() < 5.0 * error.max(0.03)
+        };
+        if [(&rare, ran.cycles), (&often, 10 * ran.cycles)].into_iter().all(is_known) {
             break;
         }
-        assert!(begin.elapsed() < SOON, "no session knows the totals to a half: {rare:?}, {often:?}");
+        assert!(begin.elapsed() < SOON, "no session knows the totals to a half, and the numbers: {rare:?}, {often:?}");
     }
 }
 

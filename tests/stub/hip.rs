@@ -68,8 +68,9 @@ fn assert_lengths(zones: &[ZoneRecord]) {
 fn zones_have_the_lengths_of_their_work_and_stand_where_it_ran() {
     on_stub("hip::zones_have_the_lengths_of_their_work_and_stand_where_it_ran", |stub| {
         let stream = stub.stream();
-        let before_ns = boot_ns();
+        let mut before_ns = 0;
         let (zones, report) = recorded(|| {
+            before_ns = boot_ns();
             // The queue is ahead of the host, so that nothing but the work is between two events.
             stub.stub_hip_launch(stream, AHEAD_NS);
             (0..200).for_each(|n| work(stub, &raw(stream), 5_000 + n * 1_037));
