@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::names::Name;
+use warpline_core::sorting;
 
 /// The most rows of a table.
 const MOST: usize = 4_096;
@@ -83,7 +84,7 @@ impl<K: Key> Counted<K> {
     /// Returns a row for each key, those with the longest times first, and rows of equal times by `order`.
     pub(super) fn rows<R, O: Ord>(&self, row: impl Fn(K, Sum) -> R, order: impl Fn(&R) -> O) -> Vec<R> {
         let mut rows: Vec<_> = self.0.iter().map(|(key, sum)| (sum.total_ns, row(key.clone(), *sum))).collect();
-        rows.sort_by(|(a_ns, a), (b_ns, b)| b_ns.cmp(a_ns).then_with(|| order(a).cmp(&order(b))));
+        sorting::sort_by(&mut rows, |(a_ns, a), (b_ns, b)| b_ns.cmp(a_ns).then_with(|| order(a).cmp(&order(b))));
         rows.into_iter().map(|(_, row)| row).collect()
     }
 }

@@ -9,6 +9,7 @@ use super::counted::Counted;
 use crate::figures::{StreamStats, WaitedFor, tell_devices_apart};
 use crate::names::{Name, Names};
 use crate::stream_time::{StreamSums, StreamTime};
+use warpline_core::sorting;
 
 /// The maximum number of streams reported separately. Of more, those that have been idle longest are reported together.
 const STREAMS: usize = 1024;
@@ -103,7 +104,7 @@ impl Streams {
     /// Folds the half of the streams that has been idle longest.
     fn fold(&mut self) {
         let mut ids: Vec<_> = self.all.iter().map(|(id, stream)| (stream.time.until_ns(), *id)).collect();
-        ids.sort_unstable();
+        sorting::sort(&mut ids);
         for (_, id) in ids.into_iter().take(STREAMS / 2) {
             let Some(stream) = self.all.remove(&id) else { continue };
             let has_kernels = self.with_kernels.contains(&stream.on);
@@ -121,7 +122,7 @@ impl Streams {
         };
         let mut streams: Vec<_> = self.all.values().map(stats).collect();
         tell_devices_apart(&mut streams);
-        streams.sort_by(|(_, a), (_, b)| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
+        sorting::sort_by(&mut streams, |(_, a), (_, b)| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
         let folded = (self.folded.streams > 0).then(|| self.folded.stats(names));
         streams.into_iter().map(|(_, stats)| stats).chain(folded).collect()
     }

@@ -4,6 +4,7 @@
 
 use super::SessionInfo;
 use warpline_core::catalog::{NamespaceSpec, RangeSpec, catalog};
+use warpline_core::sorting;
 use warpline_core::{clock, process};
 
 impl SessionInfo {
@@ -31,8 +32,8 @@ impl SessionInfo {
             Some(ranges) => (ranges.to_vec(), Vec::new()),
             None => (catalog().iter().collect(), catalog().namespaces().collect()),
         };
-        ranges.sort_unstable_by_key(|range| (range.name(), range.version(), range.module(), range.line()));
-        namespaces.sort_unstable_by_key(|space| (space.name, space.version, space.module, space.line));
+        sorting::sort_by_key(&mut ranges, |range| (range.name(), range.version(), range.module(), range.line()));
+        sorting::sort_by_key(&mut namespaces, |space| (space.name, space.version, space.module, space.line));
         (ranges, namespaces)
     }
 

@@ -18,6 +18,7 @@ use warpline_core::intervals::Intervals;
 use warpline_core::kernel::{KernelRecord, KernelWork};
 use warpline_core::record::{DeviceKind, Span, ZoneRecord, is_bound};
 use warpline_core::replay::ReplayRecord;
+use warpline_core::sorting;
 
 /// The largest number of collectives of a device that wait for the comparison; beyond it, the older half is compared.
 const WAITING: usize = 2048;
@@ -299,7 +300,7 @@ impl Traffic {
                 }
             }
         }
-        stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.group.cmp(&b.group)));
+        sorting::sort_by(&mut stats, |a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.group.cmp(&b.group)));
         stats
     }
 }
@@ -363,7 +364,7 @@ impl Compute {
             .filter(|(lane, _)| **lane != FOLDED && !waiting.contains(lane))
             .map(|(lane, compute)| (compute.until_ns(), *lane))
             .collect();
-        idle.sort_unstable();
+        sorting::sort(&mut idle);
         let mut folded = self.0.remove(&FOLDED).unwrap_or_default();
         let idle = idle.into_iter().take(STREAMS / 2).filter_map(|(_, lane)| self.0.remove(&lane));
         folded.add_all(idle.collect::<Vec<_>>().iter().flat_map(Intervals::iter));

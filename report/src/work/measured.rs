@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use super::peak::{Peak, PeakMeasurement};
 use warpline_core::environment;
+use warpline_core::sorting;
 
 /// The first line of the file.
 const HEAD: &str = "# device\tbytes per second\tFP32 operations per second\tmeasured on\tdriver\n";
@@ -51,7 +52,7 @@ pub fn write(file: &Path, peaks: Vec<(String, Peak)>) -> io::Result<()> {
     let mut all = read(file);
     all.extend(peaks);
     let mut lines: Vec<String> = all.iter().filter_map(|(device, peak)| line_of(device, peak)).collect();
-    lines.sort();
+    sorting::sort(&mut lines);
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }

@@ -19,6 +19,7 @@ use crate::plural::counted_are;
 use crate::ranges::{RangeTable, chance_of};
 use crate::reentrancy::Inside;
 use crate::sample::Wanted;
+use crate::sorting;
 
 /// The most ranges that are named at run time. Zones of further names belong to one range, [`MORE`].
 pub const MOST_RANGES: usize = 65_536;
@@ -202,7 +203,7 @@ pub fn all_ranges() -> impl Iterator<Item = &'static RangeSpec> {
 pub fn note() -> Option<String> {
     const MOST: usize = 8;
     let mut names: Vec<_> = unlisted().map(RangeSpec::name).collect();
-    names.sort_unstable();
+    sorting::sort(&mut names);
     let named = names.iter().take(MOST).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let more = if names.len() > MOST { ", …" } else { "" };
     (!names.is_empty()).then(|| {

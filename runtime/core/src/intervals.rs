@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::record::Span;
+use crate::sorting;
 
 /// Disjoint spans in chronological order.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ impl Intervals {
     /// Adds many spans, in any order.
     pub fn add_all(&mut self, spans: impl Iterator<Item = Span>) {
         let mut all: Vec<Span> = std::mem::take(&mut self.0).into_iter().chain(spans).collect();
-        all.sort_unstable_by_key(|span| span.begin_ns);
+        sorting::sort_by_key(&mut all, |span| span.begin_ns);
         all.into_iter().for_each(|span| self.add(span));
     }
 

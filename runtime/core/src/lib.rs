@@ -49,6 +49,7 @@ pub mod sample;
 pub mod signals;
 #[cfg(all(target_os = "linux", feature = "runtime"))]
 pub mod socket_peer;
+pub mod sorting;
 pub mod stderr;
 pub mod step;
 #[cfg(feature = "runtime")]

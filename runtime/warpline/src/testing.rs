@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::Session;
 use crate::record::ZoneRecord;
 use crate::sink::MemorySink;
+use warpline_core::sorting;
 use warpline_core::stderr;
 
 /// The most zones that are kept.
@@ -71,6 +72,6 @@ pub fn record(work: impl FnOnce()) -> Vec<ZoneRecord> {
         stderr::line(format_args!("`testing::record` has lost zones: {report}"));
     }
     let mut zones = zones.take();
-    zones.sort_by_key(|zone| (zone.host.begin_ns, zone.depth));
+    sorting::sort_by_key(&mut zones, |zone| (zone.host.begin_ns, zone.depth));
     zones
 }

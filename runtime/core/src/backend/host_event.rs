@@ -9,6 +9,7 @@ use super::host::{HostEventPair, HostStream, Op, PENDING, Queue, Stamp};
 use super::{Backend, BackendError, Clock, EventPair, Reader, Reading};
 use crate::clock::{EventOverhead, now_ns};
 use crate::record::{DeviceInfo, DeviceKind, EndSource, Span};
+use crate::sorting;
 
 /// The reader of points that already have times of the host's clock.
 struct HostReader;
@@ -106,7 +107,7 @@ fn bracket() -> EventOverhead {
         // The launched work only spins, which does not panic.
         let _ = stream.synchronize();
         let mut lengths: Vec<i64> = pairs.iter().filter_map(|(begin, end)| Some(end.get()? - begin.get()?)).collect();
-        lengths.sort_unstable();
+        sorting::sort(&mut lengths);
         lengths.get(lengths.len() / 2).copied().unwrap_or(0)
     };
     EventOverhead { idle_ns: median(false), busy_ns: median(true) }

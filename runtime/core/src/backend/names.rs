@@ -9,6 +9,7 @@ use super::device::device;
 use super::{Source, StreamKey, StreamRef};
 use crate::fork::PerProcess;
 use crate::lock::lock;
+use crate::sorting;
 
 /// The most names that are kept. Beyond that the older half is forgotten, because CUDA streams end unnoticed.
 const MOST_NAMES: usize = 16_384;
@@ -26,9 +27,7 @@ impl Names {
     fn set(&mut self, key: StreamKey, name: &str) {
         if self.by_stream.len() >= MOST_NAMES && !self.by_stream.contains_key(&key) {
             let mut turns: Vec<u64> = self.by_stream.values().map(|(turn, _)| *turn).collect();
-            let half = turns.len() / 2;
-            let (_, median, _) = turns.select_nth_unstable(half);
-            let oldest = *median;
+            let oldest = sorting::median(&mut turns);
             self.by_stream.retain(|_, (turn, _)| *turn >= oldest);
         }
         self.given += 1;

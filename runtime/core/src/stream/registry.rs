@@ -10,6 +10,7 @@ use super::context::{Account, StreamContext};
 use crate::backend::{StreamKey, names};
 use crate::counts::Dropped;
 use crate::record::{DeviceInfo, StreamInfo, ThreadInfo};
+use crate::sorting;
 
 /// What the recorder knows of streams and threads.
 #[derive(Default)]
@@ -171,9 +172,7 @@ impl StreamRegistry {
         if infos.len() >= REMEMBERED + streams.len() {
             let gone = infos.iter().filter(|(key, _)| !streams.contains_key(key));
             let mut turns: Vec<_> = gone.map(|(_, remembered)| remembered.turn).collect();
-            let half = turns.len() / 2;
-            let (_, median, _) = turns.select_nth_unstable(half);
-            let oldest = *median;
+            let oldest = sorting::median(&mut turns);
             infos.retain(|key, remembered| remembered.turn >= oldest || streams.contains_key(key));
         }
         if self.of_tool.len() >= REMEMBERED + self.infos.len() {

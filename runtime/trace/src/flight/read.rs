@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::format::{AREA_BYTES, HEADER_BYTES, INCIDENT_AREA, Layout, MAGIC, PIECE_HEADER, PieceHeader};
 use warpline_core::recovered::{RecoverError, Recovered};
+use warpline_core::sorting;
 
 /// Writes the complete pieces in the file to `trace`, oldest first, as a Perfetto trace.
 ///
@@ -29,7 +30,7 @@ pub fn recover(file: &mut (impl Read + Seek), trace: &mut impl Write) -> Result<
         }
         segments.extend(reader.header(at, room)?.map(|header| (header.sequence, at, header)));
     }
-    segments.sort_unstable_by_key(|(sequence, ..)| *sequence);
+    sorting::sort_by_key(&mut segments, |(sequence, ..)| *sequence);
     let mut content = Vec::new();
     for (_, at, header) in segments {
         if reader.content(at, header, &mut content)? {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Collector;
+use warpline_core::sorting;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::ReadZone;
 
@@ -27,7 +28,7 @@ impl Collector {
     pub(super) fn deliver_timed(&mut self) -> usize {
         let mut timed = std::mem::take(&mut self.cx.held.timed);
         // A batch holds the zones of one stream.
-        timed.sort_by_key(|held| Arc::as_ptr(&held.context).addr());
+        sorting::sort_by_key(&mut timed, |held| Arc::as_ptr(&held.context).addr());
         let mut delivered = 0;
         let mut last: Option<Arc<StreamContext>> = None;
         for HeldZone { zone, context } in timed {

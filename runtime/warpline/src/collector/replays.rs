@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use warpline_core::replay::ReplayRecord;
+use warpline_core::sorting;
 
 /// The time within which CUPTI delivers a replay's kernels, unless a long-running kernel holds them back.
 const HOLD: Duration = Duration::from_secs(3);
@@ -99,7 +100,7 @@ impl ReplaysOnce {
         self.looked = Some(now);
         let excess = self.held.len().saturating_sub(MOST);
         let mut held: Vec<_> = self.held.iter().map(|(place, (since, _))| (*since, place.1, *place)).collect();
-        held.sort_unstable();
+        sorting::sort(&mut held);
         for (at, (since, _, place)) in held.into_iter().enumerate() {
             let is_over = last || at < excess || now.duration_since(since) >= HOLD;
             if is_over && let Some((_, replay)) = self.held.remove(&place) {
@@ -147,7 +148,7 @@ fn take_nearest<T>(
 fn forget_oldest(places: &mut BTreeMap<Place, i64>) {
     if places.len() > MOST {
         let mut order: Vec<Place> = places.keys().copied().collect();
-        order.sort_unstable_by_key(|(_, at_ns)| *at_ns);
+        sorting::sort_by_key(&mut order, |(_, at_ns)| *at_ns);
         for place in &order[..order.len() - MOST / 2] {
             places.remove(place);
         }

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::stream::Stream;
 use warpline_core::backend::Reading;
 use warpline_core::record::{DeviceKind, EndSource, Span, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::sorting;
 use warpline_core::stream::context::StreamContext;
 use warpline_core::stream::slot::Slot;
 use warpline_core::stream::waits::SHORTEST_LAUNCH_NS;
@@ -271,7 +272,7 @@ fn end_by(record: &mut WaitRecord, begin_ns: i64) {
 /// Orders the values that a thread waited for at once: it waited for each after the previous one was signalled.
 fn one_after_another(records: &mut [WaitRecord], call: Span, mut of: Vec<usize>) {
     let at_ns = |record: &WaitRecord| record.signal.as_ref().map_or(call.end_ns, |signal| signal.at_ns);
-    of.sort_by_key(|at| at_ns(&records[*at]));
+    sorting::sort_by_key(&mut of, |at| at_ns(&records[*at]));
     let last = of.len() - 1;
     let mut begin_ns = call.begin_ns;
     for (place, at) in of.into_iter().enumerate() {

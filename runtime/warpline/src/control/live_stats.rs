@@ -13,6 +13,7 @@ use warpline_core::catalog::RangeSpec;
 use warpline_core::intervals::Intervals;
 use warpline_core::lock::lock;
 use warpline_core::record::{DeviceKind, Span, Status, ZoneRecord, is_bound};
+use warpline_core::sorting;
 use warpline_report::sink::{Batch, Sink};
 
 /// Zones that ended within this time before a tick may not have arrived yet.
@@ -160,7 +161,7 @@ impl LiveStats {
             .collect();
         let mut ranges: Vec<_> = self.ranges.values_mut().collect();
         let most_ns = |figures: &Figures| figures.all.scaled_ns + figures.all.scaled_bounded_ns;
-        ranges.sort_by(|a, b| most_ns(b).total_cmp(&most_ns(a)));
+        sorting::sort_by(&mut ranges, |a, b| most_ns(b).total_cmp(&most_ns(a)));
         let ranges: Vec<_> = ranges
             .into_iter()
             .take(MOST_RANGES)

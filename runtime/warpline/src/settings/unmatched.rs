@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use super::filter::Filter;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::dynamic;
+use warpline_core::sorting;
 use warpline_core::suggest;
 
 /// The maximum number of filters that are reported. A control request may have thousands.
@@ -53,6 +54,6 @@ fn nearest(pattern: &str) -> Option<String> {
 /// Sorts the names, so that of two equally similar ones the same is always suggested.
 fn sorted(names: HashSet<&str>) -> Vec<&str> {
     let mut names: Vec<_> = names.into_iter().collect();
-    names.sort_unstable();
+    sorting::sort(&mut names);
     names
 }

@@ -4,6 +4,7 @@
 //! shortest lengths are therefore the most accurate, and a session that measures several times keeps the least.
 
 use crate::clock::EventOverhead;
+use crate::sorting;
 
 /// The largest plausible overhead. No known device needs more than a few us for an empty pair of events or two stamps.
 const MOST_NS: i64 = 8_000;
@@ -29,7 +30,7 @@ pub struct Estimate {
 
 /// Estimates the overhead from lengths of which `fixed_ns` are known.
 pub fn estimate(mut lengths: Vec<i64>, fixed_ns: i64) -> Option<Estimate> {
-    lengths.sort_unstable();
+    sorting::sort(&mut lengths);
     // Times have a resolution, so the very shortest length can be too short by one step.
     let ns = *lengths.get(lengths.len() / 8)?;
     let agree_to_ns = ns + STEPS_NS.max((ns - fixed_ns) / 4);

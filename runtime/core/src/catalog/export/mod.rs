@@ -13,6 +13,7 @@ use std::fmt::Write;
 
 use super::name;
 use super::record::{NamespaceRecord, RangeRecord, Records};
+use crate::sorting;
 use crate::text::{printable, printable_json, printable_lines};
 
 /// The value of `format` in the JSON; a change that breaks readers increments it. The schema is `docs/catalog.schema.json`.
@@ -128,7 +129,7 @@ impl Records {
     fn right_namespaces(&self) -> Vec<&str> {
         let right = self.ranges.iter().filter(|range| is_right(range));
         let mut names: Vec<&str> = right.map(|range| range.namespace.as_str()).collect();
-        names.sort_unstable();
+        sorting::sort(&mut names);
         names.dedup();
         names
     }

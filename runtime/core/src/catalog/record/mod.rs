@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::spec::{Kind, Level, crate_of};
+use crate::sorting;
 
 /// The maximum number of ranges, and of namespaces, in one binary.
 pub const MAX_RANGES: usize = 1 << 16;
@@ -222,8 +223,8 @@ impl Records {
     }
 
     pub(super) fn sort(&mut self) {
-        self.ranges.sort_unstable();
-        self.namespaces.sort_unstable();
+        sorting::sort(&mut self.ranges);
+        sorting::sort(&mut self.namespaces);
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::catalog::RangeSpec;
 use crate::memory::{MemoryHolder, MemoryStats};
 use crate::record::{DeviceInfo, DeviceKind};
+use crate::sorting;
 
 /// The most holders that a device's memory is told apart by. The others share one.
 const MOST_HOLDERS: usize = 256;
@@ -126,7 +127,7 @@ impl DeviceAccount {
             allocations: held.allocations,
         };
         let mut holders: Vec<_> = self.holders.iter().map(held).collect();
-        holders.sort_by(|a, b| (Reverse(a.bytes), &a.name).cmp(&(Reverse(b.bytes), &b.name)));
+        sorting::sort_by(&mut holders, |a, b| (Reverse(a.bytes), &a.name).cmp(&(Reverse(b.bytes), &b.name)));
         holders
     }
 

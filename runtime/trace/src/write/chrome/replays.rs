@@ -8,6 +8,7 @@ use super::rows::{Owner, Whose};
 use super::trace::Trace;
 use crate::write::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
+use warpline_core::sorting;
 
 impl Trace {
     pub(super) fn replay(&mut self, record: &ReplayRecord, out: &mut Events) -> io::Result<()> {
@@ -32,7 +33,9 @@ impl Trace {
         args.add_some("zone", record.zone.map(|zone| zone.range.name()))?;
         args.close()?;
         let mut zones: Vec<_> = record.zones.iter().collect();
-        zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
+        sorting::sort_by_key(&mut zones, |replayed| {
+            replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth))
+        });
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let lane = replayed.lane.as_ref();

@@ -15,6 +15,7 @@ use super::json::metadata;
 use crate::names::OVERLAPPING;
 use crate::write::lanes::{Lanes, OwnLane};
 use warpline_core::record::{DeviceInfo, DeviceKind, Span, StreamInfo, ThreadInfo};
+use warpline_core::sorting;
 
 /// The number of the first device, as that of a process: far above the numbers that operating systems give to processes, and below those
 /// of further rows, so that no thread is taken for the main thread of a device.
@@ -159,8 +160,7 @@ impl Rows {
     #[cold]
     fn forget_rows(&mut self) {
         let mut lookups: Vec<u64> = self.rows.values().map(|row| row.used).collect();
-        let half = lookups.len() / 2;
-        let oldest = *lookups.select_nth_unstable(half).1;
+        let oldest = sorting::median(&mut lookups);
         let mut until_ns = self.forgotten_until_ns.unwrap_or(i64::MIN);
         self.rows.retain(|_, row| {
             if row.used < oldest {

@@ -15,6 +15,7 @@ use super::track::range_iid;
 use super::zones::write_zone;
 use crate::write::lanes::part_of;
 use warpline_core::replay::ReplayRecord;
+use warpline_core::sorting;
 
 /// The name of the row below a stream.
 const ROW: &str = "replays";
@@ -64,7 +65,9 @@ impl Replays {
         });
         let mut zones: Vec<_> = record.zones.iter().collect();
         // Outer zones come first: if two slices begin together, a reader takes the first for the outer one.
-        zones.sort_by_key(|replayed| replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth)));
+        sorting::sort_by_key(&mut zones, |replayed| {
+            replayed.zone.gpu.map(|gpu| (gpu.begin_ns, -gpu.end_ns, replayed.zone.depth))
+        });
         for replayed in zones {
             let Some(gpu) = replayed.zone.gpu else { continue };
             let row = match &replayed.lane {

@@ -15,6 +15,7 @@ use crate::files::own::OwnFile;
 use crate::files::system::{identity, is_at};
 use crate::write::accounting::write_counted;
 use warpline_core::file_name;
+use warpline_core::sorting;
 use warpline_report::{Retention, TraceFile};
 
 pub struct Files {
@@ -238,7 +239,7 @@ impl Series {
         };
         // A number that leaves no room for more belongs to no session.
         let mut numbers: Vec<_> = names.filter_map(number).filter(|number| *number < u64::MAX / 2).collect();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        sorting::sort_by(&mut numbers, |a, b| b.cmp(a));
         numbers.truncate(2);
         Ok(numbers)
     }

@@ -11,6 +11,7 @@ use super::tables::{Device, Tables};
 use super::track::{Kind, Track};
 use crate::write::lanes::OwnLane;
 use warpline_core::record::{DeviceInfo, StreamInfo, ThreadInfo, ZoneRecord};
+use warpline_core::sorting;
 
 /// The maximum number of tracks that a trace knows. At this number, it forgets the half that it looked up least recently. A track
 /// that returns keeps its id and name.
@@ -127,8 +128,7 @@ impl Tables {
     /// Forgets the least recently used tracks. Returns the new index of each track, or none for a forgotten one.
     pub(super) fn forget_tracks(&mut self) -> Vec<Option<usize>> {
         let mut lookups: Vec<u64> = self.tracks.iter().map(|track| track.used).collect();
-        let half = lookups.len() / 2;
-        let oldest = *lookups.select_nth_unstable(half).1;
+        let oldest = sorting::median(&mut lookups);
         let mut is_kept = vec![false; self.tracks.len()];
         for index in 0..self.tracks.len() {
             let mut next = (self.tracks[index].used >= oldest).then_some(index);

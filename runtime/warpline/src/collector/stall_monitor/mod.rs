@@ -16,6 +16,7 @@ use crate::flight::{Flight, Request};
 use warpline_core::backend::BackendError;
 use warpline_core::clock::now_ns;
 use warpline_core::record::open::{OpenState, OpenZoneRecord};
+use warpline_core::sorting;
 use warpline_core::stderr;
 use warpline_core::stream::recorder::Recorder;
 use warpline_core::stream::snapshot::OpenZoneSnapshot;
@@ -201,7 +202,7 @@ impl Stream {
             .filter(|note| note.is_open())
             .filter_map(|note| OpenZoneSnapshot::read(note))
             .collect();
-        open.sort_by_key(|open| (open.begin_ns, open.sequence));
+        sorting::sort_by_key(&mut open, |open| (open.begin_ns, open.sequence));
         let all = open.len();
         for state in [OpenState::OnStream, OpenState::OnThread] {
             let mut seen = 0;

@@ -24,6 +24,7 @@ use warpline_cuda::stamps::{Source, Stamped};
 use warpline_report::sink::Batch;
 
 use assembly::Assembly;
+use warpline_core::sorting;
 
 /// The time without a replay after which a graph is forgotten until its next replay: programs may capture a new graph in each step.
 const IDLE: Duration = Duration::from_secs(5);
@@ -219,7 +220,7 @@ fn record(plan: &Plan, times: &[Stamped], number: u32, about: &About<'_>) -> Rep
     let launch = Span { begin_ns: host_ns, end_ns: host_ns };
     let thread = Arc::new(ThreadInfo { id: 0, name: None });
     let mut zones: Vec<_> = plan.zones.iter().map(|zone| (at(zone.begin), zone)).collect();
-    zones.sort_by_key(|(begin_ns, zone)| (*begin_ns, zone.depth));
+    sorting::sort_by_key(&mut zones, |(begin_ns, zone)| (*begin_ns, zone.depth));
     let zone = |(sequence, (begin_ns, zone)): (u64, (i64, &warpline_cuda::graph::plan::PlannedZone))| {
         let ran = Ran {
             sequence,
