@@ -15,7 +15,7 @@
 #[cfg(feature = "build")]
 pub mod builder;
 #[cfg(feature = "build")]
-mod export;
+pub mod export;
 pub mod figures;
 #[cfg(feature = "fixture")]
 pub mod fixture;

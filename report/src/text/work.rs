@@ -28,8 +28,8 @@ pub(super) fn work(f: &mut fmt::Formatter<'_>, ranges: &[RangeStats]) -> fmt::Re
     };
     let head = Row::new("declared work", ["bytes", "of peak", "operations", "of peak"].map(str::to_owned));
     table(f, head, &declared().map(row).collect::<Vec<_>>())?;
-    let known: BTreeMap<&str, &Peak> =
-        declared().filter_map(|(_, work)| Some((work.device.as_str(), work.peak.as_ref()?))).collect();
+    let mut known: BTreeMap<&str, &Peak> = BTreeMap::new();
+    known.extend(declared().filter_map(|(_, work)| Some((work.device.as_str(), work.peak.as_ref()?))));
     for (device, peak) in known {
         let device = printable(device);
         match &peak.measured {

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use warpline_core::fields::{self, Item};
+use warpline_report::export::json_object;
 
 /// Converts a value. JSON has no infinities and no NaN, so these become text.
 pub fn json_value(value: &fields::Value) -> Value {
     match value {
         fields::Value::List(list) => list.iter().map(json_item).collect(),
-        fields::Value::Map(map) => map.iter().map(|(name, item)| (name.to_owned(), json_item(item))).collect(),
+        fields::Value::Map(map) => json_object(map.iter().map(|(name, item)| (name, json_item(item)))),
         other => other.item().map_or_else(|| other.to_string().into(), json_item),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::collector::Outcome;
 use crate::collector::engine::Engine;
@@ -12,8 +12,10 @@ use warpline_core::fields::Value;
 use warpline_core::if_feature;
 use warpline_core::profile::error::ProfileError;
 use warpline_core::record::ZoneRecord;
+use warpline_core::sorting;
 use warpline_core::stream::context::Account;
 use warpline_report::Dropped;
+use warpline_report::export::json_object;
 use warpline_trace::control::figures::Figures;
 use warpline_trace::control::protocol::{Refusal, VERSION};
 use warpline_trace::json::json_value;
@@ -26,7 +28,7 @@ const MOST_NAMES: usize = 64;
 pub(super) fn status(current: Option<&Engine>, recordings: usize, watchers: usize) -> Json {
     let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     let mut namespaces: Vec<_> = catalog().namespaces().map(|space| space.name).collect();
-    namespaces.sort_unstable();
+    sorting::sort(&mut namespaces);
     namespaces.dedup();
     namespaces.truncate(MOST_NAMES);
     let state = match current {
@@ -125,7 +127,7 @@ pub(super) fn account(account: &Account) -> Json {
 }
 
 fn dropped(dropped: &Dropped) -> Json {
-    dropped.reasons().map(|(reason, count)| (reason.to_owned(), Json::from(count))).collect::<Map<_, _>>().into()
+    json_object(dropped.reasons())
 }
 
 /// Returns an armed zone as JSON, or the reason why it is missing.
@@ -138,7 +140,7 @@ pub(super) fn zone(zone: &Result<ZoneRecord, ProfileError>) -> Json {
         let len = value.cut_len().map(|len| (len_name(name), len.into()));
         std::iter::once((name.to_owned(), json_value(value))).chain(len)
     };
-    let fields: Map<_, _> = zone.fields.iter().flat_map(field).collect();
+    let fields = json_object(zone.fields.iter().flat_map(field));
     json!({
         "is": "zone",
         "range": zone.range.name(),

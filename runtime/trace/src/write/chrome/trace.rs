@@ -21,6 +21,7 @@ use warpline_core::clock;
 use warpline_core::record::{Span, SpanRecord, ZoneRecord};
 use warpline_core::step::StepRecord;
 use warpline_report::Report;
+use warpline_report::export::json_object;
 use warpline_report::sink::{SessionChange, SessionInfo};
 
 /// The time between the zero of the trace and the begin of the session: readers drop negative times, and the clocks may put a zone
@@ -92,7 +93,6 @@ impl Trace {
     /// Returns the members after the events of a finished document: the facts about the session.
     pub(super) fn end(&self, report: &Report) -> String {
         let mut facts = self.facts.clone();
-        let dropped: Value = report.dropped.reasons().collect();
         let clocks: Vec<_> = (report.clocks.iter())
             .map(|clock| {
                 let mut said = json!({
@@ -113,17 +113,15 @@ impl Trace {
         if report.captured > 0 {
             facts["captured"] = report.captured.into();
         }
-        facts["dropped"] = dropped;
+        facts["dropped"] = json_object(report.dropped.reasons());
         for (name, count) in report.said_coverage() {
             facts[name] = count.into();
         }
-        let seen: serde_json::Map<_, _> =
-            report.said_seen().map(|(range, seen)| (range.to_owned(), seen.into())).collect();
-        if !seen.is_empty() {
-            facts["seen"] = seen.into();
+        if report.said_seen().next().is_some() {
+            facts["seen"] = json_object(report.said_seen());
         }
         for (name, counts) in accounts(report).into_iter().filter(|(_, counts)| !counts.is_empty()) {
-            facts[name] = counts.into_iter().collect();
+            facts[name] = json_object(counts);
         }
         if !report.semaphores.is_empty() {
             let stats = report.semaphores.iter();
