@@ -73,7 +73,7 @@ struct Current {
     rows: Rows,
     per_step: PerStep,
     streams: Streams,
-    path: PathLog<Name>,
+    path: PathLog,
 }
 
 impl Default for Current {
@@ -179,7 +179,7 @@ impl ReportBuilder {
     }
 
     /// Returns the log in which the critical path of the recording that is being read is found.
-    pub fn path(&mut self) -> &mut PathLog<Name> {
+    pub fn path(&mut self) -> &mut PathLog {
         &mut self.current.path
     }
 
@@ -256,7 +256,7 @@ impl ReportBuilder {
         self.late += current.per_step.late();
         let streams = current.streams.stats(complete, names);
         self.ended_streams.extend(streams.into_iter().map(|stream| (self.recordings, stream)));
-        let path = current.path.path(None, |name| names.text(name));
+        let path = current.path.path(None, names);
         let length = |path: &CriticalPath| path.to_ns - path.from_ns;
         if path.as_ref().map_or(0, length) > self.path.as_ref().map_or(0, length) {
             (self.path, self.path_of) = (path, self.recordings);

@@ -9,6 +9,7 @@ use crate::figures::{HostWaitStats, KernelStats, RangeStats, RangeStepStats, Sem
 use crate::lengths::Coverage;
 use crate::names::{Name, Names};
 use warpline_core::plural::counted;
+use warpline_core::sorting;
 
 impl ReportBuilder {
     /// Adds the figures to a report that has the counts. `complete` is what is complete of the recording that has not ended. `seen` returns how many
@@ -65,7 +66,7 @@ impl ReportBuilder {
         let ended = self.ended_streams.iter().map(|(_, stream)| stream.clone());
         report.streams = ended.chain(self.current.streams.stats(complete, names)).collect();
         report.ends = self.ends;
-        report.critical_path = self.path.clone().or_else(|| self.current.path.path(None, |name| names.text(name)));
+        report.critical_path = self.path.clone().or_else(|| self.current.path.path(None, names));
         report.notes.extend(self.notes());
     }
 
@@ -99,7 +100,7 @@ impl ReportBuilder {
             }
         });
         let mut stats: Vec<_> = stats.collect();
-        stats.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+        sorting::sort_by(&mut stats, |a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
         stats
     }
 
@@ -112,7 +113,7 @@ impl ReportBuilder {
             Some(RangeStepStats::new(name, place != Place::Threads, sums))
         });
         let mut stats: Vec<_> = stats.collect();
-        stats.sort_by(|a, b| (b.mean_ns, &a.name, a.on_stream).cmp(&(a.mean_ns, &b.name, b.on_stream)));
+        sorting::sort_by(&mut stats, |a, b| (b.mean_ns, &a.name, a.on_stream).cmp(&(a.mean_ns, &b.name, b.on_stream)));
         stats
     }
 

@@ -8,14 +8,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Track;
+use crate::names::Name;
 use warpline_core::record::{Span, StreamInfo, ThreadInfo, ZoneRecord, is_bound};
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::{SignalInfo, WaitRecord};
 
 #[derive(Clone)]
-pub(super) struct Passed<N> {
+pub(super) struct Passed {
     pub(super) on: Track,
-    pub(super) name: N,
+    pub(super) name: Name,
     pub(super) span: Span,
     /// The time by which its end may be earlier, if that makes its length a bound; otherwise 0.
     pub(super) early_by_ns: i64,
@@ -41,9 +42,9 @@ pub(super) struct Synchronized {
     pub(super) span: Span,
 }
 
-/// The records in which a path is found: the zones, waits and synchronisations that ended last. `N` is the name of a zone.
-pub struct PathLog<N = &'static str> {
-    pub(super) zones: Vec<Passed<N>>,
+/// The records in which a path is found: the zones, waits and synchronisations that ended last.
+pub struct PathLog {
+    pub(super) zones: Vec<Passed>,
     pub(super) arrows: Vec<Arrow>,
     pub(super) synchronized: Vec<Synchronized>,
     pub(super) names: HashMap<Track, String>,
@@ -58,9 +59,9 @@ pub struct PathLog<N = &'static str> {
 /// was discarded shows its number.
 const NAMES: usize = 1 << 13;
 
-impl<N: Copy> PathLog<N> {
+impl PathLog {
     /// Creates a log that keeps this many of the last zones and as many of the last arrows, and at most a quarter more.
-    pub fn new(most: usize) -> PathLog<N> {
+    pub fn new(most: usize) -> PathLog {
         PathLog {
             zones: Vec::new(),
             arrows: Vec::new(),
@@ -76,7 +77,7 @@ impl<N: Copy> PathLog<N> {
     pub fn passed(
         &mut self,
         (on, on_name): (Track, &str),
-        name: N,
+        name: Name,
         (span, early_by_ns): (Span, i64),
         launch: Option<(Track, &str, Span)>,
     ) {
@@ -118,7 +119,7 @@ impl<N: Copy> PathLog<N> {
         self.names.entry(place).or_insert_with(|| name.to_owned());
     }
 
-    fn push_zone(&mut self, zone: Passed<N>) {
+    fn push_zone(&mut self, zone: Passed) {
         self.zones.push(zone);
         trim(&mut self.zones, self.most, &mut self.forgotten_until_ns, |zone| zone.span.end_ns);
     }
@@ -149,9 +150,9 @@ impl<N: Copy> PathLog<N> {
     }
 }
 
-impl<N: Copy> PathLog<N> {
+impl PathLog {
     /// Adds a zone of a session, with its name.
-    pub fn zone(&mut self, zone: &ZoneRecord, name: N) {
+    pub fn zone(&mut self, zone: &ZoneRecord, name: Name) {
         // The entries of a batch repeat the batch.
         if zone.entry.is_some() {
             return;

@@ -94,11 +94,11 @@ pub fn critical_path(
     warpline_core::if_feature!(
         "build",
         {
-            let mut log: PathLog = PathLog::new(usize::MAX);
-            zones.iter().for_each(|zone| log.zone(zone, zone.range.name()));
+            let (mut log, mut names) = (PathLog::new(usize::MAX), crate::names::Names::default());
+            zones.iter().for_each(|zone| log.zone(zone, names.number_if(zone.range.name(), true)));
             waits.iter().for_each(|wait| log.wait(wait));
             synchronizations.iter().for_each(|call| log.synchronization(call));
-            log.path(window, |name| name)
+            log.path(window, &names)
         },
         {
             let _ = (zones, waits, synchronizations, window);

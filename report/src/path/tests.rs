@@ -2,6 +2,7 @@
 
 use super::log::{Arrow, Passed};
 use super::*;
+use crate::names::Names;
 
 const A: Track = Track::Stream(1);
 const B: Track = Track::Stream(2);
@@ -14,16 +15,22 @@ fn span(begin_ns: i64, end_ns: i64) -> Span {
 /// Returns the path through zones (stream, name, begin, end, launch time) and arrows (waiter, end of the wait, signaller,
 /// signal time).
 fn path(zones: &[(Track, &'static str, i64, i64, i64)], arrows: &[(Track, i64, Track, i64)]) -> CriticalPath {
-    let mut log: PathLog = PathLog::new(usize::MAX);
+    let (mut log, mut names) = (PathLog::new(usize::MAX), Names::default());
     for &(on, name, begin, end, launched) in zones {
         let launch = matches!(on, Track::Stream(_)).then_some((MAIN, span(launched, launched + 1)));
-        log.zones.push(Passed { on, name, span: span(begin, end), early_by_ns: 0, launch });
+        log.zones.push(Passed {
+            on,
+            name: names.number_if(name, true),
+            span: span(begin, end),
+            early_by_ns: 0,
+            launch,
+        });
     }
     for &(on, end_ns, from, at_ns) in arrows {
         log.arrows.push(Arrow { on, end_ns, early_by_ns: 0, from, at_ns });
     }
     log.names = [(A, "a"), (B, "b"), (MAIN, "main")].map(|(place, name)| (place, name.to_owned())).into();
-    log.path(None, |name| name).expect("there are zones")
+    log.path(None, &names).expect("there are zones")
 }
 
 fn parts(path: &CriticalPath) -> Vec<(&str, &str, i64)> {
@@ -58,12 +65,17 @@ fn it_ends_at_the_last_zone_also_where_that_is_on_a_thread() {
 
 /// Steps of 45 us: a thread launches work of 40 us, and needs 5 us before it launches the next.
 fn steps(count: i64, is_known: bool, waits: bool) -> CriticalPath {
-    let mut log: PathLog = PathLog::new(usize::MAX);
+    let (mut log, mut names) = (PathLog::new(usize::MAX), Names::default());
     for step in 0..count {
         let at = 45_000 * step;
         let work = if waits { span(at + 5_000, at + 45_000) } else { span(at + 4_000, at + 9_000) };
-        log.passed((A, "a"), "work", (work, 0), Some((MAIN, "main", span(at + 4_000, at + 4_500))));
-        log.passed((MAIN, "main"), "step", (span(at, at + 45_000), 0), None);
+        log.passed(
+            (A, "a"),
+            names.number_if("work", true),
+            (work, 0),
+            Some((MAIN, "main", span(at + 4_000, at + 4_500))),
+        );
+        log.passed((MAIN, "main"), names.number_if("step", true), (span(at, at + 45_000), 0), None);
         if is_known && waits {
             log.synchronized((MAIN, "main"), span(at + 4_600, at + 45_000));
         }
@@ -72,7 +84,7 @@ fn steps(count: i64, is_known: bool, waits: bool) -> CriticalPath {
         // The work has long ended.
         log.synchronized((MAIN, "main"), span(45_000 * count - 10, 45_000 * count));
     }
-    log.path(None, |name| name).expect("there are zones")
+    log.path(None, &names).expect("there are zones")
 }
 
 #[test]
@@ -96,15 +108,20 @@ fn a_thread_that_synchronises_in_each_step_hands_the_path_to_its_work_in_each() 
 #[test]
 fn the_last_zones_are_kept_in_any_order_of_arrival() {
     const ZONES: i64 = 10_000;
-    let mut log: PathLog = PathLog::new(1_000);
+    let (mut log, mut names) = (PathLog::new(1_000), Names::default());
     // 7,919 has no divisor in common with the number of zones: all come, and no two neighbours together.
     for zone in (0..ZONES).map(|arrival| arrival * 7_919 % ZONES) {
         let (name, length) = if zone % 2 == 0 { ("long", 300) } else { ("short", 100) };
         let begin = 200 * zone + if zone % 2 == 0 { 0 } else { 100 };
-        log.passed((A, "a"), name, (span(begin, begin + length), 0), Some((MAIN, "main", span(0, 1))));
+        log.passed(
+            (A, "a"),
+            names.number_if(name, true),
+            (span(begin, begin + length), 0),
+            Some((MAIN, "main", span(0, 1))),
+        );
     }
     assert!(log.zones.len() <= 1_250, "{}", log.zones.len());
-    let path = log.path(None, |name| name).expect("there are zones");
+    let path = log.path(None, &names).expect("there are zones");
     let length = path.to_ns - path.from_ns;
     assert_eq!(path.to_ns, 200 * ZONES);
     assert!((199_000..=251_000).contains(&length), "{length}");
@@ -116,9 +133,9 @@ fn the_last_zones_are_kept_in_any_order_of_arrival() {
 
 #[test]
 fn as_many_are_kept_where_all_end_at_once() {
-    let mut log: PathLog = PathLog::new(1_000);
+    let (mut log, mut names) = (PathLog::new(1_000), Names::default());
     for begin in 0..10_000 {
-        log.passed((A, "a"), "work", (span(begin, 20_000), 0), None);
+        log.passed((A, "a"), names.number_if("work", true), (span(begin, 20_000), 0), None);
         assert!(log.zones.len() <= 1_250);
     }
     assert_eq!(log.zones.last().map(|zone| zone.span.begin_ns), Some(9_999));
@@ -139,16 +156,16 @@ fn a_zone_of_a_thread_around_the_work_that_it_launched_is_taken_to_wait_for_it()
 
 #[test]
 fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
-    let mut log: PathLog = PathLog::new(usize::MAX);
+    let (mut log, mut names) = (PathLog::new(usize::MAX), Names::default());
     let mut add = |on, name, zone: Span, early_by_ns| {
-        log.passed((on, "a"), name, (zone, early_by_ns), Some((MAIN, "main", span(0, 1))));
+        log.passed((on, "a"), names.number_if(name, true), (zone, early_by_ns), Some((MAIN, "main", span(0, 1))));
     };
     // Known within 5 %, a bound within a zone that is timed, and a bound at the end.
     add(A, "known", span(10, 110), 5);
     add(A, "around", span(110, 300), 0);
     add(A, "inner", span(120, 220), 60);
     add(A, "last", span(300, 400), 30);
-    let path = log.path(None, |name| name).expect("there are zones");
+    let path = log.path(None, &names).expect("there are zones");
     let expected = [
         ("(end not timed)", "a", 90),
         ("(launch or signal delay)", "a", 10),
@@ -164,12 +181,12 @@ fn time_in_which_a_zone_may_have_ended_is_not_the_zones() {
 #[test]
 fn time_in_which_a_wait_may_have_ended_is_not_on_the_way() {
     let path = |early_by_ns| {
-        let mut log: PathLog = PathLog::new(usize::MAX);
+        let (mut log, mut names) = (PathLog::new(usize::MAX), Names::default());
         let launch = Some((MAIN, "main", span(0, 1)));
-        log.passed((A, "a"), "copy", (span(1, 100), 0), launch);
+        log.passed((A, "a"), names.number_if("copy", true), (span(1, 100), 0), launch);
         log.waited((B, "b"), (span(50, 150), early_by_ns), (A, "a"), 100);
-        log.passed((B, "b"), "use", (span(150, 200), 0), launch);
-        log.path(None, |name| name).expect("there are zones")
+        log.passed((B, "b"), names.number_if("use", true), (span(150, 200), 0), launch);
+        log.path(None, &names).expect("there are zones")
     };
     let expected = |on_the_way, uncertain| {
         let all = [

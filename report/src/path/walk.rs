@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::log::{Arrow, Passed, PathLog, Synchronized};
 use super::{CriticalPath, PathPart, PathSegment, Track};
+use crate::names::Names;
 use warpline_core::record::Span;
+use warpline_core::sorting;
 
-impl<N: Copy> PathLog<N> {
-    /// Returns the path through all known records of the window. `text` gives the names of zones.
-    pub fn path<'n>(&self, window: Option<Span>, text: impl Fn(N) -> &'n str) -> Option<CriticalPath> {
-        let inside = |zone: &&Passed<N>| {
+impl PathLog {
+    /// Returns the path through all known records of the window. `names` has the names of zones.
+    pub fn path(&self, window: Option<Span>, names: &Names) -> Option<CriticalPath> {
+        let inside = |zone: &&Passed| {
             window.is_none_or(|window| zone.span.end_ns <= window.end_ns && zone.span.end_ns > window.begin_ns)
         };
         let last = self.zones.iter().filter(inside).max_by_key(|zone| zone.span.end_ns)?;
-        let begin_ns =
-            |zone: &Passed<N>| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
+        let begin_ns = |zone: &Passed| zone.launch.map_or(zone.span, |(_, host)| host).begin_ns.min(zone.span.begin_ns);
         let first_ns = || self.zones.iter().map(begin_ns).min().unwrap_or(last.span.begin_ns);
         let from_ns = window.map_or_else(first_ns, |window| window.begin_ns).max(self.forgotten_until_ns);
         let to_ns = last.span.end_ns;
@@ -22,7 +23,7 @@ impl<N: Copy> PathLog<N> {
         let walked = |waits: &[Arrow]| {
             let mut walk = Walk::new(self.arrows.iter().chain(&launches).chain(waits), from_ns);
             walk.back(last.on, to_ns);
-            walk.finish(self, to_ns, &text)
+            walk.finish(self, to_ns, names)
         };
         let mut path = walked(&self.waits_for_work());
         // Without records of synchronisations, what is longest on the path may be so only because threads are taken to wait.
@@ -35,13 +36,13 @@ impl<N: Copy> PathLog<N> {
     /// Returns the waits of threads for work that they launched: those that calls show, or, if no call is known, as if each thread had waited for all
     /// of it.
     fn waits_for_work(&self) -> Vec<Arrow> {
-        let mut work: HashMap<Track, Vec<&Passed<N>>> = HashMap::new();
+        let mut work: HashMap<Track, Vec<&Passed>> = HashMap::new();
         for zone in &self.zones {
             if let Some((from, _)) = zone.launch.filter(|(_, host)| zone.span.end_ns > host.end_ns) {
                 work.entry(from).or_default().push(zone);
             }
         }
-        let wait = |on: Track, end_ns: i64, zone: &Passed<N>| Arrow {
+        let wait = |on: Track, end_ns: i64, zone: &Passed| Arrow {
             on,
             end_ns,
             early_by_ns: 0,
@@ -52,7 +53,7 @@ impl<N: Copy> PathLog<N> {
             let all = work.iter().flat_map(|(on, zones)| zones.iter().map(|zone| wait(*on, zone.span.end_ns, zone)));
             return all.collect();
         }
-        work.values_mut().for_each(|zones| zones.sort_by_key(|zone| zone.span.end_ns));
+        work.values_mut().for_each(|zones| sorting::sort_by_key(zones, |zone| zone.span.end_ns));
         let known = |call: &Synchronized| {
             let zones = work.get(&call.on)?;
             let after = zones.partition_point(|zone| zone.span.end_ns <= call.span.end_ns);
@@ -64,13 +65,13 @@ impl<N: Copy> PathLog<N> {
 
     /// Returns the launches to streams that were idle at that time.
     fn launches(&self) -> Vec<Arrow> {
-        let mut order: Vec<&Passed<N>> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
-        order.sort_by_key(|zone| (zone.span.begin_ns, -zone.span.end_ns));
+        let mut order: Vec<&Passed> = self.zones.iter().filter(|zone| zone.launch.is_some()).collect();
+        sorting::sort_by_key(&mut order, |zone| (zone.span.begin_ns, -zone.span.end_ns));
         let mut waits: HashMap<Track, Vec<i64>> = HashMap::new();
         for arrow in &self.arrows {
             waits.entry(arrow.on).or_default().push(arrow.end_ns);
         }
-        waits.values_mut().for_each(|ends| ends.sort_unstable());
+        waits.values_mut().for_each(|ends| sorting::sort(ends));
         let mut done_ns: HashMap<Track, i64> = HashMap::new();
         let mut launches = Vec::new();
         for zone in order {
@@ -105,7 +106,7 @@ impl<'a> Walk<'a> {
         for arrow in all {
             arrows.entry(arrow.on).or_default().push(arrow);
         }
-        arrows.values_mut().for_each(|arrows| arrows.sort_by_key(|arrow| arrow.end_ns));
+        arrows.values_mut().for_each(|arrows| sorting::sort_by_key(arrows, |arrow| arrow.end_ns));
         Walk { from_ns, arrows, stretches: Vec::new(), under_way: Vec::new() }
     }
 
@@ -129,7 +130,7 @@ impl<'a> Walk<'a> {
         self.stretches.push((on, Span { begin_ns: self.from_ns.min(at_ns), end_ns: at_ns }));
     }
 
-    fn finish<'n, N: Copy>(mut self, log: &PathLog<N>, to_ns: i64, text: &impl Fn(N) -> &'n str) -> CriticalPath {
+    fn finish(mut self, log: &PathLog, to_ns: i64, names: &Names) -> CriticalPath {
         let name = |place: &Track| log.names.get(place).cloned().unwrap_or_else(|| place.to_string());
         let mut parts: BTreeMap<(&str, Track), i64> = BTreeMap::new();
         for (on, ns, uncertain_ns) in &self.under_way {
@@ -146,7 +147,7 @@ impl<'a> Walk<'a> {
             for (on, span, early_by_ns) in [Some((zone.on, zone.span, zone.early_by_ns)), launch].into_iter().flatten()
             {
                 if of_place.contains_key(&on) {
-                    zones.entry(on).or_default().push((text(zone.name), span, early_by_ns));
+                    zones.entry(on).or_default().push((&**names.text(zone.name), span, early_by_ns));
                 }
             }
         }
@@ -166,7 +167,7 @@ impl<'a> Walk<'a> {
                 share: ns as f64 / whole_ns as f64,
             })
             .collect();
-        parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        sorting::sort_by_key(&mut parts, |part| std::cmp::Reverse(part.ns));
         self.stretches.reverse();
         CriticalPath {
             from_ns: self.from_ns,

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use super::record::{NamespaceRecord, RangeRecord, Records};
 use super::spec::{NamespaceSpec, RangeSpec};
 use super::{Catalog, catalog};
+use crate::sorting;
 
 impl Records {
     /// Returns a hash that distinguishes catalogs, equal in every build and on every machine.
@@ -16,7 +17,7 @@ impl Records {
     /// that moving code or building in another directory does not change it. FNV-1a, 64 bits, over the sorted records; each
     /// string is preceded by its length. It does not protect against deliberate collisions.
     pub fn catalog_hash(&self) -> u64 {
-        hash(self.ranges.iter().map(HashedRange::from), self.namespaces.iter().map(Declared::from))
+        hash(&mut self.ranges.iter().map(HashedRange::from), &mut self.namespaces.iter().map(Declared::from))
     }
 }
 
@@ -28,20 +29,22 @@ impl Catalog {
             let mut ranges: Vec<_> = catalog().iter().collect();
             // The name is compared first: it nearly always decides, and then the other facts are not read.
             let rest = |range: &RangeSpec| (range.version(), range.module(), range.file(), range.line());
-            ranges.sort_unstable_by(|a, b| a.name().cmp(b.name()).then_with(|| rest(a).cmp(&rest(b))));
+            sorting::sort_by(&mut ranges, |a, b| a.name().cmp(b.name()).then_with(|| rest(a).cmp(&rest(b))));
             let mut namespaces: Vec<_> = catalog().namespaces().collect();
-            namespaces.sort_unstable_by_key(|space| (space.name, space.version, space.module, space.file, space.line));
-            hash(ranges.into_iter().map(HashedRange::from), namespaces.into_iter().map(Declared::from))
+            sorting::sort_by_key(&mut namespaces, |space| {
+                (space.name, space.version, space.module, space.file, space.line)
+            });
+            hash(&mut ranges.into_iter().map(HashedRange::from), &mut namespaces.into_iter().map(Declared::from))
         })
     }
 }
 
 /// The hashed facts of a range, without its fields.
-struct HashedRange<'a, F> {
+struct HashedRange<'a> {
     texts: [&'a str; 5],
     lane: Option<&'a str>,
     color: Option<u32>,
-    fields: F,
+    fields: Vec<&'a str>,
     /// The options of a collective that its mark leaves out.
     undescribed: Vec<&'a str>,
     krate: &'a str,
@@ -51,13 +54,13 @@ struct HashedRange<'a, F> {
 /// The hashed facts of a namespace.
 struct Declared<'a>([&'a str; 4]);
 
-impl<'a> From<&'a RangeRecord> for HashedRange<'a, std::slice::Iter<'a, String>> {
+impl<'a> From<&'a RangeRecord> for HashedRange<'a> {
     fn from(range: &'a RangeRecord) -> Self {
         HashedRange {
             texts: [&range.name, &range.namespace, &range.description, range.kind, range.level],
             lane: range.lane.as_deref(),
             color: range.color,
-            fields: range.fields.iter(),
+            fields: range.fields.iter().map(String::as_str).collect(),
             undescribed: range.undescribed.iter().map(String::as_str).collect(),
             krate: range.krate(),
             version: &range.version,
@@ -65,7 +68,7 @@ impl<'a> From<&'a RangeRecord> for HashedRange<'a, std::slice::Iter<'a, String>>
     }
 }
 
-impl From<&'static RangeSpec> for HashedRange<'static, std::slice::Iter<'static, &'static str>> {
+impl From<&'static RangeSpec> for HashedRange<'static> {
     fn from(range: &'static RangeSpec) -> Self {
         HashedRange {
             texts: [
@@ -77,7 +80,7 @@ impl From<&'static RangeSpec> for HashedRange<'static, std::slice::Iter<'static,
             ],
             lane: range.lane(),
             color: range.color(),
-            fields: range.fields().iter(),
+            fields: range.fields().to_vec(),
             undescribed: range.undescribed().to_vec(),
             krate: range.krate(),
             version: range.version(),
@@ -97,9 +100,9 @@ impl From<&'static NamespaceSpec> for Declared<'static> {
     }
 }
 
-fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
-    ranges: impl ExactSizeIterator<Item = HashedRange<'a, F>>,
-    namespaces: impl ExactSizeIterator<Item = Declared<'a>>,
+fn hash<'a>(
+    ranges: &mut dyn ExactSizeIterator<Item = HashedRange<'a>>,
+    namespaces: &mut dyn ExactSizeIterator<Item = Declared<'a>>,
 ) -> u64 {
     let mut hash = Fnv1a::new();
     hash.number(ranges.len() as u64);
@@ -109,7 +112,7 @@ fn hash<'a, T: AsRef<str> + 'a, F: ExactSizeIterator<Item = &'a T>>(
         hash.text(range.lane.unwrap_or(""));
         hash.number(range.color.map_or(u64::MAX, u64::from));
         hash.number(range.fields.len() as u64);
-        range.fields.for_each(|field| hash.text(field.as_ref()));
+        range.fields.iter().for_each(|field| hash.text(field));
         range.undescribed.iter().for_each(|option| hash.text(option));
         hash.text(range.krate);
         hash.text(range.version);
