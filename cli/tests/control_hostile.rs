@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use target::{SOON, Target, complaint, runtime_dir, said, sockets, state, until};
-use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::SocketOwner;
 
 warpline::namespace!("target", "a program that is asked from outside");
@@ -30,14 +30,14 @@ fn connect(dir: &Path) -> UnixStream {
     stream
 }
 
-fn request(request: &Request) -> Vec<u8> {
+fn request(request: &ControlRequest) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
     bytes
 }
 
 fn record() -> Vec<u8> {
-    request(&Request::Record { for_ms: None, filter: String::new(), kernels: false })
+    request(&ControlRequest::Record { for_ms: None, filter: String::new(), kernels: false })
 }
 
 /// Everything until the other end closes. One that closes with something unread resets.
@@ -68,7 +68,7 @@ fn resident_kb(pid: u32) -> u64 {
 fn garbage_and_half_messages_are_refused_or_closed() {
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control");
-    let whole = request(&Request::Status);
+    let whole = request(&ControlRequest::Status);
     let too_long = [&u32::MAX.to_le_bytes()[..], b"J"].concat();
     let two = [&whole[..], &whole].concat();
     let deep = {
@@ -106,7 +106,7 @@ fn who_sends_on_and_on_is_closed_and_takes_no_memory() {
     let dir = runtime_dir();
     let mut target = Target::start(dir.path(), "control");
     let before = resident_kb(target.child.id());
-    for first in [Vec::new(), record(), request(&Request::Watch { every_ms: 100 })] {
+    for first in [Vec::new(), record(), request(&ControlRequest::Watch { every_ms: 100 })] {
         let stream = connect(dir.path());
         stream.set_write_timeout(Some(SOON)).expect("a time");
         (&stream).write_all(&first).expect("it listens");
@@ -172,7 +172,7 @@ fn thousands_of_connections_cost_a_small_share_of_a_core_and_keep_nobody_out_for
         // Some stay, some leave without a word, some ask.
         match n % 3 {
             0 if kept.len() < 100 => kept.push(stream),
-            1 => drop((&stream).write_all(&request(&Request::Status))),
+            1 => drop((&stream).write_all(&request(&ControlRequest::Status))),
             _ => {}
         }
     }
@@ -188,7 +188,7 @@ fn thousands_of_connections_cost_a_small_share_of_a_core_and_keep_nobody_out_for
     // Who connected and says nothing has no more than two seconds.
     until("somebody else is heard", || {
         let stream = connect(dir.path());
-        let asked = (&stream).write_all(&request(&Request::Status)).is_ok();
+        let asked = (&stream).write_all(&request(&ControlRequest::Status)).is_ok();
         asked && String::from_utf8_lossy(&rest(&stream)).contains(r#""is":"status""#)
     });
     drop(kept);
@@ -214,7 +214,7 @@ fn nobody_has_more_than_a_few_recordings() {
 fn who_finds_no_room_among_the_connections_is_told_so() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
-    let arm = request(&Request::Arm { range: "target.rare".to_owned(), zones: 1, for_ms: 600_000 });
+    let arm = request(&ControlRequest::Arm { range: "target.rare".to_owned(), zones: 1, for_ms: 600_000 });
     let waiting: Vec<_> = (0..16)
         .map(|_| {
             let stream = connect(dir.path());
@@ -248,7 +248,7 @@ fn another_user_gets_no_answer_even_where_the_files_would_let_him() {
                   except PermissionError:\n    print('refused'); sys.exit()\n\
                   try:\n    s.sendall(bytes.fromhex(sys.argv[2])); print(s.recv(100))\n\
                   except (ConnectionError, BrokenPipeError):\n    print(b'')\n";
-    let hex: String = request(&Request::Status).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = request(&ControlRequest::Status).iter().map(|byte| format!("{byte:02x}")).collect();
     let as_nobody = || {
         let mut command = Command::new("python3");
         command.args(["-c", python]).arg(socket).arg(&hex).uid(65534).gid(65534).current_dir("/");
@@ -393,7 +393,7 @@ fn a_program_in_another_namespace_of_the_file_system_is_reached_by_its_number() 
 fn every_reply_is_a_frame() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
-    for asked in [Request::Status, Request::Stop, Request::Dump] {
+    for asked in [ControlRequest::Status, ControlRequest::Stop, ControlRequest::Dump] {
         let stream = connect(dir.path());
         (&stream).write_all(&request(&asked)).expect("it listens");
         let mut decoder = Decoder::new(MAX_REPLY_BYTES);

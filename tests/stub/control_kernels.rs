@@ -14,7 +14,7 @@ use serde_json::Value;
 use warpline::sink::MemorySink;
 use warpline::{Session, Timing};
 use warpline_tests::this_test;
-use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::{SocketOwner, directory};
 
 use crate::harness::cupti::{Launch, kernel, name_library, with_cupti};
@@ -47,10 +47,10 @@ struct Asker {
 
 impl Asker {
     fn record(runtime_dir: &Path, kernels: bool) -> Asker {
-        Asker::ask(runtime_dir, &Request::Record { for_ms: None, filter: String::new(), kernels })
+        Asker::ask(runtime_dir, &ControlRequest::Record { for_ms: None, filter: String::new(), kernels })
     }
 
-    fn ask(runtime_dir: &Path, request: &Request) -> Asker {
+    fn ask(runtime_dir: &Path, request: &ControlRequest) -> Asker {
         let owner = SocketOwner::read("self").expect("this process");
         let socket = directory(Some(runtime_dir.as_os_str()), 0).join(owner.socket_name());
         let mut stream = UnixStream::connect(socket).expect("it listens");
@@ -121,7 +121,7 @@ fn holds(trace: &[u8], text: &str) -> bool {
 /// Waits until what was recorded for somebody is over.
 fn until_idle(runtime_dir: &Path) {
     let since = Instant::now();
-    while Asker::ask(runtime_dir, &Request::Status).until("status")["state"] != "idle" {
+    while Asker::ask(runtime_dir, &ControlRequest::Status).until("status")["state"] != "idle" {
         assert!(since.elapsed() < SOON, "a session is left");
         thread::sleep(Duration::from_millis(5));
     }

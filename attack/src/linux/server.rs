@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use warpline::{HostStream, Session};
-use warpline_trace::control::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::SocketOwner;
 
 use super::child::{Child, command};
@@ -84,7 +84,8 @@ impl Program {
         let socket = folder.path().join("warpline").join(owner.socket_name());
         let mut program = Program { child, socket, resident_kb: 0, step: 0, _folder: folder };
         // After the first recording, whose session is made then.
-        program.asked(&Request::Record { for_ms: Some(50), filter: String::new(), kernels: false }, run.patience)?;
+        program
+            .asked(&ControlRequest::Record { for_ms: Some(50), filter: String::new(), kernels: false }, run.patience)?;
         program.is_well(run.patience)?;
         program.resident_kb = program.resident_kb()?;
         Ok(program)
@@ -103,7 +104,7 @@ impl Program {
 
     /// It answers, makes steps, and has not grown.
     fn is_well(&mut self, patience: Duration) -> Result<(), String> {
-        self.asked(&Request::Status, patience)?;
+        self.asked(&ControlRequest::Status, patience)?;
         self.step = self.next_step(patience)?;
         let now = self.resident_kb()?;
         if self.resident_kb > 0 && now > self.resident_kb + GROWTH_KB {
@@ -130,7 +131,7 @@ impl Program {
     }
 
     /// Asks until it is answered: those before may have taken the connections that there are, for two seconds.
-    fn asked(&self, request: &Request, patience: Duration) -> Result<(), String> {
+    fn asked(&self, request: &ControlRequest, patience: Duration) -> Result<(), String> {
         let deadline = Instant::now() + patience;
         loop {
             let answer = ask(&self.socket, request);
@@ -164,7 +165,7 @@ fn connect(socket: &Path) -> Option<UnixStream> {
 }
 
 /// What the first reply is.
-fn ask(socket: &Path, request: &Request) -> Option<String> {
+fn ask(socket: &Path, request: &ControlRequest) -> Option<String> {
     let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     stream.write_all(&framed(Kind::Json, request.to_json().as_bytes())).ok()?;
@@ -226,13 +227,13 @@ fn wild_request(random: &mut Rng) -> String {
         random.choice(texts).unwrap_or("").repeat(skewed(random, 1, 200) as usize)
     };
     let request = match random.u8(0..7) {
-        0 => Request::Status,
-        1 => Request::Record { for_ms: None, filter: text(random), kernels: random.bool() },
-        2 => Request::Record { for_ms: Some(number(random)), filter: String::new(), kernels: false },
-        3 => Request::Stop,
-        4 => Request::Arm { range: text(random), zones: random.u32(..), for_ms: number(random) },
-        5 => Request::Watch { every_ms: number(random) },
-        _ => Request::Dump,
+        0 => ControlRequest::Status,
+        1 => ControlRequest::Record { for_ms: None, filter: text(random), kernels: random.bool() },
+        2 => ControlRequest::Record { for_ms: Some(number(random)), filter: String::new(), kernels: false },
+        3 => ControlRequest::Stop,
+        4 => ControlRequest::Arm { range: text(random), zones: random.u32(..), for_ms: number(random) },
+        5 => ControlRequest::Watch { every_ms: number(random) },
+        _ => ControlRequest::Dump,
     };
     request.to_json()
 }

@@ -1,7 +1,7 @@
 //! Any bytes on the socket of a program that listens, in pieces of any size: a request, or a refusal in one line, and never more
 //! memory than a frame.
 
-use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Request};
+use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REQUEST_BYTES};
 
 /// Decodes the bytes as what comes on a socket.
 pub fn request(bytes: &[u8]) {
@@ -17,8 +17,8 @@ pub fn request(bytes: &[u8]) {
         decoder.feed(now);
         loop {
             match decoder.take() {
-                Ok(Some((Kind::Json, body))) => match Request::parse(&body) {
-                    Ok(request) => assert_eq!(Request::parse(request.to_json().as_bytes()), Ok(request)),
+                Ok(Some((Kind::Json, body))) => match ControlRequest::parse(&body) {
+                    Ok(request) => assert_eq!(ControlRequest::parse(request.to_json().as_bytes()), Ok(request)),
                     Err(refusal) => {
                         let said = refusal.to_string();
                         assert!(!said.is_empty() && !said.contains(char::is_control), "{said:?}");

@@ -8,7 +8,7 @@ use warpline_core::record::is_bound;
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use crate::output::{self, time};
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 
 /// How much longer than the program this process waits.
 const GRACE: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(crate) fn arm(
         return Err(ControlError::Pattern { process, range: range.to_owned() });
     }
     let for_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-    let mut client = Client::ask(process, &Request::Arm { range: range.to_owned(), zones, for_ms })?;
+    let mut client = Client::ask(process, &ControlRequest::Arm { range: range.to_owned(), zones, for_ms })?;
     let _: Value = client.expect("armed")?;
     client.bound(Some(within + GRACE), MOST_BYTES);
     loop {

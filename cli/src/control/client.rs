@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
-use crate::runtime::protocol::{CHANGING, Decoder, Kind, MAX_REPLY_BYTES, Request, VERSION, frame};
+use crate::runtime::protocol::{CHANGING, ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, VERSION, frame};
 use crate::runtime::socket_peer::Peer;
 
 /// The time from connecting to the last byte of the first reply. A program that takes longer does not answer.
@@ -50,7 +50,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Finds the process and sends it the request.
-    pub(super) fn ask(process: u32, request: &Request) -> Result<Client, ControlError> {
+    pub(super) fn ask(process: u32, request: &ControlRequest) -> Result<Client, ControlError> {
         let program = find::program(process)?;
         let (mut client, listener) = Client::connect(process, &program.socket).map_err(|error| match error {
             ControlError::NoAnswer { .. } => ControlError::no_answer(process),
@@ -86,7 +86,7 @@ impl Client {
 
     /// Sends a request. If that fails, the program has closed the connection, and its earlier replies can still be
     /// read.
-    pub(super) fn send(&mut self, request: &Request) {
+    pub(super) fn send(&mut self, request: &ControlRequest) {
         let mut bytes = Vec::new();
         frame(Kind::Json, request.to_json().as_bytes(), &mut bytes);
         let _ = self.stream.set_write_timeout(Some(ANSWERS_WITHIN));

@@ -14,7 +14,7 @@ use super::{find, flight};
 use crate::output;
 use crate::output_file::TracePlace;
 use crate::recover::{RecoverFileError, describe, recover_file};
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 
 #[derive(Deserialize)]
 struct Flight {
@@ -41,14 +41,14 @@ pub(crate) fn dump(
 ) -> Result<Dumped, ControlError> {
     let output = output.map(|path| find::expand(path, process)).transpose()?;
     let place = TracePlace::new(output.as_deref(), format!("warpline-{process}.last"))?;
-    let flight: Flight = Client::ask(process, &Request::Dump).and_then(|mut client| client.expect("flight")).map_err(
-        |error| match error {
+    let flight: Flight = Client::ask(process, &ControlRequest::Dump)
+        .and_then(|mut client| client.expect("flight"))
+        .map_err(|error| match error {
             ControlError::NoProcess { .. } | ControlError::Gone { .. } if find::is_over(process) => {
                 ControlError::NothingToDump { process, remedy: flight::remedy_if_ended(process) }
             }
             error => error,
-        },
-    )?;
+        })?;
     let file = PathBuf::from(format!("/proc/{process}/fd/{}", flight.fd));
     let (found, path) = recover_file(&file, &place, on_temporary).map_err(|error| match error {
         RecoverFileError::Place(error) => ControlError::Place(error),

@@ -13,7 +13,7 @@ use super::error::ControlError;
 use super::find::{self, All, Found};
 use super::status::Status;
 use crate::output::{self, Column};
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 use crate::runtime::socket::ProcessView;
 
 /// After this time a message names the programs that have not answered.
@@ -181,7 +181,7 @@ fn look(found: Found, here: Option<&ProcessView>) -> Program {
         None => None,
     };
     process.into_iter().for_each(|process| client.is_process(process));
-    client.send(&Request::Status);
+    client.send(&ControlRequest::Status);
     let status = client.expect("status");
     Program { command: process.and_then(find::command), process, found, status }
 }

@@ -18,7 +18,7 @@ use crate::inputs;
 use crate::output;
 use crate::output_file::{PlaceError, TracePlace};
 use crate::runtime::figures::Figures;
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 use warpline_trace::read::document::Limit;
 
 /// A program ends a recording when its time is up. After this additional time it is asked to end it.
@@ -77,7 +77,7 @@ pub(crate) fn record(recording: &Recording) -> Result<Recorded, ControlError> {
     let process = recording.process;
     let output = recording.output.as_deref().map(|path| find::expand(path, process)).transpose()?;
     let place = TracePlace::for_a_stream(output.as_deref(), format!("warpline-{process}"))?;
-    let request = Request::Record {
+    let request = ControlRequest::Record {
         for_ms: recording.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         filter: recording.filter.clone(),
         kernels: recording.kernels,

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::error::ControlError;
 use super::find;
 use crate::output;
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 
 /// What a program reports about itself.
 #[derive(Deserialize, Serialize)]
@@ -75,7 +75,7 @@ impl Status {
 
 /// The text, or the same as JSON.
 pub(crate) fn status(process: u32, json: bool) -> Result<String, ControlError> {
-    let status: Status = Client::ask(process, &Request::Status)?.expect("status")?;
+    let status: Status = Client::ask(process, &ControlRequest::Status)?.expect("status")?;
     if json {
         return Ok(output::json(&status));
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::client::Client;
 use super::error::ControlError;
 use crate::output;
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 
 #[derive(Deserialize)]
 struct Stopped {
@@ -15,7 +15,7 @@ struct Stopped {
 
 /// Ends everything that was requested from outside, and says how much that was.
 pub(crate) fn stop(process: u32) -> Result<String, ControlError> {
-    let stopped: Stopped = Client::ask(process, &Request::Stop)?.expect("stopped")?;
+    let stopped: Stopped = Client::ask(process, &ControlRequest::Stop)?.expect("stopped")?;
     Ok(match stopped.ended {
         0 => format!("process {process} had no requests from outside; its own recording continues\n"),
         ended => {

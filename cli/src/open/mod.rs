@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use warpline_trace::http::{Answer, Body, Hosts, Pages, Request, Server};
+use warpline_trace::http::{Answer, Body, Hosts, HttpRequest, Pages, Server};
 
 use crate::args::Serving;
 use crate::inputs::InputError;
@@ -142,7 +142,7 @@ impl Pages for Served {
     /// Decompression has large frames without optimisation.
     const STACK: usize = 1 << 20;
 
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &HttpRequest) -> Answer {
         let (status, body) = match request.method.as_str() {
             _ if request.path != self.path => ("404 Not Found", Body::Empty),
             "GET" => match self.content.open() {

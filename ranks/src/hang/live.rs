@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use warpline_judge::progress::Progress;
 use warpline_trace::control::ask::{Fate, ask, fate, socket};
-use warpline_trace::control::protocol::Request;
+use warpline_trace::control::protocol::ControlRequest;
 use warpline_trace::control::socket::SocketOwner;
 
 /// How long a process may take to answer.
@@ -63,7 +63,7 @@ fn one(owner: SocketOwner) -> (Option<Life>, Option<Answer>) {
         Fate::Runs => {
             let answer = socket(&owner).map(|socket| {
                 thread::spawn(move || {
-                    let answer = ask(&socket, &Request::Progress, WITHIN).ok()?;
+                    let answer = ask(&socket, &ControlRequest::Progress, WITHIN).ok()?;
                     serde_json::from_value(answer).ok()
                 })
             });

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::client::{Client, Reply};
 use super::error::{ControlError, MOST_BYTES};
 use super::find;
-use crate::runtime::protocol::Request;
+use crate::runtime::protocol::ControlRequest;
 use draw::Screen;
 use figures::Figures;
 
@@ -98,7 +98,7 @@ fn last_look(terminal: &mut ratatui::DefaultTerminal, screen: &mut Screen) -> St
 
 fn watch(process: u32, every: Duration) -> Result<Client, ControlError> {
     let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-    let mut client = Client::ask(process, &Request::Watch { every_ms })?;
+    let mut client = Client::ask(process, &ControlRequest::Watch { every_ms })?;
     let _: Value = client.expect("started")?;
     client.bound(Some(every + SILENCE), MOST_BYTES);
     Ok(client)

@@ -25,10 +25,10 @@ static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new(Mutex::default);
 #[derive(Default)]
 struct Requests {
     /// The requests that still have zones to begin.
-    list: Vec<Request>,
+    list: Vec<ProfileRequest>,
 }
 
-struct Request {
+struct ProfileRequest {
     what: What,
     /// What the launching thread puts behind the end of the zone.
     signal: Option<Arc<dyn EndSignal>>,
@@ -99,7 +99,7 @@ fn ask(what: What, zones: u32, signal: Option<Arc<dyn EndSignal>>) -> Arc<Shared
     waiting::begin();
     let mut requests = lock();
     what.count(true);
-    requests.list.push(Request { what, signal, left: zones, shared: Arc::clone(&shared) });
+    requests.list.push(ProfileRequest { what, signal, left: zones, shared: Arc::clone(&shared) });
     switch::arm(true);
     drop(requests);
     // If no session records the zone, its recorder starts before the zone begins.
@@ -182,7 +182,7 @@ pub(super) fn take_back(shared: &Shared) {
 }
 
 impl Requests {
-    fn remove(&mut self, which: impl Fn(&Request) -> bool) -> Vec<Request> {
+    fn remove(&mut self, which: impl Fn(&ProfileRequest) -> bool) -> Vec<ProfileRequest> {
         let removed: Vec<_> = self.list.extract_if(.., |request| which(request)).collect();
         removed.iter().for_each(|request| request.what.count(false));
         self.disarm();

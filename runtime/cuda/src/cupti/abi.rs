@@ -62,8 +62,8 @@ pub(super) const THREAD_ID_SYSTEM: c_int = 1;
 pub(super) type Subscriber = *mut c_void;
 /// A callback. Its parameters are the user's pointer, its domain and number, and its data.
 pub(super) type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
-pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+pub(super) type BufferRequestedCallback = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(super) type BufferCompletedCallback = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
 /// The first fields of a kernel's record.
 #[derive(Clone, Copy)]

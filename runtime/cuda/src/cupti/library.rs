@@ -62,7 +62,7 @@ table! {
         get_version: b"cuptiGetVersion\0" fn(*mut u32);
         subscribe: b"cuptiSubscribe\0" fn(*mut Subscriber, Callback, *mut c_void);
         unsubscribe: b"cuptiUnsubscribe\0" fn(Subscriber);
-        register_callbacks: b"cuptiActivityRegisterCallbacks\0" fn(Request, Completed);
+        register_callbacks: b"cuptiActivityRegisterCallbacks\0" fn(BufferRequestedCallback, BufferCompletedCallback);
         enable: b"cuptiActivityEnable\0" fn(u32);
         disable: b"cuptiActivityDisable\0" fn(u32);
         flush_all: b"cuptiActivityFlushAll\0" fn(u32);

@@ -25,9 +25,9 @@ const QUIET_FLUSHES: u32 = 2;
 /// The maximum number of submissions that are kept for one request: the earliest.
 const MOST: usize = 16;
 
-static REQUESTS: PerProcess<Mutex<Vec<Request>>> = PerProcess::new(Mutex::default);
+static REQUESTS: PerProcess<Mutex<Vec<SubmissionRequest>>> = PerProcess::new(Mutex::default);
 
-struct Request {
+struct SubmissionRequest {
     thread: Arc<ThreadInfo>,
     /// CUPTI's numbers of the context and the stream.
     stream: (u32, u32),
@@ -63,7 +63,8 @@ struct Found {
 /// Adds a request of the calling thread.
 pub(super) fn ask(thread: ThreadInfo, stream: (u32, u32), asked: Asked) -> Arc<Shared<SubmissionRecord>> {
     let shared = Shared::one();
-    let request = Request { thread: Arc::new(thread), stream, asked, shared: Arc::clone(&shared), found: Vec::new() };
+    let request =
+        SubmissionRequest { thread: Arc::new(thread), stream, asked, shared: Arc::clone(&shared), found: Vec::new() };
     let mut requests = lock(&REQUESTS);
     requests.push(request);
     IS_ASKED.store(true, Ordering::Release);
@@ -89,7 +90,7 @@ pub(super) fn fail_all() {
     }
 }
 
-fn remove(which: impl Fn(&Request) -> bool) -> Vec<Request> {
+fn remove(which: impl Fn(&SubmissionRequest) -> bool) -> Vec<SubmissionRequest> {
     let mut requests = lock(&REQUESTS);
     let removed = requests.extract_if(.., |request| which(request)).collect();
     IS_ASKED.store(!requests.is_empty(), Ordering::Release);
@@ -129,7 +130,7 @@ impl Submissions<'_> {
         }
     }
 
-    fn add_work(&self, request: &mut Request, raw: &Raw) {
+    fn add_work(&self, request: &mut SubmissionRequest, raw: &Raw) {
         if request.stream != (raw.context, raw.stream) {
             return;
         }
@@ -154,7 +155,7 @@ impl Submissions<'_> {
         self.add(request, raw.correlation, Arc::clone(&raw.name), work, Some((raw.start, raw.end)));
     }
 
-    fn add_sync(&self, request: &mut Request, raw: &RawSync) {
+    fn add_sync(&self, request: &mut SubmissionRequest, raw: &RawSync) {
         if raw.stream == Some(request.stream.1) && raw.context == request.stream.0 {
             let work = SubmittedWork::Barrier(raw.kind);
             self.add(request, raw.correlation, raw.kind.as_str().into(), work, None);
@@ -163,7 +164,7 @@ impl Submissions<'_> {
 
     fn add(
         &self,
-        request: &mut Request,
+        request: &mut SubmissionRequest,
         correlation: u32,
         name: Arc<str>,
         work: SubmittedWork,
@@ -183,13 +184,13 @@ impl Submissions<'_> {
     }
 
     /// Returns whether the request's thread made a call after the request.
-    fn is_after(&self, request: &Request, (thread, start, end): (u32, u64, u64)) -> bool {
+    fn is_after(&self, request: &SubmissionRequest, (thread, start, end): (u32, u64, u64)) -> bool {
         let Asked { host_ns, cupti_ns } = request.asked;
         u64::from(thread) == request.thread.id && (start >= cupti_ns || self.clock.called_ns(start, end) >= host_ns)
     }
 
     /// Returns whether the first submission that was found is the request's.
-    fn is_decided(&self, request: &Request, is_last: bool) -> bool {
+    fn is_decided(&self, request: &SubmissionRequest, is_last: bool) -> bool {
         let is_quiet = |found: &Found| self.flush >= found.flush + QUIET_FLUSHES;
         let Some(first) = request.found.first() else { return is_last };
         if is_last {
@@ -207,7 +208,7 @@ impl Submissions<'_> {
     }
 
     /// Returns whether all work of the thread's calls between the request and this submission has been read.
-    fn are_earlier_known(&self, request: &Request, first: &Found) -> bool {
+    fn are_earlier_known(&self, request: &SubmissionRequest, first: &Found) -> bool {
         let is_between = |&call: &(u32, u64, u64)| {
             self.is_after(request, call) && self.clock.called_ns(call.1, call.2) < first.called_ns
         };
@@ -215,7 +216,7 @@ impl Submissions<'_> {
             && !self.records.calls_at_work().any(|call| is_between(&call))
     }
 
-    fn answer(&self, request: &Request) -> Result<SubmissionRecord, ProfileError> {
+    fn answer(&self, request: &SubmissionRequest) -> Result<SubmissionRecord, ProfileError> {
         let Some(found) = request.found.first() else { return Err(ProfileError::Unfinished) };
         let span = |(start, end): (u64, u64)| self.clock.span(start, end);
         Ok(SubmissionRecord {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::protocol::{Decoder, Kind, MAX_REPLY_BYTES, Request, frame};
+use super::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use super::socket::{self, ProcessView, SocketOwner};
 use warpline_core::socket_peer::Peer;
 use warpline_core::threads;
@@ -55,7 +55,7 @@ pub fn socket(owner: &SocketOwner) -> Option<PathBuf> {
 /// # Errors
 /// The program does not answer in time, another user's process listens, or the answer is a refusal, whose text is the
 /// error.
-pub fn ask(socket: &Path, request: &Request, within: Duration) -> io::Result<Value> {
+pub fn ask(socket: &Path, request: &ControlRequest, within: Duration) -> io::Result<Value> {
     let until = Instant::now() + within;
     let stream = connect(socket, within)?;
     if Peer::from_stream(&stream)?.user != rustix::process::geteuid().as_raw() {

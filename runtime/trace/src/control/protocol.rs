@@ -128,7 +128,7 @@ impl Decoder {
 
 /// A request to a program. Each connection carries one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ControlRequest {
     /// Asks for the program's identity and what it currently records.
     Status,
     /// Asks for a trace from now until the time is up, the other end closes its side, or a client asks to stop.
@@ -189,24 +189,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Request {
+impl ControlRequest {
     /// Returns the request in the form in which it is sent.
     pub fn to_json(&self) -> String {
         let mut object = match self {
-            Request::Status => json!({"ask": "status"}),
-            Request::Record { for_ms: None, filter, kernels } => {
+            ControlRequest::Status => json!({"ask": "status"}),
+            ControlRequest::Record { for_ms: None, filter, kernels } => {
                 json!({"ask": "record", "filter": filter, "kernels": kernels})
             }
-            Request::Record { for_ms: Some(for_ms), filter, kernels } => {
+            ControlRequest::Record { for_ms: Some(for_ms), filter, kernels } => {
                 json!({"ask": "record", "for_ms": for_ms, "filter": filter, "kernels": kernels})
             }
-            Request::Stop => json!({"ask": "stop"}),
-            Request::Arm { range, zones, for_ms } => {
+            ControlRequest::Stop => json!({"ask": "stop"}),
+            ControlRequest::Arm { range, zones, for_ms } => {
                 json!({"ask": "arm", "range": range, "zones": zones, "for_ms": for_ms})
             }
-            Request::Watch { every_ms } => json!({"ask": "watch", "every_ms": every_ms}),
-            Request::Dump => json!({"ask": "dump"}),
-            Request::Progress => json!({"ask": "progress"}),
+            ControlRequest::Watch { every_ms } => json!({"ask": "watch", "every_ms": every_ms}),
+            ControlRequest::Dump => json!({"ask": "dump"}),
+            ControlRequest::Progress => json!({"ask": "progress"}),
         };
         object["protocol"] = VERSION.into();
         object.to_string()
@@ -217,7 +217,7 @@ impl Request {
     ///
     /// # Errors
     /// What is wrong with the request, and the valid alternatives.
-    pub fn parse(body: &[u8]) -> Result<Request, Refusal> {
+    pub fn parse(body: &[u8]) -> Result<ControlRequest, Refusal> {
         let wrong = |text: String| Refusal::new("request", text);
         let value: Value = serde_json::from_slice(body).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
         let Value::Object(mut object) = value else { return Err(wrong("a request is a JSON object".to_owned())) };
@@ -238,21 +238,21 @@ impl Request {
             _ => return Err(wrong("a request needs `ask`, the name of the command".to_owned())),
         };
         let request = match ask.as_str() {
-            "status" => Request::Status,
-            "record" => Request::Record {
+            "status" => ControlRequest::Status,
+            "record" => ControlRequest::Record {
                 for_ms: time(&mut object, "for_ms", 1)?,
                 filter: text(&mut object, "filter")?.unwrap_or_default(),
                 kernels: flag(&mut object, "kernels")?,
             },
-            "stop" => Request::Stop,
-            "arm" => Request::Arm {
+            "stop" => ControlRequest::Stop,
+            "arm" => ControlRequest::Arm {
                 range: text(&mut object, "range")?.ok_or_else(|| wrong("`arm` needs a `range`".to_owned()))?,
                 zones: zones(&mut object)?,
                 for_ms: time(&mut object, "for_ms", 1)?.unwrap_or(10_000),
             },
-            "watch" => Request::Watch { every_ms: time(&mut object, "every_ms", 100)?.unwrap_or(1_000) },
-            "dump" => Request::Dump,
-            "progress" => Request::Progress,
+            "watch" => ControlRequest::Watch { every_ms: time(&mut object, "every_ms", 100)?.unwrap_or(1_000) },
+            "dump" => ControlRequest::Dump,
+            "progress" => ControlRequest::Progress,
             other => {
                 let asks = "status, record, stop, arm, watch, dump and progress";
                 let text = format!("there is no command `{}`; there are {asks}", other.escape_debug());
@@ -313,16 +313,20 @@ mod tests {
 
     use super::*;
 
-    fn some_request() -> impl Strategy<Value = Request> {
+    fn some_request() -> impl Strategy<Value = ControlRequest> {
         prop_oneof![
-            Just(Request::Status),
-            Just(Request::Stop),
-            Just(Request::Dump),
-            Just(Request::Progress),
+            Just(ControlRequest::Status),
+            Just(ControlRequest::Stop),
+            Just(ControlRequest::Dump),
+            Just(ControlRequest::Progress),
             (proptest::option::of(1..=MAX_MS), ".*", any::<bool>())
-                .prop_map(|(for_ms, filter, kernels)| Request::Record { for_ms, filter, kernels }),
-            (".*", 1..=MAX_ZONES, 1..=MAX_MS).prop_map(|(range, zones, for_ms)| Request::Arm { range, zones, for_ms }),
-            (100..=MAX_MS).prop_map(|every_ms| Request::Watch { every_ms }),
+                .prop_map(|(for_ms, filter, kernels)| ControlRequest::Record { for_ms, filter, kernels }),
+            (".*", 1..=MAX_ZONES, 1..=MAX_MS).prop_map(|(range, zones, for_ms)| ControlRequest::Arm {
+                range,
+                zones,
+                for_ms
+            }),
+            (100..=MAX_MS).prop_map(|every_ms| ControlRequest::Watch { every_ms }),
         ]
     }
 
@@ -337,7 +341,7 @@ mod tests {
             prop_assert_eq!(decoder.take(), Ok(None));
             decoder.feed(second);
             let (kind, body) = decoder.take().expect("a frame").expect("a whole one");
-            prop_assert_eq!((kind, Request::parse(&body)), (Kind::Json, Ok(request)));
+            prop_assert_eq!((kind, ControlRequest::parse(&body)), (Kind::Json, Ok(request)));
             prop_assert!(decoder.is_empty());
         }
 
@@ -348,7 +352,7 @@ mod tests {
                 prop_assert!(piece.len() <= decoder.room());
                 decoder.feed(piece);
                 match decoder.take() {
-                    Ok(Some((_, body))) => { let _ = Request::parse(&body); }
+                    Ok(Some((_, body))) => { let _ = ControlRequest::parse(&body); }
                     Ok(None) => prop_assert!(decoder.room() > 0, "what cannot become whole is refused"),
                     Err(error) => { prop_assert!(!error.to_string().is_empty()); break }
                 }
@@ -357,7 +361,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_request_or_refused(text in ".*") {
-            if let Err(refusal) = Request::parse(text.as_bytes()) {
+            if let Err(refusal) = ControlRequest::parse(text.as_bytes()) {
                 let reply: Value = serde_json::from_str(&refusal.to_json()).expect("JSON");
                 prop_assert_eq!(&reply["is"], "error");
             }
@@ -365,7 +369,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        let refusal = Request::parse(text.as_bytes()).expect_err(text);
+        let refusal = ControlRequest::parse(text.as_bytes()).expect_err(text);
         format!("{}: {refusal}", refusal.code)
     }
 

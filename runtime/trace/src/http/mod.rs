@@ -12,5 +12,5 @@ mod server;
 
 pub use answer::{Answer, Body};
 pub use hosts::Hosts;
-pub use request::Request;
+pub use request::HttpRequest;
 pub use server::{Pages, Server};

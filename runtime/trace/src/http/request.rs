@@ -8,7 +8,7 @@ const MOST_HEADERS: usize = 64;
 
 /// What a client asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     pub method: String,
     /// The path with its query, as it was sent.
     pub path: String,
@@ -23,7 +23,7 @@ pub struct Request {
 /// What has come of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    Whole(Request),
+    Whole(HttpRequest),
     /// The status line of the error.
     Refused(&'static str),
     Partial,
@@ -46,7 +46,7 @@ pub(super) fn read(bytes: &[u8]) -> Head {
         headers.map(|header| String::from_utf8_lossy(header.value).trim().to_owned()).collect::<Vec<_>>()
     };
     let hosts = values("host");
-    Head::Whole(Request {
+    Head::Whole(HttpRequest {
         method: request.method.unwrap_or_default().to_owned(),
         path: request.path.unwrap_or_default().to_owned(),
         takes_chunks: request.version == Some(1),
@@ -59,7 +59,7 @@ pub(super) fn read(bytes: &[u8]) -> Head {
 mod tests {
     use super::*;
 
-    fn whole(head: &str) -> Request {
+    fn whole(head: &str) -> HttpRequest {
         match read(format!("{head}\r\n\r\n").as_bytes()) {
             Head::Whole(request) => request,
             other => panic!("{head}: {other:?}"),

@@ -16,7 +16,7 @@ use warpline_core::threads;
 
 use super::answer::{Answer, left};
 use super::hosts::Hosts;
-use super::request::{self, Head, Request};
+use super::request::{self, Head, HttpRequest};
 
 /// The most connections at once.
 const MOST_CONNECTIONS: usize = 8;
@@ -39,7 +39,7 @@ pub trait Pages: Send + Sync + 'static {
     const STACK: usize = 128 << 10;
 
     /// Answers a request that names one of the server's hosts.
-    fn answer(&self, request: &Request) -> Answer;
+    fn answer(&self, request: &HttpRequest) -> Answer;
 
     /// A stream has reached its client whole.
     fn sent(&self) {}
@@ -231,7 +231,7 @@ impl<P: Pages> Shared<P> {
         }
     }
 
-    fn answer(&self, request: &Request, socket: &TcpStream) -> Answer {
+    fn answer(&self, request: &HttpRequest, socket: &TcpStream) -> Answer {
         let local = socket.local_addr().ok().map(|local| local.ip());
         if self.hosts.have(request.host.as_deref(), local) {
             return self.pages.answer(request);

@@ -62,7 +62,7 @@ pub(crate) struct Flight {
     is_temporary: bool,
     pub(crate) stall: Option<Duration>,
     open: Mutex<Areas>,
-    requests: Mutex<Vec<Request>>,
+    requests: Mutex<Vec<FlushRequest>>,
     collector: OnceLock<Thread>,
     /// When a trace was last written for each reason.
     written: Mutex<Vec<(Reason, Instant)>>,
@@ -88,7 +88,7 @@ struct Areas {
 }
 
 /// A request for the collector to flush to the file.
-pub(crate) struct Request {
+pub(crate) struct FlushRequest {
     pub(crate) incident: Option<Incident>,
     done: Sender<()>,
 }
@@ -176,13 +176,13 @@ impl Flight {
     }
 
     /// Returns the pending requests for the collector, including one for a signal.
-    pub(crate) fn take_requests(&self) -> Vec<Request> {
+    pub(crate) fn take_requests(&self) -> Vec<FlushRequest> {
         let mut requests = std::mem::take(&mut *lock(&self.requests));
         if self.signal.as_ref().is_some_and(signal::Handler::has_come) {
             let (done, _) = mpsc::channel();
             let title = "SIGUSR2 came".to_owned();
             let incident = Incident { reason: Reason::Signal, ns: now_ns(), title, args: Vec::new() };
-            requests.push(Request { incident: Some(incident), done });
+            requests.push(FlushRequest { incident: Some(incident), done });
         }
         requests
     }
@@ -191,7 +191,7 @@ impl Flight {
     pub(crate) fn request(&self, incident: Option<Incident>) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::channel();
         if let (Some(collector), false) = (self.collector.get(), self.is_over.load(Ordering::Acquire)) {
-            lock(&self.requests).push(Request { incident, done });
+            lock(&self.requests).push(FlushRequest { incident, done });
             collector.unpark();
         }
         is_done
@@ -402,7 +402,7 @@ fn create_unfinished(to: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-impl Request {
+impl FlushRequest {
     /// Reports that the flush is complete.
     pub(crate) fn answer(self) {
         // The caller may have stopped waiting.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::stream::Stream;
-use crate::flight::{Flight, Request};
+use crate::flight::{Flight, FlushRequest};
 use warpline_core::backend::BackendError;
 use warpline_core::clock::now_ns;
 use warpline_core::record::open::{OpenState, OpenZoneRecord};
@@ -45,7 +45,7 @@ pub(super) struct StallMonitor {
     /// The number of incidents noted in the report.
     notes: usize,
     /// The requests of this round.
-    requests: Vec<Request>,
+    requests: Vec<FlushRequest>,
 }
 
 impl StallMonitor {

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::profile;
 use crate::settings::{Config, Filter, unmatched};
 use warpline_report::sink::{SessionInfo, Sink};
-use warpline_trace::control::protocol::{CHANGING, Refusal, Request};
+use warpline_trace::control::protocol::{CHANGING, ControlRequest, Refusal};
 
 /// How long a dump waits for the collector's flush. A slow sink of the program can make the collector miss it.
 const WRITES_WITHIN: Duration = Duration::from_secs(1);
@@ -32,37 +32,39 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 impl Connection {
     pub(super) fn carry_out<'a>(
         &mut self,
-        request: Request,
+        request: ControlRequest,
         now: Instant,
         shared: &Shared,
         others: impl Iterator<Item = &'a Connection> + Clone,
     ) {
         let begun = match request {
-            Request::Status => {
+            ControlRequest::Status => {
                 let recordings = others.clone().filter(|other| matches!(other.state, State::Recording(_))).count();
                 let watchers = others.filter(|other| matches!(other.state, State::Watching(_))).count();
                 self.tell_last(&answers::status(engine::current().as_deref(), recordings, watchers));
                 Ok(())
             }
-            Request::Stop => {
+            ControlRequest::Stop => {
                 let ends =
                     others.filter(|other| other.subscriber().is_some() || matches!(other.state, State::Arming(_)));
                 self.tell_last(&json!({"is": "stopped", "ended": ends.count()}));
                 Ok(())
             }
-            Request::Record { for_ms, filter, kernels } => {
+            ControlRequest::Record { for_ms, filter, kernels } => {
                 let until = for_ms.map(|ms| now + Duration::from_millis(ms));
                 self.record(until, &filter, kernels, shared, others)
             }
-            Request::Watch { every_ms } => self.watch(Duration::from_millis(every_ms), now, shared, others),
-            Request::Arm { range, zones, for_ms } => {
+            ControlRequest::Watch { every_ms } => self.watch(Duration::from_millis(every_ms), now, shared, others),
+            ControlRequest::Arm { range, zones, for_ms } => {
                 let pending = profile::range(range.as_str(), zones);
                 self.tell(&json!({"is": "armed"}));
                 self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
             }
-            Request::Dump => self.dump(now),
-            Request::Progress => answers::progress(engine::current().as_deref()).map(|answer| self.tell_last(&answer)),
+            ControlRequest::Dump => self.dump(now),
+            ControlRequest::Progress => {
+                answers::progress(engine::current().as_deref()).map(|answer| self.tell_last(&answer))
+            }
         };
         if let Err(refusal) = begun {
             self.refuse(&refusal);

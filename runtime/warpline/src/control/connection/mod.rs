@@ -23,7 +23,7 @@ use crate::collector::engine::Subscriber;
 use crate::settings::Config;
 use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;
-use warpline_trace::control::protocol::{Decoder, Kind, MAX_REQUEST_BYTES, Refusal, Request};
+use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REQUEST_BYTES, Refusal};
 
 use state::{LEAVES_WITHIN, Leaving, State};
 
@@ -151,7 +151,7 @@ impl Connection {
             self.took = now;
         }
         let request = if events & sys::IN != 0 { self.hear() } else { None };
-        let stops = request == Some(Request::Stop);
+        let stops = request == Some(ControlRequest::Stop);
         if let Some(request) = request {
             self.carry_out(request, now, shared, others);
         }
@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// Reads from the socket. Returns the request when it is complete.
-    fn hear(&mut self) -> Option<Request> {
+    fn hear(&mut self) -> Option<ControlRequest> {
         let State::Asking { decoder, .. } = &mut self.state else {
             let mut any = [0; 1];
             match (&self.stream).read(&mut any) {
@@ -203,7 +203,7 @@ impl Connection {
         let parsed = match decoder.take() {
             Ok(None) => return None,
             Ok(Some(_)) if !decoder.is_empty() => Err(Refusal::new("request", "a connection accepts one request")),
-            Ok(Some((Kind::Json, body))) => Request::parse(&body),
+            Ok(Some((Kind::Json, body))) => ControlRequest::parse(&body),
             Ok(Some((Kind::Trace, _))) => Err(Refusal::new("request", "a request is JSON")),
             Err(error) => Err(Refusal::new("frame", error.to_string())),
         };

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use format::Format;
-use warpline_trace::http::{Answer, Hosts, Pages, Request, Server};
+use warpline_trace::http::{Answer, Hosts, HttpRequest, Pages, Server};
 
 use super::figures::{Figures, Plan};
 use super::job::Job;
@@ -73,7 +73,7 @@ struct Page {
 struct Shown(Arc<Page>);
 
 impl Pages for Shown {
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &HttpRequest) -> Answer {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
             return Answer::refusal("405 Method Not Allowed").with("Allow", "GET, HEAD");
         }
