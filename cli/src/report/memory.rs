@@ -30,7 +30,7 @@ pub(super) struct Memory {
 #[derive(Default)]
 struct Device {
     stats: MemoryStats,
-    holders: HashMap<String, Held>,
+    holders: HashMap<String, HolderUsage>,
     /// The allocations that there are.
     allocations: u64,
     /// Whether the holders of the peak are the current ones.
@@ -38,7 +38,7 @@ struct Device {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct HolderUsage {
     bytes: u64,
     allocations: u64,
 }
@@ -101,7 +101,7 @@ impl Device {
         if bytes == 0 {
             // Its counter is known, whoever has it next.
             if let Some(held) = self.holders.get_mut(holder) {
-                *held = Held::default();
+                *held = HolderUsage::default();
             }
             return;
         }
@@ -109,7 +109,7 @@ impl Device {
             if self.holders.len() >= HOLDERS {
                 return;
             }
-            self.holders.insert(holder.to_owned(), Held::default());
+            self.holders.insert(holder.to_owned(), HolderUsage::default());
         }
         let Some(held) = self.holders.get_mut(holder) else { return };
         held.allocations = if bytes < held.bytes { held.allocations.saturating_sub(1) } else { held.allocations + 1 };
@@ -117,7 +117,7 @@ impl Device {
     }
 
     fn largest_first(&self) -> Vec<MemoryHolder> {
-        let holder = |name: &str, held: Held| {
+        let holder = |name: &str, held: HolderUsage| {
             let mut holder = MemoryHolder::default();
             (holder.name, holder.bytes, holder.allocations) = (name.to_owned(), held.bytes, held.allocations);
             holder
@@ -130,7 +130,7 @@ impl Device {
         if rest > 0 {
             let name = if self.holders.len() < WRITTEN { "" } else { OTHERS };
             let allocations = self.allocations.saturating_sub(allocations);
-            holders.push(holder(name, Held { bytes: rest, allocations }));
+            holders.push(holder(name, HolderUsage { bytes: rest, allocations }));
         }
         holders.sort_by(|a, b| (Reverse(a.bytes), &a.name).cmp(&(Reverse(b.bytes), &b.name)));
         holders

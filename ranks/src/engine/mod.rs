@@ -2,7 +2,7 @@
 //! is judged starts as such a query; there is no function of ours in them, so another engine runs the same files.
 
 mod cluster;
-mod held;
+mod in_memory;
 mod limits;
 mod pages;
 mod read;
@@ -33,7 +33,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use warpline_judge::tables::Table;
 
-use self::held::Held;
+use self::in_memory::InMemoryRows;
 use self::scan::Scan;
 use crate::error::Error;
 use crate::folder::Folder;
@@ -51,7 +51,7 @@ pub struct Engine {
     sql: Sql,
     folder: Arc<Mutex<Folder>>,
     /// The rows that stay in memory.
-    held: Arc<Mutex<HashMap<Table, Arc<Held>>>>,
+    held: Arc<Mutex<HashMap<Table, Arc<InMemoryRows>>>>,
     /// The cluster that runs the queries; none for this process.
     cluster: Option<Cluster>,
 }
@@ -116,7 +116,7 @@ impl Engine {
         };
         let known: usize = self.held().values().map(|held| held.bytes()).sum();
         let threads = self.sql.context.state().config_options().execution.target_partitions;
-        if let Some(held) = Held::load(&wanted, &self.folder, threads, HELD.saturating_sub(known)) {
+        if let Some(held) = InMemoryRows::load(&wanted, &self.folder, threads, HELD.saturating_sub(known)) {
             self.held().insert(table, Arc::new(held));
         }
     }
@@ -132,7 +132,7 @@ impl Engine {
         self.register(table, scope.map(Arc::new))
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<Table, Arc<Held>>> {
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<Table, Arc<InMemoryRows>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -294,7 +294,7 @@ struct Files {
     run: Arc<str>,
     scope: Option<Arc<Scope>>,
     folder: Arc<Mutex<Folder>>,
-    held: Arc<Mutex<HashMap<Table, Arc<Held>>>>,
+    held: Arc<Mutex<HashMap<Table, Arc<InMemoryRows>>>>,
 }
 
 #[async_trait]
@@ -321,7 +321,7 @@ impl TableProvider for Files {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&self.table).cloned();
         let wanted = Wanted { table: self.table, schema, run: self.run.clone(), scope: self.scope.clone() };
         Ok(Arc::new(match held {
-            Some(held) if held.has(&wanted.schema) => Scan::of_held(wanted, held),
+            Some(held) if held.has(&wanted.schema) => Scan::of_memory(wanted, held),
             _ => Scan::of_files(wanted, &self.folder, state.config().target_partitions()),
         }))
     }

@@ -1,5 +1,5 @@
 //! Reads a file of a table: the columns that a query names, or all of them for `compact`. What all rows of the file
-//! have in common is taken from its statistics. Called by `scan`, `held` and `compact`; never changes a file. The
+//! have in common is taken from its statistics. Called by `scan`, `in_memory` and `compact`; never changes a file. The
 //! Parquet reader may panic on a damaged file ([`guarded`]).
 
 use std::collections::HashMap;

@@ -18,7 +18,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
-use super::held::Held;
+use super::in_memory::InMemoryRows;
 use super::read::{BATCH, Wanted};
 use crate::folder::{DataFile, Folder};
 
@@ -34,7 +34,7 @@ pub enum Source {
     /// Files, a list for each part.
     Files(Vec<Vec<DataFile>>, Arc<Mutex<Folder>>),
     /// Memory.
-    Held(Arc<Held>),
+    InMemory(Arc<InMemoryRows>),
 }
 
 /// Reads rows: a leaf of a plan.
@@ -63,9 +63,9 @@ impl Scan {
     }
 
     /// A scan of rows in memory.
-    pub fn of_held(wanted: Wanted, held: Arc<Held>) -> Self {
+    pub fn of_memory(wanted: Wanted, held: Arc<InMemoryRows>) -> Self {
         let (parts, rows) = (held.parts(), held.rows());
-        Self::new(wanted, Source::Held(held), parts, rows)
+        Self::new(wanted, Source::InMemory(held), parts, rows)
     }
 
     fn new(wanted: Wanted, source: Source, parts: usize, rows: usize) -> Self {
@@ -84,7 +84,7 @@ impl DisplayAs for Scan {
         let columns: Vec<&str> = self.wanted.schema.fields().iter().map(|field| field.name().as_str()).collect();
         let what = match &self.source {
             Source::Files(parts, _) => format!("{} files", parts.iter().map(Vec::len).sum::<usize>()),
-            Source::Held(_) => format!("{} rows in memory", self.rows),
+            Source::InMemory(_) => format!("{} rows in memory", self.rows),
         };
         write!(f, "Scan: {}, {what}, columns=[{}]", self.wanted.table.name(), columns.join(", "))
     }
@@ -133,7 +133,7 @@ impl ExecutionPlan for Scan {
                     read_files(&wanted, &files, &folder, &mut |batch| sender.blocking_send(Ok(batch)).is_ok())
                 });
             }
-            Source::Held(held) => {
+            Source::InMemory(held) => {
                 let held = held.clone();
                 stream.spawn_blocking(move || {
                     held.send(part, &wanted, &mut |batch| sender.blocking_send(Ok(batch)).is_ok())

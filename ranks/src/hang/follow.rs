@@ -150,15 +150,15 @@ pub(super) struct Graph<'a> {
     places: Lists,
     waiting: usize,
     /// For nodes that are in a collective and wait for no rank: what holds them up.
-    held: HashMap<u32, Held<'a>>,
+    held: HashMap<u32, StuckCollective<'a>>,
 }
 
 /// A collective: its group and its number, or the ranks of the transfer.
 type Place<'a> = (&'a str, i64, Option<[u32; 2]>);
 
-/// The cause that holds up a rank that is in a collective and waits for no rank.
+/// The collective that holds up a rank that is in it and waits for no rank.
 #[derive(Clone, Copy)]
-struct Held<'a> {
+struct StuckCollective<'a> {
     comm: &'a str,
     seq: i64,
     transfer: Option<(&'a str, u32)>,
@@ -329,7 +329,7 @@ impl<'a> Graph<'a> {
         let mut all: BTreeMap<Place<'_>, (usize, Together)> = BTreeMap::new();
         let mut held: Vec<_> = self.held.iter().filter(|(_, held)| !held.is_alone).collect();
         held.sort_unstable_by_key(|(node, _)| **node);
-        for (node, Held { comm, seq, transfer, size, is_entered, is_here, .. }) in held {
+        for (node, StuckCollective { comm, seq, transfer, size, is_entered, is_here, .. }) in held {
             let rank = self.ranks[*node as usize];
             let pair = transfer.map(|(_, peer)| [rank.min(peer), rank.max(peer)]);
             let key = (*comm, if *is_entered && pair.is_none() { *seq } else { 0 }, pair);
@@ -353,7 +353,7 @@ fn lines<'a>(
     files: &BTreeMap<u32, Progress>,
     group: &Known<'a>,
     node: &impl Fn(u32) -> u32,
-    held: &mut Vec<(u32, Held<'a>)>,
+    held: &mut Vec<(u32, StuckCollective<'a>)>,
 ) -> Vec<Line<'a>> {
     let entered = |rank: u32| group.of(rank).and_then(|of| of.entered);
     let mut behind: Vec<(Option<i64>, u32)> = group.members.iter().map(|rank| (entered(*rank), *rank)).collect();
@@ -372,7 +372,7 @@ fn lines<'a>(
         let (rank, seq, here) = (*rank, *seq, node(*rank));
         let held_up = |is_entered: bool| {
             let (comm, transfer, size) = (group.comm, *transfer, group.members.len());
-            (here, Held { comm, seq, transfer, size, is_alone: false, is_entered, is_here: *is_here })
+            (here, StuckCollective { comm, seq, transfer, size, is_alone: false, is_entered, is_here: *is_here })
         };
         if let Some((kind, peer)) = transfer {
             if is_at_the_other_end(files.get(peer), group.comm, rank, kind) {

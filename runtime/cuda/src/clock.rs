@@ -34,7 +34,7 @@ unsafe impl Send for CudaClock {}
 impl EventDevice for CudaEvents {
     type Event = EventPtr;
     type Error = CudaError;
-    type Held = PairId;
+    type Lease = PairId;
 
     fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, CudaError> {
         self.context.pool.in_context(|| self.context.driver.create_events(count))

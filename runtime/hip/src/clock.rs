@@ -31,7 +31,7 @@ unsafe impl Send for HipClock {}
 impl EventDevice for HipEvents {
     type Event = EventPtr;
     type Error = HipError;
-    type Held = Infallible;
+    type Lease = Infallible;
 
     fn create_events(&self, count: usize) -> Result<Vec<EventPtr>, HipError> {
         self.device.in_device(|| {

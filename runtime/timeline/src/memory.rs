@@ -10,7 +10,7 @@ use crate::call::Signals;
 use crate::error::{Error, Failure};
 use crate::point::device;
 use crate::semaphore::Semaphore;
-use crate::storage::{Held, Live, host_call, is_working};
+use crate::storage::{BufferAllocation, Live, host_call, is_working};
 use crate::trace::{AskedFor, MemoryTrace};
 use warpline_core::backend::{Source, StreamRef, source_of};
 
@@ -103,7 +103,7 @@ pub(crate) trait Origin: Send + Sync {
     fn dealloca(&self, waits: Vec<(Semaphore, u64)>, signals: Signals, memory: Arc<Memory>);
 
     /// Frees memory behind all work that the queue has issued.
-    fn reclaim(&self, held: Held);
+    fn reclaim(&self, allocation: BufferAllocation);
 }
 
 /// The memory of one buffer.
@@ -126,7 +126,7 @@ enum Stage {
     Reserved,
     /// An in-process stream will allocate it.
     Issued,
-    Held(Held),
+    Allocated(BufferAllocation),
     /// It was freed, or never allocated.
     Gone,
 }
@@ -156,7 +156,7 @@ impl Memory {
         if !self.origin.is_here() {
             return None;
         }
-        if let Stage::Held(held) = &self.lock().stage { Some(held.address()) } else { None }
+        if let Stage::Allocated(allocation) = &self.lock().stage { Some(allocation.address()) } else { None }
     }
 
     fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,23 +179,23 @@ impl Memory {
                 self.lock().stage = Stage::Issued;
                 host_call(stream, self.origin.name(), move || commit.run())
             }),
-            _ => Held::on_device(stream, self.origin.name(), (self.bytes, &self.asked), trace)
-                .map(|held| self.hold(held)),
+            _ => BufferAllocation::on_device(stream, self.origin.name(), (self.bytes, &self.asked), trace)
+                .map(|allocation| self.hold(allocation)),
         };
         issued.inspect_err(|_| self.abandon())
     }
 
-    fn hold(&self, held: Held) {
+    fn hold(&self, allocation: BufferAllocation) {
         let mut state = self.lock();
         let live = state.live.take();
         let stream = state.stream;
-        state.stage = Stage::Held(held.of_queue(stream, live));
+        state.stage = Stage::Allocated(allocation.of_queue(stream, live));
     }
 
     /// Notes that it was not and will not be allocated.
     pub(crate) fn abandon(&self) {
         let mut state = self.lock();
-        if matches!(state.stage, Stage::Held(_)) {
+        if matches!(state.stage, Stage::Allocated(_)) {
             return;
         }
         state.stage = Stage::Gone;
@@ -217,24 +217,24 @@ impl Memory {
             stage if !is_on_host => {
                 let taken = std::mem::replace(stage, Stage::Gone);
                 drop(state);
-                let Stage::Held(held) = taken else { return Ok(()) };
-                held.free(stream, self.origin.name()).map_err(|refused| {
-                    let (held, error) = refused.into_parts();
+                let Stage::Allocated(allocation) = taken else { return Ok(()) };
+                allocation.free(stream, self.origin.name()).map_err(|refused| {
+                    let (allocation, error) = refused.into_parts();
                     // Dropping the memory frees it later.
-                    self.lock().stage = Stage::Held(held);
+                    self.lock().stage = Stage::Allocated(allocation);
                     error
                 })
             }
             // Work that is on the stream uses it until the stream gets to this call.
             stage => {
-                let held_live = if let Stage::Held(held) = stage { held.take_live() } else { None };
+                let held_live = if let Stage::Allocated(allocation) = stage { allocation.take_live() } else { None };
                 let live = held_live.or_else(|| state.live.take());
                 drop(state);
                 let memory = Arc::clone(self);
                 let freed = host_call(stream, self.origin.name(), move || {
                     let stage = std::mem::replace(&mut memory.lock().stage, Stage::Gone);
-                    if let Stage::Held(held) = stage {
-                        held.free_now();
+                    if let Stage::Allocated(allocation) = stage {
+                        allocation.free_now();
                     }
                 });
                 drop(live);
@@ -251,8 +251,8 @@ impl Drop for Memory {
         if !self.origin.is_here() {
             // It is the parent's.
             std::mem::forget(stage);
-        } else if let Stage::Held(held) = stage {
-            self.origin.reclaim(held);
+        } else if let Stage::Allocated(allocation) = stage {
+            self.origin.reclaim(allocation);
         }
     }
 }
@@ -268,9 +268,9 @@ struct Commit {
 impl Commit {
     fn run(mut self) {
         let Memory { bytes, asked, origin, .. } = &*self.memory;
-        match Held::on_host(origin.name(), (*bytes, asked), self.trace.take()) {
-            Ok(held) => {
-                self.memory.hold(held);
+        match BufferAllocation::on_host(origin.name(), (*bytes, asked), self.trace.take()) {
+            Ok(allocation) => {
+                self.memory.hold(allocation);
                 self.fails.clear();
             }
             Err(error) => self.fail(error),

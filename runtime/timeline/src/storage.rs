@@ -47,7 +47,7 @@ struct Line([u8; LINE]);
 const LINE: usize = 256;
 
 /// Memory that is allocated.
-pub(crate) struct Held {
+pub(crate) struct BufferAllocation {
     bytes: u64,
     place: Place,
     usage: Arc<Usage>,
@@ -62,13 +62,13 @@ enum Place {
     Device(DeviceMemory),
 }
 
-impl Held {
+impl BufferAllocation {
     /// Allocates host memory, now.
     pub(crate) fn on_host(
         queue: &Arc<str>,
         (bytes, asked): (u64, &AskedFor),
         trace: Option<MemoryTrace>,
-    ) -> Result<Held, Error> {
+    ) -> Result<BufferAllocation, Error> {
         let usage = Usage::of(UsedDevice::Host);
         let mut lines = Vec::new();
         let reserved = match usize::try_from(bytes.div_ceil(LINE as u64)) {
@@ -80,9 +80,9 @@ impl Held {
             return Err(out_of_memory(queue, bytes, &usage, error));
         }
         usage.add(bytes);
-        let mut held = Held { bytes, place: Place::Host(lines), usage, trace, stream: 0, live: None };
-        held.note(queue, asked, MemoryTiming::Stream);
-        Ok(held)
+        let mut allocation = BufferAllocation { bytes, place: Place::Host(lines), usage, trace, stream: 0, live: None };
+        allocation.note(queue, asked, MemoryTiming::Stream);
+        Ok(allocation)
     }
 
     /// Allocates memory of a stream's device, for work that is put on the stream from now on.
@@ -91,15 +91,16 @@ impl Held {
         queue: &Arc<str>,
         (bytes, asked): (u64, &AskedFor),
         trace: Option<MemoryTrace>,
-    ) -> Result<Held, Error> {
+    ) -> Result<BufferAllocation, Error> {
         let Source::Device(of) = source_of(stream) else { return Err(no_stream()) };
         match backend().and_then(|backend| backend.allocate(of, key_of(stream), bytes)) {
             Ok(memory) => {
                 let usage = Usage::of(UsedDevice::Device(memory.device));
                 usage.add(bytes);
-                let mut held = Held { bytes, place: Place::Device(memory), usage, trace, stream: 0, live: None };
-                held.note(queue, asked, MemoryTiming::Call);
-                Ok(held)
+                let mut allocation =
+                    BufferAllocation { bytes, place: Place::Device(memory), usage, trace, stream: 0, live: None };
+                allocation.note(queue, asked, MemoryTiming::Call);
+                Ok(allocation)
             }
             Err(Refusal::OutOfMemory { device, error }) => {
                 trace.iter().for_each(|trace| trace.refused(queue, asked, bytes));
@@ -116,8 +117,8 @@ impl Held {
     }
 
     /// Adds the queue's stream, and what keeps the queue's thread.
-    pub(crate) fn of_queue(self, stream: usize, live: Option<Live>) -> Held {
-        Held { stream, live, ..self }
+    pub(crate) fn of_queue(self, stream: usize, live: Option<Live>) -> BufferAllocation {
+        BufferAllocation { stream, live, ..self }
     }
 
     /// Returns the place of the stream that allocated it.
@@ -171,14 +172,14 @@ impl Held {
 }
 
 /// Memory that its stream refused to free, and why.
-pub(crate) struct NotFreed(Box<(Held, Error)>);
+pub(crate) struct NotFreed(Box<(BufferAllocation, Error)>);
 
 impl NotFreed {
-    pub(crate) fn new(held: Held, error: Error) -> NotFreed {
-        NotFreed(Box::new((held, error)))
+    pub(crate) fn new(allocation: BufferAllocation, error: Error) -> NotFreed {
+        NotFreed(Box::new((allocation, error)))
     }
 
-    pub(crate) fn into_parts(self) -> (Held, Error) {
+    pub(crate) fn into_parts(self) -> (BufferAllocation, Error) {
         *self.0
     }
 }
@@ -193,11 +194,14 @@ impl Place {
 }
 
 /// Host memory that is freed when it is dropped: by the call on its stream, or without it on a stream that has failed.
-struct Freed(Option<Held>);
+struct Freed(Option<BufferAllocation>);
 
 impl Drop for Freed {
     fn drop(&mut self) {
-        let Some(Held { bytes, place: Place::Host(lines), usage, mut trace, live, .. }) = self.0.take() else { return };
+        let Some(BufferAllocation { bytes, place: Place::Host(lines), usage, mut trace, live, .. }) = self.0.take()
+        else {
+            return;
+        };
         if let Some(trace) = &mut trace {
             trace.freed(lines.as_ptr().addr() as u64, MemoryTiming::Stream);
         }

@@ -10,12 +10,12 @@ use crate::backend::AsStream;
 /// The stream, if something recorded when the function was called. Without `enable` it has no size.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct KeptStream<S>(Held<S>);
+pub struct KeptStream<S>(MaybeStream<S>);
 
 #[cfg(feature = "enable")]
-type Held<S> = Option<S>;
+type MaybeStream<S> = Option<S>;
 #[cfg(not(feature = "enable"))]
-type Held<S> = std::marker::PhantomData<fn() -> S>;
+type MaybeStream<S> = std::marker::PhantomData<fn() -> S>;
 
 impl<S> KeptStream<S> {
     /// Keeps the stream. It is not evaluated while nothing records.

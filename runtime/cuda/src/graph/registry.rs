@@ -27,7 +27,7 @@ struct Registry {
     /// The last graph that [`note_of_ids`] has looked at.
     last_noted: u32,
     /// Oldest first.
-    live: Vec<(Arc<Registered>, Weak<Held>)>,
+    live: Vec<(Arc<Registered>, Weak<RegistrationGuard>)>,
     retired: VecDeque<Arc<Registered>>,
     execs: Execs<Registered>,
     /// The graph that each stamp was captured into, or the first of its clones that is still held.
@@ -36,9 +36,9 @@ struct Registry {
 
 /// The part that the handles on one graph share. Its drop retires the graph.
 #[derive(Debug)]
-pub(super) struct Held(pub(super) Arc<Registered>);
+pub(super) struct RegistrationGuard(pub(super) Arc<Registered>);
 
-impl Drop for Held {
+impl Drop for RegistrationGuard {
     fn drop(&mut self) {
         with(|registry| registry.retire(&self.0));
     }
@@ -58,7 +58,7 @@ pub(super) fn register(
     graph: Handle,
     exec: Handle,
     take: impl FnOnce(&Read) -> Taken,
-) -> Result<Arc<Held>, CudaError> {
+) -> Result<Arc<RegistrationGuard>, CudaError> {
     let read = Read::graph(driver, graph)?;
     let Taken { capture, labels } = take(&read);
     let exec = exec_of(driver, exec);
@@ -102,7 +102,7 @@ pub(super) fn register_clone(
     clone: Handle,
     exec: Handle,
     original: &[Handle],
-) -> Result<Arc<Held>, CudaError> {
+) -> Result<Arc<RegistrationGuard>, CudaError> {
     let read = Read::graph(driver, clone)?;
     let twins: HashMap<Handle, Handle> =
         original.iter().filter_map(|node| Some((*node, driver.node_in_clone(*node, clone)?))).collect();
@@ -202,10 +202,10 @@ fn exec_of(driver: &'static Driver, exec: Handle) -> Option<Exec> {
 }
 
 impl Registry {
-    fn hold(&mut self, make: impl FnOnce(u32) -> Registered) -> Arc<Held> {
+    fn hold(&mut self, make: impl FnOnce(u32) -> Registered) -> Arc<RegistrationGuard> {
         self.last_number += 1;
         let graph = Arc::new(make(self.last_number));
-        let held = Arc::new(Held(Arc::clone(&graph)));
+        let held = Arc::new(RegistrationGuard(Arc::clone(&graph)));
         self.live.push((graph, Arc::downgrade(&held)));
         held
     }

@@ -8,7 +8,7 @@ use super::AsGraph;
 use super::captured_zone::CapturedZone;
 use super::label::{GraphError, GraphNode, NodeCount, Unlabelled, ZoneLabel};
 use super::registered::{Read, Registered};
-use super::registry::{Held, Taken};
+use super::registry::{RegistrationGuard, Taken};
 use super::{captures, json, pending, registry};
 use crate::driver::{CudaError, Driver};
 use crate::graph_api::Handle;
@@ -20,7 +20,7 @@ use warpline_core::signals::without_signals;
 /// It is `Send` and `Sync`, and clones share their data. Keep it as long as the graph, and register directly after the capture, because the
 /// zones of at most 256 captures are kept. The graph's handles are only used during calls that are given it.
 #[derive(Clone, Debug)]
-pub struct GraphZones(Option<Arc<Held>>);
+pub struct GraphZones(Option<Arc<RegistrationGuard>>);
 
 /// Whether graphs have zones.
 pub(super) const IS_ON: bool = cfg!(feature = "runtime");

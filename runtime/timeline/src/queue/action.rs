@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::point::{Timepoint, in_context};
 use crate::semaphore::Semaphore;
 use crate::state::{Waiter, WaiterKey};
-use crate::storage::Held;
+use crate::storage::BufferAllocation;
 use crate::trace;
 use crate::trace::Edge;
 use warpline_core::backend::AsStream;
@@ -32,7 +32,7 @@ pub(super) enum Work<S> {
     Alloca(Arc<Memory>),
     Dealloca(Arc<Memory>),
     /// The memory of a buffer that was dropped.
-    Reclaim(Held),
+    Reclaim(BufferAllocation),
 }
 
 type StreamWork<S> = dyn FnOnce(&S) -> WorkResult + Send;
@@ -56,7 +56,7 @@ impl Drop for Wait {
 pub(super) enum Ready<S> {
     Stream(StreamAction<S>),
     Host(HostAction),
-    Reclaim(Held),
+    Reclaim(BufferAllocation),
 }
 
 pub(super) struct StreamAction<S> {
@@ -83,8 +83,8 @@ pub(super) struct HostAction {
 impl<S> Action<S> {
     /// Drops what no worker will take: its signals fail, and host memory is freed.
     pub(super) fn discard(self) {
-        if let Work::Reclaim(held) = self.work {
-            held.free_now();
+        if let Work::Reclaim(allocation) = self.work {
+            allocation.free_now();
         }
     }
 }
@@ -120,7 +120,7 @@ impl<S: AsStream> Action<S> {
         let Action { waits, signals, work, ticket } = self;
         let work = match work {
             Work::Host(work) => return Ready::Host(HostAction { waits, signals, work, ticket }),
-            Work::Reclaim(held) => return Ready::Reclaim(held),
+            Work::Reclaim(allocation) => return Ready::Reclaim(allocation),
             Work::Stream(work) => ForStream::Call(work),
             Work::Nothing => ForStream::Nothing,
             Work::Alloca(memory) => ForStream::Alloca(memory),

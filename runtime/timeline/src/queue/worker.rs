@@ -15,7 +15,7 @@ use crate::memory::{Memory, Origin};
 use crate::point::Timepoint;
 use crate::semaphore::Semaphore;
 use crate::state::{Nudge, Waiter};
-use crate::storage::{Held, Live, NotFreed, Stays};
+use crate::storage::{BufferAllocation, Live, NotFreed, Stays};
 use warpline_core::backend::AsStream;
 use warpline_core::backend::host::HostStream;
 use warpline_core::fork::Home;
@@ -192,9 +192,9 @@ impl<S: AsStream + Send + 'static> Origin for Shared<S> {
         self.push(Action::new(waits, signals, Work::Dealloca(memory), None));
     }
 
-    fn reclaim(&self, held: Held) {
+    fn reclaim(&self, allocation: BufferAllocation) {
         let signals = Signals::new(Arc::clone(&self.name), Vec::new());
-        self.push(Action::new(Vec::new(), signals, Work::Reclaim(held), None));
+        self.push(Action::new(Vec::new(), signals, Work::Reclaim(allocation), None));
     }
 }
 
@@ -237,7 +237,7 @@ pub(super) struct Worker<S> {
     todo: BTreeMap<u64, Action<S>>,
     held_back: BTreeMap<u64, Action<S>>,
     /// Memory that a stream refused to free, because it was being captured.
-    refused: Vec<Held>,
+    refused: Vec<BufferAllocation>,
     last_id: u64,
     host_calls: Option<HostStream>,
 }
@@ -279,8 +279,8 @@ impl<S: AsStream + 'static> Worker<S> {
                 self.last_id += 1;
                 self.todo.insert(self.last_id, action);
             }
-            for held in std::mem::take(&mut self.refused) {
-                self.reclaim(held);
+            for allocation in std::mem::take(&mut self.refused) {
+                self.reclaim(allocation);
             }
             while let Some((id, action)) = self.todo.pop_first() {
                 // A panic while a user's values are dropped must not prevent the rest of the work.
@@ -330,7 +330,7 @@ impl<S: AsStream + 'static> Worker<S> {
         let Some(stream) = self.streams.get(self.next) else { return };
         match action.into_ready() {
             Ready::Host(action) => self.call_host(action),
-            Ready::Reclaim(held) => self.reclaim(held),
+            Ready::Reclaim(allocation) => self.reclaim(allocation),
             Ready::Stream(action) => {
                 let shared = &*self.shared;
                 let place = action.place();
@@ -345,8 +345,8 @@ impl<S: AsStream + 'static> Worker<S> {
     }
 
     /// Frees the memory of a dropped buffer on its stream, behind all work that the queue has issued on any stream.
-    fn reclaim(&mut self, held: Held) {
-        let (at, name) = (held.stream(), &self.shared.name);
+    fn reclaim(&mut self, allocation: BufferAllocation) {
+        let (at, name) = (allocation.stream(), &self.shared.name);
         let Some(stream) = self.streams.get(at).map(AsStream::as_stream) else { return };
         let others = self.streams.iter().enumerate().filter(|(place, _)| *place != at);
         let mut is_behind = Ok(());
@@ -358,12 +358,12 @@ impl<S: AsStream + 'static> Worker<S> {
             }
         }
         let freed = match is_behind {
-            Ok(()) => held.free(&stream, name),
-            Err(error) => Err(NotFreed::new(held, error)),
+            Ok(()) => allocation.free(&stream, name),
+            Err(error) => Err(NotFreed::new(allocation, error)),
         };
         // Any other error is one of the device, which has lost its memory with its context.
-        if let Some((held, Error::Captured { .. })) = freed.err().map(NotFreed::into_parts) {
-            self.refused.push(held);
+        if let Some((allocation, Error::Captured { .. })) = freed.err().map(NotFreed::into_parts) {
+            self.refused.push(allocation);
         }
     }
 

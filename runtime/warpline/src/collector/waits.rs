@@ -35,12 +35,12 @@ const LONGEST_PASS_NS: i64 = 20_000;
 
 #[derive(Default)]
 pub(super) struct WaitStage {
-    held: Vec<Held>,
+    held: Vec<PendingWait>,
     ends: HashMap<u32, VecDeque<End>>,
 }
 
 /// A wait whose signal has no time yet.
-struct Held {
+struct PendingWait {
     looks: u32,
     /// Whether it has been held for the required number of looks.
     is_due: bool,
@@ -51,7 +51,7 @@ struct Held {
     is_one_of: bool,
 }
 
-impl Held {
+impl PendingWait {
     /// Returns the call that waited.
     fn call(&self) -> (u64, Span) {
         (self.record.thread.id, self.record.host)
@@ -98,7 +98,7 @@ impl WaitStage {
     /// Ends the wait before an item that begins at `begin_ns` on a stream. Ends and begins are placed on the host's clock separately,
     /// so equal times can come out some microseconds apart.
     fn end_before(&mut self, stream: &StreamInfo, sequence: u64, begin_ns: i64) {
-        let before = |held: &&mut Held| {
+        let before = |held: &&mut PendingWait| {
             let WaitRecord { stream: of, sequence: place, .. } = &held.record;
             of.as_ref().is_some_and(|of| of.id == stream.id) && *place < sequence
         };
@@ -240,7 +240,7 @@ impl WaitStage {
         if let (Some(stream), Some(gpu)) = (&record.stream, record.gpu) {
             self.end_before(stream, record.sequence, gpu.begin_ns);
         }
-        self.held.push(Held { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
+        self.held.push(PendingWait { looks, is_due: false, context: Arc::clone(stream), record, signal, is_one_of });
     }
 
     /// Returns whether it holds waits back until the next reads of the streams.

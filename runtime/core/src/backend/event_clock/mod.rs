@@ -44,7 +44,7 @@ pub trait EventDevice {
     /// The error of the driver.
     type Error;
     /// What keeps a zone's event from being recorded again while it is the anchor.
-    type Held;
+    type Lease;
 
     /// Creates this many events, or none.
     fn create_events(&self, count: usize) -> Result<Vec<Self::Event>, Self::Error>;
@@ -61,7 +61,7 @@ pub trait EventDevice {
     fn elapsed_ns(&self, since: Self::Event, event: Self::Event) -> Result<Option<i64>, Self::Error>;
 
     /// Releases the event of a zone that was the anchor.
-    fn give_back(&self, held: Self::Held);
+    fn give_back(&self, lease: Self::Lease);
 
     /// Returns whether the handles may no longer be used, as far as that is known without a call.
     fn is_gone(&self) -> bool {
@@ -115,7 +115,7 @@ struct Anchor<D: EventDevice> {
     event: D::Event,
     device_ns: i64,
     /// What holds the event of a zone; none if it is the clock's own event.
-    held: Option<D::Held>,
+    lease: Option<D::Lease>,
     own: D::Event,
 }
 
@@ -128,7 +128,7 @@ impl<D: EventDevice> EventClock<D> {
         let events = device.create_events(2)?;
         let (first, spare) = (events[0], events[1]);
         let mut clock = EventClock {
-            anchor: Anchor { event: first, device_ns: 0, held: None, own: first },
+            anchor: Anchor { event: first, device_ns: 0, lease: None, own: first },
             spare,
             pending: None,
             line: Line::None,
@@ -239,7 +239,7 @@ impl<D: EventDevice> EventClock<D> {
     pub fn device_ns(
         &mut self,
         event: D::Event,
-        hold: impl FnOnce() -> Option<D::Held>,
+        hold: impl FnOnce() -> Option<D::Lease>,
     ) -> Result<Option<i64>, D::Error> {
         if self.line == Line::None || self.resuming.is_some_and(|until| Instant::now() < until) {
             return Ok(None);
@@ -247,15 +247,15 @@ impl<D: EventDevice> EventClock<D> {
         let Some(since_ns) = self.device.elapsed_ns(self.anchor.event, event)? else { return Ok(None) };
         let device_ns = self.anchor.device_ns + since_ns;
         if since_ns >= ANCHOR_NS
-            && let Some(held) = hold()
+            && let Some(lease) = hold()
         {
-            self.set_anchor(event, device_ns, Some(held));
+            self.set_anchor(event, device_ns, Some(lease));
         }
         Ok(Some(device_ns))
     }
 
-    fn set_anchor(&mut self, event: D::Event, device_ns: i64, held: Option<D::Held>) {
-        if let Some(old) = std::mem::replace(&mut self.anchor.held, held) {
+    fn set_anchor(&mut self, event: D::Event, device_ns: i64, lease: Option<D::Lease>) {
+        if let Some(old) = std::mem::replace(&mut self.anchor.lease, lease) {
             self.device.give_back(old);
         }
         (self.anchor.event, self.anchor.device_ns) = (event, device_ns);

@@ -44,7 +44,7 @@ impl Device {
 impl EventDevice for &Device {
     type Event = usize;
     type Error = Infallible;
-    type Held = Infallible;
+    type Lease = Infallible;
 
     fn create_events(&self, count: usize) -> Result<Vec<usize>, Infallible> {
         let mut events = self.events.borrow_mut();
@@ -74,8 +74,8 @@ impl EventDevice for &Device {
         Ok(times.map(|(since, event)| (f64::from(((event - since) as f64 / 1e6) as f32) * 1e6) as i64))
     }
 
-    fn give_back(&self, held: Infallible) {
-        match held {}
+    fn give_back(&self, lease: Infallible) {
+        match lease {}
     }
 }
 

@@ -45,7 +45,7 @@ impl Holder {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HolderAccount {
     bytes: u64,
     allocations: u64,
 }
@@ -60,7 +60,7 @@ pub(super) struct DeviceAccount {
     peak_ns: i64,
     allocated: u64,
     freed: u64,
-    holders: HashMap<Holder, Held>,
+    holders: HashMap<Holder, HolderAccount>,
     /// The holders at the peak; at a peak that lasts, they are those of now.
     at_peak: Vec<MemoryHolder>,
     is_at_peak: bool,
@@ -121,7 +121,7 @@ impl DeviceAccount {
     }
 
     fn largest_first(&self) -> Vec<MemoryHolder> {
-        let held = |(holder, held): (&Holder, &Held)| MemoryHolder {
+        let held = |(holder, held): (&Holder, &HolderAccount)| MemoryHolder {
             name: holder.name().to_owned(),
             bytes: held.bytes,
             allocations: held.allocations,

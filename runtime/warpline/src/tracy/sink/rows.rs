@@ -58,7 +58,7 @@ pub(super) struct Rows {
 }
 
 struct Row {
-    held: Held,
+    held: ReorderBuffer,
     stage: Stage,
 }
 
@@ -154,7 +154,7 @@ impl Rows {
         let ids = self.ids;
         let new = || {
             let name = format!("{}, {}", display_name(stream), kind.as_str());
-            Row { held: Held::default(), stage: Stage::beside(name, ids) }
+            Row { held: ReorderBuffer::default(), stage: Stage::beside(name, ids) }
         };
         let row = self.rows.entry((stream.id, kind)).or_insert_with(new);
         row.held.0.push((now, Zone { location, span, sequence: self.sequence, lane: None, is_record }));
@@ -199,9 +199,9 @@ impl Shares {
 
 /// Zones with the times when they came.
 #[derive(Debug, Default)]
-struct Held(Vec<(Instant, Zone)>);
+struct ReorderBuffer(Vec<(Instant, Zone)>);
 
-impl Held {
+impl ReorderBuffer {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

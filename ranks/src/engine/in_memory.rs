@@ -23,7 +23,7 @@ const CHUNK: usize = 16 * BATCH;
 const READERS: usize = 4;
 
 /// Rows in memory.
-pub struct Held {
+pub struct InMemoryRows {
     schema: SchemaRef,
     parts: Vec<Vec<Chunk>>,
     rows: usize,
@@ -37,13 +37,13 @@ struct Chunk {
     texts: Arc<Vec<Arc<StringViewArray>>>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for InMemoryRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("rows", &self.rows).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("InMemoryRows").field("rows", &self.rows).field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl InMemoryRows {
     /// Reads the columns of `wanted` from all files of its table, for `parts` threads that compute. Nothing if they take more than
     /// `most_bytes`. Files that cannot be read are left out.
     pub fn load(wanted: &Wanted, folder: &Mutex<Folder>, parts: usize, most_bytes: usize) -> Option<Self> {
