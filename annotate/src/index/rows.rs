@@ -36,7 +36,7 @@ impl Process {
 }
 
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct EventRow {
     pub(crate) process: u32,
     /// The id in the events; none for a row of asynchronous events, which has a name.
     pub(crate) tid: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) is_used: bool,
 }
 
-impl Row {
+impl EventRow {
     /// The name that a user sees. Never empty.
     pub(crate) fn title(&self, of: &Process) -> Cow<'_, str> {
         let given = self.name.as_deref().filter(|name| !name.is_empty());
@@ -73,7 +73,7 @@ pub(crate) struct TooMany;
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) processes: Vec<Process>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<EventRow>,
     process_ids: HashMap<String, u32>,
     row_ids: HashMap<String, u32>,
     key: String,
@@ -138,7 +138,7 @@ impl Rows {
         let process = self.process(pid)?;
         self.spend(self.key.len() + tid.or(name).map_or(0, str::len) + ENTRY)?;
         let id = self.rows.len() as u32;
-        self.rows.push(Row {
+        self.rows.push(EventRow {
             process,
             tid: tid.map(str::to_owned),
             name: name.map(str::to_owned),

@@ -57,7 +57,7 @@ pub(super) trait Format {
 }
 
 /// A row of replays, or of the zones of one lane.
-pub(super) struct Row<'a> {
+pub(super) struct ReplayRow<'a> {
     /// The process of the kernels.
     pub(super) process: u32,
     /// The lane; none for the replays themselves.
@@ -79,7 +79,7 @@ pub(super) struct Bar<'a> {
 
 impl<'a> FirstReading<'a> {
     /// The rows of replays and zones. Those of one device are adjacent, the replays first.
-    pub(super) fn rows(&self) -> Vec<Row<'a>> {
+    pub(super) fn rows(&self) -> Vec<ReplayRow<'a>> {
         // By device, lane, and part of a large batch.
         let mut rows: BTreeMap<(u32, Option<&'a str>, usize), Vec<Bar<'a>>> = BTreeMap::new();
         for (replay, number) in self.outcome.replays.iter().zip(0..) {
@@ -168,7 +168,7 @@ impl<'a> FirstReading<'a> {
     }
 }
 
-fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> Row<'a> {
+fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> ReplayRow<'a> {
     // The sort is stable: of two equal slices, the one that comes first among the zones of a replay stays the outer one.
     bars.sort_by_key(|bar| (bar.begin_ns, Reverse(bar.end_ns)));
     let mut slices: Vec<Slice> = bars
@@ -185,5 +185,5 @@ fn row<'a>(process: u32, lane: Option<&'a str>, mut bars: Vec<Bar<'a>>) -> Row<'
     for at in homeless.into_iter().rev() {
         bars.remove(at);
     }
-    Row { process, lane, lanes, bars }
+    ReplayRow { process, lane, lanes, bars }
 }

@@ -17,7 +17,7 @@ use warpline_trace::read::budget::MemoryBudget;
 use warpline_trace::read::event::{Event, Members, scalar};
 
 use super::words::{Kind, Words, argument, arguments, raw_text};
-use super::{FirstReading, Format, REPLAYS, ReadEvent, Row};
+use super::{FirstReading, Format, REPLAYS, ReadEvent, ReplayRow};
 use crate::index::Disposition;
 use crate::runtime::proto::{Buffer, attribute, clock, event as field, packet, track as descriptor};
 
@@ -309,7 +309,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
     }
 
     /// Writes a row of replays or zones; `above` is the track of the replays.
-    fn row(&mut self, row: &Row<'a>, above: u64, order: i64) -> io::Result<u64> {
+    fn row(&mut self, row: &ReplayRow<'a>, above: u64, order: i64) -> io::Result<u64> {
         let tracks: Vec<u64> = (0..row.lanes).map(|_| self.ids.next()).collect();
         let Some(first) = tracks.first().copied() else { return Ok(above) };
         for track in &tracks {

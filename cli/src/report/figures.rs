@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use warpline_core::record::{DeviceKind, Span};
 use warpline_report::Report;
-use warpline_report::builder::{Calls, Complete, Counted, Place, ReportBuilder, Row, StreamUse, Zone};
+use warpline_report::builder::{Calls, Complete, Counted, Place, ReportBuilder, RowId, StreamUse, Zone};
 use warpline_report::figures::StreamStats;
 use warpline_report::lengths::Lengths;
 use warpline_report::path::Track;
@@ -195,7 +195,7 @@ impl Figures {
                 let ns = args.corrected_ns.unwrap_or(span.duration_ns());
                 (work, ns, on.map_or("", |stream| &*stream.device))
             }),
-            row: entry.is_none().then(|| Row { place: 0, id: rows.group(slice.row), lane: 0 }),
+            row: entry.is_none().then(|| RowId { place: 0, id: rows.group(slice.row), lane: 0 }),
             depth: 0,
             in_steps: entry.is_none() && place != Place::Replays,
         };

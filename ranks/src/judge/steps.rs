@@ -30,7 +30,7 @@ pub struct Step {
 
 /// The data that is read of one step of a rank.
 #[derive(Debug, Default)]
-struct Row {
+struct RankStep {
     win: i64,
     begin_ns: i64,
     wall_ns: i64,
@@ -51,8 +51,8 @@ pub fn ask(engine: &Engine, peers: &Peers, wanted: &BTreeSet<(i64, i64)>) -> Res
     let rows = rows(engine, &all)?;
     let one = |(rank, step): &(i64, i64)| {
         let own = rows.get(&(*rank, *step))?;
-        let others: Vec<&Row> = beside[rank].iter().filter_map(|peer| rows.get(&(*peer, *step))).collect();
-        let usual = |of: &dyn Fn(&Row) -> i64| median(&mut others.iter().map(|row| of(row)).collect::<Vec<_>>());
+        let others: Vec<&RankStep> = beside[rank].iter().filter_map(|peer| rows.get(&(*peer, *step))).collect();
+        let usual = |of: &dyn Fn(&RankStep) -> i64| median(&mut others.iter().map(|row| of(row)).collect::<Vec<_>>());
         let stage = |(name, ns): (&Arc<str>, &i64)| {
             // A stage that most of its peers do not have counts in full.
             (name.clone(), ns - usual(&|row| row.stages.get(name).copied().unwrap_or(0)))
@@ -70,7 +70,7 @@ pub fn ask(engine: &Engine, peers: &Peers, wanted: &BTreeSet<(i64, i64)>) -> Res
     Ok(wanted.iter().filter_map(|of| Some((*of, one(of)?))).collect())
 }
 
-fn rows(engine: &Engine, all: &BTreeSet<(i64, i64)>) -> Result<HashMap<(i64, i64), Row>, Error> {
+fn rows(engine: &Engine, all: &BTreeSet<(i64, i64)>) -> Result<HashMap<(i64, i64), RankStep>, Error> {
     let ranks: BTreeSet<i64> = all.iter().map(|one| one.0).collect();
     let column =
         |of: fn(&(i64, i64)) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(all.iter().map(of))) };
@@ -81,10 +81,10 @@ fn rows(engine: &Engine, all: &BTreeSet<(i64, i64)>) -> Result<HashMap<(i64, i64
     let (rank, step, win) = (steps.ints("rank")?, steps.ints("step")?, steps.ints("win")?);
     let (begin, wall) = (steps.ints("begin_ns")?, steps.ints("wall_ns")?);
     let columns = [steps.ints("compute_ns")?, steps.ints("idle_ns")?, steps.ints("launch_ns")?];
-    let mut found: HashMap<(i64, i64), Row> = HashMap::new();
+    let mut found: HashMap<(i64, i64), RankStep> = HashMap::new();
     for at in 0..steps.len() {
         let columns = [columns[0][at], columns[1][at], columns[2][at]];
-        let row = Row { win: win[at], begin_ns: begin[at], wall_ns: wall[at], columns, stages: BTreeMap::new() };
+        let row = RankStep { win: win[at], begin_ns: begin[at], wall_ns: wall[at], columns, stages: BTreeMap::new() };
         found.insert((rank[at], step[at]), row);
     }
     // A collective belongs to the window of its end, which may be the next one.

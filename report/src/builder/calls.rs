@@ -31,7 +31,7 @@ const BOUNDED: u32 = 1 << 31;
 
 /// A row of zones that nest: one of a stream or a thread, by the number that its source gives it, and a lane of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row {
+pub struct RowId {
     pub place: u8,
     pub id: u64,
     pub lane: u64,
@@ -73,7 +73,7 @@ struct Piece {
 pub struct Calls {
     outermost: Vec<Call>,
     /// The pieces of each group of rows of the current trace.
-    rows: HashMap<Row, Vec<Piece>>,
+    rows: HashMap<RowId, Vec<Piece>>,
     known: usize,
     left_out: LeftOut,
 }
@@ -81,7 +81,7 @@ pub struct Calls {
 impl Calls {
     /// Adds a zone, of which `inner_ns` are in zones within it. `tail_ns` is the time by which it may have ended earlier, if that makes its length a
     /// bound.
-    pub(super) fn add(&mut self, row: Row, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
+    pub(super) fn add(&mut self, row: RowId, span: Span, number: u32, inner_ns: i64, tail_ns: i64) {
         let pieces = self.rows.entry(row).or_default();
         let total_ns = span.duration_ns().max(0);
         if pieces.last().is_some_and(|last| last.span.end_ns > span.end_ns) {
@@ -240,8 +240,8 @@ mod tests {
         Span { begin_ns, end_ns }
     }
 
-    fn row(id: u64) -> Row {
-        Row { place: 0, id, lane: 0 }
+    fn row(id: u64) -> RowId {
+        RowId { place: 0, id, lane: 0 }
     }
 
     fn told(calls: &[Call]) -> Vec<(u32, u64, i64, i64, usize)> {

@@ -13,7 +13,7 @@ use warpline_core::replay::ReplayRecord;
 use warpline_core::synchronization::SyncRecord;
 use warpline_core::wait::WaitRecord;
 
-use super::{Complete, Place, RangeId, ReportBuilder, Row, StreamUse, Zone};
+use super::{Complete, Place, RangeId, ReportBuilder, RowId, StreamUse, Zone};
 use crate::names::{Name, Names};
 use crate::sink::Batch;
 use crate::{FieldCounts, Report};
@@ -87,7 +87,7 @@ impl SessionFigures {
             // Zones that were captured on one stream nest, and replays of one graph follow one another.
             let lane = replayed.lane.as_deref().map_or(0, |lane| self.lane(lane));
             let id = u64::from(replay.graph) << 32 ^ replayed.captured_on;
-            self.zone(&replayed.zone, Place::Replays, Row { place: 2, id, lane }, false);
+            self.zone(&replayed.zone, Place::Replays, RowId { place: 2, id, lane }, false);
         }
         self.builder.end_batch();
         self.builder.traffic.add_replay(replay, is_wanted);
@@ -99,8 +99,8 @@ impl SessionFigures {
             let place = if zone.gpu.is_some() { Place::Streams } else { Place::Threads };
             let lane = zone.named_lane().map_or(0, |lane| self.lane(lane));
             let row = match (&zone.stream, zone.gpu) {
-                (Some(stream), Some(_)) => Row { place: 0, id: u64::from(stream.id), lane },
-                _ => Row { place: 1, id: zone.thread.id, lane },
+                (Some(stream), Some(_)) => RowId { place: 0, id: u64::from(stream.id), lane },
+                _ => RowId { place: 1, id: zone.thread.id, lane },
             };
             let name = self.zone(zone, place, row, has_steps);
             self.builder.current.path.zone(zone, name);
@@ -113,7 +113,7 @@ impl SessionFigures {
     }
 
     /// Adds a zone, and returns its name. The entries of a batch repeat the batch: they have no row, and no step counts them.
-    fn zone(&mut self, zone: &ZoneRecord, place: Place, row: Row, has_steps: bool) -> Name {
+    fn zone(&mut self, zone: &ZoneRecord, place: Place, row: RowId, has_steps: bool) -> Name {
         let (range, name) = self.range(zone.range, place);
         let device = zone.stream.as_ref().filter(|_| zone.gpu.is_some()).map(|stream| &stream.device);
         let work = zone.work();

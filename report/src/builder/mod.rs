@@ -28,7 +28,7 @@ use crate::path::{CriticalPath, PathLog};
 use crate::per_step::{PerStep, StepSums};
 use crate::traffic::Traffic;
 
-pub use calls::{Call, Calls, LeftOut as CallsLeftOut, Row};
+pub use calls::{Call, Calls, LeftOut as CallsLeftOut, RowId};
 pub use counted::{Counted, Sum};
 pub use live::{CameBy, CapturedRange, SessionFigures};
 pub use ranges::{Place, RangeId};
@@ -112,7 +112,7 @@ pub struct Zone<'a> {
     /// The declared work, the time in which it was done, and the device's name.
     pub work: Option<(Work, i64, &'a str)>,
     /// The row in which it nests, and the number of zones that it is within, if that is known: of two equal spans, it says which is the inner one.
-    pub row: Option<Row>,
+    pub row: Option<RowId>,
     pub depth: u32,
     /// Whether steps count it.
     pub in_steps: bool,

@@ -8,7 +8,7 @@ use warpline_core::work::Work;
 use crate::work::WorkSum;
 
 use super::Zone;
-use super::calls::{Calls, Row};
+use super::calls::{Calls, RowId};
 use crate::lengths::{Length, Lengths};
 use crate::names::Name;
 use crate::nesting::{self, Nesting};
@@ -126,9 +126,9 @@ impl Ranges {
 #[derive(Default)]
 pub(super) struct Rows {
     all: Vec<Nested>,
-    numbers: HashMap<Row, usize>,
+    numbers: HashMap<RowId, usize>,
     /// The row of the last zone: zones of a row follow one another.
-    last: Option<(Row, usize)>,
+    last: Option<(RowId, usize)>,
     /// The rows in which zones wait, and how many do.
     unsettled: Vec<usize>,
     waiting: usize,
@@ -139,7 +139,7 @@ pub(super) struct Rows {
 
 /// A row whose zones nest.
 struct Nested {
-    at: Row,
+    at: RowId,
     waiting: Vec<Waiting>,
     nesting: Nesting,
 }
@@ -157,7 +157,7 @@ impl Rows {
     /// Puts a zone among those of its row.
     pub(super) fn add(
         &mut self,
-        at: Row,
+        at: RowId,
         range: RangeId,
         zone: &Zone<'_>,
         ranges: &mut Ranges,
@@ -184,7 +184,7 @@ impl Rows {
         }
     }
 
-    fn number(&mut self, at: Row) -> usize {
+    fn number(&mut self, at: RowId) -> usize {
         let number = *self.numbers.entry(at).or_insert_with(|| {
             self.all.push(Nested { at, waiting: Vec::new(), nesting: Nesting::default() });
             self.all.len() - 1

@@ -6,15 +6,15 @@
 use super::measured;
 use super::peak::Peak;
 
-/// A row of the table: the name as `cuDeviceGetName` returns it, GB per second of its memory, and TFLOP per second with 16 bits on the tensor
+/// An entry: the name as `cuDeviceGetName` returns it, GB per second of its memory, and TFLOP per second with 16 bits on the tensor
 /// cores and with 32 bits outside of them.
-type Row = (&'static str, f64, f64, f64);
+type PeakEntry = (&'static str, f64, f64, f64);
 
 /// The figures are those of NVIDIA's public documents. Where these give tensor cores with sparsity, it is the half. GeForce cards and the L40 have
 /// half the rate with 32-bit sums that they have with 16-bit ones. The names, except those of the V100, are in the list of products of NVIDIA's
 /// open kernel modules; old drivers, such as 450, leave out `NVIDIA`.
 #[rustfmt::skip]
-const PEAKS: [Row; 44] = [
+const PEAKS: [PeakEntry; 44] = [
     // Blackwell data sheet: 7.7 TB/s, 4,500 TFLOP/s with sparsity, 75. Other documents say 8 TB/s, but the driver reports 7,680 bits of memory bus
     // at 3,996 MHz, which are 7.67. B300, in the technical brief of the Blackwell architecture: the same three.
     ("NVIDIA B200", 7_700.0, 2_250.0, 75.0),

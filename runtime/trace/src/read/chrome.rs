@@ -12,7 +12,7 @@ use super::event::{Event, Lenient, scalar};
 use super::inputs;
 use super::kinds::{Args, Key, Kind, Said};
 use super::others::{Annotated, Others, Scopes, is_call, step};
-use super::rows::{Place, Row, Rows, Stream, device_of};
+use super::rows::{Place, Rows, Stream, TraceRow, device_of};
 use super::{Arrow, Fact, Fault, Skipped, Slice, Visitor};
 use crate::names::{BATCH_ENTRY, COLLECTIVE, NCCL_KERNEL, OVERLAPPING, ZONE_KIND};
 use warpline_report::names::{Name, Names};
@@ -427,7 +427,7 @@ impl<V: Visitor> Reader<'_, V> {
         let lane: Arc<str> = id.map_or_else(|| lane.into(), |id| format!("{id} {lane}").into());
         let next = self.groups.len() as u64;
         let group = *self.groups.entry((key.0.clone(), lane)).or_insert(next);
-        let row = self.rows.add(Row { place, name, group });
+        let row = self.rows.add(TraceRow { place, name, group });
         self.places.insert(key, row);
         Ok(row)
     }

@@ -49,7 +49,7 @@ pub use kinds::{Args, Kind};
 pub use messages::Message;
 pub use open_zones::{LastOpenZone, open_zones};
 pub use packets::{FIRST, Head, MAX_PACKET, Packets, Unsound};
-pub use rows::{Place, Row, Rows, Stream};
+pub use rows::{Place, Rows, Stream, TraceRow};
 pub use tools::other;
 pub use warpline_report::names::{Name, Names};
 

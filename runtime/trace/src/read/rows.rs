@@ -29,7 +29,7 @@ pub enum Place {
 
 /// A row.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TraceRow {
     /// Where it is.
     pub place: Place,
     /// Its name; empty if it has none.
@@ -41,13 +41,13 @@ pub struct Row {
 /// All rows that have slices.
 #[derive(Debug, Default)]
 pub struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<TraceRow>,
     streams: Vec<Stream>,
 }
 
 impl Rows {
     /// The row of this index.
-    pub fn row(&self, at: usize) -> Option<&Row> {
+    pub fn row(&self, at: usize) -> Option<&TraceRow> {
         self.rows.get(at)
     }
 
@@ -67,7 +67,7 @@ impl Rows {
         Some((at, self.stream(at)?))
     }
 
-    pub(super) fn add(&mut self, row: Row) -> Option<usize> {
+    pub(super) fn add(&mut self, row: TraceRow) -> Option<usize> {
         (self.rows.len() < MAX_ROWS).then(|| {
             self.rows.push(row);
             self.rows.len() - 1

@@ -1,7 +1,7 @@
 //! Finds the row of an event: its track is described by packets of their own, and the tracks around it say which stream or thread it is of.
 
 use super::super::parts::Track as Described;
-use super::super::rows::{Place, Row, Stream, device_of};
+use super::super::rows::{Place, Stream, TraceRow, device_of};
 use super::{Fact, Reader, Stop, Visitor};
 use warpline_report::names::{Name, Names};
 
@@ -59,7 +59,7 @@ impl<V: Visitor> Reader<'_, V> {
             around.push(next);
             if let Some(thread) = track.thread {
                 let name = names.text(track.name).clone();
-                return self.keep(uuid, Row { place: Place::Thread(thread), name, group });
+                return self.keep(uuid, TraceRow { place: Place::Thread(thread), name, group });
             }
             next = track.parent;
         }
@@ -87,7 +87,7 @@ impl<V: Visitor> Reader<'_, V> {
             }
             _ => Place::Other,
         };
-        self.keep(uuid, Row { place, name: own, group })
+        self.keep(uuid, TraceRow { place, name: own, group })
     }
 
     /// The first track of those that are drawn as one: a session takes its number for their key. It is beside the others, or, of a thread, around them.
@@ -100,7 +100,7 @@ impl<V: Visitor> Reader<'_, V> {
         first.unwrap_or(uuid)
     }
 
-    fn keep(&mut self, uuid: u64, row: Row) -> Option<usize> {
+    fn keep(&mut self, uuid: u64, row: TraceRow) -> Option<usize> {
         let added = self.rows.add(row)?;
         self.tracks.entry(uuid).or_default().row = Some(added);
         Some(added)

@@ -62,8 +62,8 @@ pub(super) enum Owner {
     Replays(u32, u32),
 }
 
-/// A row of the UI, with further rows below it for overlapping slices.
-struct Row {
+/// A group of tracks: a row of the UI, with further rows below it for overlapping slices.
+struct TrackGroup {
     process: u64,
     name: String,
     sort_index: u64,
@@ -84,7 +84,7 @@ pub(super) struct TrackId {
 /// The rows that the trace knows.
 pub(super) struct Rows {
     process_id: u32,
-    rows: HashMap<Key, Row>,
+    rows: HashMap<Key, TrackGroup>,
     /// The numbers of the devices, which have been described.
     devices: HashMap<(DeviceKind, u32), u64>,
     /// The number of rows that are neither a thread nor a stream.
@@ -139,7 +139,7 @@ impl Rows {
                     (Owner::Thread(_), _) | (_, None) => u64::from(self.process_id),
                     (_, Some(stream)) => number_of_device(&mut self.devices, &stream.device, out)?,
                 };
-                let row = Row::new(key, whose, process, lanes, &mut self.further_rows);
+                let row = TrackGroup::new(key, whose, process, lanes, &mut self.further_rows);
                 row.describe(row.threads[0], &row.name, out)?;
                 free.insert(row)
             }
@@ -175,8 +175,8 @@ impl Rows {
     }
 }
 
-impl Row {
-    fn new((owner, own_lane): Key, whose: Whose<'_>, process: u64, lanes: Lanes, further_rows: &mut u64) -> Row {
+impl TrackGroup {
+    fn new((owner, own_lane): Key, whose: Whose<'_>, process: u64, lanes: Lanes, further_rows: &mut u64) -> TrackGroup {
         let below = match owner {
             Owner::Thread(_) | Owner::Stream(_) => None,
             Owner::Kernels(_) => Some("kernels"),
@@ -195,7 +195,7 @@ impl Row {
         };
         let thread = if below.is_some() || own_lane.is_some() { further_row(further_rows) } else { id };
         let name = [Some(&*name), below, whose.lane].into_iter().flatten().collect::<Vec<_>>().join(": ");
-        Row { process, name, sort_index: id, lanes, threads: vec![thread], used: 0 }
+        TrackGroup { process, name, sort_index: id, lanes, threads: vec![thread], used: 0 }
     }
 
     fn describe(&self, thread: u64, name: &str, out: &mut Events) -> io::Result<()> {

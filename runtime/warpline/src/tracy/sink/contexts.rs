@@ -91,12 +91,12 @@ impl Ids {
 pub(super) struct Stage {
     name: String,
     ids: &'static Ids,
-    rows: Vec<Row>,
+    rows: Vec<LaneContexts>,
     is_of_zones: bool,
 }
 
-/// A stream's own row, or one for the ranges of one lane.
-struct Row {
+/// The contexts of a stream's own row, or of the row of one lane's ranges.
+struct LaneContexts {
     lane: Option<&'static str>,
     name: String,
     contexts: Vec<Stack>,
@@ -163,7 +163,7 @@ impl Stage {
     fn begin(&mut self, zone: &Zone, talk: &mut Talk<'_>) -> Result<bool, Gone> {
         let at = self.rows.iter().position(|row| row.lane == zone.lane).unwrap_or_else(|| {
             let name = zone.lane.map_or_else(|| self.name.clone(), |lane| format!("{}, {lane}", self.name));
-            self.rows.push(Row { lane: zone.lane, name, contexts: Vec::new() });
+            self.rows.push(LaneContexts { lane: zone.lane, name, contexts: Vec::new() });
             self.rows.len() - 1
         });
         let row = &mut self.rows[at];
@@ -212,7 +212,7 @@ impl Drop for Stage {
     }
 }
 
-impl Row {
+impl LaneContexts {
     /// Returns the name of the row's first context, or of a further one for overlapping zones.
     fn name_of(&self, at: usize) -> String {
         if at == 0 { self.name.clone() } else { format!("{} ({})", self.name, at + 1) }

@@ -47,7 +47,7 @@ impl RowKind {
 
 /// The timelines beside all streams.
 pub(super) struct Rows {
-    rows: HashMap<(u32, RowKind), Row>,
+    rows: HashMap<(u32, RowKind), TimelineRow>,
     ids: &'static Ids,
     /// The zones of the records so far, of which outer ones come before those in them.
     sequence: u64,
@@ -57,7 +57,7 @@ pub(super) struct Rows {
     ready: Vec<Zone>,
 }
 
-struct Row {
+struct TimelineRow {
     held: ReorderBuffer,
     stage: Stage,
 }
@@ -154,7 +154,7 @@ impl Rows {
         let ids = self.ids;
         let new = || {
             let name = format!("{}, {}", display_name(stream), kind.as_str());
-            Row { held: ReorderBuffer::default(), stage: Stage::beside(name, ids) }
+            TimelineRow { held: ReorderBuffer::default(), stage: Stage::beside(name, ids) }
         };
         let row = self.rows.entry((stream.id, kind)).or_insert_with(new);
         row.held.0.push((now, Zone { location, span, sequence: self.sequence, lane: None, is_record }));
