@@ -18,12 +18,12 @@ const ARROWS: &str = "graph_launch";
 pub(crate) struct Chrome<'a, W> {
     known: FirstReading<'a>,
     out: W,
-    state: State,
+    state: DocumentState,
     has_rows: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DocumentState {
     /// Nothing is written yet.
     Begin,
     Members,
@@ -33,18 +33,18 @@ enum State {
 
 impl<'a, W: Write> Chrome<'a, W> {
     pub(crate) fn new(known: FirstReading<'a>, out: W) -> Chrome<'a, W> {
-        Chrome { known, out, state: State::Begin, has_rows: false }
+        Chrome { known, out, state: DocumentState::Begin, has_rows: false }
     }
 
     /// The separator before the next event.
     fn comma(&mut self) -> io::Result<()> {
         let between: &[u8] = match self.state {
-            State::Begin => b"{\n\"traceEvents\": [\n",
-            State::Members => b",\n\"traceEvents\": [\n",
-            State::Events(false) => b"",
-            State::Events(true) => b",\n",
+            DocumentState::Begin => b"{\n\"traceEvents\": [\n",
+            DocumentState::Members => b",\n\"traceEvents\": [\n",
+            DocumentState::Events(false) => b"",
+            DocumentState::Events(true) => b",\n",
         };
-        self.state = State::Events(true);
+        self.state = DocumentState::Events(true);
         self.out.write_all(between)
     }
 
@@ -150,15 +150,15 @@ impl<'a, W: Write> Chrome<'a, W> {
 
 impl<W: Write> Format for Chrome<'_, W> {
     fn member(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
-        if matches!(self.state, State::Events(_)) {
+        if matches!(self.state, DocumentState::Events(_)) {
             self.rows_once()?;
         }
         let between: &[u8] = match self.state {
-            State::Begin => b"{\n",
-            State::Members => b",\n",
-            State::Events(_) => b"\n],\n",
+            DocumentState::Begin => b"{\n",
+            DocumentState::Members => b",\n",
+            DocumentState::Events(_) => b"\n],\n",
         };
-        self.state = State::Members;
+        self.state = DocumentState::Members;
         for bytes in [between, name, b": ", value] {
             self.out.write_all(bytes)?;
         }
@@ -187,9 +187,9 @@ impl<W: Write> Format for Chrome<'_, W> {
     fn finish(&mut self) -> io::Result<u64> {
         self.rows_once()?;
         self.out.write_all(match self.state {
-            State::Begin => b"{\n\"traceEvents\": []\n}\n",
-            State::Members => b"\n}\n",
-            State::Events(_) => b"\n]\n}\n",
+            DocumentState::Begin => b"{\n\"traceEvents\": []\n}\n",
+            DocumentState::Members => b"\n}\n",
+            DocumentState::Events(_) => b"\n]\n}\n",
         })?;
         self.out.flush()?;
         Ok(0)

@@ -1,7 +1,7 @@
 //! Findings about the driver, its devices, and CUPTI.
 
 use super::probe::{CuptiFacts, DriverFacts, Probed};
-use super::{Finding, State, Wanted};
+use super::{Finding, PartState, Wanted};
 use crate::output::counted;
 use warpline_cuda::probe::DriverProbe;
 
@@ -16,7 +16,7 @@ pub(super) fn driver(probed: &Probed<DriverFacts>, wanted: &Wanted) -> Vec<Findi
         Probed::Failed(how) => {
             let what = format!("the CUDA driver does not respond: {how}");
             let remedy = "run `nvidia-smi` and `dmesg`: if it fails there too, install the driver again";
-            return vec![Finding::new("driver", State::Broken, what).asked_for(asked).remedy(remedy)];
+            return vec![Finding::new("driver", PartState::Broken, what).asked_for(asked).remedy(remedy)];
         }
     };
     if let Some(why) = &facts.not_loaded {
@@ -29,10 +29,10 @@ pub(super) fn driver(probed: &Probed<DriverFacts>, wanted: &Wanted) -> Vec<Findi
             ),
             None => format!("{INSTALL}, or pass the GPU to the container; host streams are timed without one"),
         };
-        return vec![Finding::new("driver", State::Missing, what).asked_for(asked).remedy(remedy)];
+        return vec![Finding::new("driver", PartState::Missing, what).asked_for(asked).remedy(remedy)];
     }
     let mut findings = vec![version(facts).asked_for(asked)];
-    if findings[0].state == State::Works {
+    if findings[0].state == PartState::Works {
         findings.push(devices(facts).asked_for(asked));
         findings.push(event_times(facts));
         findings.push(captures(facts).asked_for(wanted.asks.graph_timing));
@@ -46,19 +46,19 @@ fn version(facts: &DriverFacts) -> Finding {
     let library = facts.path.as_deref().unwrap_or(&facts.library);
     let Some(version) = facts.version else {
         let what = format!("{library} does not report its version");
-        return Finding::new("driver", State::Broken, what).remedy(format!("it is not a CUDA driver: {INSTALL}"));
+        return Finding::new("driver", PartState::Broken, what).remedy(format!("it is not a CUDA driver: {INSTALL}"));
     };
     let cuda = readable(version);
     if version < DriverProbe::OLDEST {
         let what = format!("the driver is for CUDA {cuda} ({library})");
-        return Finding::new("driver", State::Broken, what).remedy("install one for CUDA 12.0 or newer");
+        return Finding::new("driver", PartState::Broken, what).remedy("install one for CUDA 12.0 or newer");
     }
     if !facts.missing.is_empty() {
         let what = format!("the driver for CUDA {cuda} has no {} ({library})", facts.missing.join(", "));
-        return Finding::new("driver", State::Broken, what).remedy("install one for CUDA 12.0 or newer");
+        return Finding::new("driver", PartState::Broken, what).remedy("install one for CUDA 12.0 or newer");
     }
     let module = kernel_module().map(|module| format!(", kernel module {module}")).unwrap_or_default();
-    Finding::new("driver", State::Works, format!("CUDA {cuda} ({library}{module})"))
+    Finding::new("driver", PartState::Works, format!("CUDA {cuda} ({library}{module})"))
 }
 
 fn devices(facts: &DriverFacts) -> Finding {
@@ -68,7 +68,7 @@ fn devices(facts: &DriverFacts) -> Finding {
     match &facts.not_initialised {
         Some(why) if why.contains("CUDA_ERROR_NO_DEVICE") => {
             let remedy = format!("{visible}`nvidia-smi -L` lists those of the host; pass them to the container");
-            Finding::new("devices", State::Missing, format!("the driver finds no device: {why}")).remedy(remedy)
+            Finding::new("devices", PartState::Missing, format!("the driver finds no device: {why}")).remedy(remedy)
         }
         Some(why) => {
             let remedy = match () {
@@ -80,13 +80,13 @@ fn devices(facts: &DriverFacts) -> Finding {
                 }
                 () => "run `nvidia-smi`: it names the fault",
             };
-            Finding::new("devices", State::Broken, format!("the driver does not start: {why}")).remedy(remedy)
+            Finding::new("devices", PartState::Broken, format!("the driver does not start: {why}")).remedy(remedy)
         }
-        None if facts.devices.is_empty() => Finding::new("devices", State::Missing, "the driver finds no device")
+        None if facts.devices.is_empty() => Finding::new("devices", PartState::Missing, "the driver finds no device")
             .remedy(format!("{visible}`nvidia-smi -L` lists those of the host")),
         None => {
             let count = counted(facts.devices.len() as u64, "device");
-            Finding::new("devices", State::Works, format!("{count}: {}", listed(&facts.devices)))
+            Finding::new("devices", PartState::Works, format!("{count}: {}", listed(&facts.devices)))
         }
     }
 }
@@ -107,38 +107,38 @@ fn listed(names: &[String]) -> String {
 
 fn event_times(facts: &DriverFacts) -> Finding {
     if facts.has("cuEventElapsedTime_v2") {
-        return Finding::new("event times", State::Works, "reading them does not wait for threads that launch");
+        return Finding::new("event times", PartState::Works, "reading them does not wait for threads that launch");
     }
     let what = "the driver has no cuEventElapsedTime_v2: reading times waits for threads that launch";
-    Finding::new("event times", State::Limited, what).remedy("a driver for CUDA 12.8 or newer has it")
+    Finding::new("event times", PartState::Limited, what).remedy("a driver for CUDA 12.8 or newer has it")
 }
 
 fn captures(facts: &DriverFacts) -> Finding {
     match (facts.has("cuStreamGetCaptureInfo_v3"), facts.has("cuStreamGetCaptureInfo_v2")) {
         (false, false) => {
             let what = "the driver does not report the position of a stream in its capture: captured zones are dropped";
-            Finding::new("captures", State::Missing, what).remedy("install a driver for CUDA 12.0 or newer")
+            Finding::new("captures", PartState::Missing, what).remedy("install a driver for CUDA 12.0 or newer")
         }
         (false, true) => {
             let what =
                 "the driver has no cuStreamGetCaptureInfo_v3: zones are dropped in captures with programmatic edges";
-            Finding::new("captures", State::Limited, what).remedy("a driver for CUDA 12.3 or newer has it")
+            Finding::new("captures", PartState::Limited, what).remedy("a driver for CUDA 12.3 or newer has it")
         }
         (true, _) if !facts.has("cuStreamUpdateCaptureDependencies_v2") => {
             let what = "zones are placed in graphs; `graph_timing=launch-order-stamps` gives plain stamps";
-            Finding::new("captures", State::Limited, what)
+            Finding::new("captures", PartState::Limited, what)
                 .remedy("a driver for CUDA 12.3 or newer supports the graph edges that they need")
         }
-        (true, _) => Finding::new("captures", State::Works, "zones are placed in graphs, and stamps can time them"),
+        (true, _) => Finding::new("captures", PartState::Works, "zones are placed in graphs, and stamps can time them"),
     }
 }
 
 fn kernel_names(facts: &DriverFacts) -> Finding {
     if facts.has("cuFuncGetName") && facts.has("cuKernelGetName") {
-        return Finding::new("kernel names", State::Works, "nodes of graphs have the names of their kernels");
+        return Finding::new("kernel names", PartState::Works, "nodes of graphs have the names of their kernels");
     }
     let what = "the driver does not report the names of kernels in graphs";
-    Finding::new("kernel names", State::Limited, what).remedy("a driver for CUDA 12.3 or newer reports them")
+    Finding::new("kernel names", PartState::Limited, what).remedy("a driver for CUDA 12.3 or newer reports them")
 }
 
 /// Whether the driver or CUPTI reports the ids by which profilers know the nodes of graphs.
@@ -148,13 +148,13 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
     };
     if *tells_ids {
         let what = "the driver reports the ids of graph nodes: labels join with the kernels of any profiler";
-        return Some(Finding::new("graph ids", State::Works, what));
+        return Some(Finding::new("graph ids", PartState::Works, what));
     }
     let cuda = readable(*version);
     let by_cupti = matches!(cupti, Probed::Found(CuptiFacts { unusable: None, tells_ids: true, .. }));
     let (state, what, remedy) = match by_cupti {
         true => (
-            State::Limited,
+            PartState::Limited,
             format!(
                 "the driver for CUDA {cuda} does not report the ids of graph nodes; CUPTI reports them in a session with `kernels`"
             ),
@@ -162,7 +162,7 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
              13.1 or newer",
         ),
         false => (
-            State::Missing,
+            PartState::Missing,
             format!(
                 "the ids of graph nodes are unknown: the driver for CUDA {cuda} does not report them, and there is no usable CUPTI"
             ),
@@ -176,11 +176,11 @@ pub(super) fn graph_ids(driver: &Probed<DriverFacts>, cupti: &Probed<CuptiFacts>
 pub(super) fn cupti(probed: &Probed<CuptiFacts>, wanted: &Wanted) -> Finding {
     let asked = wanted.asks.kernels;
     let found = match probed {
-        Probed::Failed(how) => Finding::new("CUPTI", State::Broken, format!("CUPTI does not respond: {how}"))
+        Probed::Failed(how) => Finding::new("CUPTI", PartState::Broken, format!("CUPTI does not respond: {how}"))
             .remedy("install the CUPTI of the driver's CUDA version, or name another library in WARPLINE_CUPTI"),
         Probed::Found(CuptiFacts { unusable: Some(why), .. }) => match why.rsplit_once(": ") {
-            Some((what, remedy)) => Finding::new("CUPTI", State::Missing, what).remedy(remedy),
-            None => Finding::new("CUPTI", State::Missing, why),
+            Some((what, remedy)) => Finding::new("CUPTI", PartState::Missing, what).remedy(remedy),
+            None => Finding::new("CUPTI", PartState::Missing, why),
         },
         Probed::Found(CuptiFacts { path, version, .. }) => {
             let (path, version) = (path.as_deref().unwrap_or("libcupti"), version.unwrap_or_default());
@@ -192,14 +192,14 @@ pub(super) fn cupti(probed: &Probed<CuptiFacts>, wanted: &Wanted) -> Finding {
                          CUPTI",
                         tool.to_string_lossy()
                     );
-                    Finding::new("CUPTI", if asked { State::Missing } else { State::Limited }, what)
+                    Finding::new("CUPTI", if asked { PartState::Missing } else { PartState::Limited }, what)
                         .remedy("unset CUDA_INJECTION64_PATH to record `kernels`")
                 }
                 None => {
                     let what = format!(
                         "API version {version} ({path}); `kernels` works unless another tool in the program holds it"
                     );
-                    Finding::new("CUPTI", State::Works, what)
+                    Finding::new("CUPTI", PartState::Works, what)
                 }
             }
         }

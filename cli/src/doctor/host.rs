@@ -3,37 +3,37 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Finding, State, Wanted};
+use super::{Finding, PartState, Wanted};
 use warpline_core::clock::{kernels_clock, kernels_clock_is_counter};
 
 /// Whether the settings are valid, and which features the program needs for them.
 pub(super) fn settings(wanted: &Wanted) -> Finding {
     let Wanted { line, origin, is_unreadable, asks } = wanted;
     if *is_unreadable {
-        return Finding::new("settings", State::Broken, "WARPLINE is not UTF-8")
+        return Finding::new("settings", PartState::Broken, "WARPLINE is not UTF-8")
             .asked_for(true)
             .remedy("write its paths and names in UTF-8");
     }
     let Some(line) = line else {
-        return Finding::new("settings", State::Off, "WARPLINE is not set: the program's own settings apply");
+        return Finding::new("settings", PartState::Off, "WARPLINE is not set: the program's own settings apply");
     };
     if let Some(problem) = &asks.problem {
         return Finding::new(
             "settings",
-            State::Broken,
+            PartState::Broken,
             format!("{origin} has a setting that cannot be used: {problem}"),
         )
         .asked_for(true)
         .remedy("run a program with `WARPLINE=help`, which lists all settings");
     }
     if asks.is_off {
-        return Finding::new("settings", State::Off, format!("{origin}=`{line}` records nothing")).asked_for(true);
+        return Finding::new("settings", PartState::Off, format!("{origin}=`{line}` records nothing")).asked_for(true);
     }
     let features: Vec<_> = ["enable"].into_iter().chain(asks.features.iter().copied()).collect();
     let features = features.iter().map(|feature| format!("`{feature}`")).collect::<Vec<_>>().join(", ");
     let plural = if asks.features.is_empty() { "feature" } else { "features" };
     let what = format!("{origin}=`{line}` is valid; the program needs warpline's {plural} {features}");
-    Finding::new("settings", State::Works, what).asked_for(true)
+    Finding::new("settings", PartState::Works, what).asked_for(true)
 }
 
 /// Whether the files of the settings can be written, or without any, files in this folder.
@@ -41,8 +41,8 @@ pub(super) fn files(wanted: &Wanted) -> Vec<Finding> {
     let named = &wanted.asks.files;
     if named.is_empty() {
         let found = match in_folder(Path::new(".")) {
-            Ok(()) => Finding::new("trace files", State::Works, "this folder is writable"),
-            Err(why) => Finding::new("trace files", State::Missing, format!("this folder is not writable: {why}"))
+            Ok(()) => Finding::new("trace files", PartState::Works, "this folder is writable"),
+            Err(why) => Finding::new("trace files", PartState::Missing, format!("this folder is not writable: {why}"))
                 .remedy("name a file in another folder, as in `perfetto=/tmp/trace.pftrace`"),
         };
         return vec![found];
@@ -50,8 +50,8 @@ pub(super) fn files(wanted: &Wanted) -> Vec<Finding> {
     let finding = |path: &PathBuf| {
         let name = path.display();
         let found = match can_write(path) {
-            Ok(()) => Finding::new("trace files", State::Works, format!("`{name}` is writable")),
-            Err(why) => Finding::new("trace files", State::Missing, format!("`{name}` is not writable: {why}"))
+            Ok(()) => Finding::new("trace files", PartState::Works, format!("`{name}` is writable")),
+            Err(why) => Finding::new("trace files", PartState::Missing, format!("`{name}` is not writable: {why}"))
                 .remedy("create the folder, or name a file in another one"),
         };
         found.asked_for(true)
@@ -93,9 +93,9 @@ pub(super) fn control(wanted: &Wanted) -> Option<Finding> {
     let is_long = folder.as_os_str().len() + 1 + LONGEST_NAME > LONGEST_PATH;
     let fault = if is_long { Err("its path is too long for a socket".to_owned()) } else { fault };
     let found = match fault {
-        Ok(()) => Finding::new("control", State::Works, format!("programs can create their sockets in `{name}`")),
+        Ok(()) => Finding::new("control", PartState::Works, format!("programs can create their sockets in `{name}`")),
         Err(why) => {
-            Finding::new("control", State::Missing, format!("programs cannot create sockets in `{name}`: {why}"))
+            Finding::new("control", PartState::Missing, format!("programs cannot create sockets in `{name}`: {why}"))
                 .remedy("set XDG_RUNTIME_DIR to a directory of yours with a short name and mode 0700")
         }
     };
@@ -115,7 +115,7 @@ pub(super) fn counters() -> Option<Finding> {
         "0" => "all users may read hardware counters; warpline does not need them",
         _ => "only administrators may read hardware counters; Nsight Compute needs them, warpline does not",
     };
-    Some(Finding::new("permissions", State::Works, what))
+    Some(Finding::new("permissions", PartState::Works, what))
 }
 
 /// The host's clock.
@@ -123,13 +123,13 @@ pub(super) fn clock() -> Finding {
     let clock = kernels_clock();
     match clock {
         _ if kernels_clock_is_counter() => {
-            Finding::new("clock", State::Works, "the time stamp counter, which is also the kernel's clock source")
+            Finding::new("clock", PartState::Works, "the time stamp counter, which is also the kernel's clock source")
         }
         Some(name) => {
             let what = format!("the system's clock, because the kernel's clock source is `{name}` and not `tsc`");
-            Finding::new("clock", State::Limited, what)
+            Finding::new("clock", PartState::Limited, what)
                 .remedy("each zone takes a little longer on its thread; nothing else changes")
         }
-        None => Finding::new("clock", State::Works, "the system's clock"),
+        None => Finding::new("clock", PartState::Works, "the system's clock"),
     }
 }

@@ -28,7 +28,7 @@ const FORMAT: &str = "warpline-doctor/1";
 /// How one part of the host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum PartState {
     Works,
     /// It works with a limit.
     Limited,
@@ -46,7 +46,7 @@ enum State {
 #[derive(Debug, Serialize)]
 struct Finding {
     part: &'static str,
-    state: State,
+    state: PartState,
     /// A setting or a variable asks for this part.
     asked_for: bool,
     what: String,
@@ -55,7 +55,7 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(part: &'static str, state: State, what: impl Into<String>) -> Finding {
+    fn new(part: &'static str, state: PartState, what: impl Into<String>) -> Finding {
         Finding { part, state, asked_for: false, what: what.into(), remedy: None }
     }
 
@@ -70,9 +70,9 @@ impl Finding {
     /// Whether the command's status is 1 because of it.
     fn is_problem(&self) -> bool {
         match self.state {
-            State::Broken => true,
-            State::Missing => self.asked_for,
-            State::Works | State::Limited | State::Untried | State::Off => false,
+            PartState::Broken => true,
+            PartState::Missing => self.asked_for,
+            PartState::Works | PartState::Limited | PartState::Untried | PartState::Off => false,
         }
     }
 }

@@ -9,7 +9,7 @@ use warpline_report::work::{Peak, PeakMeasurement, measured};
 
 use super::gpu::{kernel_module, readable};
 use super::probe::{DevicePeak, DriverFacts, PeakFacts, Probed};
-use super::{Finding, State};
+use super::{Finding, PartState};
 
 /// A device that reaches less than this share of its vendor's figure is throttled, or other programs use it, too.
 const LOW: f64 = 0.6;
@@ -21,13 +21,15 @@ pub(super) fn findings(probed: &Probed<PeakFacts>, driver: &Probed<DriverFacts>)
         Probed::Failed(how) => {
             let what = format!("the devices were not measured: {how}");
             let remedy = "give them more time with `--within 2m`, while no other program uses them";
-            return vec![Finding::new("peak", State::Broken, what).asked_for(true).remedy(remedy)];
+            return vec![Finding::new("peak", PartState::Broken, what).asked_for(true).remedy(remedy)];
         }
     };
     if facts.devices.is_empty() {
         let what = "there is no device to measure";
         return vec![
-            Finding::new("peak", State::Missing, what).asked_for(true).remedy("see the lines on driver and devices"),
+            Finding::new("peak", PartState::Missing, what)
+                .asked_for(true)
+                .remedy("see the lines on driver and devices"),
         ];
     }
     let mut findings: Vec<Finding> = facts.devices.iter().map(finding).collect();
@@ -40,7 +42,7 @@ fn finding(measured: &DevicePeak) -> Finding {
     if let Some(why) = failed {
         let what = format!("{device} was not measured: {why}");
         let remedy = "measure it while no other program uses it";
-        return Finding::new("peak", State::Broken, what).asked_for(true).remedy(remedy);
+        return Finding::new("peak", PartState::Broken, what).asked_for(true).remedy(remedy);
     }
     let stated = Peak::stated(device);
     let of = |rate: f64, stated: Option<f64>| stated.map(|stated| rate / stated);
@@ -60,9 +62,9 @@ fn finding(measured: &DevicePeak) -> Finding {
     if [memory, compute].into_iter().flatten().any(|share| share < LOW) {
         let remedy =
             "measure it while no other program uses it, and look at its clocks with `nvidia-smi -q -d CLOCK,POWER`";
-        return Finding::new("peak", State::Limited, what).asked_for(true).remedy(remedy);
+        return Finding::new("peak", PartState::Limited, what).asked_for(true).remedy(remedy);
     }
-    Finding::new("peak", State::Works, what).asked_for(true)
+    Finding::new("peak", PartState::Works, what).asked_for(true)
 }
 
 /// Writes what was measured.
@@ -82,14 +84,14 @@ fn kept(facts: &PeakFacts, driver: &Probed<DriverFacts>) -> Option<Finding> {
     }
     let remedy = "set XDG_CACHE_HOME to a folder that you can write";
     Some(match measured::file() {
-        None => Finding::new("peak file", State::Broken, "there is no folder for the file of peaks").remedy(remedy),
+        None => Finding::new("peak file", PartState::Broken, "there is no folder for the file of peaks").remedy(remedy),
         Some(file) => match measured::write(&file, peaks) {
             Ok(()) => {
-                Finding::new("peak file", State::Works, format!("reports of this user read `{}`", file.display()))
+                Finding::new("peak file", PartState::Works, format!("reports of this user read `{}`", file.display()))
             }
             Err(error) => {
                 let what = format!("cannot write `{}`: {error}", file.display());
-                Finding::new("peak file", State::Broken, what).remedy(remedy)
+                Finding::new("peak file", PartState::Broken, what).remedy(remedy)
             }
         },
     })

@@ -1,6 +1,6 @@
 //! Prints findings for people: a line for each, and its remedy below it.
 
-use super::{Finding, State};
+use super::{Finding, PartState};
 use crate::output::{counted, printable};
 
 /// The findings, and what they mean together.
@@ -9,16 +9,17 @@ pub(super) fn text(findings: &[Finding]) -> String {
     for finding in findings {
         text += &format!("{:<8} {:<13} {}\n", word(finding), finding.part, printable(&finding.what));
         // A part that works needs no remedy.
-        if let Some(remedy) = finding.remedy.as_ref().filter(|_| finding.state != State::Works) {
+        if let Some(remedy) = finding.remedy.as_ref().filter(|_| finding.state != PartState::Works) {
             text += &format!("{:22} -> {}\n", "", printable(remedy));
         }
     }
     let problems = findings.iter().filter(|finding| finding.is_problem()).count() as u64;
     let limits =
-        findings.iter().filter(|finding| matches!(finding.state, State::Limited | State::Missing)).count() as u64;
+        findings.iter().filter(|finding| matches!(finding.state, PartState::Limited | PartState::Missing)).count()
+            as u64;
     text.push('\n');
     text += &match (problems, limits) {
-        (0, 0) if findings.iter().any(|finding| finding.state == State::Untried) => {
+        (0, 0) if findings.iter().any(|finding| finding.state == PartState::Untried) => {
             "everything that was tried works\n".to_owned()
         }
         (0, 0) => "everything works\n".to_owned(),
@@ -34,12 +35,12 @@ fn parts(count: u64) -> String {
 
 fn word(finding: &Finding) -> String {
     let word = match finding.state {
-        State::Works => "works",
-        State::Limited => "limited",
-        State::Untried => "untried",
-        State::Off => "off",
-        State::Missing => "missing",
-        State::Broken => "broken",
+        PartState::Works => "works",
+        PartState::Limited => "limited",
+        PartState::Untried => "untried",
+        PartState::Off => "off",
+        PartState::Missing => "missing",
+        PartState::Broken => "broken",
     };
     if finding.is_problem() { format!("{word}!") } else { word.to_owned() }
 }

@@ -31,10 +31,10 @@ const LATER_LIMIT: Duration = Duration::from_millis(200);
 /// The maximum number of attempts of the collector.
 const ATTEMPTS: u32 = 5;
 
-static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
+static STATE: PerProcess<Mutex<CalibrationState>> = PerProcess::new(Mutex::default);
 
 #[derive(Default)]
-struct State {
+struct CalibrationState {
     /// Whether the current session requests a measurement.
     is_wanted: bool,
     /// Whether the session has a measurement of at least one context.

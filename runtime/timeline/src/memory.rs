@@ -111,10 +111,10 @@ pub(crate) struct Memory {
     bytes: u64,
     asked: AskedFor,
     origin: Arc<dyn Origin>,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
-struct State {
+struct MemoryState {
     stage: Stage,
     live: Option<Live>,
     /// The stream that allocated it, by its place in the queue.
@@ -134,7 +134,7 @@ enum Stage {
 impl Memory {
     /// `live` keeps the thread and the streams of the queue `origin`.
     pub(crate) fn new(bytes: u64, asked: AskedFor, origin: Arc<dyn Origin>, live: Live) -> Memory {
-        let state = State { stage: Stage::Reserved, live: Some(live), stream: 0 };
+        let state = MemoryState { stage: Stage::Reserved, live: Some(live), stream: 0 };
         Memory { bytes, asked, origin, state: Mutex::new(state) }
     }
 
@@ -148,7 +148,7 @@ impl Memory {
     }
 
     /// Takes the lock. No user code runs under it, so the state under a poisoned lock is sound.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -74,10 +74,10 @@ pub(super) struct Core<P> {
     pub(super) history: History,
     /// The process that created it. In a forked child, the lock may be held forever.
     home: Home,
-    state: Mutex<State<P>>,
+    state: Mutex<SemaphoreState<P>>,
 }
 
-struct State<P> {
+struct SemaphoreState<P> {
     reached: u64,
     submitted: u64,
     failure: Option<Failure>,
@@ -101,7 +101,7 @@ impl<P: Point> Core<P> {
             ahead: AtomicU64::new(initial),
             history: History::new(initial),
             home: Home::here(),
-            state: Mutex::new(State::new(initial)),
+            state: Mutex::new(SemaphoreState::new(initial)),
         }
     }
 
@@ -110,7 +110,7 @@ impl<P: Point> Core<P> {
     }
 
     /// Takes the lock. No user code runs under it, so the state under a poisoned lock is sound.
-    fn lock(&self) -> Result<MutexGuard<'_, State<P>>, Error> {
+    fn lock(&self) -> Result<MutexGuard<'_, SemaphoreState<P>>, Error> {
         if self.home.is_here() {
             Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
         } else {
@@ -118,12 +118,12 @@ impl<P: Point> Core<P> {
         }
     }
 
-    fn check(&self, state: &State<P>) -> Result<(), Error> {
+    fn check(&self, state: &SemaphoreState<P>) -> Result<(), Error> {
         let Some(failure) = &state.failure else { return Ok(()) };
         Err(Error::Failed { semaphore: Arc::clone(&self.name), failure: failure.clone() })
     }
 
-    fn check_forward(&self, state: &State<P>, value: u64) -> Result<(), Error> {
+    fn check_forward(&self, state: &SemaphoreState<P>, value: u64) -> Result<(), Error> {
         self.check(state)?;
         if value > state.submitted {
             return Ok(());
@@ -246,7 +246,7 @@ impl<P: Point> Core<P> {
 
     /// Queries the devices for their progress.
     pub(super) fn look(&self) {
-        let to_ask = |state: MutexGuard<'_, State<P>>| -> Vec<_> {
+        let to_ask = |state: MutexGuard<'_, SemaphoreState<P>>| -> Vec<_> {
             state.points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect()
         };
         let points = self.lock().map(to_ask).unwrap_or_default();
@@ -300,7 +300,7 @@ impl<P> Drop for Core<P> {
     /// Leaks the points in a forked process, where they must not be dropped and another thread may have been changing them.
     fn drop(&mut self) {
         if !self.home.is_here() {
-            std::mem::forget(std::mem::replace(&mut self.state, Mutex::new(State::new(0))));
+            std::mem::forget(std::mem::replace(&mut self.state, Mutex::new(SemaphoreState::new(0))));
         }
     }
 }
@@ -318,7 +318,7 @@ impl<P> Woken<P> {
     }
 }
 
-impl<P: Point> State<P> {
+impl<P: Point> SemaphoreState<P> {
     /// Marks the semaphore as watched if that is needed; returns whether it was not marked before.
     fn start_watch(&mut self) -> bool {
         self.has_to_be_watched() && !std::mem::replace(&mut self.watched, true)
@@ -330,9 +330,9 @@ impl<P: Point> State<P> {
     }
 }
 
-impl<P> State<P> {
-    fn new(initial: u64) -> State<P> {
-        State {
+impl<P> SemaphoreState<P> {
+    fn new(initial: u64) -> SemaphoreState<P> {
+        SemaphoreState {
             reached: initial,
             submitted: initial,
             failure: None,

@@ -47,7 +47,7 @@ pub struct Queue {
     home: Home,
     /// Like `panic` in the state, but for a forked child, where the state may stay locked forever.
     panic_in_child: Mutex<Option<String>>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// The worker waits here for work.
     work: Condvar,
     /// `synchronize` waits here for the worker.
@@ -55,7 +55,7 @@ pub struct Queue {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     ops: VecDeque<Op>,
     /// Whether the worker is executing work.
     busy: bool,
@@ -206,7 +206,7 @@ impl Queue {
 
     /// Takes the state's lock. No user code runs under it, so a poisoned lock holds a sound state. Each zone of a host stream
     /// takes it on a thread that is already inside warpline, so it does not use `lock::lock`, which would enter again.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -12,12 +12,12 @@ use crate::lock::lock;
 /// A position on an in-process stream.
 pub struct HostPoint {
     stream: u64,
-    state: Mutex<State>,
+    state: Mutex<PointState>,
     settled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PointState {
     /// The outcome, once it is known; the text is the stream's error.
     outcome: Option<Result<(), String>>,
     /// The callbacks: several values may be signalled at one point.

@@ -51,17 +51,17 @@ static PUBLISHED: Published = Published {
 };
 
 /// The comparisons, and the number of collectors that make them.
-static COMPARED: Mutex<Compared> = Mutex::new(Compared { users: 0, state: State::New });
+static COMPARED: Mutex<Compared> = Mutex::new(Compared { users: 0, state: TickFit::New });
 
 /// The counter missed the clock.
 static IS_UNSTEADY: AtomicBool = AtomicBool::new(false);
 
 struct Compared {
     users: u32,
-    state: State,
+    state: TickFit,
 }
 
-enum State {
+enum TickFit {
     New,
     /// Compared once: the rate is unknown.
     Once(Reading),
@@ -217,22 +217,22 @@ impl Ticks {
             Err(TryLockError::WouldBlock) => return,
         };
         let due_ns = match &compared.state {
-            State::New => i64::MIN,
-            State::Once(first) => first.ns + FIRST.as_nanos() as i64,
-            State::Line(line) => line.last_ns + EVERY.as_nanos() as i64,
+            TickFit::New => i64::MIN,
+            TickFit::Once(first) => first.ns + FIRST.as_nanos() as i64,
+            TickFit::Line(line) => line.last_ns + EVERY.as_nanos() as i64,
         };
         if system::now_ns() < due_ns {
             return;
         }
         let Some(reading) = Reading::take() else { return };
         match &mut compared.state {
-            State::New => compared.state = State::Once(reading),
-            State::Once(first) => {
+            TickFit::New => compared.state = TickFit::Once(reading),
+            TickFit::Once(first) => {
                 let line = Box::new(Line::new(*first, reading));
                 line.publish(reading.ticks);
-                compared.state = State::Line(line);
+                compared.state = TickFit::Line(line);
             }
-            State::Line(line) => {
+            TickFit::Line(line) => {
                 if line.add(reading) {
                     line.publish(reading.ticks);
                 } else {
@@ -252,7 +252,7 @@ impl Drop for Ticks {
         let mut compared = crate::lock::lock(&COMPARED);
         compared.users -= 1;
         if compared.users == 0 {
-            compared.state = State::New;
+            compared.state = TickFit::New;
             PUBLISHED.withdraw();
         }
     }

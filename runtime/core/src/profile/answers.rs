@@ -20,7 +20,7 @@ use crate::record::ZoneRecord;
 pub struct Shared<T = ZoneRecord> {
     /// The process that made the request.
     home: Home,
-    state: Mutex<State<T>>,
+    state: Mutex<AnswerState<T>>,
     came: Condvar,
     /// The handle exists, and more answers are expected.
     is_open: AtomicBool,
@@ -28,7 +28,7 @@ pub struct Shared<T = ZoneRecord> {
     signalling: Mutex<()>,
 }
 
-pub(super) struct State<T = ZoneRecord> {
+pub(super) struct AnswerState<T = ZoneRecord> {
     pub(super) answers: VecDeque<Result<T, ProfileError>>,
     pub(super) to_come: u32,
     /// The number of zones that have begun and have not answered.
@@ -37,7 +37,7 @@ pub(super) struct State<T = ZoneRecord> {
     waker: Option<Waker>,
 }
 
-impl<T> State<T> {
+impl<T> AnswerState<T> {
     pub(super) fn timed_out(&self) -> ProfileError {
         ProfileError::TimedOut { has_begun: self.under_way > 0, captured: self.captured }
     }
@@ -45,7 +45,7 @@ impl<T> State<T> {
 
 /// Stores the waker for the next answer. The old waker is dropped without the lock, because it may own the last reference to a task, and
 /// dropping the task may make requests.
-pub(super) fn wake_later<A, T>(mut state: Locked<'_, State<A>>, waker: Waker) -> Poll<T> {
+pub(super) fn wake_later<A, T>(mut state: Locked<'_, AnswerState<A>>, waker: Waker) -> Poll<T> {
     let old = state.waker.replace(waker);
     drop(state);
     drop(old);
@@ -54,7 +54,7 @@ pub(super) fn wake_later<A, T>(mut state: Locked<'_, State<A>>, waker: Waker) ->
 
 impl<T> Shared<T> {
     fn new(to_come: u32, answers: VecDeque<Result<T, ProfileError>>) -> Arc<Shared<T>> {
-        let state = State { answers, to_come, under_way: 0, captured: 0, waker: None };
+        let state = AnswerState { answers, to_come, under_way: 0, captured: 0, waker: None };
         let home = Home::here();
         Arc::new(Shared {
             home,
@@ -70,12 +70,12 @@ impl<T> Shared<T> {
         Shared::new(0, VecDeque::from([Err(error)]))
     }
 
-    fn lock(&self) -> Locked<'_, State<T>> {
+    fn lock(&self) -> Locked<'_, AnswerState<T>> {
         lock(&self.state)
     }
 
     /// Locks the state. Returns none in a process that was forked from the requesting one, where the lock may be held for ever.
-    pub(super) fn lock_here(&self) -> Option<Locked<'_, State<T>>> {
+    pub(super) fn lock_here(&self) -> Option<Locked<'_, AnswerState<T>>> {
         self.is_here().then(|| self.lock())
     }
 
@@ -83,8 +83,8 @@ impl<T> Shared<T> {
     pub(super) fn wait_until(
         &self,
         timeout: Duration,
-        is_enough: impl Fn(&State<T>) -> bool,
-    ) -> Option<Locked<'_, State<T>>> {
+        is_enough: impl Fn(&AnswerState<T>) -> bool,
+    ) -> Option<Locked<'_, AnswerState<T>>> {
         Some(self.lock_here()?.wait_while(&self.came, timeout, |state| !is_enough(state)))
     }
 
@@ -155,7 +155,7 @@ impl<T> Shared<T> {
         self.put(state, Err(error.clone()));
     }
 
-    fn put(&self, mut state: Locked<'_, State<T>>, answer: Result<T, ProfileError>) {
+    fn put(&self, mut state: Locked<'_, AnswerState<T>>, answer: Result<T, ProfileError>) {
         state.to_come = state.to_come.saturating_sub(1);
         state.answers.push_back(answer);
         let is_over = state.to_come == 0;

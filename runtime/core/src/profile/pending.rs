@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::profile::answers::{Shared, State, wake_later};
+use crate::profile::answers::{AnswerState, Shared, wake_later};
 use crate::profile::error::ProfileError;
 use crate::profile::submission::SubmissionRecord;
 use crate::record::ZoneRecord;
@@ -70,7 +70,7 @@ impl<T: Clone> Handle<T> {
     fn wait_first(
         &self,
         timeout: Duration,
-        timed_out: impl FnOnce(&State<T>) -> ProfileError,
+        timed_out: impl FnOnce(&AnswerState<T>) -> ProfileError,
     ) -> Result<T, ProfileError> {
         let state = self.wait_until(timeout, |state| !state.answers.is_empty());
         let state = state.ok_or(ProfileError::Inherited)?;
@@ -119,7 +119,7 @@ impl PendingZone {
     /// # Errors
     /// [`ProfileError::TimedOut`] if the timeout expires; the request stays. Other errors say why there is no record.
     pub fn wait(&self, timeout: Duration) -> Result<ZoneRecord, ProfileError> {
-        self.0.wait_first(timeout, State::timed_out)
+        self.0.wait_first(timeout, AnswerState::timed_out)
     }
 }
 

@@ -4,7 +4,7 @@
 //! not documented, and may repeat those of the graph's own nodes. In a graph with such nodes, kind and name must therefore match too. If
 //! two kernels of one replay have the same id, neither is assigned to the graph's own node.
 //!
-//! Drivers for CUDA 13.0 number the nodes inside after those of the graph itself (`State::number_inside`). Such a number counts if kind and
+//! Drivers for CUDA 13.0 number the nodes inside after those of the graph itself (`GraphState::number_inside`). Such a number counts if kind and
 //! name match. If they do not match once, the driver numbers otherwise, and the numbers of this graph are no longer used. A kernel whose
 //! node is unknown is in the zones that all its possible nodes have in common.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::ids::{LabelKey, NodeLabels};
 use super::label::NodeKind;
-use super::registered::{Node, Registered, State};
+use super::registered::{GraphState, Node, Registered};
 use super::registry;
 use crate::stamps;
 use warpline_core::catalog::RangeSpec;
@@ -82,7 +82,7 @@ impl Registered {
     }
 }
 
-impl State {
+impl GraphState {
     /// Returns the node inside another one that has this low half of an id, if kind and name are the node's.
     fn inner_of(&mut self, low: u32, kind: NodeKind, name: &str) -> Option<u32> {
         let index = *self.inner_ids.get(&low)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::JSON_FORMAT;
 use super::captured_zone::CapturedZone;
 use super::label::NodeIdSource;
-use super::registered::{Node, Registered, State};
+use super::registered::{GraphState, Node, Registered};
 use warpline_core::catalog::export::quoted;
 use warpline_core::catalog::{RangeSpec, catalog};
 use warpline_core::collective::Message;
@@ -28,7 +28,7 @@ pub(super) fn document(graphs: &[Arc<Registered>]) -> String {
     out
 }
 
-fn write_graph(out: &mut String, number: u32, state: &State) {
+fn write_graph(out: &mut String, number: u32, state: &GraphState) {
     let member = |out: &mut String, key: &str, value: &str| {
         let _ = write!(out, ",\n      {}: {value}", quoted(key));
     };
@@ -90,7 +90,7 @@ fn write_zone(zone: &CapturedZone) -> String {
     )
 }
 
-fn write_node(index: u32, node: &Node, state: &State, zones: &[u32]) -> String {
+fn write_node(index: u32, node: &Node, state: &GraphState, zones: &[u32]) -> String {
     let id = |source| node.id.filter(|(_, from)| *from == source).map(|(id, _)| format!("\"{id}\""));
     let low = node.id.filter(|_| node.within.is_none()).map(|(id, _)| id & u64::from(u32::MAX));
     let replays = state.execs.iter().map(|exec| match (exec.id, low) {

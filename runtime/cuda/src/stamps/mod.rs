@@ -60,7 +60,7 @@ static BY_LAUNCH: AtomicBool = AtomicBool::new(false);
 /// The number of sessions that have timed captures.
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
-static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::default);
+static STATE: PerProcess<Mutex<StampState>> = PerProcess::new(Mutex::default);
 
 /// The message for the user if a zone is captured without a stamp.
 const REFUSED_ONE: &str = "captured zones are not timed in replays: the driver refused a stamp; make the stream's context current \
@@ -74,7 +74,7 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SPANNING: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
-struct State {
+struct StampState {
     contexts: HashMap<u64, Readiness>,
     /// The contexts in which this session captures no stamps, because one of its captures could not wait until the context was ready.
     left_out: HashSet<u64>,
@@ -378,7 +378,7 @@ impl Stamps {
     }
 }
 
-impl State {
+impl StampState {
     /// Adds a reason, unless it was given in this session.
     fn tell_once(&mut self, problem: &'static str) {
         if !self.told.contains(&problem) {
@@ -389,7 +389,7 @@ impl State {
 
     /// Requests that the collector prepare a context, unless it is known already.
     fn want(&mut self, context: ContextPtr, id: u64) {
-        let State { contexts, wanted, .. } = self;
+        let StampState { contexts, wanted, .. } = self;
         contexts.entry(id).or_insert_with(|| {
             wanted.push((context as usize, id));
             Readiness::Wanted
@@ -466,6 +466,6 @@ pub(crate) fn id_of(
 }
 
 /// Takes the lock, under which no driver is called.
-fn lock() -> MutexGuard<'static, State> {
+fn lock() -> MutexGuard<'static, StampState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,14 +30,14 @@ pub(super) struct Shared<S> {
     /// The process of the worker.
     home: Home,
     room: Arc<Room>,
-    state: Mutex<State<S>>,
+    state: Mutex<WorkerState<S>>,
     /// Wakes the worker.
     work: Condvar,
     /// Wakes threads in `flush`.
     seen: Condvar,
 }
 
-struct State<S> {
+struct WorkerState<S> {
     inbox: VecDeque<Action<S>>,
     /// The ids of held-back submissions that must be checked again.
     woken: Vec<u64>,
@@ -65,7 +65,7 @@ enum Phase {
 
 impl<S> Shared<S> {
     pub(super) fn new(name: Arc<str>, room: Arc<Room>) -> Shared<S> {
-        let state = State {
+        let state = WorkerState {
             inbox: VecDeque::new(),
             woken: Vec::new(),
             phase: Phase::Open,
@@ -96,7 +96,7 @@ impl<S> Shared<S> {
     }
 
     /// Takes the lock. No user code runs under it, so the state under a poisoned lock is sound.
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, WorkerState<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,7 +209,7 @@ impl<S: AsStream + Send + 'static> Stays for Shared<S> {
     }
 }
 
-impl<S> State<S> {
+impl<S> WorkerState<S> {
     fn is_idle(&self) -> bool {
         !self.is_busy && self.inbox.is_empty() && self.woken.is_empty()
     }

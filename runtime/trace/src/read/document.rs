@@ -79,7 +79,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     Begin,
     /// In the object. The flag says whether a member came before.
     Object(bool),
@@ -94,7 +94,7 @@ enum State {
 pub struct Document<R> {
     input: R,
     at: Position,
-    state: State,
+    state: ParserState,
     /// The end may be missing.
     may_be_cut: bool,
     is_array: bool,
@@ -110,7 +110,7 @@ impl<R: BufRead> Document<R> {
         Document {
             input,
             at: Position { byte: 0, line: 1 },
-            state: State::Begin,
+            state: ParserState::Begin,
             may_be_cut: false,
             is_array: false,
             cut: None,
@@ -145,7 +145,7 @@ impl<R: BufRead> Document<R> {
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, Broken> {
         let step = match self.step() {
             Err(Broken::Short(at)) if self.may_be_cut => {
-                self.state = State::End;
+                self.state = ParserState::End;
                 self.cut = Some(at);
                 Step::End
             }
@@ -162,25 +162,25 @@ impl<R: BufRead> Document<R> {
     fn step(&mut self) -> Result<Step, Broken> {
         loop {
             match self.state {
-                State::Begin => match self.peek_begin()? {
+                ParserState::Begin => match self.peek_begin()? {
                     Some(b'{') => {
                         self.skip_one();
-                        self.state = State::Object(false);
+                        self.state = ParserState::Object(false);
                     }
                     Some(b'[') => {
                         self.skip_one();
                         (self.is_array, self.may_be_cut) = (true, true);
-                        self.state = State::Events { any: false, inner: false };
+                        self.state = ParserState::Events { any: false, inner: false };
                         return Ok(Step::Events);
                     }
                     _ => return Err(Broken::NoTrace("neither an object nor an array")),
                 },
-                State::Object(any) => {
+                ParserState::Object(any) => {
                     let Some(byte) = self.peek()? else { return Err(Broken::Short(self.at)) };
                     match byte {
                         b'}' => {
                             self.skip_one();
-                            self.state = State::End;
+                            self.state = ParserState::End;
                             continue;
                         }
                         b',' if any => {
@@ -207,26 +207,26 @@ impl<R: BufRead> Document<R> {
                             return Err(Broken::Wrong(self.at, "`traceEvents` is not an array"));
                         }
                         self.skip_one();
-                        self.state = State::Events { any: false, inner: true };
+                        self.state = ParserState::Events { any: false, inner: true };
                         return Ok(Step::Events);
                     }
                     self.read_value()?;
-                    self.state = State::Object(true);
+                    self.state = ParserState::Object(true);
                     return Ok(Step::Member);
                 }
-                State::Events { any, inner } => {
+                ParserState::Events { any, inner } => {
                     let Some(mut byte) = self.peek()? else {
                         if inner {
                             return Err(Broken::Short(self.at));
                         }
-                        self.state = State::End;
+                        self.state = ParserState::End;
                         continue;
                     };
                     if byte == b',' && any {
                         self.skip_one();
                         match self.peek()? {
                             None if !inner => {
-                                self.state = State::End;
+                                self.state = ParserState::End;
                                 continue;
                             }
                             None => return Err(Broken::Short(self.at)),
@@ -236,7 +236,7 @@ impl<R: BufRead> Document<R> {
                     } else if byte == b']' {
                         self.skip_one();
                         let has_members = inner || matches!(self.peek()?, Some(b',' | b'}'));
-                        self.state = if has_members { State::Object(true) } else { State::End };
+                        self.state = if has_members { ParserState::Object(true) } else { ParserState::End };
                         continue;
                     } else if any {
                         return Err(Broken::Wrong(self.at, "no `,` or `]` after an event"));
@@ -245,10 +245,10 @@ impl<R: BufRead> Document<R> {
                         return Err(Broken::Wrong(self.at, "an event that is not an object"));
                     }
                     self.read_value()?;
-                    self.state = State::Events { any: true, inner };
+                    self.state = ParserState::Events { any: true, inner };
                     return Ok(Step::Event);
                 }
-                State::End => {
+                ParserState::End => {
                     return match self.peek()? {
                         None => Ok(Step::End),
                         Some(_) => Err(Broken::Wrong(self.at, "data after the end of the trace")),

@@ -11,12 +11,12 @@ use warpline_trace::flight::open::{Incident, Reason};
 
 #[derive(Default)]
 pub(super) struct Writer {
-    state: Mutex<State>,
+    state: Mutex<WriteQueue>,
     is_idle: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WriteQueue {
     /// Whether a writing thread is running.
     is_writing: bool,
     /// The queue of incidents.

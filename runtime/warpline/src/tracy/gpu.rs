@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracy_client::sys;
 
-use super::launch::{self, State};
+use super::launch::{self, ZoneEmission};
 use super::names::{self, Name};
 use super::{Location, TEXT_BYTES, location};
 use warpline_core::catalog::{RangeSpec, catalog};
@@ -116,7 +116,7 @@ impl Live {
     pub(crate) fn start() -> Live {
         super::start();
         launch::take_not_shown();
-        launch::set(State::On);
+        launch::set(ZoneEmission::On);
         Live { connection: None, looked: Instant::now() }
     }
 
@@ -127,7 +127,7 @@ impl Live {
         let is_connected = unsafe { sys::___tracy_connected() } != 0;
         let was_connected = WAS_CONNECTED.fetch_or(is_connected, Ordering::Relaxed);
         let is_heard = is_connected || (!was_connected && WAITING.load(Ordering::Relaxed) < MOST_WAITING);
-        launch::set(if is_heard { State::On } else { State::Paused });
+        launch::set(if is_heard { ZoneEmission::On } else { ZoneEmission::Paused });
         is_heard.then_some(0)
     }
 
@@ -152,7 +152,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        launch::set(State::Off);
+        launch::set(ZoneEmission::Off);
     }
 }
 

@@ -20,7 +20,7 @@ use warpline_core::wait::WaitOutcome;
 /// Whether threads show their zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum ZoneEmission {
     /// No session writes to Tracy.
     Off,
     /// Zones go to Tracy, which ignores them while no viewer is connected.
@@ -29,7 +29,7 @@ pub(crate) enum State {
     Paused,
 }
 
-static STATE: AtomicU8 = AtomicU8::new(State::Off as u8);
+static STATE: AtomicU8 = AtomicU8::new(ZoneEmission::Off as u8);
 
 /// The number of host zones that Tracy does not show.
 static NOT_SHOWN: AtomicU64 = AtomicU64::new(0);
@@ -71,10 +71,10 @@ type IsEnded = bool;
 /// The position of an open zone on its thread's stack, from 1.
 type StackIndex = NonZeroU32;
 
-pub(crate) fn set(state: State) {
+pub(crate) fn set(state: ZoneEmission) {
     STATE.store(state as u8, Ordering::Relaxed);
     observer::register(Position::Launch, &OBSERVER);
-    observer::turn(Position::Launch, state != State::Off);
+    observer::turn(Position::Launch, state != ZoneEmission::Off);
 }
 
 static OBSERVER: &dyn LaunchObserver = &Launches;
@@ -84,11 +84,11 @@ struct Launches;
 impl LaunchObserver for Launches {
     fn zone_begins(&self, zone: &mut ZoneLaunch<'_>) -> Option<Token> {
         let state = STATE.load(Ordering::Relaxed);
-        if state == State::Off as u8 || !zone.is_of_session {
+        if state == ZoneEmission::Off as u8 || !zone.is_of_session {
             return None;
         }
         // A zone that may end on another thread cannot be shown.
-        let is_shown = zone.nests && state == State::On as u8;
+        let is_shown = zone.nests && state == ZoneEmission::On as u8;
         let place =
             if is_shown { location(zone.range).and_then(|at| with(|thread| thread.begin(at)).flatten()) } else { None };
         if place.is_none() && zone.is_host {
@@ -105,8 +105,9 @@ impl LaunchObserver for Launches {
 
     fn sync_begins(&self, call: &SyncCall<'_>) -> Option<Token> {
         let state = STATE.load(Ordering::Relaxed);
-        let place = if state == State::On as u8 { with(|thread| thread.begin_sync(call)).flatten() } else { None };
-        if place.is_none() && state != State::Off as u8 && call.kind == SyncKind::Wait {
+        let place =
+            if state == ZoneEmission::On as u8 { with(|thread| thread.begin_sync(call)).flatten() } else { None };
+        if place.is_none() && state != ZoneEmission::Off as u8 && call.kind == SyncKind::Wait {
             // A wait is a record of the session; a signal is not.
             NOT_SHOWN.fetch_add(call.values as u64, Ordering::Relaxed);
         }

@@ -32,10 +32,10 @@ const MOST_REFUSED: usize = 16;
 
 /// The memory of one session.
 #[derive(Debug, Default)]
-pub struct MemoryLog(Mutex<State>);
+pub struct MemoryLog(Mutex<MemoryLogState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryLogState {
     waiting: Vec<NotedChange>,
     /// The allocations by address, each with the holder that it counts for.
     live: HashMap<u64, (Allocation, Holder)>,
@@ -166,7 +166,7 @@ impl MemoryLog {
     }
 }
 
-impl State {
+impl MemoryLogState {
     fn refuse(&mut self, refused: RefusedAllocation) {
         self.counts.refused += 1;
         if self.refused.len() < MOST_REFUSED {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Allocation, MOST_LIVE, MemoryLog, RefusedAllocation, State};
+use super::{Allocation, MOST_LIVE, MemoryLog, MemoryLogState, RefusedAllocation};
 use crate::lock::lock;
 use crate::memory::MemoryTiming;
 
@@ -113,7 +113,7 @@ impl Tool {
     }
 }
 
-impl State {
+impl MemoryLogState {
     /// Keeps what the program tells until the tool's records are known.
     pub(super) fn tell(&mut self, at_ns: i64, told: Told) {
         let Some(tool) = &mut self.tool else { return };

@@ -20,14 +20,14 @@ use crate::capture::Mark;
 use crate::graph_api::Handle;
 
 pub(super) use read::{Node, Read};
+pub(super) use state::GraphState;
 use state::Inside;
-pub(super) use state::State;
 
 /// A registered graph.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) number: u32,
-    state: Mutex<State>,
+    state: Mutex<GraphState>,
 }
 
 /// An executable graph.
@@ -294,7 +294,7 @@ impl Registered {
     }
 
     /// Returns the state, in which the zones of every node are known.
-    pub(super) fn walked(&self) -> MutexGuard<'_, State> {
+    pub(super) fn walked(&self) -> MutexGuard<'_, GraphState> {
         let mut state = self.lock();
         if std::mem::take(&mut state.is_stale) {
             state.walk();
@@ -303,7 +303,7 @@ impl Registered {
     }
 
     /// Takes the lock, under which no user code runs.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GraphState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,14 +1,14 @@
 //! The places of labels among the zones of nodes: a zone with more nodes is around one with fewer.
 //!
-//! Nothing here calls the driver. `State::walk` calls it when the paths of captured zones are known.
+//! Nothing here calls the driver. `GraphState::walk` calls it when the paths of captured zones are known.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::read::numbered;
-use super::state::State;
+use super::state::GraphState;
 
-impl State {
+impl GraphState {
     /// Adds the zones from `first` on, which are labels, to the paths of their nodes and of the nodes inside these.
     pub(super) fn place_labels(&mut self, first: usize) {
         let by_handle = numbered(&self.nodes);

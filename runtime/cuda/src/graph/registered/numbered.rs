@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::state::State;
+use super::state::GraphState;
 use crate::graph::ids::BodyLevel;
 use crate::graph::label::NodeKind;
 
@@ -18,7 +18,7 @@ enum Open {
     Graph(u32, u32),
 }
 
-impl State {
+impl GraphState {
     /// Returns the nodes inside others by their numbers, up to the first node whose contents are unknown. None has a number if a node was
     /// removed, because the numbers that were left out are unknown.
     pub(super) fn number_inside(&self) -> HashMap<u32, u32> {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::state::State;
+use super::state::GraphState;
 use crate::capture::Mark;
 use crate::graph::captured_zone::CapturedZone;
 use crate::graph::label::NodeKind;
@@ -14,7 +14,7 @@ use crate::graph::plan::{Plan, PlannedZone};
 const MOST_BEFORE: usize = 32;
 
 impl Plan {
-    pub(super) fn make(graph: u32, state: &State) -> Plan {
+    pub(super) fn make(graph: u32, state: &GraphState) -> Plan {
         let own = &state.nodes[..state.own];
         let mut plan = Plan { graph, name: state.name.clone(), ..Plan::default() };
         if let [exec] = &state.execs[..] {

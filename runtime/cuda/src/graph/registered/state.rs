@@ -16,7 +16,7 @@ use crate::graph::walk;
 use crate::graph_api::Handle;
 
 #[derive(Debug, Default)]
-pub(in crate::graph) struct State {
+pub(in crate::graph) struct GraphState {
     pub(in crate::graph) name: Option<Arc<str>>,
     pub(in crate::graph) graph: Handle,
     pub(in crate::graph) graph_id: Option<u32>,
@@ -68,7 +68,7 @@ pub(in crate::graph) struct Inside {
     pub(super) branches: Vec<(u32, u32)>,
 }
 
-impl State {
+impl GraphState {
     pub(super) fn add(&mut self, zone: CapturedZone) {
         self.streams.note(&zone);
         self.zones.push(zone);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::sink::RecordSink;
-use super::state::{Arming, Dumping, Recording, State, Watching};
+use super::state::{Arming, ConnectionState, Dumping, Recording, Watching};
 use super::{Connection, Shared};
 use crate::collector::engine::{self, Subscriber};
 use crate::collector::left_out::not_sampled;
@@ -39,14 +39,15 @@ impl Connection {
     ) {
         let begun = match request {
             ControlRequest::Status => {
-                let recordings = others.clone().filter(|other| matches!(other.state, State::Recording(_))).count();
-                let watchers = others.filter(|other| matches!(other.state, State::Watching(_))).count();
+                let recordings =
+                    others.clone().filter(|other| matches!(other.state, ConnectionState::Recording(_))).count();
+                let watchers = others.filter(|other| matches!(other.state, ConnectionState::Watching(_))).count();
                 self.tell_last(&answers::status(engine::current().as_deref(), recordings, watchers));
                 Ok(())
             }
             ControlRequest::Stop => {
-                let ends =
-                    others.filter(|other| other.subscriber().is_some() || matches!(other.state, State::Arming(_)));
+                let ends = others
+                    .filter(|other| other.subscriber().is_some() || matches!(other.state, ConnectionState::Arming(_)));
                 self.tell_last(&json!({"is": "stopped", "ended": ends.count()}));
                 Ok(())
             }
@@ -58,7 +59,8 @@ impl Connection {
             ControlRequest::Arm { range, zones, for_ms } => {
                 let pending = profile::range(range.as_str(), zones);
                 self.tell(&json!({"is": "armed"}));
-                self.state = State::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
+                self.state =
+                    ConnectionState::Arming(Arming { pending, until: now + Duration::from_millis(for_ms), next: now });
                 Ok(())
             }
             ControlRequest::Dump => self.dump(now),
@@ -108,7 +110,7 @@ impl Connection {
         }
         unmatched.iter().for_each(|text| note(text));
         self.tell(&answers::started(engine, &notes));
-        self.state = State::Recording(Recording { subscriber, pipe, until, leaving: None, rest: Vec::new() });
+        self.state = ConnectionState::Recording(Recording { subscriber, pipe, until, leaving: None, rest: Vec::new() });
         Ok(())
     }
 
@@ -119,7 +121,7 @@ impl Connection {
             Refusal::new("no_flight", "it has no flight recorder; start it with `control,flight=64MiB`")
         })?;
         let written = flight.request(None);
-        self.state = State::Dumping(Dumping { flight, written, until: now + WRITES_WITHIN, next: now });
+        self.state = ConnectionState::Dumping(Dumping { flight, written, until: now + WRITES_WITHIN, next: now });
         Ok(())
     }
 
@@ -135,7 +137,8 @@ impl Connection {
         let subscriber = subscribe(sink, Vec::new(), false, shared, others)?;
         self.tell(&answers::started(&subscriber.engine, &[]));
         let passed_over = not_sampled();
-        self.state = State::Watching(Watching { subscriber, watch, every, last: now, passed_over, leaving: None });
+        self.state =
+            ConnectionState::Watching(Watching { subscriber, watch, every, last: now, passed_over, leaving: None });
         Ok(())
     }
 }

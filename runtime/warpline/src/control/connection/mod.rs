@@ -25,7 +25,7 @@ use warpline_core::fork::NotInChildren;
 use warpline_trace::control::protocol;
 use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REQUEST_BYTES, Refusal};
 
-use state::{LEAVES_WITHIN, Leaving, State};
+use state::{ConnectionState, LEAVES_WITHIN, Leaving};
 
 /// Deadline for receiving the request.
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     /// Closes the socket in forked children, so that the client sees the end of this process.
     _not_in_children: NotInChildren,
     stream: UnixStream,
-    state: State,
+    state: ConnectionState,
     out: Vec<u8>,
     sent: usize,
     /// When the client last accepted bytes, or had nothing pending.
@@ -63,7 +63,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: UnixStream, now: Instant) -> Connection {
-        let state = State::Asking { decoder: Decoder::new(MAX_REQUEST_BYTES), until: now + ASKS_WITHIN };
+        let state = ConnectionState::Asking { decoder: Decoder::new(MAX_REQUEST_BYTES), until: now + ASKS_WITHIN };
         Connection {
             _not_in_children: NotInChildren::new(&stream),
             stream,
@@ -90,14 +90,14 @@ impl Connection {
     pub(super) fn wants_turn(&self) -> Option<Instant> {
         let leaves = |leaving: &Option<Leaving>| leaving.map(|leaving| leaving.since + LEAVES_WITHIN);
         let own = match &self.state {
-            State::Asking { until, .. } => Some(*until),
+            ConnectionState::Asking { until, .. } => Some(*until),
             // A finished recording has only bytes to send.
-            State::Recording(of) if of.subscriber.outcome().is_some() => None,
-            State::Recording(of) => leaves(&of.leaving).or(of.until),
-            State::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
-            State::Arming(of) => Some(of.next),
-            State::Dumping(of) => Some(of.next),
-            State::Telling => None,
+            ConnectionState::Recording(of) if of.subscriber.outcome().is_some() => None,
+            ConnectionState::Recording(of) => leaves(&of.leaving).or(of.until),
+            ConnectionState::Watching(of) => leaves(&of.leaving).or(Some(of.last + of.every)),
+            ConnectionState::Arming(of) => Some(of.next),
+            ConnectionState::Dumping(of) => Some(of.next),
+            ConnectionState::Telling => None,
         };
         let reads = (self.has_to_send() && !self.is_gone).then(|| self.took + READS_WITHIN);
         let takes_all = self.told.filter(|_| !self.is_gone).map(|told| told + TAKES_ALL_WITHIN);
@@ -107,22 +107,22 @@ impl Connection {
     /// Returns the connection's subscription, until its end has been reported.
     pub(super) fn subscriber(&self) -> Option<&Subscriber> {
         match &self.state {
-            State::Recording(of) => Some(&of.subscriber),
-            State::Watching(of) => Some(&of.subscriber),
+            ConnectionState::Recording(of) => Some(&of.subscriber),
+            ConnectionState::Watching(of) => Some(&of.subscriber),
             _ => None,
         }
     }
 
     /// Returns whether the request is still incomplete.
     pub(super) fn is_asking(&self) -> bool {
-        matches!(self.state, State::Asking { .. })
+        matches!(self.state, ConnectionState::Asking { .. })
     }
 
     /// Returns whether everything that will be sent is ready.
     fn is_told(&self) -> bool {
         match &self.state {
-            State::Telling => true,
-            State::Recording(of) => of.subscriber.outcome().is_some(),
+            ConnectionState::Telling => true,
+            ConnectionState::Recording(of) => of.subscriber.outcome().is_some(),
             _ => false,
         }
     }
@@ -130,9 +130,9 @@ impl Connection {
     /// Returns whether the connection can be closed.
     pub(super) fn is_done(&self) -> bool {
         match &self.state {
-            State::Telling => self.is_gone || !self.has_to_send(),
-            State::Asking { .. } | State::Arming(_) | State::Dumping(_) => self.is_gone,
-            State::Recording(_) | State::Watching(_) => false,
+            ConnectionState::Telling => self.is_gone || !self.has_to_send(),
+            ConnectionState::Asking { .. } | ConnectionState::Arming(_) | ConnectionState::Dumping(_) => self.is_gone,
+            ConnectionState::Recording(_) | ConnectionState::Watching(_) => false,
         }
     }
 
@@ -164,7 +164,9 @@ impl Connection {
         self.go_on(now);
         self.send(now);
         // After the last piece of a trace no further event may arrive, so the end is reported in this turn.
-        if !self.has_to_send() && matches!(&self.state, State::Recording(of) if of.subscriber.outcome().is_some()) {
+        if !self.has_to_send()
+            && matches!(&self.state, ConnectionState::Recording(of) if of.subscriber.outcome().is_some())
+        {
             self.go_on(now);
             self.send(now);
         }
@@ -174,7 +176,7 @@ impl Connection {
 
     /// Ends the connection's recording, watch or armed request, with the reason to report.
     pub(super) fn stop(&mut self, why: &'static str, now: Instant) {
-        if matches!(self.state, State::Arming(_)) {
+        if matches!(self.state, ConnectionState::Arming(_)) {
             self.tell_last(&answers::over(why));
         }
         self.leave(why, now);
@@ -183,7 +185,7 @@ impl Connection {
 
     /// Reads from the socket. Returns the request when it is complete.
     fn hear(&mut self) -> Option<ControlRequest> {
-        let State::Asking { decoder, .. } = &mut self.state else {
+        let ConnectionState::Asking { decoder, .. } = &mut self.state else {
             let mut any = [0; 1];
             match (&self.stream).read(&mut any) {
                 Ok(0) => self.is_heard = true,
@@ -212,7 +214,7 @@ impl Connection {
 
     fn refuse(&mut self, refusal: &Refusal) {
         protocol::frame(Kind::Json, refusal.to_json().as_bytes(), &mut self.out);
-        self.state = State::Telling;
+        self.state = ConnectionState::Telling;
     }
 
     fn tell(&mut self, reply: &Value) {
@@ -221,11 +223,11 @@ impl Connection {
 
     fn tell_last(&mut self, reply: &Value) {
         self.tell(reply);
-        self.state = State::Telling;
+        self.state = ConnectionState::Telling;
     }
 
     fn has_to_send(&self) -> bool {
-        let waits = matches!(&self.state, State::Recording(of) if !of.rest.is_empty() || !of.pipe.is_empty());
+        let waits = matches!(&self.state, ConnectionState::Recording(of) if !of.rest.is_empty() || !of.pipe.is_empty());
         self.sent < self.out.len() || waits
     }
 
@@ -238,7 +240,7 @@ impl Connection {
             if self.sent == self.out.len() {
                 self.out.clear();
                 self.sent = 0;
-                if let State::Recording(of) = &mut self.state {
+                if let ConnectionState::Recording(of) = &mut self.state {
                     of.next_piece(&mut self.out);
                 }
                 if self.out.is_empty() {
@@ -274,7 +276,7 @@ mod tests {
         let (waker, _woken) = Waker::pair().expect("a pair of sockets");
         let (begin, shared) = (Instant::now(), Shared { base: Config::default(), waker });
         let mut connection = Connection::new(stream, begin);
-        (connection.state, connection.out) = (State::Telling, vec![0; 8 << 20]);
+        (connection.state, connection.out) = (ConnectionState::Telling, vec![0; 8 << 20]);
         let ends = (0..60).find(|second| {
             if *second > 0 {
                 (&other).read_exact(&mut [0; 100_000]).expect("there is more");

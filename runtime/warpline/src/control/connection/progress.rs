@@ -4,7 +4,7 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use super::Connection;
-use super::state::{LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording, State};
+use super::state::{ConnectionState, LEAVES_WITHIN, LOOKS_EVERY, Leaving, Recording};
 use crate::collector::Outcome;
 use crate::collector::engine::Subscriber;
 use crate::control::answers;
@@ -16,24 +16,26 @@ impl Connection {
     /// Advances the request and checks its deadlines. Needs no input from the client.
     pub(super) fn go_on(&mut self, now: Instant) {
         let ends = match &self.state {
-            State::Asking { until, .. } if now >= *until => {
+            ConnectionState::Asking { until, .. } if now >= *until => {
                 self.is_gone = true;
                 return;
             }
-            State::Recording(Recording { until: Some(until), .. }) if now >= *until => Some("time"),
-            State::Recording(_) | State::Watching(_) if self.is_gone || self.is_heard => Some("asked"),
+            ConnectionState::Recording(Recording { until: Some(until), .. }) if now >= *until => Some("time"),
+            ConnectionState::Recording(_) | ConnectionState::Watching(_) if self.is_gone || self.is_heard => {
+                Some("asked")
+            }
             _ => None,
         };
         if let Some(why) = ends {
             self.leave(why, now);
         }
         match &mut self.state {
-            State::Recording(of) => {
+            ConnectionState::Recording(of) => {
                 let (over, is_late) = (of.subscriber.outcome(), is_late(of.leaving, now));
                 let is_over = over.is_some();
                 let is_sent = of.rest.is_empty() && of.pipe.is_empty() && self.out.len() == self.sent;
                 if self.is_gone && (over.is_some() || is_late) {
-                    self.state = State::Telling;
+                    self.state = ConnectionState::Telling;
                 } else if let Some(over) = over.filter(|_| is_sent) {
                     let why = why(&over, of.leaving, &of.subscriber);
                     self.tell_last(&answers::ended(why, &over));
@@ -41,13 +43,13 @@ impl Connection {
                     self.refuse(&Refusal::new("late", "the program's session did not end the recording in time"));
                 }
             }
-            State::Watching(of) => {
+            ConnectionState::Watching(of) => {
                 let over = of.subscriber.outcome();
                 if let Some(over) = over {
                     let why = why(&over, of.leaving, &of.subscriber);
                     self.tell_last(&answers::over(why));
                 } else if is_late(of.leaving, now) {
-                    self.state = State::Telling;
+                    self.state = ConnectionState::Telling;
                 } else if of.leaving.is_none() && now >= of.last + of.every {
                     let tick = of.look(now);
                     // Backpressure: a client that has not read the last figures misses these.
@@ -56,8 +58,8 @@ impl Connection {
                     }
                 }
             }
-            State::Arming(_) => self.look_for_zones(now),
-            State::Dumping(of) => {
+            ConnectionState::Arming(_) => self.look_for_zones(now),
+            ConnectionState::Dumping(of) => {
                 of.next = now + LOOKS_EVERY;
                 let answer = of.written.try_recv();
                 if answer != Err(TryRecvError::Empty) || now >= of.until {
@@ -65,7 +67,7 @@ impl Connection {
                     self.tell_last(&found);
                 }
             }
-            State::Asking { .. } | State::Telling => {}
+            ConnectionState::Asking { .. } | ConnectionState::Telling => {}
         }
     }
 
@@ -73,7 +75,7 @@ impl Connection {
         if self.is_heard {
             self.is_gone = true;
         }
-        let State::Arming(of) = &mut self.state else { return };
+        let ConnectionState::Arming(of) = &mut self.state else { return };
         of.next = now + LOOKS_EVERY;
         let mut zones = Vec::new();
         // Backpressure: stop while enough unread bytes are queued.
@@ -101,8 +103,8 @@ impl Connection {
 
     pub(super) fn leave(&mut self, why: &'static str, now: Instant) {
         let (subscriber, leaving) = match &mut self.state {
-            State::Recording(of) => (&of.subscriber, &mut of.leaving),
-            State::Watching(of) => (&of.subscriber, &mut of.leaving),
+            ConnectionState::Recording(of) => (&of.subscriber, &mut of.leaving),
+            ConnectionState::Watching(of) => (&of.subscriber, &mut of.leaving),
             _ => return,
         };
         // A subscription that is over has ended for another reason.

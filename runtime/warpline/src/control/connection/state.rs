@@ -28,7 +28,7 @@ pub(super) const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// Largest payload of a trace frame, in bytes.
 const PIECE: usize = 64 << 10;
 
-pub(super) enum State {
+pub(super) enum ConnectionState {
     Asking {
         decoder: Decoder,
         until: Instant,

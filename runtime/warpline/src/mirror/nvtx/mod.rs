@@ -38,7 +38,7 @@ use warpline_core::switch;
 use warpline_core::wait::WaitOutcome;
 
 /// The result of the search for a tool.
-struct State {
+struct ToolSearch {
     /// Whether the parent of this process has looked for a tool.
     is_child: bool,
     /// Whether this process, or its parent, has looked for a tool.
@@ -50,7 +50,7 @@ struct State {
     problem: Option<String>,
 }
 
-static STATE: PerProcess<Mutex<State>> = PerProcess::new(|| Mutex::new(State::new()));
+static STATE: PerProcess<Mutex<ToolSearch>> = PerProcess::new(|| Mutex::new(ToolSearch::new()));
 
 /// Attaches to a tool, if there is one and the settings do not forbid it, and mirrors zones to it from then on. Returns
 /// none if this thread is inside the tool.
@@ -104,16 +104,22 @@ pub(crate) fn refusals() -> Option<String> {
 
 /// Takes the state's lock. It is not `warpline_core::lock`, because the tool starts under it, and zones that the tool
 /// begins meanwhile are recorded.
-fn lock() -> MutexGuard<'static, State> {
+fn lock() -> MutexGuard<'static, ToolSearch> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl ToolSearch {
     /// Returns the state of a new process. A child of a process that has looked for a tool does not look again, because
     /// the tool's threads are the parent's.
-    fn new() -> State {
+    fn new() -> ToolSearch {
         let has_looked = !switch::is_unknown();
-        State { is_child: has_looked, has_looked, has_looked_for_old: has_looked, is_attached: false, problem: None }
+        ToolSearch {
+            is_child: has_looked,
+            has_looked,
+            has_looked_for_old: has_looked,
+            is_attached: false,
+            problem: None,
+        }
     }
 
     /// Looks for a tool and starts it. If `is_asked`, the user requests it by name, so its absence is reported, and the
