@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use quote::quote;
 
-    fn of(parameters: TokenStream) -> Vec<Parameter> {
+    fn parsed(parameters: TokenStream) -> Vec<Parameter> {
         split(&Group::new(Delimiter::Parenthesis, parameters))
     }
 
@@ -176,7 +176,7 @@ mod tests {
             (quote!(r#stream: &S, _: u32), "r#stream"),
             (quote!(#[cfg(x)] n: u32, None: Option<u32>), "n"),
         ] {
-            let found = of(parameters.clone());
+            let found = parsed(parameters.clone());
             let names: Vec<String> = found.iter().flat_map(|one| &one.bindings).map(ToString::to_string).collect();
             assert_eq!(names.join(" "), expected, "{parameters}");
         }
@@ -194,7 +194,7 @@ mod tests {
             ("&(a,b):&(A,B),mut c:C,_:D", "a b c", "&(A,B)|C|D"),
             ("f:fn(a:A)->B,g:impl Fn(A)->B", "f g", "fn(a:A)->B|impl Fn(A)->B"),
         ] {
-            let found = of(source.parse().expect(source));
+            let found = parsed(source.parse().expect(source));
             let found_names: Vec<String> =
                 found.iter().flat_map(|one| &one.bindings).map(ToString::to_string).collect();
             assert_eq!(found_names.join(" "), names, "{source}");
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_parameter_has_its_pattern_and_its_type() {
-        let found = of(quote!(&mut self, mut buf: &mut [f32], (a, b): (A, B), #[cfg(x)] n: HashMap<K, V>, _: u8,));
+        let found = parsed(quote!(&mut self, mut buf: &mut [f32], (a, b): (A, B), #[cfg(x)] n: HashMap<K, V>, _: u8,));
         let types: Vec<String> = found
             .iter()
             .map(|one| one.type_tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))

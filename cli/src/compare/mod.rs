@@ -95,7 +95,7 @@ struct Zones {
 }
 
 impl Zones {
-    fn of(runs: &[&Lengths]) -> Zones {
+    fn sum(runs: &[&Lengths]) -> Zones {
         let sum = |number: fn(&Lengths) -> u64| runs.iter().map(|run| number(run)).sum();
         Zones { count: sum(|run| run.count), bounded: sum(|run| run.bounded) }
     }
@@ -166,7 +166,7 @@ impl Comparison {
             };
             let [base, new] = [base, new].map(lengths);
             let [base, new]: [Vec<&Lengths>; 2] = [base.iter().collect(), new.iter().collect()];
-            let zones = [&base, &new].map(|runs| Zones::of(runs));
+            let zones = [&base, &new].map(|runs| Zones::sum(runs));
             if zones.iter().any(|zones| zones.is_not_timed()) {
                 not_timed.push((subject.clone(), zones));
                 continue;

@@ -188,7 +188,7 @@ impl Lists {
         Self { begins, all }
     }
 
-    fn of(&self, node: u32) -> &[(u32, u32)] {
+    fn pairs(&self, node: u32) -> &[(u32, u32)] {
         &self.all[self.begins[node as usize] as usize..self.begins[node as usize + 1] as usize]
     }
 }
@@ -220,7 +220,7 @@ impl<'a> Graph<'a> {
         // If there are several collectives, a rank is in that of its oldest open zone.
         held.sort_by_key(|(node, held)| (*node, !held.is_here, !held.is_alone));
         held.dedup_by_key(|(node, _)| *node);
-        held.retain(|(node, _)| waits.of(*node).is_empty());
+        held.retain(|(node, _)| waits.pairs(*node).is_empty());
         Self { ranks, lines, bases, waits, places, waiting: waiting.len(), held: held.into_iter().collect() }
     }
 
@@ -249,7 +249,7 @@ impl<'a> Graph<'a> {
     /// The nodes to which edges lead: the `number`th of `node`.
     fn edge(&self, node: u32, number: u32) -> Option<u32> {
         if (node as usize) < self.ranks.len() {
-            let (line, at) = *self.waits.of(node).get(number as usize)?;
+            let (line, at) = *self.waits.pairs(node).get(number as usize)?;
             let (line, base) = (&self.lines[line as usize], self.bases[line as usize]);
             return Some(base + line.waits[at as usize].first);
         }
@@ -295,10 +295,10 @@ impl<'a> Graph<'a> {
                 let waits = self.lines[*line as usize].waits.partition_point(|wait| wait.first > *at);
                 (waits > 0).then_some((*line, waits as u32))
             };
-            self.places.of(node).iter().filter_map(in_line).collect()
+            self.places.pairs(node).iter().filter_map(in_line).collect()
         };
         let mut sinks: Vec<(u64, u32)> = Vec::new();
-        for node in (0..self.ranks.len() as u32).filter(|node| self.waits.of(*node).is_empty()) {
+        for node in (0..self.ranks.len() as u32).filter(|node| self.waits.pairs(*node).is_empty()) {
             let waiting: u64 = direct(node).iter().map(|(_, waits)| u64::from(*waits)).sum();
             let held = self.held.get(&node);
             if held.map_or(waiting > 0, |held| held.is_alone) {
@@ -355,7 +355,7 @@ fn lines<'a>(
     node: &impl Fn(u32) -> u32,
     held: &mut Vec<(u32, StuckCollective<'a>)>,
 ) -> Vec<Line<'a>> {
-    let entered = |rank: u32| group.of(rank).and_then(|of| of.entered);
+    let entered = |rank: u32| group.reported_by(rank).and_then(|of| of.entered);
     let mut behind: Vec<(Option<i64>, u32)> = group.members.iter().map(|rank| (entered(*rank), *rank)).collect();
     let mut elsewhere: Vec<(Option<i64>, u32)> =
         group.members.iter().filter_map(|rank| Some((elsewhere(files, group, *rank)?, *rank))).collect();
@@ -424,7 +424,7 @@ fn is_at_the_other_end(file: Option<&Progress>, comm: &str, rank: u32, kind: &st
 /// entered.
 fn elsewhere(files: &BTreeMap<u32, Progress>, group: &Known<'_>, rank: u32) -> Option<Option<i64>> {
     let open = files.get(&rank).filter(|file| !file.ended)?.open.as_ref()?;
-    let completed = group.of(rank).and_then(|of| of.completed);
+    let completed = group.reported_by(rank).and_then(|of| of.completed);
     match open.comm.as_deref() {
         Some(comm) if comm == group.comm => Some(completed.max(open.seq)),
         Some(_) => Some(completed),
@@ -481,7 +481,7 @@ impl<'a> Search<'a> {
         let graph = self.graph;
         let mut next = VecDeque::from([start]);
         while let Some(at) = next.pop_front() {
-            for (line, wait) in graph.waits.of(at) {
+            for (line, wait) in graph.waits.pairs(at) {
                 let of = &graph.lines[*line as usize];
                 for place in self.unused(*line, of.waits[*wait as usize].first) {
                     let node = of.members[place as usize];
@@ -523,7 +523,7 @@ impl<'a> Search<'a> {
             furthest = level.iter().copied().min().unwrap_or(furthest);
             let mut further = Vec::new();
             for at in &level {
-                for (line, place) in graph.places.of(*at) {
+                for (line, place) in graph.places.pairs(*at) {
                     let waits = &graph.lines[*line as usize].waits;
                     let of = waits.partition_point(|wait| wait.first > *place) as u32;
                     for wait in self.unused(*line, of) {

@@ -102,7 +102,7 @@ impl<'a> Groups<'a> {
 
 impl Known<'_> {
     /// The group as one of its members reports it.
-    pub(super) fn of(&self, rank: u32) -> Option<&Group> {
+    pub(super) fn reported_by(&self, rank: u32) -> Option<&Group> {
         let at = self.of_rank.binary_search_by_key(&rank, |(rank, _)| *rank).ok()?;
         Some(self.of_rank[at].1)
     }

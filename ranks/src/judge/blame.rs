@@ -160,11 +160,11 @@ pub fn blame(engine: &Engine, own: &Own, verdict: &Verdict, calls: &Calls) -> Re
         blamed.steps.extend(named.steps.iter().map(|(step, more)| {
             let seen = looked.get(&(rank, *step));
             let (cause, stage) = seen.map_or_else(|| (cause, stage.clone()), |seen| why(seen, *more));
-            let chain = seen.and_then(|seen| arrivals.of(rank, seen, calls)).into_iter().collect();
+            let chain = seen.and_then(|seen| arrivals.latest_in_step(rank, seen, calls)).into_iter().collect();
             BlamedStep { step: *step, rank, late_ns: *more, err_ns: verdict.deviation_ns, cause, stage, chain }
         }));
         let Some((worst_step, worst_ns)) = named.steps.iter().copied().max_by_key(|(_, more)| *more) else { continue };
-        let worst = looked.get(&(rank, worst_step)).and_then(|seen| arrivals.of(rank, seen, calls));
+        let worst = looked.get(&(rank, worst_step)).and_then(|seen| arrivals.latest_in_step(rank, seen, calls));
         if let Some(slow) = slow(own, rank, &named.steps, cause, of_rank().map(|(_, step)| step)) {
             blamed.slow.push(SlowRank { host: host.clone(), ..slow });
         }
@@ -260,7 +260,7 @@ impl Arrivals {
 
     /// That of the step to which the rank came latest. What it does after its last collective of a step makes it late
     /// in the next one.
-    fn of(&self, rank: i64, step: &Step, calls: &Calls) -> Option<Link> {
+    fn latest_in_step(&self, rank: i64, step: &Step, calls: &Calls) -> Option<Link> {
         let all = self.of_rank.get(&rank)?;
         let from = all.partition_point(|met| met.begin_ns < step.begin_ns);
         let inside = all[from..].iter().take_while(|met| met.begin_ns < step.begin_ns + 2 * step.wall_ns);

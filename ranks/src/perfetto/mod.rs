@@ -146,7 +146,7 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
     let boot = lowest.and_then(|rank| boots.get(&rank).copied()).unwrap_or_default();
     let places = Places::new(&engine, plan.options, boot)?;
     let spans = spans(&engine, plan, &processes, &places)?;
-    let on_line = |span: &Span| (span.place.of(span.begin_ns), span.place.of(span.end_ns));
+    let on_line = |span: &Span| (span.place.timeline_ns(span.begin_ns), span.place.timeline_ns(span.end_ns));
     let from = spans.iter().map(|span| on_line(span).0).min().unwrap_or_default();
     let to = spans.iter().map(|span| on_line(span).1).max().unwrap_or_default();
     let Found { mut traces, unused } = find::traces(&plan.folder, plan.traces.as_deref(), &processes)?;
@@ -213,7 +213,7 @@ pub fn merge(plan: &Plan) -> Result<Merged, Error> {
             labels.push(format!("process id: {}, which another rank has as well", span.process.pid));
         }
         let name = format!("rank {rank} · {host}");
-        let place = |own_ns| span.place.of(own_ns);
+        let place = |own_ns| span.place.timeline_ns(own_ns);
         let (wall_ns, window) = (places.wall_ns(), (from, to));
         let rank_of =
             cut::Rank { place: &place, wall_ns, window, pid, name: &name, labels: &labels, attributes: &attributes };

@@ -26,7 +26,7 @@ pub struct Place {
 
 impl Place {
     /// The time on the time line.
-    pub fn of(&self, own_ns: i64) -> i64 {
+    pub fn timeline_ns(&self, own_ns: i64) -> i64 {
         let at = own_ns.saturating_add(self.base_ns);
         at.saturating_sub(self.ahead_ns(at).round() as i64).saturating_sub(self.reference_base_ns)
     }
@@ -171,10 +171,10 @@ mod tests {
             ahead: vec![(30 * s, 500_000.0), (90 * s, 503_000.0)],
             drift: (50e-6, 50e-6),
         };
-        let ahead = |at: i64| at - 1_000 - place.of(at - base);
+        let ahead = |at: i64| at - 1_000 - place.timeline_ns(at - base);
         assert_eq!((ahead(30 * s), ahead(60 * s), ahead(90 * s)), (500_000, 501_500, 503_000));
         assert_eq!((ahead(29 * s), ahead(91 * s)), (450_000, 553_000));
         let alone = Place { ahead: Vec::new(), ..place };
-        assert_eq!(alone.of(7), 7 + base - 1_000);
+        assert_eq!(alone.timeline_ns(7), 7 + base - 1_000);
     }
 }

@@ -91,7 +91,7 @@ struct Place<'a> {
 }
 
 fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
-    let place = Place::of(url)?;
+    let place = Place::parse(url)?;
     let of_system = |source| Error::Read { path: url.into(), source };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(of_system)?;
     let files = busy("listing files", || runtime.block_on(place.files(run)))?;
@@ -99,7 +99,7 @@ fn copy_run(url: &str, run: Option<&str>) -> Result<TempDir, Error> {
 }
 
 impl<'a> Place<'a> {
-    fn of(url: &'a str) -> Result<Self, Error> {
+    fn parse(url: &'a str) -> Result<Self, Error> {
         let parsed = Url::parse(url).map_err(|error| Error::Asked(format!("`{url}` is not a URL: {error}")))?;
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let mut options: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();

@@ -44,7 +44,7 @@ struct Line {
 }
 
 /// Returns the clock of a device.
-pub(crate) fn of(device: u32) -> Arc<Mutex<DeviceClock>> {
+pub(crate) fn device_clock(device: u32) -> Arc<Mutex<DeviceClock>> {
     Arc::clone(lock(&CLOCKS).entry(device).or_default())
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn of(device: u32) -> Arc<Mutex<DeviceClock>> {
 /// not related to the host's.
 pub(crate) fn place_read(stamper: &Stamper, read: &ClockRead) -> Option<(i64, i64)> {
     let answer = stamper.answer(read)?;
-    lock(&of(stamper.device.ordinal)).sure_place(answer)
+    lock(&device_clock(stamper.device.ordinal)).sure_place(answer)
 }
 
 impl DeviceClock {

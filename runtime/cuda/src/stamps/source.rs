@@ -48,7 +48,7 @@ impl Source {
         let reader = if is_new { Reader::from_start() } else { Reader::new(stamper.ring()) };
         let bracket_ns = stamper.measure_bracket().ok().flatten();
         let came = Vec::with_capacity(SLOTS / 16);
-        let clock = clock::of(stamper.device.ordinal);
+        let clock = clock::device_clock(stamper.device.ordinal);
         lock(&clock).begin(&stamper);
         Some(Source { stamper, hold: Some(hold), reader, came, clock, worst_ns: 0, bracket_ns })
     }

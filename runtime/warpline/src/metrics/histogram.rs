@@ -51,7 +51,7 @@ fn bucket(value: f64) -> i32 {
 mod tests {
     use super::*;
 
-    fn of(values: &[f64]) -> Histogram {
+    fn histogram(values: &[f64]) -> Histogram {
         let mut histogram = Histogram::default();
         values.iter().for_each(|value| histogram.add(*value));
         histogram
@@ -66,7 +66,7 @@ mod tests {
         }
         assert_eq!((bucket(1.0), bucket(2.0), bucket(0.5), bucket(1.0001)), (-1, 31, -33, 0));
         assert_eq!((bucket(f64::MIN_POSITIVE), bucket(f64::MAX)), (LEAST, MOST));
-        let all = of(&[1e-9, 3.0, 0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300]);
+        let all = histogram(&[1e-9, 3.0, 0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300]);
         assert_eq!((all.count, all.zeros), (6, 2));
         assert_eq!(all.buckets.counts().iter().sum::<u64>() + all.zeros, all.count);
         assert!(size_of_val(all.buckets.counts()) <= 24 << 10);

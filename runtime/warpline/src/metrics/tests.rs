@@ -15,7 +15,7 @@ use warpline_core::wait::WaitRecord;
 use warpline_report::fixture::{COPY, STEP, main_thread, span, stream, waits, zone};
 use warpline_report::sink::{Batch, Progress};
 
-fn of(range: &'static RangeSpec, ns: i64) -> ZoneRecord {
+fn record(range: &'static RangeSpec, ns: i64) -> ZoneRecord {
     zone(range, None, &main_thread(), span(0, ns), None)
 }
 
@@ -37,10 +37,10 @@ fn counts(ranges: &Ranges) -> BTreeSet<(&'static str, &'static str, u64)> {
 fn two_ranks(catalog: &[&'static RangeSpec]) -> [Ranges; 2] {
     let [mut one, mut other] = [(); 2].map(|()| Ranges::new(Chosen::of(catalog.iter().copied())));
     for (at, range) in catalog.iter().enumerate() {
-        one.add(&of(range, at as i64), Place::Thread);
+        one.add(&record(range, at as i64), Place::Thread);
     }
     for (at, range) in catalog.iter().rev().enumerate() {
-        other.add(&of(range, 7 * at as i64), Place::Thread);
+        other.add(&record(range, 7 * at as i64), Place::Thread);
     }
     [one, other]
 }
@@ -67,10 +67,10 @@ fn what_has_no_series_of_its_own_keeps_its_place() {
     let catalog = many(MOST_RANGES + 1, Level::Fine);
     let mut ranges = Ranges::new(Chosen::of(catalog.iter().copied()));
     for range in &catalog {
-        ranges.add(&of(range, 7), Place::Replay);
+        ranges.add(&record(range, 7), Place::Replay);
     }
-    ranges.add(&of(catalog[0], 7), Place::Stream);
-    ranges.add(&of(catalog[MOST_RANGES], 7), Place::Stream);
+    ranges.add(&record(catalog[0], 7), Place::Stream);
+    ranges.add(&record(catalog[MOST_RANGES], 7), Place::Stream);
     let counts = counts(&ranges);
     for name in [catalog[0].name(), OTHER] {
         assert!(counts.contains(&(name, "replay", 1)) && counts.contains(&(name, "stream", 1)), "{name}: {counts:?}");
@@ -83,7 +83,7 @@ fn what_has_no_series_of_its_own_keeps_its_place() {
 fn zones_in_ranges_are_never_more_than_the_zones_that_ended() {
     let mut figures = Figures::default();
     let recorded = |figures: &Figures| figures.outcomes()[0];
-    figures.add(Batch::Zones(&[of(&COPY, 1), of(&COPY, 2)]), 0);
+    figures.add(Batch::Zones(&[record(&COPY, 1), record(&COPY, 2)]), 0);
     assert_eq!(recorded(&figures), ("recorded", 2));
     figures.progress(&Progress { recorded: 1, captured: 4, dropped: 5, ..Progress::default() }, 0);
     assert_eq!(figures.outcomes(), [("recorded", 2), ("captured", 4), ("dropped", 5)]);

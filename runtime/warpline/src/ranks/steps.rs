@@ -60,7 +60,7 @@ pub(super) struct Closed {
 /// Where steps are closed into, by the time at which they ended.
 pub(super) trait ByEnd {
     /// The place of a step that ended then.
-    fn of(&mut self, end_ns: i64) -> &mut Closed;
+    fn closed_at(&mut self, end_ns: i64) -> &mut Closed;
 }
 
 /// The steps that are not closed, and what is known of their time.
@@ -119,7 +119,7 @@ impl OpenSteps {
         }
         while is_due(&self.steps) {
             if let Some((step, dropped)) = self.steps.pop_front() {
-                self.close_step(&step, dropped, closed.of(step.host.end_ns));
+                self.close_step(&step, dropped, closed.closed_at(step.host.end_ns));
             }
         }
         self.forget(until_ns);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     impl ByEnd for Closed {
-        fn of(&mut self, _: i64) -> &mut Closed {
+        fn closed_at(&mut self, _: i64) -> &mut Closed {
             self
         }
     }

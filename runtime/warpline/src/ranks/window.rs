@@ -151,7 +151,7 @@ impl Windows {
 }
 
 impl ByEnd for Windows {
-    fn of(&mut self, end_ns: i64) -> &mut Closed {
+    fn closed_at(&mut self, end_ns: i64) -> &mut Closed {
         &mut self.at(end_ns).closed
     }
 }

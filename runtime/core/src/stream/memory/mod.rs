@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::fixture::{COPY, STEP, stream};
 
-    fn of(address: u64, bytes: u64, range: Option<&'static RangeSpec>) -> Allocation {
+    fn allocation(address: u64, bytes: u64, range: Option<&'static RangeSpec>) -> Allocation {
         let stream = stream(1, "compute");
         Allocation { stream, thread: 1, queue: None, range, name: None, bytes, address }
     }
@@ -282,11 +282,11 @@ mod tests {
     #[test]
     fn the_peak_says_who_held_how_much_and_the_end_what_was_not_freed() {
         let log = MemoryLog::default();
-        allocate(&log, of(1, 100, Some(&STEP)));
-        allocate(&log, of(2, 300, Some(&COPY)));
-        allocate(&log, of(3, 50, Some(&STEP)));
+        allocate(&log, allocation(1, 100, Some(&STEP)));
+        allocate(&log, allocation(2, 300, Some(&COPY)));
+        allocate(&log, allocation(3, 50, Some(&STEP)));
         assert!(free(&log, 2));
-        allocate(&log, of(4, 200, None));
+        allocate(&log, allocation(4, 200, None));
         assert!(free(&log, 1) && free(&log, 4));
         let [device] = &log.stats()[..] else { panic!("one device") };
         assert_eq!((device.peak_bytes, device.bytes, device.allocated, device.freed), (450, 50, 4, 3));
@@ -302,8 +302,8 @@ mod tests {
     #[test]
     fn an_address_that_is_allocated_again_counts_once_and_an_unknown_one_not_at_all() {
         let log = MemoryLog::default();
-        allocate(&log, of(1, 100, None));
-        allocate(&log, of(1, 30, None));
+        allocate(&log, allocation(1, 100, None));
+        allocate(&log, allocation(1, 30, None));
         assert!(!free(&log, 2));
         let stats = log.stats();
         assert_eq!((stats[0].bytes, stats[0].peak_bytes, stats[0].allocated, stats[0].freed), (30, 100, 2, 1));
@@ -315,7 +315,7 @@ mod tests {
     fn what_does_not_fit_is_counted_and_the_sums_stay_those_of_what_is_known() {
         let log = MemoryLog::default();
         for address in 0..MOST_LIVE as u64 + 3 {
-            allocate(&log, of(address, 1, None));
+            allocate(&log, allocation(address, 1, None));
         }
         assert_eq!(log.counts().untracked, 3);
         // The records that wait are as many, so that a free is not recorded, but it counts.
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((counts.begun, counts.dropped, counts.unknown), (MOST_LIVE as u64 + 1, 1, 1));
         assert_eq!(log.stats()[0].bytes, MOST_LIVE as u64 - 1);
         log.close();
-        allocate(&log, of(0, 1, None));
+        allocate(&log, allocation(0, 1, None));
         assert_eq!(log.stats()[0].bytes, MOST_LIVE as u64 - 1);
     }
 }

@@ -174,14 +174,14 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn of(address: u64, bytes: u64) -> Allocation {
+    fn allocation(address: u64, bytes: u64) -> Allocation {
         let device = DeviceInfo { ordinal: 0, name: "NVIDIA H100".to_owned(), kind: DeviceKind::Cuda };
         let stream = Arc::new(StreamInfo { id: 1, name: "compute".to_owned(), device });
         Allocation { stream, thread: 1, queue: None, range: Some(&STEP), name: None, bytes, address }
     }
 
     fn allocated(at_ns: i64, address: u64, bytes: u64) -> ToolChange {
-        ToolChange { at_ns, event: ToolEvent::Allocated(of(address, bytes)) }
+        ToolChange { at_ns, event: ToolEvent::Allocated(allocation(address, bytes)) }
     }
 
     fn freed(at_ns: i64, address: u64) -> ToolChange {
@@ -218,11 +218,11 @@ mod tests {
         log.follow_tool();
         let begin = now_ns();
         // The program tells right behind each call; the tool's records come later.
-        let named = Allocation { name: Some("kv cache".into()), range: None, ..of(0x1000, 400) };
+        let named = Allocation { name: Some("kv cache".into()), range: None, ..allocation(0x1000, 400) };
         log.allocated(named, MemoryTiming::Call);
-        log.allocated(Allocation { range: Some(&COPY), ..of(0x9000, 70) }, MemoryTiming::Call);
+        log.allocated(Allocation { range: Some(&COPY), ..allocation(0x9000, 70) }, MemoryTiming::Call);
         // A part of a pool's block.
-        log.allocated(of(0x2010, 10), MemoryTiming::Call);
+        log.allocated(allocation(0x2010, 10), MemoryTiming::Call);
         assert!(log.stats().is_empty(), "nothing counts before the tool has reported");
         log.add_of_tool(vec![allocated(begin - 2, 0x1000, 400), allocated(begin - 1, 0x2000, 100)], begin + MS);
         // The pool's block has its zone, and what no tool knows counts as it is.

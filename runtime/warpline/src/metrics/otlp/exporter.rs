@@ -153,7 +153,7 @@ impl Worker {
             let now_ns = now_ns();
             let now_unix_ns = figures.begin_unix_ns + (now_ns - begin_ns);
             figures.bandwidths.give_series(now_ns);
-            (message::of(&figures, job, resource.clone(), now_unix_ns), figures.records)
+            (message::encode(&figures, job, resource.clone(), now_unix_ns), figures.records)
         };
         lock(outcome).exports += 1;
         let sent = self.client.post(&body, within);

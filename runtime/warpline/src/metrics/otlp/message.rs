@@ -22,7 +22,7 @@ use crate::metrics::inspector;
 use crate::metrics::job::Job;
 
 /// Returns the encoded message.
-pub(super) fn of(figures: &Figures, job: &Job, resource: Resource, now_unix_ns: i64) -> Vec<u8> {
+pub(super) fn encode(figures: &Figures, job: &Job, resource: Resource, now_unix_ns: i64) -> Vec<u8> {
     let metrics = Points { figures, job, now: nanos(now_unix_ns) }.metrics();
     let scope = InstrumentationScope {
         name: "warpline".to_owned(),

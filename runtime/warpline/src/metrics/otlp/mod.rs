@@ -68,7 +68,7 @@ impl Sink for OtlpSink {
             outcome: Outcome::default().into(),
             name: self.name(),
             stats: Arc::clone(&self.stats),
-            resource: resource::of(&job),
+            resource: resource::detect(&job),
             job,
             begin_ns: session.begin_ns,
         };
@@ -123,5 +123,5 @@ impl Sink for OtlpSink {
 /// Returns a message, for the measurement of its cost.
 #[cfg(test)]
 pub(super) fn body(figures: &Figures, job: &Job) -> Vec<u8> {
-    message::of(figures, job, resource::of(job), 2)
+    message::encode(figures, job, resource::detect(job), 2)
 }

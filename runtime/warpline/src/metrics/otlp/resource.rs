@@ -11,7 +11,7 @@ use warpline_core::environment;
 const MOST: usize = 64;
 
 /// Returns the resource of this process. The environment wins, as in OpenTelemetry's SDKs.
-pub(super) fn of(job: &Job) -> Resource {
+pub(super) fn detect(job: &Job) -> Resource {
     resource(job, |name| environment::var(name).ok())
 }
 

@@ -19,7 +19,7 @@ impl Format {
 }
 
 /// Returns the format that the client prefers; the plain text where it has no preference.
-pub(super) fn of<'a>(accepts: impl Iterator<Item = &'a str>) -> Format {
+pub(super) fn negotiate<'a>(accepts: impl Iterator<Item = &'a str>) -> Format {
     let (mut text, mut open_metrics) = (0.0_f32, 0.0_f32);
     for range in accepts.flat_map(|accept| accept.split(',')) {
         let mut parts = range.split(';').map(str::trim);
@@ -47,18 +47,18 @@ mod tests {
 
     #[test]
     fn the_client_chooses_the_format() {
-        let of = |accept: &str| super::of(std::iter::once(accept));
+        let negotiated = |accept: &str| super::negotiate(std::iter::once(accept));
         // What Prometheus 2.42 and 3 send, curl, and a browser.
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(of(prometheus), Format::OpenMetrics);
+        assert_eq!(negotiated(prometheus), Format::OpenMetrics);
         let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        assert_eq!(of(newer), Format::OpenMetrics);
-        assert_eq!(of("*/*"), Format::Text);
-        assert_eq!(of("text/html,application/xhtml+xml,*/*;q=0.8"), Format::Text);
-        assert_eq!(of("application/openmetrics-text;version=0.0.1"), Format::Text);
-        assert_eq!(of("application/openmetrics-text; q=0"), Format::Text);
-        assert_eq!(of("APPLICATION/OPENMETRICS-TEXT; Version=\"1.0.0\""), Format::OpenMetrics);
-        assert_eq!(of(";;;=,,q=;"), Format::Text);
-        assert_eq!(super::of(std::iter::empty()), Format::Text);
+        assert_eq!(negotiated(newer), Format::OpenMetrics);
+        assert_eq!(negotiated("*/*"), Format::Text);
+        assert_eq!(negotiated("text/html,application/xhtml+xml,*/*;q=0.8"), Format::Text);
+        assert_eq!(negotiated("application/openmetrics-text;version=0.0.1"), Format::Text);
+        assert_eq!(negotiated("application/openmetrics-text; q=0"), Format::Text);
+        assert_eq!(negotiated("APPLICATION/OPENMETRICS-TEXT; Version=\"1.0.0\""), Format::OpenMetrics);
+        assert_eq!(negotiated(";;;=,,q=;"), Format::Text);
+        assert_eq!(super::negotiate(std::iter::empty()), Format::Text);
     }
 }

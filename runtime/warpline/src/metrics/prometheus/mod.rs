@@ -79,7 +79,7 @@ impl Pages for Shown {
         }
         match request.path.split(['?', '#']).next() {
             Some("/metrics") => {
-                let format = format::of(request.accepts.iter().map(String::as_str));
+                let format = format::negotiate(request.accepts.iter().map(String::as_str));
                 let mut answer = Answer::text("200 OK", self.0.text(format));
                 answer.headers = vec![("Content-Type", format.content_type().to_owned())];
                 answer
@@ -99,7 +99,7 @@ impl Page {
         self.scrapes.fetch_add(1, Ordering::Relaxed);
         let mut figures = lock(&self.figures);
         figures.bandwidths.give_series(now_ns());
-        text::of(&figures, &self.job, format)
+        text::render(&figures, &self.job, format)
     }
 }
 
@@ -171,5 +171,5 @@ impl Sink for PrometheusSink {
 /// Returns a page, for the measurement of its cost.
 #[cfg(test)]
 pub(super) fn page(figures: &Figures, job: &Job) -> String {
-    text::of(figures, job, Format::OpenMetrics)
+    text::render(figures, job, Format::OpenMetrics)
 }

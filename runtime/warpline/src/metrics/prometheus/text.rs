@@ -9,7 +9,7 @@ use crate::metrics::inspector;
 use crate::metrics::job::{Job, label};
 
 /// Returns the page.
-pub(super) fn of(figures: &Figures, job: &Job, format: Format) -> String {
+pub(super) fn render(figures: &Figures, job: &Job, format: Format) -> String {
     let constant = [("rank", job.rank.to_string()), ("host", job.host.clone())];
     let mut page = Page { text: String::with_capacity(4096), format, constant, is_sampled: false };
     zones(&mut page, figures);

@@ -159,7 +159,7 @@ fn adapters(config: &Config, engine: &EngineBuilder) -> impl Iterator<Item = Box
     let _ = (config, engine);
     let sinks: [Option<Box<dyn Sink>>; 5] = [
         if_feature!("tracing", crate::spans::layer::log::sink(config), None),
-        if_feature!("tracy", crate::tracy::sink::of(config), None),
+        if_feature!("tracy", crate::tracy::sink::create(config), None),
         if_feature!("otlp", crate::metrics::otlp::sink(config, engine), None),
         if_feature!("prometheus", crate::metrics::prometheus::sink(config, engine), None),
         if_feature!("ranks", crate::ranks::sink(config, engine), None),

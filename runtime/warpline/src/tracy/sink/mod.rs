@@ -35,7 +35,7 @@ use order::{Order, Zone};
 use rows::Rows;
 
 /// Creates the sink, if the settings ask for it.
-pub(crate) fn of(config: &Config) -> Option<Box<dyn Sink>> {
+pub(crate) fn create(config: &Config) -> Option<Box<dyn Sink>> {
     config.tracy.then(|| Box::new(TracySink::new()) as _)
 }
 
