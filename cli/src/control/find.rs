@@ -85,7 +85,7 @@ fn ok<T>(result: io::Result<T>) -> Result<Option<T>, ControlError> {
 /// # Errors
 /// This process has no file descriptor left.
 pub(super) fn all() -> Result<All, ControlError> {
-    let (user, here) = (user(), ok(ProcessView::look())?);
+    let (user, here) = (user(), ok(ProcessView::read())?);
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for directory in directories(user) {
         match check(&directory, user) {
@@ -139,7 +139,7 @@ pub(super) fn program(process: u32) -> Result<Program, ControlError> {
     let metadata = fs::metadata(&proc).map_err(|_| ControlError::NoProcess { process })?;
     let environment = ok(shown(process, "environ", ENVIRONMENT_BYTES))?.unwrap_or_default();
     let its = |name: &str| variable(&environment, name);
-    let (here, seen) = (ok(ProcessView::look())?, ok(Seen::read(&process.to_string()))?);
+    let (here, seen) = (ok(ProcessView::read())?, ok(Seen::read(&process.to_string()))?);
     let number = here.as_ref().zip(seen.as_ref()).and_then(|(here, seen)| here.number_of(seen));
     let mut places: Vec<PathBuf> = directories(user);
     let of_it: Vec<_> = [its("XDG_RUNTIME_DIR"), None].map(|given| socket::directory(given.as_deref(), user)).into();

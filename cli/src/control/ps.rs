@@ -107,7 +107,7 @@ fn ask(found: Vec<Found>, here: Option<ProcessView>) -> Result<Vec<Program>, Con
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(found) = found.get(at) else { return };
-                if say.send((at, look(found.clone(), here.as_ref().as_ref()))).is_err() {
+                if say.send((at, query(found.clone(), here.as_ref().as_ref()))).is_err() {
                     return;
                 }
             }
@@ -164,7 +164,7 @@ fn complain_of<'a>(waiting: impl Iterator<Item = &'a Found> + Clone) {
 }
 
 /// Asks one program, and compares the name of its socket with what the kernel says.
-fn look(found: Found, here: Option<&ProcessView>) -> Program {
+fn query(found: Found, here: Option<&ProcessView>) -> Program {
     let claimed = found.owner.process;
     let (mut client, listener) = match Client::connect(claimed, &found.socket) {
         Ok(connected) => connected,

@@ -29,7 +29,7 @@ pub enum Life {
 }
 
 /// Looks at the processes of this machine, and takes their answers in place of their files.
-pub fn look(files: &mut BTreeMap<u32, Progress>) -> BTreeMap<u32, Life> {
+pub fn poll(files: &mut BTreeMap<u32, Progress>) -> BTreeMap<u32, Life> {
     let Ok(boot_id) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return BTreeMap::new() };
     let boot_id = boot_id.trim();
     let here = files.iter().filter(|(_, file)| !file.ended && !boot_id.is_empty() && file.boot_id == boot_id);

@@ -134,7 +134,7 @@ pub struct Culprit {
 }
 
 /// The progress files of a run.
-struct Look {
+struct Snapshot {
     run: String,
     files: BTreeMap<u32, Progress>,
     lives: BTreeMap<u32, Life>,
@@ -156,24 +156,24 @@ impl Hang {
     /// Reads and judges the progress files of a run, once: right for a job that has ended or does not progress. The
     /// files of a job that runs are up to a second apart, so that a rank may seem to wait: see [`Hang::watched`].
     pub fn new(path: &Path, run: Option<&str>) -> Result<Self, Error> {
-        Ok(Self::judged(Self::look(path, run)?, Some(path), None))
+        Ok(Self::judged(Self::read(path, run)?, Some(path), None))
     }
 
     /// Reads and judges the progress files of a run, and reads them again after `between`: ranks that have made
     /// progress in the meantime do not wait. `between` should be longer than two seconds, because each rank writes its
     /// file once a second.
     pub fn watched(path: &Path, run: Option<&str>, between: Duration) -> Result<Self, Error> {
-        let before = Self::look(path, run)?;
+        let before = Self::read(path, run)?;
         if before.files.values().all(|file| file.ended) {
             return Ok(Self::judged(before, Some(path), None));
         }
         std::thread::sleep(between);
-        let now = Self::look(path, Some(&before.run))?;
+        let now = Self::read(path, Some(&before.run))?;
         Ok(Self::judged(now, Some(path), Some(&before.files)))
     }
 
     /// Reads the progress files once.
-    fn look(path: &Path, run: Option<&str>) -> Result<Look, Error> {
+    fn read(path: &Path, run: Option<&str>) -> Result<Snapshot, Error> {
         std::fs::read_dir(path).map_err(|source| Error::Folder { path: path.to_owned(), source })?;
         let known = runs(path, &["progress"]);
         let run = match (run, known.first()) {
@@ -189,18 +189,18 @@ impl Hang {
         if files.is_empty() {
             return Err(Error::NoProgress { path: path.to_owned(), left_out });
         }
-        let lives = live::look(&mut files);
-        Ok(Look { run, files, lives, left_out })
+        let lives = live::poll(&mut files);
+        Ok(Snapshot { run, files, lives, left_out })
     }
 
     /// The judgement of progress files alone.
     pub fn of(run: String, files: &BTreeMap<u32, Progress>, left_out: Vec<Omission>) -> Self {
-        Self::judged(Look { run, files: files.clone(), lives: BTreeMap::new(), left_out }, None, None)
+        Self::judged(Snapshot { run, files: files.clone(), lives: BTreeMap::new(), left_out }, None, None)
     }
 
     /// Judges the progress files of the run in a folder, compared with those that its ranks wrote before.
-    fn judged(look: Look, path: Option<&Path>, before: Option<&BTreeMap<u32, Progress>>) -> Self {
-        let Look { run, mut files, lives, mut left_out } = look;
+    fn judged(snapshot: Snapshot, path: Option<&Path>, before: Option<&BTreeMap<u32, Progress>>) -> Self {
+        let Snapshot { run, mut files, lives, mut left_out } = snapshot;
         let life = |rank: u32| lives.get(&rank).copied();
         let silent = silent(&files);
         let mut dead: BTreeSet<u32> = silent.keys().filter(|rank| life(**rank).is_none()).copied().collect();

@@ -65,7 +65,7 @@ impl EventDevice for CudaEvents {
     }
 
     fn is_there(&self) -> bool {
-        self.context.pool.look()
+        self.context.pool.check_alive()
     }
 
     fn join(&self, event: EventPtr) -> Result<Option<(i64, i64)>, CudaError> {
@@ -132,7 +132,7 @@ impl Joint {
 
 impl Drop for CudaEvents {
     fn drop(&mut self) {
-        if self.context.pool.look() {
+        if self.context.pool.check_alive() {
             if let Some(joint) = self.joint.get() {
                 [joint.before, joint.after].into_iter().for_each(|event| self.destroy_event(event));
             }

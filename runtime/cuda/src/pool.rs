@@ -322,7 +322,7 @@ impl Pool {
     /// # Errors
     /// The context was destroyed. The driver would still make it current, and then corrupt memory.
     pub(super) fn in_context<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
-        if !self.look() {
+        if !self.check_alive() {
             return Err(CudaError::CONTEXT_IS_GONE);
         }
         self.driver.outside_captures(|| self.driver.with_context(self.context, work))
@@ -341,7 +341,7 @@ impl Pool {
     }
 
     /// Checks with the driver whether the context still exists.
-    pub(super) fn look(&self) -> bool {
+    pub(super) fn check_alive(&self) -> bool {
         if self.driver.context_id(self.context) != Ok(self.context_id) {
             self.abandon();
         }
@@ -354,7 +354,7 @@ impl Pool {
 
     fn destroy_free(&self) {
         // A destroyed context destroys its events, and their handles may have been reused.
-        self.look();
+        self.check_alive();
         while let Take::Taken { index, .. } = self.links.take() {
             if let Some(pair) = self.get(PairId::at(index)).filter(|_| !self.is_gone()) {
                 pair.events().for_each(|event| self.driver.destroy_event(event));

@@ -56,7 +56,7 @@ impl Semaphore {
     /// # Errors
     /// The semaphore has failed, or a device that was to signal it has.
     pub fn value(&self) -> Result<u64, Error> {
-        self.core.look();
+        self.core.poll_devices();
         self.core.values().map(|(reached, _)| reached)
     }
 

@@ -245,7 +245,7 @@ impl<P: Point> Core<P> {
     }
 
     /// Queries the devices for their progress.
-    pub(super) fn look(&self) {
+    pub(super) fn poll_devices(&self) {
         let to_ask = |state: MutexGuard<'_, SemaphoreState<P>>| -> Vec<_> {
             state.points.iter().filter(|(_, point)| point.has_to_be_asked()).cloned().collect()
         };

@@ -79,7 +79,7 @@ fn run() {
         }
         let count = cores.len();
         for core in &cores {
-            core.look();
+            core.poll_devices();
         }
         cores.retain(|core| core.keep_watching());
         if cores.len() < count {

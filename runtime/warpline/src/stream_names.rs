@@ -25,7 +25,7 @@ pub fn name_stream(stream: &(impl AsStream + ?Sized), name: &str) -> bool {
         "enable",
         {
             if warpline_core::switch::is_unknown() {
-                crate::mirror::look(None, None);
+                crate::mirror::attach(None, None);
             }
             warpline_core::backend::names::name(&crate::profile::asking::stream_ref(stream), name)
         },

@@ -78,7 +78,7 @@ fn damage_is_skipped_and_said() {
 }
 
 /// Produces everything that a user could see.
-fn look(bytes: &[u8]) {
+fn render(bytes: &[u8]) {
     if let Ok((calls, _)) = read(bytes) {
         let findings = calls.judge(3);
         assert!(findings.worst.len() <= 3);
@@ -89,7 +89,7 @@ fn look(bytes: &[u8]) {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
-        look(&bytes);
+        render(&bytes);
     }
 
     #[test]
@@ -100,6 +100,6 @@ proptest! {
             let at = at.index(a.bytes.len());
             a.bytes[at] = byte;
         }
-        look(&a.bytes);
+        render(&a.bytes);
     }
 }

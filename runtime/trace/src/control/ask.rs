@@ -29,7 +29,7 @@ pub enum Fate {
 
 /// Returns whether a process runs: a process of this machine, and not one that has got its number since.
 pub fn fate(owner: &SocketOwner) -> Fate {
-    match ProcessView::look() {
+    match ProcessView::read() {
         Ok(here) if here.is_over(owner) => Fate::Ended,
         Ok(here) if here.owner.namespace == owner.namespace => Fate::Runs,
         _ => Fate::Unknown,

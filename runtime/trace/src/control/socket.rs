@@ -128,7 +128,7 @@ impl ProcessView {
     ///
     /// # Errors
     /// `/proc` is not mounted, or does not show this process.
-    pub fn look() -> io::Result<ProcessView> {
+    pub fn read() -> io::Result<ProcessView> {
         let seen = Seen::read("self")?;
         let owner = SocketOwner { process: seen.innermost, started: seen.started, namespace: seen.namespace? };
         Ok(ProcessView { owner, depth: seen.numbers.len() - 1 })
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_process_is_over_when_its_number_is_another_ones() {
-        let here = ProcessView::look().expect("this process");
+        let here = ProcessView::read().expect("this process");
         let me = here.owner;
         assert_eq!((me.process, here.depth), (std::process::id(), 0));
         assert!(!here.is_over(&me));

@@ -95,9 +95,9 @@ impl OwnFile {
     ///
     /// # Errors
     /// What happened to the file.
-    pub(crate) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn check(&mut self) -> io::Result<()> {
         if let (None, Some(watch)) = (self.loss, &self.watch) {
-            self.loss = watch.look(&self.file);
+            self.loss = watch.check(&self.file);
             if let Some(loss) = self.loss {
                 stderr::line(format_args!("`{}` {loss}", watch.path.display()));
             }
@@ -106,9 +106,9 @@ impl OwnFile {
         self.loss.map_or(Ok(()), |loss| Err(io::Error::other(format!("the {} {loss}", kind(loss)))))
     }
 
-    /// Like [`look`](Self::look), for callers that check repeatedly: returns an error only the first time.
-    pub(crate) fn look_again(&mut self) -> io::Result<()> {
-        if self.loss.is_none() { self.look() } else { Ok(()) }
+    /// Like [`check`](Self::check), for callers that check repeatedly: returns an error only the first time.
+    pub(crate) fn check_again(&mut self) -> io::Result<()> {
+        if self.loss.is_none() { self.check() } else { Ok(()) }
     }
 
     /// Whether everything written to the file is known to be unreadable.
@@ -127,7 +127,7 @@ impl OwnFile {
     /// # Errors
     /// The error of the operating system, or what happened to the file.
     pub(crate) fn set_len(&mut self, len: u64) -> io::Result<()> {
-        self.look()?;
+        self.check()?;
         without_signals(|| self.file.set_len(len))?;
         if let Some(watch) = &mut self.watch {
             watch.set_len(len);
@@ -145,7 +145,7 @@ impl OwnFile {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     // A later reader would get a trace with a gap.
                     self.loss = Some(Loss::NoReader);
-                    return self.look().map(|()| 0);
+                    return self.check().map(|()| 0);
                 }
                 written => return written,
             }
@@ -180,7 +180,7 @@ impl Deref for OwnFile {
 
 impl Write for OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.look()?;
+        self.check()?;
         let written = self.write_once(bytes)?;
         if let Some(watch) = &mut self.watch {
             watch.wrote(written);

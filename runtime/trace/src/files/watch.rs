@@ -69,7 +69,7 @@ impl FileWatch {
     }
 
     /// Returns what happened to the file, if anything.
-    pub(super) fn look(&self, file: &File) -> Option<Loss> {
+    pub(super) fn check(&self, file: &File) -> Option<Loss> {
         match file.metadata() {
             Ok(there) => match system::links(&there)? {
                 0 if self.had_name => Some(Loss::Removed),

@@ -135,7 +135,7 @@ impl Collector {
         let deadline = loop {
             self.ticks.compare();
             self.pass_requests();
-            let is_launching = self.look();
+            let is_launching = self.scan_streams();
             let is_removing = !self.cx.subscriptions.removals.is_empty();
             let is_asked = self.flight.as_mut().is_some_and(StallMonitor::wants_all) || is_removing;
             self.cx.streams.is_asked = is_asked;
@@ -174,7 +174,7 @@ impl Collector {
     }
 
     /// Looks at the streams without querying a device. Returns whether GPU zones have begun since the last look.
-    fn look(&mut self) -> bool {
+    fn scan_streams(&mut self) -> bool {
         let cx = &mut self.cx;
         cx.discover_streams();
         cx.streams.see_what_begins(&cx.recorder)

@@ -139,7 +139,7 @@ impl LiveStats {
     }
 
     /// Returns the load of each device over the last `length_ns`, and the figures of each range since the last call.
-    pub(super) fn look(&mut self, now_ns: i64, length_ns: i64) -> (Value, Value) {
+    pub(super) fn take_figures(&mut self, now_ns: i64, length_ns: i64) -> (Value, Value) {
         let end_ns = now_ns - LATE_NS;
         let window = Span { begin_ns: end_ns - length_ns.clamp(1, BACK_NS), end_ns };
         let devices: Vec<_> = self
@@ -276,12 +276,12 @@ mod tests {
         };
         let mut stats = LiveStats::default();
         stats.add(&zone(0, 1_000, 50));
-        let (devices, ranges) = stats.look(begin_ns + 10_000 + LATE_NS, 10_000);
+        let (devices, ranges) = stats.take_figures(begin_ns + 10_000 + LATE_NS, 10_000);
         assert_eq!((&devices[0]["busy"], &devices[0]["busy_is_bound"]), (&json!(0.1), &json!(false)));
         assert_eq!((&ranges[0]["bounded"], &ranges[0]["max_ns"]), (&json!(0), &json!(1_000)));
         stats.add(&zone(1_000, 1_400, 0));
         stats.add(&zone(2_000, 6_000, 3_000));
-        let (devices, ranges) = stats.look(begin_ns + 10_000 + LATE_NS, 10_000);
+        let (devices, ranges) = stats.take_figures(begin_ns + 10_000 + LATE_NS, 10_000);
         assert_eq!((&devices[0]["busy"], &devices[0]["busy_is_bound"]), (&json!(0.54), &json!(true)));
         assert_eq!(devices[0]["collectives_is_bound"], json!(false));
         let of = |key: &str| ranges[0][key].as_f64().unwrap_or(f64::NAN);

@@ -37,7 +37,7 @@ impl Socket {
     pub(super) fn listen() -> Result<Socket, String> {
         let user = sys::user();
         let directory = directory(user)?;
-        let here = ProcessView::look().map_err(|error| {
+        let here = ProcessView::read().map_err(|error| {
             let other = || format!("`/proc` does not give the start time of this process: {error}; mount it");
             out_of_descriptors(&error).map_or_else(other, str::to_owned)
         })?;

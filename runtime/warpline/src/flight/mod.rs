@@ -209,7 +209,7 @@ impl Flight {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn write_open(&self, zones: &[OpenZone], more: u64) -> io::Result<()> {
-        self.ring.look();
+        self.ring.check();
         let mut areas = lock(&self.open);
         if zones.is_empty() && !areas.had_some && areas.sequence > 0 {
             return Ok(());

@@ -12,10 +12,10 @@ use warpline_core::observer::FIRST_ZONE;
 /// Looks for tools, unless these settings or those of the environment forbid it. NVTX comes first: it has to find out whether the parent of
 /// this process has looked.
 #[cold]
-pub(crate) fn look(nvtx: Option<bool>, roctx: Option<bool>) {
-    // In a zone of the tool itself, while it starts: the look that started it decides. Until then the zones of other threads wait.
-    let Some(()) = nvtx::look(nvtx) else { return };
-    if_feature!("hip", roctx::look(roctx), _ = roctx);
+pub(crate) fn attach(nvtx: Option<bool>, roctx: Option<bool>) {
+    // In a zone of the tool itself, while it starts: the call that started it decides. Until then the zones of other threads wait.
+    let Some(()) = nvtx::attach(nvtx) else { return };
+    if_feature!("hip", roctx::attach(roctx), _ = roctx);
 }
 
 /// Returns sentences for the user of a session about tools that its zones do not reach.
@@ -38,4 +38,4 @@ pub(crate) fn problems(config: &Config) -> impl Iterator<Item = String> {
 #[linkme::distributed_slice(FIRST_ZONE)]
 #[linkme(crate = linkme)]
 #[allow(unsafe_code, reason = "linkme puts it into a section")]
-static LOOK: fn() = || look(None, None);
+static ATTACH: fn() = || attach(None, None);

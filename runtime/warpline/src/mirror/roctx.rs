@@ -1,7 +1,7 @@
 //! The roctx mirror: each zone is also a roctx range on the launching thread, for `rocprofv3 --marker-trace` and other tools of ROCm. It
 //! needs no session.
 //!
-//! A tool makes the program load the marker library, so [`look`] uses the library if it is loaded when the first zone begins or a session
+//! A tool makes the program load the marker library, so [`attach`] uses the library if it is loaded when the first zone begins or a session
 //! starts, and opens it only if the setting asks for it. `warpline_hip::roctx` calls it.
 
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ static PROBLEM: Mutex<Option<String>> = Mutex::new(None);
 
 /// Mirrors zones if there is a library, and the settings do not forbid it.
 #[cold]
-pub(crate) fn look(setting: Option<bool>) {
+pub(crate) fn attach(setting: Option<bool>) {
     let wishes = [settings::of_environment().roctx, setting];
     observer::register(Position::Roctx, &OBSERVER);
     observer::turn(Position::Roctx, !wishes.contains(&Some(false)) && is_found(wishes.contains(&Some(true))));

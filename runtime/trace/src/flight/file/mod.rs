@@ -141,7 +141,7 @@ impl RingFile {
 
     /// Checks whether another program has truncated, removed or moved the file. The collector, which writes to it anyway, calls
     /// this: a disk that hangs then blocks no other thread.
-    pub fn look(&self) {
+    pub fn check(&self) {
         if let Ok(there) = self.file.metadata() {
             self.is_cut.fetch_or(there.len() < self.layout.file_bytes(), Ordering::Relaxed);
             self.is_removed.fetch_or(there.nlink() == 0, Ordering::Relaxed);

@@ -113,7 +113,7 @@ impl Document {
     /// # Errors
     /// The buffer is full, or the file takes no more bytes.
     pub(super) fn make_room(&mut self) -> io::Result<()> {
-        self.file.look()?;
+        self.file.check()?;
         if self.events.len() >= FULL {
             self.write()?;
         }
@@ -124,8 +124,8 @@ impl Document {
     ///
     /// # Errors
     /// What happened to the file, once.
-    pub(super) fn look_again(&mut self) -> io::Result<()> {
-        self.file.look_again()
+    pub(super) fn check_again(&mut self) -> io::Result<()> {
+        self.file.check_again()
     }
 
     /// Returns the number of accepted records that are not in the file.
@@ -154,7 +154,7 @@ impl Document {
     /// Returns none if the file cannot be shortened: bytes that a pipe has taken are gone.
     fn cut_back(&mut self, taken: usize) -> Option<usize> {
         // A file that another program has changed is left alone.
-        if !self.is_regular || self.file.look().is_err() {
+        if !self.is_regular || self.file.check().is_err() {
             return None;
         }
         let kept = self.marks.whole_within(taken.saturating_sub(END.len()));
@@ -171,7 +171,7 @@ impl Document {
             self.file.wait_for_reader();
             self.events.write_all(b"\n]\n")?;
             self.write()?;
-            return if self.events.len() > 0 { Err(slow_reader()) } else { self.file.look() };
+            return if self.events.len() > 0 { Err(slow_reader()) } else { self.file.check() };
         }
         writeln!(self.events, "\n],\n{members}}}")?;
         let written = self.write();
@@ -182,6 +182,6 @@ impl Document {
         // Comes last, because no reader accepts an object without its end.
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(OBJECT)?;
-        written.and_then(|()| self.file.look())
+        written.and_then(|()| self.file.check())
     }
 }

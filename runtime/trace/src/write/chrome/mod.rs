@@ -112,7 +112,7 @@ impl Sink for ChromeSink {
 
     /// Writes the progress, so that the trace of a killed process contains this much of its account.
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
-        self.document.look_again()?;
+        self.document.check_again()?;
         let Some(trace) = &mut self.trace else { return Err(not_started()) };
         // Counts that do not fit are written with the next batch.
         if self.document.make_room().is_ok() && trace.drops(progress.dropped, &mut self.document.events)? {

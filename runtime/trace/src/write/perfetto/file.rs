@@ -69,9 +69,9 @@ impl Output {
     ///
     /// # Errors
     /// What happened to the file, once.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    pub(super) fn check(&mut self) -> io::Result<()> {
         match &mut self.out {
-            Out::File(file) => file.look_again(),
+            Out::File(file) => file.check_again(),
             Out::Writer(_) => Ok(()),
         }
     }
@@ -97,7 +97,7 @@ impl Output {
     /// Fails if the file takes no more bytes.
     fn refuse(&mut self) -> io::Result<()> {
         match &mut self.out {
-            Out::File(file) => file.look(),
+            Out::File(file) => file.check(),
             Out::Writer(_) => Ok(()),
         }
     }

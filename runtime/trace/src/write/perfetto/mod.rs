@@ -171,7 +171,7 @@ impl Sink for PerfettoSink {
     }
 
     fn progress(&mut self, _: &Progress) -> io::Result<()> {
-        self.output.look()?;
+        self.output.check()?;
         if self.write_catalog() { self.output.flush() } else { Ok(()) }
     }
 

@@ -55,7 +55,7 @@ pub trait Medium {
     ///
     /// # Errors
     /// What happened to it, once.
-    fn look(&mut self) -> io::Result<()> {
+    fn check(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -63,7 +63,7 @@ pub trait Medium {
     ///
     /// # Errors
     /// What happened to the first changed piece. [`lost`](Self::lost) counts its records.
-    fn look_at_complete(&mut self) -> io::Result<()> {
+    fn check_complete(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
     fn progress(&mut self, progress: &Progress) -> io::Result<()> {
         self.standing = *progress;
         self.write_catalog();
-        let found = self.medium.look();
+        let found = self.medium.check();
         if found.is_err() {
             self.replace_piece();
         }
@@ -193,7 +193,7 @@ impl<M: Medium + Send> Sink for PieceSink<M> {
         }
         self.write_buffer()?;
         refused.map_or(Ok(()), Err)?;
-        self.medium.look_at_complete()?;
+        self.medium.check_complete()?;
         self.say_what_was_too_large()
     }
 

@@ -172,8 +172,8 @@ impl Medium for Files {
         Ok(())
     }
 
-    fn look(&mut self) -> io::Result<()> {
-        self.file.look_again()
+    fn check(&mut self) -> io::Result<()> {
+        self.file.check_again()
     }
 
     fn has_lost_piece(&self) -> bool {
@@ -186,7 +186,7 @@ impl Medium for Files {
         }
     }
 
-    fn look_at_complete(&mut self) -> io::Result<()> {
+    fn check_complete(&mut self) -> io::Result<()> {
         self.changed().next().map_or(Ok(()), |ours| {
             Err(io::Error::other(format!(
                 "`{}` was truncated or written to by another program after it was complete: its records are lost; do not change \

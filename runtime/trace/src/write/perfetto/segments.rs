@@ -53,7 +53,7 @@ impl Segments {
 
     /// Returns the pieces of the ring, and whether each can be read: not if the file was removed or truncated.
     fn readable(&self) -> impl Iterator<Item = (Holds, bool)> {
-        self.ring.look();
+        self.ring.check();
         let first = (self.header.sequence + 1).saturating_sub(self.pieces.len() as u64);
         let is_whole = !self.ring.is_harmed();
         let has_some = is_whole || self.ring.is_readable();

@@ -51,7 +51,7 @@ impl Connection {
                 } else if is_late(of.leaving, now) {
                     self.state = ConnectionState::Telling;
                 } else if of.leaving.is_none() && now >= of.last + of.every {
-                    let tick = of.look(now);
+                    let tick = of.tick(now);
                     // Backpressure: a client that has not read the last figures misses these.
                     if !self.has_to_send() {
                         self.tell(&tick);

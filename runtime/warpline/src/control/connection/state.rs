@@ -94,14 +94,14 @@ impl Recording {
 }
 
 impl Watching {
-    pub(super) fn look(&mut self, now: Instant) -> Value {
+    pub(super) fn tick(&mut self, now: Instant) -> Value {
         let length_ns = answers::since_ns(self.last, now);
         let passed_over = not_sampled();
         let not_sampled = passed_over.saturating_sub(self.passed_over);
         let engine = &self.subscriber.engine;
         let left_out = lock(&engine.stats.left_out).since(Some(self.last));
         (self.last, self.passed_over) = (now, passed_over);
-        let (devices, ranges) = lock(&self.watch).look(now_ns(), length_ns);
+        let (devices, ranges) = lock(&self.watch).take_figures(now_ns(), length_ns);
         json!({
             "is": "figures",
             "seconds": length_ns as f64 / 1e9,

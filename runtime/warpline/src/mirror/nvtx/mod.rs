@@ -1,7 +1,7 @@
 //! The NVTX mirror: each zone is also an NVTX range on the launching thread, for tools that get names from NVTX (Nsight
 //! Systems, Nsight Compute, and tools that are built on CUPTI). It needs no session.
 //!
-//! [`look`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the
+//! [`attach`] finds a tool once, when the first zone begins or the first session starts. From then on, a bit of the
 //! switch says whether zones are mirrored. NVIDIA's client is a C header, and this module is its equivalent in Rust:
 //! `abi` contains the header's types, `find` finds the tool, `legacy` a library of old toolkits, `table` holds its
 //! functions, `pushes` knows what they answer, `range` passes the catalog's data to it, `payload` the fields of zones,
@@ -58,7 +58,7 @@ static STATE: PerProcess<Mutex<ToolSearch>> = PerProcess::new(|| Mutex::new(Tool
 /// The first call takes as long as the tool takes to start, and the first zones of other threads wait for it, as with
 /// NVIDIA's client.
 #[cold]
-pub(crate) fn look(setting: Option<bool>) -> Option<()> {
+pub(crate) fn attach(setting: Option<bool>) -> Option<()> {
     // A tool that begins zones while it starts must not wait for itself.
     let is_mirrored = table::enter(|| {
         let wishes = [settings::of_environment().nvtx, setting];

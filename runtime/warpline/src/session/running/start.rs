@@ -28,7 +28,7 @@ use warpline_trace::write::perfetto::{PerfettoSink, RotatingSink};
 pub(in crate::session) fn begin(mut builder: SessionBuilder) -> Result<(Option<Running>, Option<Listening>), Error> {
     let _inside = Inside::enter();
     builder.check()?;
-    mirror::look(builder.config.nvtx, builder.config.roctx);
+    mirror::attach(builder.config.nvtx, builder.config.roctx);
     if builder.config.off {
         return Ok((None, None));
     }
