@@ -10,7 +10,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use warpline::sink::MemorySink;
-use warpline::{EndMode, HostStream, RawStream, Session, SessionBuilder};
+use warpline::timing::EndMode;
+use warpline::{HostStream, RawStream, Session, SessionBuilder};
 
 warpline::namespace!("bench", "Benchmarks.");
 

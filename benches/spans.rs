@@ -48,7 +48,7 @@ fn batches(spans: u64, one: impl Fn(u64)) -> Duration {
 fn spans(c: &mut Criterion) {
     let mut group = c.benchmark_group("span");
     measure(&mut group, "registry alone", &Dispatch::new(registry()));
-    let layer = Dispatch::new(registry().with(warpline::tracing_layer()));
+    let layer = Dispatch::new(registry().with(warpline::tracing::layer()));
     measure(&mut group, "warpline, no session", &layer);
     let sink = MemorySink::new(0);
     let session = Session::builder().sink(sink).start().expect("no other session");

@@ -73,7 +73,7 @@ fn batch(stream: &HostStream, first: u64) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(LevelFilter::INFO);
-    let spans = warpline::tracing_layer().with_filter(LevelFilter::DEBUG);
+    let spans = warpline::tracing::layer().with_filter(LevelFilter::DEBUG);
     tracing_subscriber::registry().with(log).with(spans).init();
     let session = Session::from_env_or("perfetto=tracing_spans.pftrace,summary");
     let stream = HostStream::new("compute");

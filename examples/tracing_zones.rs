@@ -11,7 +11,8 @@ use std::sync::Arc;
 use tracing::{info_span, instrument};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
-use warpline::{HostStream, Session, on_stream};
+use warpline::tracing::on_stream;
+use warpline::{HostStream, Session};
 
 /// Queues work on the stream, as a launch of a kernel does.
 fn launch(stream: &HostStream, steps: u64) {
@@ -33,7 +34,7 @@ fn train(stream: &Arc<HostStream>, epoch: u64) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let spans = warpline::tracing_layer().with_filter(LevelFilter::INFO);
+    let spans = warpline::tracing::layer().with_filter(LevelFilter::INFO);
     tracing_subscriber::registry().with(spans).init();
     let session = Session::from_env_or("perfetto=tracing_zones.pftrace,summary");
     let stream = Arc::new(HostStream::new("compute"));

@@ -92,7 +92,7 @@ pub struct Report {
     pub ends: EndCounts,
     /// Counts of fields that were cut or left out.
     pub fields: FieldCounts,
-    /// Counts of the spans and events of `tracing`; all zero without a `tracing_layer`.
+    /// Counts of the spans and events of `tracing`; all zero without a `warpline::tracing::layer`.
     pub spans: SpanCounts,
     /// Counts of kernels and copies; all zero in a session without `kernels`.
     pub kernels: KernelCounts,

@@ -41,7 +41,7 @@ pub fn zones(graph: &CudaGraph) -> Result<GraphZones, GraphError> {
 }
 
 pub fn session() -> Result<Session, warpline::Error> {
-    Session::builder().ends(warpline::EndMode::Lazy).event_budget(128).budget(0.005).start()
+    Session::builder().ends(warpline::timing::EndMode::Lazy).event_budget(128).budget(0.005).start()
 }
 "#;
 

@@ -83,7 +83,7 @@ impl Visit for Fields {
 fn zones_are_events_of_the_subscriber_where_the_session_began() {
     let _turn = alone();
     let (kept, spans) = (Retention::default(), MemorySink::new(1_000));
-    let dispatch = Dispatch::new(registry().with(kept.clone()).with(warpline::tracing_layer()));
+    let dispatch = Dispatch::new(registry().with(kept.clone()).with(warpline::tracing::layer()));
     let start = || Session::builder().log().sink(spans.clone()).start().expect("no other session");
     let session = with_default(&dispatch, start);
     let stream = HostStream::new("compute");
@@ -163,7 +163,7 @@ fn with_no_subscriber_at_the_start_the_global_one_gets_them_and_nothing_feeds_it
     }
     let kept = Retention::default();
     let session = Session::builder().log().sink(Chatty).start().expect("no other session");
-    tracing::subscriber::set_global_default(registry().with(kept.clone()).with(warpline::tracing_layer()))
+    tracing::subscriber::set_global_default(registry().with(kept.clone()).with(warpline::tracing::layer()))
         .expect("the only one that is global");
     drop(FREE.host());
     let report = session.finish();

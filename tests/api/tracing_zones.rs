@@ -16,7 +16,8 @@ use tracing_subscriber::registry;
 use warpline::record::{SpanRecord, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{AsStream, HostStream, Session, Value, on_stream};
+use warpline::tracing::on_stream;
+use warpline::{AsStream, HostStream, Session, Value};
 use warpline_tests::alone;
 
 warpline::range! {
@@ -24,7 +25,7 @@ warpline::range! {
 }
 
 fn subscriber() -> Dispatch {
-    Dispatch::new(registry().with(warpline::tracing_layer()))
+    Dispatch::new(registry().with(warpline::tracing::layer()))
 }
 
 fn stream() -> Arc<HostStream> {
@@ -156,7 +157,7 @@ fn without_a_session_or_behind_a_filter_nothing_holds_the_stream() {
     assert_eq!(holders(&subscriber()), 1, "no session");
     let sink = MemorySink::new(10);
     let session = Session::builder().sink(sink.clone()).start().expect("no other session");
-    let filtered = registry().with(warpline::tracing_layer().with_filter(LevelFilter::WARN));
+    let filtered = registry().with(warpline::tracing::layer().with_filter(LevelFilter::WARN));
     assert_eq!(holders(&Dispatch::new(filtered)), 1, "behind a filter");
     assert!(holders(&subscriber()) > 1);
     assert_eq!(Arc::strong_count(&stream), 1, "closed with its span");

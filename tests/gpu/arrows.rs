@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
+use warpline::Session;
 use warpline::record::{EndSource, WaitRecord, ZoneRecord};
 use warpline::sink::MemorySink;
 use warpline::timeline::{Semaphore, declare_wait};
-use warpline::{EndMode, Session};
+use warpline::timing::EndMode;
 use warpline_tests::alone;
 
 use super::timeline::Cuda;

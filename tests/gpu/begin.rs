@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Graph};
+use warpline::Session;
 use warpline::record::ReplayTiming;
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{EndMode, GraphTiming, Session};
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::alone;
 
 use super::captured::{GLOBAL, capture, register, zone};

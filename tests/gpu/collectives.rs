@@ -13,7 +13,8 @@ use warpline::catalog::Kind;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
 use warpline::record::{DeviceKind, ReplayRecord, Status, ZoneRecord};
 use warpline::sink::MemorySink;
-use warpline::{EndMode, Session, collective};
+use warpline::timing::EndMode;
+use warpline::{Session, collective};
 use warpline_tests::alone;
 
 use super::{MS, assert_exact, block};

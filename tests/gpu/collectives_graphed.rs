@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{DeviceMemory, Result};
+use warpline::Session;
 use warpline::collective::{CollectiveKind, DataType, Message};
 use warpline::record::ReplayTiming;
 use warpline::report::{CollectiveStats, RangeStats, Report};
 use warpline::sink::MemorySink;
-use warpline::{EndMode, GraphTiming, Session};
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::{alone, this_test};
 
 use super::captured::{capture, register};

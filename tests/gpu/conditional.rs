@@ -10,7 +10,8 @@ use std::ptr;
 use cudarc::driver::{CudaStream, result, sys};
 use warpline::graph::{GraphZones, RawGraph};
 use warpline::record::{KernelRecord, ReplayRecord};
-use warpline::{GraphTiming, RangeSpec, Session};
+use warpline::timing::GraphTiming;
+use warpline::{RangeSpec, Session};
 use warpline_tests::this_test;
 
 use super::{US, alone_in_a_process, assert_exact, device, start};

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 use gpu::DeviceMemory;
+use warpline::Session;
 use warpline::graph::GraphZones;
 use warpline::profile::{self, SubmittedWork};
 use warpline::record::{KernelRecord, KernelWork, SyncKind, SyncRecord, ZoneRecord};
 use warpline::report::Report;
-use warpline::{EndMode, Session};
+use warpline::timing::EndMode;
 
 use warpline_tests::this_test;
 

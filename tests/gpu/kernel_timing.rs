@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::CudaStream;
+use warpline::Session;
 use warpline::record::EndSource;
-use warpline::{EndMode, Session, Timing};
+use warpline::timing::{EndMode, Timing};
 
 use warpline_tests::{taken, this_test};
 

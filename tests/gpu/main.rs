@@ -45,7 +45,8 @@ use gpu::{Gpu, Pinned};
 use warpline::record::{DeviceKind, EndSource, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{AsStream, EndMode, RawStream, Session, SessionBuilder};
+use warpline::timing::EndMode;
+use warpline::{AsStream, RawStream, Session, SessionBuilder};
 use warpline_tests::{again, alone, resident_bytes};
 
 warpline::namespace!("cuda_tests", "zones that the GPU tests make");

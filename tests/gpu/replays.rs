@@ -13,7 +13,8 @@ use warpline::graph::GraphZones;
 use warpline::record::{KernelRecord, ReplayRecord, ReplayTiming};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{EndMode, GraphTiming, RangeSpec, Session};
+use warpline::timing::{EndMode, GraphTiming};
+use warpline::{RangeSpec, Session};
 use warpline_tests::this_test;
 
 use super::{US, alone_in_a_process, assert_exact, device, start};

@@ -10,7 +10,8 @@ use warpline::graph::NodeKind;
 use warpline::record::{ReplayRecord, ReplayTiming};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{GraphTiming, RangeSpec, RawStream, Session};
+use warpline::timing::GraphTiming;
+use warpline::{RangeSpec, RawStream, Session};
 use warpline_tests::alone;
 
 use super::captured::{GLOBAL, RELAXED, THREAD_LOCAL, capture, register, wait, zone};

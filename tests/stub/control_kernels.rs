@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use warpline::Session;
 use warpline::sink::MemorySink;
-use warpline::{Session, Timing};
+use warpline::timing::Timing;
 use warpline_tests::this_test;
 use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::{SocketOwner, directory};

@@ -1,10 +1,11 @@
 //! Waits of CUDA streams in a session, on a driver that counts every call: what they cost, when they were, and what a session
 //! leaves alone. No GPU is needed.
 
+use warpline::Session;
 use warpline::record::{EndSource, WaitRecord};
 use warpline::sink::MemorySink;
 use warpline::timeline::{Error, Semaphore, declare_wait};
-use warpline::{EndMode, Session};
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use warpline::EndMode;
 use warpline::record::ZoneRecord;
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

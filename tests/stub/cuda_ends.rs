@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
-use warpline::EndMode;
 use warpline::record::EndSource;
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

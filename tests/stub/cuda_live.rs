@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use warpline::profile::ProfileError;
-use warpline::{EndMode, Value, profile};
+use warpline::timing::EndMode;
+use warpline::{Value, profile};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

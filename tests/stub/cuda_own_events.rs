@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use warpline::profile::{self, PendingZone, ProfileError};
-use warpline::{EndMode, HostStream, RawEvent};
+use warpline::timing::EndMode;
+use warpline::{HostStream, RawEvent};
 use warpline_tests::this_test;
 
 use crate::harness::driver::{GLOBAL, Handle, SUCCESS, Stub, on_stub, tid};

@@ -4,9 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::EndMode;
 use warpline::record::EndSource;
 use warpline::report::Report;
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

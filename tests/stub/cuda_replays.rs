@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::report::CollectiveStats;
-use warpline::{EndMode, GraphTiming};
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

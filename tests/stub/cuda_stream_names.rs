@@ -1,6 +1,7 @@
 //! Names of CUDA streams: in records, over the driver's default names, and in an NVTX tool.
 
-use warpline::{EndMode, name_stream};
+use warpline::name_stream;
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

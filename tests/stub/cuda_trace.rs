@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use warpline::Session;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::graph::{GraphZones, RawGraph};
-use warpline::{EndMode, GraphTiming, Session};
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

@@ -13,7 +13,8 @@ use nccl::{Comm, Library};
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::record::ZoneRecord;
 use warpline::sink::MemorySink;
-use warpline::{EndMode, RangeSpec, Session};
+use warpline::timing::EndMode;
+use warpline::{RangeSpec, Session};
 
 use crate::clock::let_session_settle;
 use crate::figures::{Table, median};

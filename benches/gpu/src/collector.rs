@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Event, Gpu, Result};
-use warpline::{EndMode, Session};
+use warpline::Session;
+use warpline::timing::EndMode;
 
 use crate::clock::{cpu_ns_of_this_thread, cpu_ns_of_thread};
 use crate::figures::{Table, median, verdict};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, result};
 use gpu::{DeviceMemory, Gpu, Graph, Result, require_driver};
-use warpline::{EndMode, Session};
+use warpline::Session;
+use warpline::timing::EndMode;
 
 use crate::figures::{Table, median, ratio, verdict};
 use crate::graph;

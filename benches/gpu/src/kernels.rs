@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result};
+use warpline::Session;
 use warpline::record::{KernelRecord, ZoneRecord};
 use warpline::sink::MemorySink;
-use warpline::{EndMode, Session};
+use warpline::timing::EndMode;
 
 use crate::clock::let_session_settle;
 use crate::cupti::{Bare, WORK};

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use cudarc::driver::CudaStream;
 use gpu::{Gpu, Result, cupti_name, require_driver};
-use warpline::{EndMode, Session, SessionBuilder, Timing};
+use warpline::timing::{EndMode, Timing};
+use warpline::{Session, SessionBuilder};
 
 use crate::figures::{Table, median, ratio, verdict};
 use crate::options::Options;

@@ -7,9 +7,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use gpu::{Gpu, Pinned, Result};
+use warpline::Session;
 use warpline::record::ZoneRecord;
 use warpline::sink::MemorySink;
-use warpline::{EndMode, Session};
+use warpline::timing::EndMode;
 
 use crate::figures::{Table, verdict};
 use crate::options::Options;

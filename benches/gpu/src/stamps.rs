@@ -13,7 +13,8 @@ use warpline::graph::GraphZones;
 use warpline::record::ReplayRecord;
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{GraphTiming, Session, SessionBuilder};
+use warpline::timing::GraphTiming;
+use warpline::{Session, SessionBuilder};
 
 use crate::figures::{Table, median, percentile, ratio, verdict};
 use crate::graph::MODE;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use gpu::{Event, Gpu, Result};
-use warpline::{EndMode, Session};
+use warpline::Session;
+use warpline::timing::EndMode;
 use warpline_benches::allocations;
 
 use crate::clock::let_session_settle;

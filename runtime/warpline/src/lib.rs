@@ -157,15 +157,12 @@ mod tracy;
 pub use error::Error;
 pub use session::Session;
 pub use settings::SessionBuilder;
-#[cfg(feature = "tracing")]
-pub use spans::{OnStream, TracingLayer, on_stream, tracing_layer};
 pub use stream_names::name_stream;
 pub use warpline_core::backend::AsStream;
 pub use warpline_core::backend::host::HostStream;
 pub use warpline_core::catalog::{RangeSpec, catalog};
 pub use warpline_core::fields::{Value, display};
 pub use warpline_core::namespace;
-pub use warpline_core::timing::{EndMode, GraphTiming, Timing};
 #[doc(inline)]
 pub use warpline_core::zone::step::step;
 pub use warpline_core::zone::{AsyncZone, Zone};
@@ -316,6 +313,17 @@ pub mod stream {
     #[doc(hidden)]
     pub use warpline_core::backend::fault::Faults;
     pub use warpline_core::backend::host::LaunchPanicked;
+}
+
+/// How zones are timed: the values of [`SessionBuilder::ends`], [`SessionBuilder::timing`] and [`SessionBuilder::graph_timing`].
+pub mod timing {
+    pub use warpline_core::timing::{EndMode, GraphTiming, Timing};
+}
+
+/// Spans and events of the crate `tracing`, beside the zones of a session. [The guide](crate::guide::tracing) has whole programs.
+#[cfg(feature = "tracing")]
+pub mod tracing {
+    pub use crate::spans::{OnStream, TracingLayer, on_stream, tracing_layer as layer};
 }
 
 /// The block forms of the marks, for a part of a function.

@@ -65,7 +65,7 @@ fn fields_may_do_what_they_like() {
         return;
     }
     // With the global default nothing keeps a span in a field's text from reaching the layer, so these threads use that.
-    tracing::subscriber::set_global_default(registry().with(warpline::tracing_layer()))
+    tracing::subscriber::set_global_default(registry().with(warpline::tracing::layer()))
         .expect("the only one that is global");
     let (session, sink) = memory();
     {
@@ -111,7 +111,7 @@ where
 #[test]
 fn a_panic_in_another_layer_costs_fields_and_no_more() {
     let _turn = alone();
-    let dispatch = Dispatch::new(registry().with(Formats).with(warpline::tracing_layer()));
+    let dispatch = Dispatch::new(registry().with(Formats).with(warpline::tracing::layer()));
     let (session, sink) = memory();
     let panicked = with_default(&dispatch, || {
         let span = info_span!("poisoned", n = 1, later = tracing::field::Empty);

@@ -29,7 +29,7 @@ warpline::range! {
 
 /// A subscriber with the layer and nothing else.
 fn subscriber() -> Dispatch {
-    Dispatch::new(registry().with(warpline::tracing_layer()))
+    Dispatch::new(registry().with(warpline::tracing::layer()))
 }
 
 fn memory() -> (Session, MemorySink) {
@@ -222,7 +222,7 @@ fn filters_on_the_layer_leave_out_what_they_should() {
         seen.sort_unstable();
         (seen.join(" "), sink.take()[0].parent.map(|parent| parent.name))
     };
-    let layer = warpline::tracing_layer;
+    let layer = warpline::tracing::layer;
     // Another layer takes everything, so that each span exists.
     let with = |filtered| Dispatch::new(registry().with(Everything).with(filtered));
     assert_eq!(

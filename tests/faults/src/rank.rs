@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use warpline::collective::ProcessGroup;
-use warpline::{EndMode, Session, collective, gpu_zone, host_zone};
+use warpline::timing::EndMode;
+use warpline::{Session, collective, gpu_zone, host_zone};
 
 use crate::case::{BUCKETS, COUNT, Case, Fault, Size};
 use crate::device::{Comm, Device, Mark, Queue, Result};

@@ -113,7 +113,7 @@ fn a_report_says_once_that_nobody_tells_the_ids_of_nodes() {
         let (session, _records) = start(|builder| builder);
         assert_eq!(about_ids(&session.finish()).len(), 0);
         // A session that times replays by stamps needs no ids.
-        let (session, _records) = start(|builder| builder.graph_timing(warpline::GraphTiming::Stamps));
+        let (session, _records) = start(|builder| builder.graph_timing(warpline::timing::GraphTiming::Stamps));
         let _timed = capture();
         assert_eq!(about_ids(&session.finish()).len(), 0);
         driver.stub_tells_ids(true);

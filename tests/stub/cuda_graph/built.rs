@@ -1,8 +1,9 @@
 //! Labels of nodes in graphs that are built without a capture: which nodes have them, in which order, and what is refused.
 
+use warpline::Value;
 use warpline::graph::{GraphError, GraphZones};
 use warpline::record::Status;
-use warpline::{GraphTiming, Value};
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, LAYER, MLP, found, kernel, paths, zone};

@@ -7,9 +7,9 @@ mod program;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, sys};
-use warpline::EndMode;
-use warpline::GraphTiming;
 use warpline::report::Report;
+use warpline::timing::EndMode;
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

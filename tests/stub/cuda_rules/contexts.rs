@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{GraphTiming, RawStream};
+use warpline::RawStream;
+use warpline::timing::GraphTiming;
 use warpline_tests::{Pace, this_test};
 
 use super::{US, WORK, launch};
@@ -96,7 +97,7 @@ fn a_null_handle_is_the_threads_own_stream_in_a_program_that_is_compiled_so() {
         assert_eq!(unsafe { RawStream::from_ptr_per_thread(stream as *mut _) }, raw(stream), "no other handle changes");
         assert_eq!((own, own.as_ptr() as Handle), (raw(PER_THREAD), PER_THREAD));
         // A kernel of 50 µs on each is in the zone of its stream alone.
-        let (session, zones) = start(|builder| builder.ends(warpline::EndMode::Eager));
+        let (session, zones) = start(|builder| builder.ends(warpline::timing::EndMode::Eager));
         for (raw, handle) in [(legacy, 0), (own, PER_THREAD), (own, PER_THREAD)] {
             let _zone = WORK.zone(&raw);
             assert_eq!(driver.stub_launch(handle, 50 * US), SUCCESS);

@@ -4,7 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::{EndMode, Session, SessionBuilder};
+use warpline::timing::EndMode;
+use warpline::{Session, SessionBuilder};
 use warpline_tests::{Pace, this_test};
 
 use super::{MS, OTHER, STEADY, US, WORK, launch};

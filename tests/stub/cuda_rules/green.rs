@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use warpline::{EndMode, GraphTiming};
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::this_test;
 
 use super::{US, WORK, launch};

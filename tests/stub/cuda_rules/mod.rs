@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpline::EndMode;
 use warpline::collective::{CollectiveKind, Message, ProcessGroup};
+use warpline::timing::EndMode;
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

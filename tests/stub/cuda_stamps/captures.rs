@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use warpline::GraphTiming;
 use warpline::graph::{GraphZones, NodeKind};
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, LAYER, MLP, REDUCE, assert_all_timed, assert_length, stamped, stamped_by_launch_order};

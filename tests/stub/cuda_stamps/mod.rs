@@ -12,7 +12,8 @@ use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::record::{ReplayRecord, ReplayTiming};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{GraphTiming, RangeSpec, Session};
+use warpline::timing::GraphTiming;
+use warpline::{RangeSpec, Session};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use std::thread;
 use std::time::Duration;
 
-use warpline::GraphTiming;
 use warpline::graph::NodeKind;
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, LAYER, MLP, assert_all_timed, stamped};

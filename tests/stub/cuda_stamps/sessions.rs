@@ -5,8 +5,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use warpline::GraphTiming;
 use warpline::sink::{Batch, Sink};
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, assert_all_timed, assert_length, one_zone, stamped};

@@ -3,8 +3,8 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use warpline::Timing;
 use warpline::record::StreamInfo;
+use warpline::timing::Timing;
 use warpline_tests::{taken, this_test};
 
 use super::OUTER;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use warpline::record::{EndSource, KernelRecord, ZoneRecord};
 use warpline::report::Report;
-use warpline::{RawStream, SessionBuilder, Timing};
+use warpline::timing::Timing;
+use warpline::{RawStream, SessionBuilder};
 use warpline_tests::this_test;
 
 use super::{INNER, OUTER, is_of};

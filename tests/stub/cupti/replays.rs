@@ -1,9 +1,9 @@
 //! Kernels of graphs: the replays that they make up, and the zones that were captured into these.
 
 use std::collections::BTreeMap;
-use warpline::GraphTiming;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup, ReduceOp};
 use warpline::record::{ReplayRecord, ReplayTiming};
+use warpline::timing::GraphTiming;
 use warpline_tests::this_test;
 
 use super::{ATTENTION, INNER, LAYER, OUTER, REDUCE, SUM, finish, is_of, start};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use warpline::profile::{self, PendingSubmission, ProfileError, SubmittedWork};
 use warpline::record::{KernelWork, SyncKind};
 
-use warpline::{HostStream, Session, SessionBuilder, Timing};
+use warpline::timing::Timing;
+use warpline::{HostStream, Session, SessionBuilder};
 use warpline_tests::{this_test, threads};
 
 use super::OUTER;

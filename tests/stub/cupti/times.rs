@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use warpline::record::{EndSource, Span, ZoneRecord};
 use warpline::report::Report;
 use warpline::sink::MemorySink;
-use warpline::{Session, SessionBuilder, Timing};
+use warpline::timing::Timing;
+use warpline::{Session, SessionBuilder};
 use warpline_tests::this_test;
 
 use super::{HOST, INNER, LAYER, OUTER};

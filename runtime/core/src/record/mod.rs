@@ -26,7 +26,7 @@ pub struct ZoneRecord {
     pub thread: Arc<ThreadInfo>,
     /// The number of zones that were open on that thread when this one began; 0 for a zone of an `async fn`.
     pub depth: u32,
-    /// The innermost span of `tracing` that was open on that thread, as a `tracing_layer` saw it.
+    /// The innermost span of `tracing` that was open on that thread, as the layer of `warpline::tracing` saw it.
     pub parent: Option<SpanRef>,
     /// The number of the zone in its stream, in the order of begins; the session's waits on the stream count too. Only entries of
     /// a batch share one.
@@ -395,7 +395,7 @@ impl DeviceKind {
     }
 }
 
-/// An interval in which a thread was in a span of `tracing`, or an event of `tracing`. A `tracing_layer` produces it.
+/// An interval in which a thread was in a span of `tracing`, or an event of `tracing`. The layer of `warpline::tracing` produces it.
 ///
 /// A span that is entered several times, such as one of an `async fn` at each poll, has one record for each time, with one
 /// [`id`](Self::id). `Send` and `Sync`; cloning shares the fields.

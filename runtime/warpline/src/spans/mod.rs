@@ -14,14 +14,14 @@ pub use stream::{OnStream, on_stream};
 ///
 /// Each time a thread enters and leaves a span, a [`SpanRecord`](warpline_core::record::SpanRecord) is made, which is a slice on the
 /// thread's track; each event is an instant there. A zone that begins within a span names it in
-/// [`ZoneRecord::parent`](warpline_core::record::ZoneRecord::parent). A span with a field `gpu = ?warpline::on_stream(&stream)` is also a
+/// [`ZoneRecord::parent`](warpline_core::record::ZoneRecord::parent). A span with a field `gpu = ?warpline::tracing::on_stream(&stream)` is also a
 /// zone on that stream: see [`on_stream`].
 ///
 /// ```no_run
 /// use tracing_subscriber::filter::LevelFilter;
 /// use tracing_subscriber::prelude::*;
 ///
-/// tracing_subscriber::registry().with(warpline::tracing_layer().with_filter(LevelFilter::INFO)).init();
+/// tracing_subscriber::registry().with(warpline::tracing::layer().with_filter(LevelFilter::INFO)).init();
 /// let session = warpline::Session::from_env_or("perfetto=trace.pftrace");
 /// // … the program, its spans and its zones …
 /// session.finish();
@@ -36,7 +36,7 @@ pub fn tracing_layer() -> TracingLayer {
     TracingLayer(())
 }
 
-/// The layer that [`tracing_layer`] returns. It has no state of its own, so several subscribers can each have one. Two layers in
+/// The layer that [`layer`](tracing_layer) returns. It has no state of its own, so several subscribers can each have one. Two layers in
 /// one subscriber record everything twice.
 #[derive(Debug)]
 pub struct TracingLayer(());

@@ -25,8 +25,8 @@ pub(super) struct OnThread {
 /// Returns the value of a field `gpu` that makes a span of `tracing` a zone on this stream. While a session records, the span keeps a clone of
 /// the stream until it is closed, so give an `Arc` of a stream that cannot be cloned.
 ///
-/// `#[tracing::instrument(skip(stream), fields(gpu = ?warpline::on_stream(stream)))]` and `tracing::info_span!("step", gpu =
-/// ?warpline::on_stream(&stream))` are such spans; [the guide](crate::guide::tracing) has a whole program.
+/// `#[tracing::instrument(skip(stream), fields(gpu = ?warpline::tracing::on_stream(stream)))]` and `tracing::info_span!("step", gpu =
+/// ?warpline::tracing::on_stream(&stream))` are such spans; [the guide](crate::guide::tracing) has a whole program.
 ///
 /// Each time that a thread enters the span, a zone begins on the stream, and it ends when the thread leaves the span. Its range has the span's
 /// name, file and line, and its fields are those that the span has at that time. In other subscribers the field is the text `stream`.
