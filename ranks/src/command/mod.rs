@@ -1,5 +1,5 @@
 //! The command line: parses, calls the library, and prints. 0: judged; 1: it could not be; 2: wrong arguments; 3:
-//! `hang` found one.
+//! `hang` found one, or `report --exit-code` names a rank, a link or a call.
 
 mod output;
 mod query;
@@ -46,6 +46,9 @@ enum What {
         /// Wait no longer than this for the cluster's answer to a query: 600 s by default.
         #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(1..))]
         timeout: Option<u64>,
+        /// Exit with 3 if the report names a rank, a link or a call, and with 1 if there is not enough to judge by.
+        #[arg(long)]
+        exit_code: bool,
         /// Print the report as JSON.
         #[arg(long)]
         json: bool,
@@ -227,7 +230,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Error> {
     match cli.what {
-        What::Report { of, on, timeout, json, output } => {
+        What::Report { of, on, timeout, exit_code, json, output } => {
             let options = options(&of)?;
             let tables = on.tables(&of.folder, of.run.as_deref())?;
             let engine = Engine::open_on(on.scheduler(timeout), tables.path(), of.run.as_deref())?;
@@ -237,6 +240,9 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                 replace_file(&path, report.to_html()?.as_bytes())?;
             }
             print(&if json { to_json(&report)? } else { report.to_text() });
+            if exit_code {
+                return Ok(status(report.names_somebody(), report.is_judged));
+            }
         }
         What::Clocks { of, json, write } => {
             if write {
@@ -274,11 +280,7 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
                 seconds => Hang::watched(&folder, run, Duration::from_secs(seconds))?,
             };
             print(&if json { to_json(&hang)? } else { hang.to_text() });
-            return Ok(match (hang.is_one(), hang.is_known()) {
-                (true, _) => ExitCode::from(3),
-                (false, true) => ExitCode::SUCCESS,
-                (false, false) => ExitCode::FAILURE,
-            });
+            return Ok(status(hang.is_one(), hang.is_known()));
         }
         What::Compact { folder, run } => {
             only_folders("`compact`", &folder)?;
@@ -317,6 +319,15 @@ fn run(cli: Cli) -> Result<ExitCode, Error> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the exit status of a verdict: 3 if something is found, 0 if nothing is, and 1 if it is not known whether something is.
+fn status(is_found: bool, is_known: bool) -> ExitCode {
+    match (is_found, is_known) {
+        (true, _) => ExitCode::from(3),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    }
 }
 
 fn options(of: &Of) -> Result<Options, Error> {

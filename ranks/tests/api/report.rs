@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::command::{command, text};
 use warpline_judge::SYNCHRONISING;
 use warpline_judge::tables::Table;
 use warpline_ranks::clocks::Options;
@@ -28,6 +29,26 @@ fn nobody_is_named_in_clean_runs() {
         let report = report(folder.path(), &plan(seed));
         assert!(!report.names_somebody(), "seed {seed}: {:?}", report.verdict);
         assert!(report.size.collectives_judged > 500, "{:?}", report.size);
+    }
+}
+
+#[test]
+fn with_exit_code_a_job_fails_if_a_rank_is_late_and_if_nothing_can_be_judged() {
+    let late = Late { rank: 5, stage: Stage::Load, ns: 60_000_000, from: 20, to: 49 };
+    let jobs = [
+        ("clean", plan(1), 0),
+        ("late", Plan { late: vec![late], ..plan(1) }, 3),
+        ("short", Plan { steps: 4, ..plan(1) }, 1),
+    ];
+    for (name, plan, status) in jobs {
+        let folder = tempfile::tempdir().unwrap();
+        generate(folder.path(), &plan).unwrap();
+        let place = folder.path().to_str().unwrap();
+        for (options, expected) in [(&["--exit-code"][..], status), (&["--exit-code", "--json"], status), (&[], 0)] {
+            let output = command(&[&["report", place], options].concat()).output().unwrap();
+            assert_eq!(output.status.code(), Some(expected), "{name} {options:?}: {}", text(&output.stdout));
+            assert!(!output.stdout.is_empty(), "the report is printed in each case");
+        }
     }
 }
 
