@@ -85,10 +85,8 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-on",
-        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`; the calls to \
-                Tracy",
-        remedy: "the failing test says above what it wanted; run it alone with its name behind the command; Tracy's client \
-                 needs a C++ compiler, such as g++",
+        about: "all tests with feature `enable`; zones on CUDA streams on a driver without a GPU; spans of `tracing`",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_on,
         is_beside: false,
         is_slow: false,
@@ -140,6 +138,22 @@ pub const STEPS: &[Step] = &[
         about: "licenses, sources, duplicates and known faults of the dependencies, of the workspace and of `fuzz/`",
         remedy: "update or replace the crate that is named above, or list it in `deny.toml` with the reason",
         run: deny::run,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "builds",
+        about: "programs with each choice of cudarc, CUDA and NCCL compile with every feature, and two versions of warpline record in one program",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        run: builds,
+        is_beside: true,
+        is_slow: true,
+    },
+    Step {
+        name: "tracy",
+        about: "the calls to Tracy, whose client is compiled from C++",
+        remedy: "the failing test says above what it wanted; the client needs a C++ compiler, such as g++",
+        run: tracy,
         is_beside: false,
         is_slow: true,
     },
@@ -262,6 +276,17 @@ const MORE_LIBRARY_SETS: [&str; 12] = [
     "enable,prometheus",
 ];
 
+/// Test files of `api` that build programs of their own, which have the same features whatever the tests have: they run once, with `enable`.
+const BUILDING: [&str; 4] = ["catalog_crates", "catalog_dylib", "catalog_exclusive", "catalog_static"];
+
+/// Those that take minutes, and that a change seldom breaks.
+const BUILDING_MUCH: [&str; 2] = ["catalog_versions", "cuda_builds"];
+
+/// The options that leave out these test files.
+fn without(files: &[&str]) -> String {
+    files.iter().map(|name| format!(" --skip {name}::")).collect()
+}
+
 fn format() -> Result<u64, Stop> {
     line("cargo fmt --all --check").run()?;
     // Workspaces of their own.
@@ -301,7 +326,8 @@ fn clippy_of_library(sets: &[&str]) -> Result<u64, Stop> {
 fn tests_off() -> Result<u64, Stop> {
     let test = |what: &str| linted(line(&format!("cargo test {what}")));
     let units = test(OFF).with("WARPLINE_UI_TESTS", "off").run_tests()?;
-    let catalog = test("-p warpline-tests -p warpline-third-party --no-default-features").run_tests()?;
+    let catalog = format!("-p warpline-tests -p warpline-third-party --no-default-features --{}", without(&BUILDING));
+    let catalog = test(&catalog).run_tests()?;
     // What a report says without its figures, which the workspace turns on.
     let report = test("-p warpline-report --no-default-features --lib").run_tests()?;
     Ok(units + catalog + report)
@@ -313,9 +339,17 @@ fn tests_on() -> Result<u64, Stop> {
     let test = |rest: &str| needs::everything("test", rest).with("WARPLINE_UI_TESTS", "on");
     test("--no-run").run()?;
     let [waiting, others] = needs::rows()?;
-    let all = test(&waiting).run_tests_beside(test(&others))? + test("--doc").run_tests()?;
-    // Compiles Tracy's client, which is C++.
-    Ok(all + linted(line(&format!("cargo test {TRACY}"))).run_tests()?)
+    let waiting = test(&format!("{waiting} --{}", without(&BUILDING_MUCH)));
+    Ok(waiting.run_tests_beside(test(&others))? + test("--doc").run_tests()?)
+}
+
+fn tracy() -> Result<u64, Stop> {
+    linted(line(&format!("cargo test {TRACY}"))).run_tests()
+}
+
+fn builds() -> Result<u64, Stop> {
+    let files: String = BUILDING_MUCH.iter().map(|name| format!(" {name}::")).collect();
+    needs::everything("test", &format!("--test api --{files}")).run_tests()
 }
 
 fn ranks_crate() -> Result<u64, Stop> {
@@ -354,6 +388,14 @@ mod tests {
     fn what_only_all_runs_stands_behind_what_each_change_runs() {
         let is_slow: Vec<_> = STEPS.iter().map(|step| step.is_slow).collect();
         assert!(is_slow.is_sorted() && is_slow.contains(&false) && is_slow.contains(&true), "{is_slow:?}");
+    }
+
+    #[test]
+    fn what_is_left_out_exists() {
+        let tests = std::fs::read_to_string(root().join("tests/api/main.rs")).expect("the tests");
+        for name in BUILDING.iter().chain(&BUILDING_MUCH) {
+            assert!(tests.contains(&format!("\nmod {name};\n")), "there is no `tests/api/{name}.rs`");
+        }
     }
 
     /// The commands of a file that CI reads, without what stands before them.

@@ -45,19 +45,19 @@ fn report(figures: &SessionFigures, came_by: CameBy) -> Report {
 }
 
 #[test]
-fn ten_million_zones_take_constant_memory() {
+fn a_million_zones_take_constant_memory() {
     let mut figures = SessionFigures::default();
     // The times are from 100 ns to 100 s, so the histogram reaches its final size.
     let batch: Vec<_> = (0..1_000).map(|n| on_thread(100 + n * n * 100_000)).collect();
     figures.add_zones(&batch);
     let before = counters(&figures);
-    for _ in 0..10_000 {
+    for _ in 0..1_000 {
         figures.add_zones(&batch);
     }
     assert_eq!(counters(&figures), before);
     assert!(before * size_of::<u64>() < 64 << 10, "{before} counters");
     let [stats] = &ranges(&figures, CameBy::Counted)[..] else { panic!("one range") };
-    assert_eq!(stats.count, 10_001_000);
+    assert_eq!(stats.count, 1_001_000);
 }
 
 fn sampled(ns: i64, share: f32) -> ZoneRecord {
