@@ -279,3 +279,24 @@ fn reference(expression: &TokenStream) -> TokenStream {
 fn start_of(tokens: &TokenStream) -> Span {
     tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
 }
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::*;
+
+    #[test]
+    fn an_expression_runs_no_code_if_it_is_made_of_names_literals_and_fields() {
+        for place in [quote!(4), quote!("text"), quote!(n), quote!(self.n), quote!(&batch.rows), quote!(sizes::ROWS)] {
+            assert!(is_place(&place), "{place}");
+        }
+        for code in [quote!(n()), quote!(rows[0]), quote!((n)), quote!(a + b), quote!(*n), quote!(-4), quote!(log!(n))]
+        {
+            assert!(!is_place(&code), "{code}");
+        }
+        // As an expression comes from a macro of the user's.
+        let inside = |tokens| TokenStream::from(TokenTree::from(proc_macro2::Group::new(Delimiter::None, tokens)));
+        assert!(is_place(&inside(quote!(self.n))) && !is_place(&inside(quote!(n()))));
+    }
+}

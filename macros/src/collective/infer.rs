@@ -332,3 +332,49 @@ fn is_same(a: &[TokenTree], b: &[TokenTree]) -> bool {
     let text = |tokens: &[TokenTree]| quote!(#(#tokens)*).to_string();
     text(a) == text(b)
 }
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::Group;
+
+    use super::*;
+    use crate::parameter::split;
+
+    #[test]
+    fn a_smart_pointer_is_looked_through_if_it_has_an_argument() {
+        for (tokens, expected) in [
+            (quote!(&Arc<Comm>), Some((2, "Comm"))),
+            (quote!(Box<Rc<Group>>), Some((2, "Group"))),
+            (quote!(Arc), Some((0, "Arc"))),
+            (quote!(Comm), Some((0, "Comm"))),
+            (quote!(Vec<Comm>), None),
+            (quote!([Comm]), None),
+        ] {
+            let found = pointee(&visible(tokens.clone()));
+            assert_eq!(found, expected.map(|(derefs, word)| (derefs, word.to_owned())), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_holds_no_elements_is_not_the_buffer() {
+        let mentioned = quote!(gradients.len());
+        let written = Written { keys: Vec::new(), expressions: vec![&mentioned] };
+        for (parameter, expected) in [
+            (quote!(&self), true),
+            (quote!(stream: &S), true),
+            (quote!(comm: &Comm), true),
+            (quote!(group: &ProcessGroup), true),
+            (quote!(gradients: &Tensor), true),
+            (quote!(scale: f32), true),
+            (quote!(name: &str), true),
+            (quote!(_: Tensor), true),
+            (quote!((stream, group): (&S, &ProcessGroup)), true),
+            (quote!((stream, values): (&S, &Tensor)), false),
+            (quote!(values: &Tensor), false),
+            (quote!(values: &[f32]), false),
+        ] {
+            let parameters = split(&Group::new(Delimiter::Parenthesis, parameter.clone()));
+            assert_eq!(is_aside(&parameters[0], &written), expected, "{parameter}");
+        }
+    }
+}
