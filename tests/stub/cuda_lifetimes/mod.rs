@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, sys};
 use warpline::report::Report;
-use warpline::timing::EndMode;
-use warpline::timing::GraphTiming;
+use warpline::timing::{EndMode, GraphTiming};
 use warpline_tests::this_test;
 
 use crate::harness::driver::*;

@@ -3,6 +3,7 @@
 //! Traces and exports contain it. It is FNV-1a, 64 bits, over the sorted facts, each text preceded by its length. A running
 //! program computes it on first use, from its own statics and without copying them.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::record::{NamespaceRecord, RangeRecord, Records};
@@ -39,14 +40,14 @@ impl Catalog {
     }
 }
 
-/// The hashed facts of a range, without its fields.
+/// The hashed facts of a range.
 struct HashedRange<'a> {
     texts: [&'a str; 5],
     lane: Option<&'a str>,
     color: Option<u32>,
-    fields: Vec<&'a str>,
+    fields: Cow<'a, [&'a str]>,
     /// The options of a collective that its mark leaves out.
-    undescribed: Vec<&'a str>,
+    undescribed: Cow<'a, [&'a str]>,
     krate: &'a str,
     version: &'a str,
 }
@@ -80,8 +81,8 @@ impl From<&'static RangeSpec> for HashedRange<'static> {
             ],
             lane: range.lane(),
             color: range.color(),
-            fields: range.fields().to_vec(),
-            undescribed: range.undescribed().to_vec(),
+            fields: range.fields().into(),
+            undescribed: range.undescribed().into(),
             krate: range.krate(),
             version: range.version(),
         }

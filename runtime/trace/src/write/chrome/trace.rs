@@ -117,8 +117,9 @@ impl Trace {
         for (name, count) in report.said_coverage() {
             facts[name] = count.into();
         }
-        if report.said_seen().next().is_some() {
-            facts["seen"] = json_object(report.said_seen());
+        let mut seen = report.said_seen().peekable();
+        if seen.peek().is_some() {
+            facts["seen"] = json_object(seen);
         }
         for (name, counts) in accounts(report).into_iter().filter(|(_, counts)| !counts.is_empty()) {
             facts[name] = json_object(counts);
