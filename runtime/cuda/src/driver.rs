@@ -1,4 +1,5 @@
-//! The CUDA driver, called through a table of symbols.
+//! The CUDA driver, called through a table of symbols. Beside the table is the call for the time between two events, in the better of the
+//! two versions that the driver may have.
 //!
 //! `libcuda.so.1` is opened when the first CUDA stream is used. It is never closed, because the driver runs code at process exit. A missing
 //! library, a missing symbol and an old driver are errors with a remedy, never a panic. Results are kept as numbers, because a newer driver
@@ -10,7 +11,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-use super::elapsed::ElapsedTime;
+use super::symbols::missing;
 use warpline_core::backend::BackendError;
 use warpline_core::backend::Refused;
 use warpline_core::library::reason;
@@ -92,6 +93,14 @@ pub(crate) struct Driver {
     elapsed: ElapsedTime,
     /// The library, which is never closed.
     pub(super) library: ManuallyDrop<libloading::Library>,
+}
+
+/// The driver's call for the time between two events. Both versions return `NOT_READY` while an event is incomplete.
+struct ElapsedTime {
+    name: &'static str,
+    call: unsafe extern "C" fn(*mut f32, EventPtr, EventPtr) -> Code,
+    /// Whether the call is `cuEventElapsedTime_v2`, which does not wait for threads that launch. The older call does.
+    is_v2: bool,
 }
 
 /// The error of a driver call.
@@ -417,5 +426,18 @@ impl CudaError {
     /// Converts the error to that of a zone.
     pub(super) fn refusal(self, driver: &Driver) -> Refused {
         if CAPTURE.contains(&self.code) { Refused::Captured } else { Refused::Failed(driver.describe(self)) }
+    }
+}
+
+impl ElapsedTime {
+    fn load(library: &libloading::Library) -> Result<ElapsedTime, BackendError> {
+        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 12.8.
+        if let Ok(call) = unsafe { library.get(b"cuEventElapsedTime_v2\0") } {
+            return Ok(ElapsedTime { name: "cuEventElapsedTime_v2", call: *call, is_v2: true });
+        }
+        let symbol = b"cuEventElapsedTime\0";
+        // SAFETY: the type is the one that CUDA's headers declare for this symbol since CUDA 2.0.
+        let call = unsafe { library.get(symbol) };
+        Ok(ElapsedTime { name: "cuEventElapsedTime", call: *call.map_err(|_| missing(symbol))?, is_v2: false })
     }
 }

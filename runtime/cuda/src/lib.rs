@@ -6,7 +6,7 @@
 //! driver's functions for graphs, `capture` marks zones on streams that are being captured, `stamps` times such zones in each replay, and
 //! `owner` keeps a zone's stream alive, and `green` finds the context in which warpline works for a stream. `probe` describes a host for the command `warpline doctor`, and `peak` measures its devices for it; no other
 //! module uses them.
-//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `elapsed`, `graphs`, `green`, `kernels`, `nccl`, `peak`, `probe`, `stamps` and `timeline`, apart from the implementations of `Send` and
+//! Unsafe code is only in `allocator`, `copy`, `cupti`, `driver`, `graphs`, `green`, `kernels`, `nccl`, `peak`, `probe`, `stamps` and `timeline`, apart from the implementations of `Send` and
 //! `Sync` and unsafe functions for callers.
 #![deny(unsafe_code)]
 #![allow(missing_docs, reason = "what users see is documented; the rest serves warpline's other crates")]
@@ -35,7 +35,6 @@ use warpline_core::backend::{Backend, BackendError, EventPair, Scope};
 mod symbols;
 mod allocator;
 pub mod driver;
-mod elapsed;
 mod event;
 mod green;
 mod owner;
