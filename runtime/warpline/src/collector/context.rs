@@ -1,21 +1,24 @@
-//! The state that the stages and the engine share: the streams, the session's figures, and the subscriptions that receive records.
+//! The state that the stages and the engine share: the streams, the session's figures, and the subscriptions that receive records. The
+//! records of a schedule's warm-up go no further.
 //!
 //! Only the collector's thread uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SessionStats;
+use super::batch_part::{begin_of, only};
 use super::held::HeldZones;
 use super::pace::Pace;
 use super::replays::ReplaysOnce;
 use super::stream::Stream;
 use super::streams::Streams;
 use super::subscriptions::Subscriptions;
-use super::warmup::without_warmup;
 use warpline_core::lock::lock;
 use warpline_core::record::ThreadInfo;
+use warpline_core::steps::Steps;
 use warpline_core::stream::context::Account;
 use warpline_core::stream::recorder::Recorder;
 use warpline_report::sink::{Batch, Progress};
@@ -132,5 +135,38 @@ impl Context {
     /// Adds a note to the report.
     pub(super) fn note(&self, text: impl Into<String>) {
         lock(&self.stats.notes).push(text.into());
+    }
+}
+
+/// Calls `give` with the part of a batch that is not of a warm-up, unless that is nothing, and counts the rest. Memory is handed on also
+/// during a warm-up: its counters are sums.
+fn without_warmup(batch: Batch<'_>, steps: &Steps, stats: &SessionStats, give: impl FnOnce(Batch<'_>)) {
+    match batch {
+        // The collector has removed the zones of a warm-up, which are counted.
+        Batch::Spans(spans) => {
+            let kept = only(spans, |span| !steps.is_warmup(span.host.begin_ns));
+            stats.warmup.spans.fetch_add((spans.len() - kept.len()) as u64, Ordering::Relaxed);
+            give_some(Batch::Spans(&kept), give)
+        }
+        Batch::Waits(waits) => give_some(Batch::Waits(&only(waits, |wait| !steps.is_warmup(wait.host.begin_ns))), give),
+        Batch::Synchronizations(syncs) => {
+            give_some(Batch::Synchronizations(&only(syncs, |sync| !steps.is_warmup(sync.host.begin_ns))), give)
+        }
+        Batch::Kernels(kernels) => {
+            let kept = only(kernels, |kernel| !steps.is_warmup(begin_of(kernel.launch.as_ref(), kernel.gpu)));
+            stats.warmup.kernels.fetch_add((kernels.len() - kept.len()) as u64, Ordering::Relaxed);
+            give_some(Batch::Kernels(&kept), give)
+        }
+        Batch::Replays(replays) => give_some(
+            Batch::Replays(&only(replays, |replay| !steps.is_warmup(begin_of(replay.launch.as_ref(), replay.gpu)))),
+            give,
+        ),
+        other => give(other),
+    }
+}
+
+fn give_some(batch: Batch<'_>, give: impl FnOnce(Batch<'_>)) {
+    if !batch.is_empty() {
+        give(batch);
     }
 }

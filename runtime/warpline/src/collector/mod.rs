@@ -43,7 +43,6 @@ mod stream;
 mod streams;
 mod subscriptions;
 mod waits;
-mod warmup;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
