@@ -3,7 +3,7 @@
 //! Zero means off. Otherwise the word holds the epoch of the session that is on, by which a thread checks whether its cached
 //! contexts belong to this session, and flags: what the session says to every zone (`SessionFlags`); whether single zones are
 //! requested; whether zones are mirrored to an NVTX tool; and whether no tool has been looked for yet, which the first zone does.
-//! The recorder behind it (`stream::current`) is looked up only when a thread first uses a stream in an epoch.
+//! The recorder behind it (`stream::recorder`) is looked up only when a thread first uses a stream in an epoch.
 //!
 //! Between the windows of a session with a budget (`windows`), the word keeps all of this and its highest bit is set. For a
 //! zone, this is the same as off. `zone::slots::purpose::Purpose` says what one zone is for.

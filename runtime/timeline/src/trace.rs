@@ -25,10 +25,10 @@ use warpline_core::record::StreamInfo;
 use warpline_core::reentrancy::Inside;
 use warpline_core::stream::context::{NoSlot, SlotGuard, StreamContext};
 use warpline_core::stream::memory::{Allocation, RefusedAllocation};
-use warpline_core::stream::recorder::Recorder;
+use warpline_core::stream::recorder::{self, Recorder};
 use warpline_core::stream::slot::Lost;
+use warpline_core::stream::thread;
 use warpline_core::stream::waits::{GivenSignal, Waited};
-use warpline_core::stream::{current, thread};
 use warpline_core::switch;
 use warpline_core::wait::{QueueDepth, WaitOutcome};
 
@@ -199,7 +199,7 @@ pub fn declare_wait<T>(
 /// Records the number of submissions in a queue.
 #[inline]
 pub(crate) fn depth(queue: &Arc<str>, depth: usize) {
-    if let Some(recorder) = switch::epoch().and_then(current::recorder) {
+    if let Some(recorder) = switch::epoch().and_then(recorder::current) {
         recorder.depths().add(QueueDepth { queue: Arc::clone(queue), at_ns: now_ns(), depth: depth as u64 });
     }
 }
@@ -242,7 +242,7 @@ impl MemoryTrace {
     fn begin(epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<MemoryTrace> {
         let _inside = Inside::enter();
         key_of(stream).ok()?;
-        let recorder = current::recorder(epoch)?;
+        let recorder = recorder::current(epoch)?;
         let stream = thread::with(|thread| thread.context(epoch, stream))?.info.clone()?;
         Some(MemoryTrace { recorder, stream, freed: None })
     }

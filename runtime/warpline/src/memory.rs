@@ -60,7 +60,7 @@ mod on {
     use warpline_core::memory::MemoryTiming;
     use warpline_core::reentrancy::Inside;
     use warpline_core::stream::memory::Allocation;
-    use warpline_core::stream::{current, thread};
+    use warpline_core::stream::{recorder, thread};
     use warpline_core::switch;
 
     use crate::profile::asking;
@@ -77,7 +77,7 @@ mod on {
 
     #[cold]
     fn add(epoch: NonZeroU32, stream: &(impl AsStream + ?Sized), (address, bytes): (u64, u64), name: Option<&str>) {
-        let Some(recorder) = current::recorder(epoch) else { return };
+        let Some(recorder) = recorder::current(epoch) else { return };
         let stream = asking::stream_ref(stream);
         let _inside = Inside::enter();
         TOLD.store(epoch.get(), Ordering::Relaxed);
@@ -107,7 +107,7 @@ mod on {
 
     #[cold]
     fn remove(epoch: NonZeroU32, address: u64) {
-        let Some(recorder) = current::recorder(epoch) else { return };
+        let Some(recorder) = recorder::current(epoch) else { return };
         let _inside = Inside::enter();
         let thread = thread::with(|thread| {
             // This adds the thread to the session.

@@ -1,10 +1,9 @@
 //! The streams of a session: for each, its ring of zones, its counts, and what a thread caches of it.
 //!
-//! `recorder` owns the contexts of a session, `current` holds the recorder, and `thread` finds the contexts for a launching thread. `ring`
-//! and `slot` hold the zones between the threads and the collector.
+//! `recorder` owns the contexts of a session, and `thread` finds them for a launching thread. `ring` and `slot` hold the zones between the
+//! threads and the collector.
 
 pub mod context;
-pub mod current;
 pub mod drain_barrier;
 pub mod memory;
 pub mod pauses;

@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::context::StreamContext;
-use super::current;
-use super::recorder::Recorder;
+use super::recorder::{self, Recorder};
 use super::spans::SpanQueue;
 use crate::backend::{StreamKey, StreamRef};
 use crate::catalog::RangeSpec;
@@ -177,7 +176,7 @@ impl Thread {
         let mut roots = self.roots()?;
         if roots.windows().is_none_or(|windows| windows.epoch() != epoch) {
             let _inside = Inside::enter();
-            roots.enter(Arc::clone(current::recorder(epoch)?.windows()));
+            roots.enter(Arc::clone(recorder::current(epoch)?.windows()));
         }
         Some(roots)
     }
@@ -217,7 +216,7 @@ impl Memory {
         if self.epoch != Some(epoch) {
             self.enter(thread, epoch)?;
         }
-        let context = current::recorder(epoch)?.context(stream)?;
+        let context = recorder::current(epoch)?.context(stream)?;
         if let Ok(key) = stream.key {
             let stale = self.streams.iter().position(|known| known.as_ref().is_some_and(|(known, _)| *known == key));
             let at = stale.unwrap_or(self.next);
@@ -233,7 +232,7 @@ impl Memory {
         let _inside = Inside::enter();
         *self = Memory::default();
         self.home = Some(Home::here());
-        let recorder = current::recorder(epoch)?;
+        let recorder = recorder::current(epoch)?;
         thread.look_where();
         self.known_as = Some(thread.make_known(&recorder));
         self.host = Some(Arc::clone(recorder.host()));

@@ -7,8 +7,7 @@ use crate::backend::Limits;
 use crate::catalog::RangeSpec;
 use crate::catalog::spec::RangeMeta;
 use crate::fork::testing::in_a_fork;
-use crate::stream::current;
-use crate::stream::recorder::Recorder;
+use crate::stream::recorder::{self, Recorder};
 use crate::timing::EndMode;
 use crate::zone::begin;
 
@@ -23,7 +22,7 @@ const LIMITS: Limits = Limits { zones: 64, events: 64, ends: EndMode::Eager, wat
 
 /// Starts what a session with windows has, in this phase.
 fn begin_windows(phase: Phase) -> Arc<Recorder> {
-    let recorder = current::reserve(|epoch| Arc::new(Recorder::new(epoch, LIMITS))).expect("no other session");
+    let recorder = recorder::reserve(|epoch| Arc::new(Recorder::new(epoch, LIMITS))).expect("no other session");
     switch::mirror(false);
     let windows = recorder.windows();
     windows.suspend(true);
@@ -100,7 +99,7 @@ fn a_forked_process_follows_its_own_roots() {
 fn a_collector_of_an_earlier_session_changes_no_window_of_a_later_one() {
     in_a_fork(|| {
         let first = begin_windows(Phase::Open);
-        current::remove(first.epoch());
+        recorder::remove(first.epoch());
         let recorder = begin_windows(Phase::Open);
         let lates: [fn(&Windows); 3] =
             [|windows| windows.suspend(false), Windows::finish, |windows| windows.set(Phase::Closed, false)];
@@ -109,8 +108,8 @@ fn a_collector_of_an_earlier_session_changes_no_window_of_a_later_one() {
             assert!(recorder.windows().is_open() && STEP.host().is_active());
         }
         // Nor does it give windows to one that has none.
-        current::remove(recorder.epoch());
-        let recorder = current::reserve(|epoch| Arc::new(Recorder::new(epoch, LIMITS))).expect("no other session");
+        recorder::remove(recorder.epoch());
+        let recorder = recorder::reserve(|epoch| Arc::new(Recorder::new(epoch, LIMITS))).expect("no other session");
         recorder.turn_on();
         first.windows().suspend(false);
         assert!(STEP.host().is_active() && switch::word().is_some_and(|word| !word.is_windowed()));
@@ -122,7 +121,7 @@ fn a_root_that_is_open_when_another_session_begins_is_not_recorded_by_it() {
     in_a_fork(|| {
         let first = begin_windows(Phase::Open);
         let root = STEP.host();
-        current::remove(first.epoch());
+        recorder::remove(first.epoch());
         let second = begin_windows(Phase::Open);
         assert!(!PART.host().is_active(), "it is inside a root of the first session");
         drop(root);

@@ -59,7 +59,7 @@ mod taken {
     use super::{Id, StepGuard};
     use crate::reentrancy::Inside;
     use crate::steps;
-    use crate::stream::current;
+    use crate::stream::recorder;
     use crate::stream::thread::{self, Thread};
 
     impl Drop for StepGuard {
@@ -82,7 +82,7 @@ mod taken {
     fn begin_taken(number: Option<u64>) -> Id {
         // Before the recorder, which this thread may be the last to hold.
         let _inside = Inside::enter();
-        let recorder = current::any()?;
+        let recorder = recorder::any()?;
         recorder.steps().begin(number, thread::with(Thread::id), recorder.windows())
     }
 
@@ -94,7 +94,7 @@ mod taken {
             return;
         }
         let _inside = Inside::enter();
-        if let Some(recorder) = current::any() {
+        if let Some(recorder) = recorder::any() {
             recorder.steps().end(id, recorder.windows());
         }
     }
@@ -109,8 +109,7 @@ mod tests {
     use crate::clock::now_ns;
     use crate::lock::lock;
     use crate::step::Schedule;
-    use crate::stream::current;
-    use crate::stream::recorder::Recorder;
+    use crate::stream::recorder::{self, Recorder};
     use crate::timing::EndMode;
 
     /// A process has one session.
@@ -118,14 +117,14 @@ mod tests {
 
     fn begin_session(schedule: Option<Schedule>) -> Arc<Recorder> {
         let limits = Limits { zones: 64, events: 64, ends: EndMode::Eager, watch: false };
-        let recorder = current::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).expect("no other session");
+        let recorder = recorder::reserve(|epoch| Arc::new(Recorder::new(epoch, limits))).expect("no other session");
         recorder.steps().begin_session(schedule);
         recorder
     }
 
     fn end_session(recorder: &Recorder) {
         recorder.steps().end_session();
-        current::remove(recorder.epoch());
+        recorder::remove(recorder.epoch());
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The state that a session's zones share with its collector: all contexts, by stream.
+//! The state that a session's zones share with its collector: all contexts, by stream. A process has one such recorder for its session,
+//! whether it is recording or not.
 //!
-//! A thread caches the contexts that it used last (`thread.rs`), so it takes the recorder's lock once per stream. No driver and no code of a
-//! backend or of the application is called under that lock: such code may drop a stream, and then comes back here. `registry.rs` has the data
-//! under it.
+//! A session reserves the place of the recorder when it starts, and removes the recorder when it ends. A thread looks it up on the first use
+//! of a session or a stream, and caches the contexts that it used last (`thread.rs`), so it takes the recorder's lock once per stream. No
+//! driver and no code of a backend or of the application is called under that lock: such code may drop a stream, and then comes back here.
+//! `registry.rs` has the data under it.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::context::{Account, Owner, StreamContext};
@@ -16,13 +18,14 @@ use super::registry::{MOST_DROPPED, StreamFacts, StreamRegistry};
 use super::spans::SpanQueue;
 use super::waits::Depths;
 use super::waker::Waker;
-use crate::backend::{Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
+use crate::backend::{self, Backend, Limits, NoKey, Scope, StreamKey, StreamRef};
 use crate::counts::Dropped;
 use crate::counts::SpanCounts;
+use crate::fork::PerProcess;
 use crate::lock::{Locked, lock};
 use crate::record::{DeviceInfo, DeviceKind, StreamInfo, ThreadInfo};
 use crate::steps::Steps;
-use crate::switch;
+use crate::switch::{self, MAX_EPOCH};
 use crate::windows::Windows;
 
 /// The state that one session's zones share with its collector.
@@ -380,6 +383,53 @@ impl Recorder {
 
     fn lock(&self) -> Locked<'_, StreamRegistry> {
         lock(&self.known)
+    }
+}
+
+/// The recorder of the current session.
+static CURRENT: PerProcess<Mutex<Option<Arc<Recorder>>>> = PerProcess::new(Mutex::default);
+
+/// A forked child continues the count, so its epochs differ from those of its parent. Only `reserve` writes this, under the lock.
+static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the recorder of the session of this epoch, if that session exists.
+pub fn current(epoch: NonZeroU32) -> Option<Arc<Recorder>> {
+    lock(&CURRENT).clone().filter(|recorder| recorder.epoch() == epoch)
+}
+
+/// Returns the recorder, if there is a session.
+pub(crate) fn any() -> Option<Arc<Recorder>> {
+    lock(&CURRENT).clone()
+}
+
+/// Creates a recorder for a new epoch; none if there is another session.
+pub fn reserve(make: impl FnOnce(NonZeroU32) -> Arc<Recorder>) -> Option<Arc<Recorder>> {
+    backend::on_drop(forget);
+    let mut slot = lock(&CURRENT);
+    if slot.is_some() {
+        return None;
+    }
+    let last = LAST_EPOCH.load(Ordering::Relaxed);
+    let epoch = if last == MAX_EPOCH { 1 } else { last + 1 };
+    LAST_EPOCH.store(epoch, Ordering::Relaxed);
+    let recorder = make(NonZeroU32::new(epoch)?);
+    *slot = Some(Arc::clone(&recorder));
+    Some(recorder)
+}
+
+/// Removes the recorder, so that another session can start.
+pub fn remove(epoch: NonZeroU32) {
+    switch::turn_off(epoch);
+    let mut slot = lock(&CURRENT);
+    if slot.as_ref().is_some_and(|recorder| recorder.epoch() == epoch) {
+        *slot = None;
+    }
+}
+
+/// The application has dropped a stream.
+fn forget(key: StreamKey) {
+    if let Some(recorder) = any() {
+        recorder.forget(key);
     }
 }
 

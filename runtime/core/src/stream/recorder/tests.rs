@@ -3,7 +3,6 @@
 use super::*;
 use crate::backend::host::HostStream;
 use crate::backend::{AsStream, BackendError, BackendStream, Clock, EventPair, Reader, Space, new_space};
-use crate::stream::current;
 use crate::stream::registry::{MORE_THREADS, REMEMBERED};
 use crate::stream::slot::Lost;
 use crate::stream::thread::Thread;
@@ -53,7 +52,7 @@ fn a_zone_that_is_open_when_its_stream_is_let_go_of_ends_as_any_other() {
 fn a_backend_may_drop_a_stream_wherever_a_session_asks_it_something() {
     // A thread that takes its own lock waits for ever.
     crate::fork::testing::in_a_fork(|| {
-        let recorder = current::reserve(|epoch| Arc::new(recorder_of(epoch)));
+        let recorder = reserve(|epoch| Arc::new(recorder_of(epoch)));
         let recorder = recorder.expect("no other session");
         let stream = Dropping(new_space());
         let context = recorder.context(&StreamRef::of_backend(Ok(stream.0.key(1)), &stream)).expect("a stream");

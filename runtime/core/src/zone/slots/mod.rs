@@ -25,7 +25,7 @@ use crate::reentrancy::{self, Inside};
 use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::thread::{self, Thread};
-use crate::stream::{current, roots};
+use crate::stream::{recorder, roots};
 use crate::switch::{self, SwitchState};
 use crate::windows::Admission;
 
@@ -130,7 +130,7 @@ impl ZoneRequest {
     #[cold]
     fn in_capture(self, epoch: NonZeroU32, stream: &StreamRef<'_>) -> Option<ZoneBuilder> {
         let _inside = Inside::enter();
-        let captures = Arc::clone(current::recorder(epoch)?.captures());
+        let captures = Arc::clone(recorder::current(epoch)?.captures());
         // If captured zones are recorded, all of them are, also those that were not drawn.
         let mut builder = ZoneRequest::new(self.range, self.purpose(), Chance::ALWAYS).open(captures).ok()?;
         if let Some(slot) = builder.0.slot() {

@@ -37,7 +37,7 @@ use warpline_core::process::Process;
 use warpline_core::reentrancy;
 use warpline_core::reentrancy::Inside;
 use warpline_core::sample::Wanted;
-use warpline_core::stream::recorder::Recorder;
+use warpline_core::stream::recorder::{self, Recorder};
 use warpline_core::switch;
 use warpline_core::timing::GraphTiming;
 use warpline_report::Report;
@@ -193,7 +193,7 @@ impl Engine {
         lock(&self.stats.notes).extend(dynamic::note());
         lock(&self.stats.notes).extend(reentrancy::note());
         let report = self.stats.report(&self.recorder, duration);
-        warpline_core::stream::current::remove(self.epoch());
+        recorder::remove(self.epoch());
         (report, waited.is_ok())
     }
 

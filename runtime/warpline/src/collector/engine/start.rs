@@ -29,8 +29,7 @@ use warpline_core::if_feature;
 use warpline_core::lock::lock;
 use warpline_core::process::Process;
 use warpline_core::reentrancy;
-use warpline_core::stream::current as reserved;
-use warpline_core::stream::recorder::Recorder;
+use warpline_core::stream::recorder::{self, Recorder};
 use warpline_core::stream::ring::MAX_CAPACITY;
 use warpline_core::threads;
 use warpline_core::timing::GraphTiming;
@@ -54,7 +53,7 @@ struct Reservation(NonZeroU32);
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        reserved::remove(self.0);
+        recorder::remove(self.0);
     }
 }
 
@@ -72,7 +71,7 @@ impl EngineBuilder {
         if_feature!("cuda", warpline_cuda::register(), ());
         let Config { ring, events, ends, .. } = *config;
         let limits = Limits { zones: ring, events, ends, watch: config.flight.is_some() || config.ranks.is_some() };
-        let reserve = || reserved::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
+        let reserve = || recorder::reserve(|epoch| Arc::new(Recorder::new(epoch, limits)));
         let mut recorder = reserve();
         if recorder.is_none() && !is_held {
             recorder = current::replace_held(reserve);
