@@ -1,8 +1,8 @@
 //! Zones: the guards that a program holds, and the values that it can add to a zone.
 //!
-//! `request` and `builder` have the functions that a mark calls. `slots` takes a slot for a zone, by what the zone is for; `guard` adds
-//! values to the slot, and `launch` begins and ends the zone. `step` has the steps of the program, and `named` begins zones of ranges
-//! that are named at run time. Without the feature `enable` the same functions do nothing.
+//! `request` and `builder` have the functions that a mark calls. `slots` takes a slot for a zone, by what the zone is for; `guard` begins
+//! and ends the zone, and adds values to the slot. `step` has the steps of the program, and `named` begins zones of ranges that are named
+//! at run time. Without the feature `enable` the same functions do nothing.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -18,8 +18,6 @@ mod builder;
 #[cfg_attr(not(feature = "enable"), path = "no_guard.rs")]
 mod guard;
 mod kept;
-#[cfg(feature = "enable")]
-mod launch;
 pub mod named;
 mod outcome;
 mod request;

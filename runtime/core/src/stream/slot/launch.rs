@@ -1,6 +1,6 @@
 //! The begin and end of the zone in a slot: its times, its points on the stream, and what observers hear of it.
 //!
-//! `zone/launch.rs` calls this on the launching thread: the hot path.
+//! `zone/guard.rs` calls this on the launching thread: the hot path.
 
 use std::panic::Location;
 use std::thread::panicking;
