@@ -12,7 +12,6 @@ mod registry;
 pub mod ring;
 #[cfg(all(test, loom))]
 mod ring_model;
-pub(crate) mod roots;
 pub mod slot;
 pub mod snapshot;
 #[cfg(feature = "tracing")]

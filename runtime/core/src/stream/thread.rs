@@ -1,4 +1,7 @@
-//! The state of one launching thread: its id, the nesting depth of its zones, and the contexts that it used last.
+//! The state of one launching thread: its id, the nesting depth of its zones, the contexts that it used last, and its roots in a session
+//! with windows.
+//!
+//! `windows` decides which roots are recorded, by what the thread knows.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroU32;
@@ -13,7 +16,8 @@ use crate::clock;
 use crate::fork::Home;
 use crate::record::ThreadInfo;
 use crate::reentrancy::Inside;
-use crate::windows::ThreadRoots;
+use crate::sample::Sampled;
+use crate::windows::{Admission, RootKind, ThreadRoots};
 
 /// The number of streams that a thread commonly uses at once.
 const REMEMBERED: usize = 8;
@@ -165,23 +169,6 @@ impl Thread {
     }
 }
 
-impl Thread {
-    /// Returns what the thread knows of the last session with windows. Nothing is known while its locals are destroyed.
-    pub(crate) fn roots(&self) -> Option<RefMut<'_, ThreadRoots>> {
-        if self.is_ending { None } else { self.roots.try_borrow_mut().ok() }
-    }
-
-    /// Returns what the thread knows of the windows of the session of this epoch.
-    pub(crate) fn roots_of(&self, epoch: NonZeroU32) -> Option<RefMut<'_, ThreadRoots>> {
-        let mut roots = self.roots()?;
-        if roots.windows().is_none_or(|windows| windows.epoch() != epoch) {
-            let _inside = Inside::enter();
-            roots.enter(Arc::clone(recorder::current(epoch)?.windows()));
-        }
-        Some(roots)
-    }
-}
-
 impl Drop for Thread {
     /// An allocator that the program has marked begins no zone while warpline frees what it kept for the thread.
     fn drop(&mut self) {
@@ -251,5 +238,66 @@ impl Drop for Memory {
             std::mem::forget(self.known_as.take());
             std::mem::forget(self.spans.take());
         }
+    }
+}
+
+impl Thread {
+    /// Returns what the thread knows of the last session with windows. Nothing is known while its locals are destroyed.
+    fn roots(&self) -> Option<RefMut<'_, ThreadRoots>> {
+        if self.is_ending { None } else { self.roots.try_borrow_mut().ok() }
+    }
+
+    /// Returns what the thread knows of the windows of the session of this epoch.
+    fn roots_of(&self, epoch: NonZeroU32) -> Option<RefMut<'_, ThreadRoots>> {
+        let mut roots = self.roots()?;
+        if roots.windows().is_none_or(|windows| windows.epoch() != epoch) {
+            let _inside = Inside::enter();
+            roots.enter(Arc::clone(recorder::current(epoch)?.windows()));
+        }
+        Some(roots)
+    }
+}
+
+/// Calls `f` with what this thread knows of the last session with windows.
+fn with_roots<R: Default>(f: impl Fn(&mut ThreadRoots) -> R) -> R {
+    with(|thread| thread.roots().map(|mut roots| f(&mut roots))).unwrap_or_default()
+}
+
+/// Decides whether the session of this epoch records a zone that begins now.
+#[cold]
+pub(crate) fn admit(range: &'static RangeSpec, epoch: NonZeroU32) -> Admission {
+    with(|thread| thread.roots_of(epoch).map(|mut roots| roots.admit(range))).unwrap_or_default()
+}
+
+/// Handles an admitted zone that is not recorded.
+#[cold]
+pub(crate) fn lose_admitted() {
+    with_roots(ThreadRoots::lose);
+}
+
+/// Returns the share and the window of a zone that is recorded now and has the chance `sampled` in its window.
+#[cold]
+pub(crate) fn sampled_in_window(sampled: Sampled) -> Sampled {
+    with(|thread| thread.roots().map(|mut roots| roots.sampled(sampled))).unwrap_or(sampled)
+}
+
+/// Starts the root of a zone that was admitted. The zone is a root if it nests and no root is open on this thread.
+#[cold]
+pub(crate) fn start_root(range: &'static RangeSpec, nests: bool, is_followed: bool) -> RootKind {
+    match nests {
+        true => with_roots(|roots| roots.start(range, is_followed)),
+        false => {
+            with_roots(ThreadRoots::pass_over);
+            RootKind::None
+        }
+    }
+}
+
+/// Ends the root of a zone; without a range, the zone never started.
+#[cold]
+pub(crate) fn end_root(range: Option<&'static RangeSpec>, kind: RootKind, cycle: u32) {
+    match range {
+        None => with_roots(ThreadRoots::pass_over),
+        Some(range) => with_roots(|roots| roots.end(range, kind, cycle)),
     }
 }

@@ -14,7 +14,6 @@ use crate::observer::{self, MIRRORS};
 use crate::panics::caught;
 use crate::reentrancy::Inside;
 use crate::stream::context::SlotGuard;
-use crate::stream::roots;
 use crate::stream::slot::Slot;
 use crate::stream::slot::launch::Launch;
 use crate::stream::thread::{self, Thread};
@@ -146,7 +145,7 @@ fn start_zone(claim: &mut SlotGuard, nests: bool, place: &'static Location<'stat
     let stream = if observed.any() { claim.stream_id() } else { 0 };
     let launch = Launch { is_of_session: claim.is_of_session(), stream, observed };
     let Some(slot) = claim.slot() else { return false };
-    slot.start(nests, launch, |range, is_followed| roots::start(range, nests, is_followed));
+    slot.start(nests, launch, |range, is_followed| thread::start_root(range, nests, is_followed));
     if is_recorded {
         // Only zones of a session count for the nesting depth.
         let counts = nests && launch.is_of_session;
@@ -170,7 +169,7 @@ fn end_zone(claim: SlotGuard) {
     let Some(slot) = claim.slot() else { return };
     let (mirrors, owner) = (slot.take_mirrors(), slot.take_owner());
     let has_entries = slot.entries() > 0;
-    slot.end_root(roots::end);
+    slot.end_root(thread::end_root);
     if is_recorded {
         slot.end_launch();
         let thread = thread::with(|thread| {

@@ -24,8 +24,8 @@ use crate::profile::{self, answers::Shared, error::ProfileError, requests::Pendi
 use crate::reentrancy::{self, Inside};
 use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
+use crate::stream::recorder;
 use crate::stream::thread::{self, Thread};
-use crate::stream::{recorder, roots};
 use crate::switch::{self, SwitchState};
 use crate::windows::Admission;
 
@@ -83,7 +83,7 @@ impl ZoneRequest {
         let purpose = match epoch {
             None => zone(false),
             Some(_) if !may_be_sampled(range) => zone(true),
-            Some(epoch) => match roots::admit(range, epoch) {
+            Some(epoch) => match thread::admit(range, epoch) {
                 Admission::Refused => or_captured(zone(false)),
                 Admission::Followed => or_captured(Purpose::followed(word, is_requested)),
                 Admission::Recorded => match range.chance().take() {
@@ -92,7 +92,7 @@ impl ZoneRequest {
                         zone(true).map(Purpose::in_window)
                     }
                     None => {
-                        roots::lose();
+                        thread::lose_admitted();
                         or_captured(zone(false))
                     }
                 },
@@ -178,10 +178,10 @@ impl ZoneRequest {
     fn place_in_window(mut builder: Result<ZoneBuilder, NoSlot>) -> Result<ZoneBuilder, NoSlot> {
         match builder.as_mut().map(|builder| builder.0.slot()) {
             Ok(Some(slot)) => {
-                slot.place_in_window(roots::sampled);
+                slot.place_in_window(thread::sampled_in_window);
             }
             Ok(None) => {}
-            Err(_) => roots::lose(),
+            Err(_) => thread::lose_admitted(),
         }
         builder
     }
