@@ -6,7 +6,7 @@
 //! The recorder behind it (`stream::recorder`) is looked up only when a thread first uses a stream in an epoch.
 //!
 //! Between the windows of a session with a budget (`windows`), the word keeps all of this and its highest bit is set. For a
-//! zone, this is the same as off. `zone::slots::purpose::Purpose` says what one zone is for.
+//! zone, this is the same as off. `zone::slots::Purpose` says what one zone is for.
 
 use std::num::NonZeroU32;
 

@@ -1,17 +1,16 @@
-//! Takes the slot of a zone: from the ring of its stream, of the host zones, of a capture, or of its thread.
+//! Decides what a zone is for, and takes its slot by that: from the ring of its stream, of the host zones, of a capture, or of its thread.
+//!
+//! A mark asks the switch, which says what is on in the process. The answer for its zone is a [`Purpose`]: the session that records it, a
+//! request for it, a tool that sees it.
 //!
 //! Without a session or an NVTX tool, a zone costs one relaxed load and two branches. Everything that only a recording needs is in
 //! functions that are not inlined, so that it uses neither registers nor stack of the marked function. A zone that was requested
 //! carries in its slot the ticket that answers the request; if no session records it, it takes a slot only for the request. A zone
 //! that only an NVTX tool sees takes a slot of its own thread, and gives it back.
 
-mod purpose;
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::panicking;
-
-use purpose::Purpose;
 
 use super::Zone;
 use super::builder::ZoneBuilder;
@@ -26,8 +25,23 @@ use crate::sample::{Chance, may_be_sampled};
 use crate::stream::context::{MOST_MIRRORED, NoSlot, StreamContext};
 use crate::stream::recorder;
 use crate::stream::thread::{self, Thread};
-use crate::switch::{self, SwitchState};
+use crate::switch::{self, ARMED, EPOCH, EPOCH_SHIFT, MIRRORED, SwitchState};
 use crate::windows::Admission;
+
+/// The session records the zone only if it is captured.
+const IF_CAPTURED: u32 = 1;
+/// A tool sees the zone. The same bit as in the switch, as is the next.
+const OBSERVED: u32 = MIRRORED;
+/// The zone was requested.
+const REQUESTED: u32 = ARMED;
+/// The session records the zone in a window.
+const IN_WINDOW: u32 = 8;
+/// The zone is a root that is followed to its end and not recorded.
+const FOLLOWED: u32 = 16;
+
+/// What a zone is for. It is never for nothing.
+#[derive(Clone, Copy, Debug)]
+struct Purpose(NonZeroU32);
 
 impl ZoneRequest {
     #[inline]
@@ -273,5 +287,81 @@ impl ZoneBuilder {
             slot.set_ticket(Box::new(ticket));
         }
         self
+    }
+}
+
+impl Purpose {
+    /// Returns the purpose of a zone, by whether a session takes it and whether it was requested; none if nothing needs it.
+    #[inline]
+    fn new(switch: SwitchState, is_taken: bool, is_requested: bool) -> Option<Purpose> {
+        let epoch = if is_taken { EPOCH } else { 0 };
+        let requested = if is_requested { REQUESTED } else { 0 };
+        NonZeroU32::new(switch.bits() & (OBSERVED | epoch) | requested).map(Purpose)
+    }
+
+    /// Returns the purpose of a root that is followed to its end and not recorded.
+    #[cold]
+    fn followed(switch: SwitchState, is_requested: bool) -> Option<Purpose> {
+        let other = Purpose::new(switch, false, is_requested).map_or(0, Purpose::bits);
+        NonZeroU32::new(other | FOLLOWED).map(Purpose)
+    }
+
+    /// Returns the purpose of a zone that the session records only if it is captured. `otherwise` applies if it is not.
+    #[cold]
+    fn if_captured(switch: SwitchState, otherwise: Option<Purpose>) -> Option<Purpose> {
+        NonZeroU32::new(switch.bits() & EPOCH | IF_CAPTURED | otherwise.map_or(0, Purpose::bits)).map(Purpose)
+    }
+
+    /// Adds that the session records the zone in a window.
+    fn in_window(self) -> Purpose {
+        Purpose(self.0 | IN_WINDOW)
+    }
+
+    /// Returns the purpose without the request; none if there is no other.
+    fn without_request(self) -> Option<Purpose> {
+        NonZeroU32::new(self.bits() & !REQUESTED).map(Purpose)
+    }
+
+    #[inline]
+    fn bits(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns the purpose that had these bits.
+    #[inline]
+    fn of_bits(bits: u32) -> Purpose {
+        Purpose(NonZeroU32::new(bits).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// Returns the epoch of the session that records the zone.
+    #[inline]
+    fn epoch(self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.bits() >> EPOCH_SHIFT)
+    }
+
+    #[inline]
+    fn is_if_captured(self) -> bool {
+        self.bits() & IF_CAPTURED != 0
+    }
+
+    #[inline]
+    fn is_requested(self) -> bool {
+        self.bits() & REQUESTED != 0
+    }
+
+    #[inline]
+    fn is_in_window(self) -> bool {
+        self.bits() & IN_WINDOW != 0
+    }
+
+    #[inline]
+    fn is_followed(self) -> bool {
+        self.bits() & FOLLOWED != 0
+    }
+
+    /// Returns whether a tool is all that gets the zone.
+    #[inline]
+    fn is_only_observed(self) -> bool {
+        self.bits() == OBSERVED
     }
 }
