@@ -11,8 +11,7 @@ use super::annotations;
 use super::category::Category;
 use super::intern::Seen;
 use super::proto::{Buffer, event, interned, packet, stage};
-use super::rows::keep;
-use super::tables::Tables;
+use super::tables::{Tables, keep};
 use super::track::{Sequence, Session, i32_bits, kernel_iid};
 use warpline_core::kernel::{KernelRecord, KernelWork};
 

@@ -1,11 +1,11 @@
 //! The sink for Perfetto (<https://ui.perfetto.dev>), which writes a trace while the session runs.
 //!
-//! `file` passes packets to the operating system. `trace` is a trace while it is written, and `tables` has the state that all kinds
-//! of records share in it; `zones`, `spans`, `kernels`, `replays`, `steps`, `waits` and `syncs` turn records into slices with `annotations`, and
-//! `memory` into counters.
-//! `category` has the categories of slices, `rows` finds their tracks, `track` keeps lanes, `session_facts` writes the facts about
-//! the session, `catalog` its ranges, `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a
-//! slice open or omits a zone.
+//! `file` passes packets to the operating system. `trace` is a trace while it is written. `tables` has the state that all kinds of records
+//! share in it, and finds their tracks; `zones`, `spans`, `kernels`, `replays`, `steps`, `waits` and `syncs` turn records into slices with
+//! `annotations`, and `memory` into counters.
+//! `category` has the categories of slices, `track` keeps lanes, `session_facts` writes the facts about the session, `catalog` its ranges,
+//! `intern` numbers repeated items, and `proto` has the wire format. This module never changes a timestamp, leaves a slice open or omits a
+//! zone.
 //!
 //! ```text
 //! process
@@ -41,7 +41,6 @@ mod pieces;
 pub mod proto;
 mod replays;
 mod rotate;
-mod rows;
 #[cfg(unix)]
 mod segments;
 mod session_facts;

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use super::annotations::{text, uint};
 use super::category::{Category, write_stalled};
 use super::proto::{Buffer, event};
-use super::rows::keep;
-use super::tables::Tables;
+use super::tables::{Tables, keep};
 use warpline_core::synchronization::SyncRecord;
 
 /// The name of the row below a stream.
