@@ -114,11 +114,12 @@ impl Collector {
             return Ok(true);
         }
         if let Some(range) = slot.range() {
-            let zone = slot.read(range, thread, stream.context.info.clone(), reading);
-            if zone.record.end == EndSource::Kernels {
+            let info = stream.context.info.clone();
+            if reading.is_some_and(|(reading, _)| reading.end == EndSource::Kernels) {
+                let zone = slot.read(range, thread, info, reading);
                 self.cx.held.waiting.push(HeldZone { zone, context: Arc::clone(&stream.context) });
             } else {
-                zone.deliver(&mut self.batch);
+                slot.read_into(&mut self.batch, range, thread, info, reading);
             }
         }
         stream.clear_first();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Slot, Ticket};
+use super::{Extras, Slot, Ticket};
 use crate::backend::{BackendError, EventPair, Reading};
 use crate::catalog::RangeSpec;
 use crate::fields::Fields;
 use crate::record::{EndSource, Shares, Span, StreamInfo, ThreadInfo, ZoneRecord};
 
-/// A zone that was read.
+/// A zone that was read and waits for its times.
 pub struct ReadZone {
     pub record: ZoneRecord,
     /// The entries of a batch of collectives, which share its times.
@@ -58,8 +58,29 @@ impl Slot {
         self.thread
     }
 
-    /// Returns the zone as plain data; what it owns moves out of the slot. `reading` is its time on the GPU, and what its events add.
+    /// Adds the zone and its entries to a batch of records, and answers the request for the zone. What the zone owns moves out of the slot.
+    /// `reading` is its time on the GPU, and what its events add.
     #[inline]
+    pub fn read_into(
+        &mut self,
+        batch: &mut Vec<ZoneRecord>,
+        range: &'static RangeSpec,
+        thread: Arc<ThreadInfo>,
+        stream: Option<Arc<StreamInfo>>,
+        reading: Option<(Reading, i64)>,
+    ) {
+        // A record is large, so it is made where it stays.
+        batch.push(self.take_record(range, thread, stream, reading));
+        if let (Some(extras), Some(record)) = (self.extras_to_take(), batch.last()) {
+            if let Some(ticket) = extras.ticket.take() {
+                ticket.complete(record);
+            }
+            let entries = extras.take_entries(record);
+            batch.extend(entries);
+        }
+    }
+
+    /// Returns the zone, its entries and the request for it. What the zone owns moves out of the slot.
     pub fn read(
         &mut self,
         range: &'static RangeSpec,
@@ -67,47 +88,57 @@ impl Slot {
         stream: Option<Arc<StreamInfo>>,
         reading: Option<(Reading, i64)>,
     ) -> ReadZone {
+        let record = self.take_record(range, thread, stream, reading);
+        let (mut entries, mut ticket) = (Vec::new(), None);
+        if let Some(extras) = self.extras_to_take() {
+            (entries, ticket) = (extras.take_entries(&record), extras.ticket.take());
+        }
+        ReadZone { record, entries, ticket, nests: self.nests }
+    }
+
+    /// Returns the zone as plain data.
+    #[inline]
+    fn take_record(
+        &mut self,
+        range: &'static RangeSpec,
+        thread: Arc<ThreadInfo>,
+        stream: Option<Arc<StreamInfo>>,
+        reading: Option<(Reading, i64)>,
+    ) -> ZoneRecord {
         let mut gpu = reading.map(|(reading, _)| reading.gpu);
         let begin_late_by_ns = gpu.as_mut().filter(|_| self.begin_at_launch).map_or(0, |gpu| {
             let waited_ns = gpu.overlap_ns(self.host);
             gpu.begin_ns += waited_ns;
             waited_ns
         });
-        let mut record = ZoneRecord {
+        let (host, sampled, status) = (self.host, self.sampled, self.status);
+        let (depth, sequence) = (self.depth, self.sequence);
+        let extras = self.extras_to_take();
+        let parent = extras.as_ref().and_then(|extras| extras.parent);
+        let (error, fields, message) = extras.map_or((None, Fields::default(), None), |extras| {
+            (extras.error.take(), extras.fields.take(), extras.message.take().map(Box::new))
+        });
+        ZoneRecord {
             range,
             stream,
             thread,
-            depth: self.depth,
-            parent: None,
-            sequence: self.sequence,
-            host: self.host,
+            depth,
+            parent,
+            sequence,
+            host,
             gpu,
             begin_late_by_ns,
             end: reading.map_or(EndSource::Event, |(reading, _)| reading.end),
-            sample_share: self.sampled.share(),
-            window: self.sampled.window(),
+            sample_share: sampled.share(),
+            window: sampled.window(),
             end_early_by_ns: reading.map_or(0, |(reading, _)| reading.end_early_by_ns),
             bracket_ns: reading.map_or(0, |(_, bracket_ns)| bracket_ns),
-            status: self.status,
-            error: None,
-            fields: Fields::default(),
-            message: None,
+            status,
+            error,
+            fields,
+            message,
             entry: None,
-        };
-        let (mut entries, mut ticket) = (Vec::new(), None);
-        if let Some(extras) = self.extras_to_take() {
-            record.parent = extras.parent;
-            record.error = extras.error.take();
-            record.fields = extras.fields.take();
-            record.message = extras.message.take().map(Box::new);
-            ticket = extras.ticket.take();
-            if !extras.entries.is_empty() {
-                let shares = Shares::new(&extras.entries);
-                let of_batch = extras.entries.drain(..).enumerate();
-                entries.extend(of_batch.map(|(index, (range, message))| shares.entry(index, range, message, &record)));
-            }
         }
-        ReadZone { record, entries, ticket, nests: self.nests }
     }
 
     /// Drops a zone whose stream has failed. Returns the number of zones that are lost: the zone and the entries of its batch.
@@ -125,5 +156,17 @@ impl Slot {
         if let Some(points) = &mut self.points {
             points.release();
         }
+    }
+}
+
+impl Extras {
+    /// Returns the records of the entries, which share the times of the batch.
+    fn take_entries(&mut self, batch: &ZoneRecord) -> Vec<ZoneRecord> {
+        if self.entries.is_empty() {
+            return Vec::new();
+        }
+        let shares = Shares::new(&self.entries);
+        let entries = self.entries.drain(..).enumerate();
+        entries.map(|(index, (range, message))| shares.entry(index, range, message, batch)).collect()
     }
 }
