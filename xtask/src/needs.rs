@@ -40,8 +40,11 @@ pub fn everything(command: &str, rest: &str) -> Line {
 /// The test programs of `tests/`, in which most tests wait for a session: another row of tests runs beside them.
 const WAITING: [&str; 5] = ["allocator", "api", "catalog", "signals", "stub"];
 
-/// Returns the options that choose the tests of [`everything`] in two rows, which together are all but the tests in the documentation: the
-/// tests that wait, and the others.
+/// The test program with traces of a million slices: a step of its own.
+pub const LARGE: &str = "report_large";
+
+/// Returns the options that choose the tests of [`everything`] in two rows, which together are all but [`LARGE`] and the tests in the
+/// documentation: the tests that wait, and the others.
 ///
 /// # Errors
 /// Cargo does not describe the workspace.
@@ -58,6 +61,7 @@ fn rows_of(metadata: &Value) -> [String; 2] {
         target["test"] == true && features.all(|feature| feature != ON_A_GPU)
     };
     let option = |target: &Value| match target["kind"][0].as_str()? {
+        "test" if target["name"] == LARGE => None,
         kind @ ("test" | "example") => Some(format!(" --{kind} {}", target["name"].as_str()?)),
         _ => None,
     };
@@ -172,12 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn each_test_program_is_in_one_row_but_for_those_that_need_a_gpu() {
+    fn each_test_program_is_in_one_row_but_for_those_that_need_a_gpu_or_much_time() {
         let targets = json!([
             {"name": "warpline", "kind": ["lib"], "test": true},
             {"name": "api", "kind": ["test"], "test": true},
             {"name": "gpu", "kind": ["test"], "test": true, "required-features": ["gpu"]},
             {"name": "shell", "kind": ["test"], "test": true, "required-features": ["enable"]},
+            {"name": LARGE, "kind": ["test"], "test": true},
             {"name": "graph", "kind": ["example"], "test": true},
             {"name": "quickstart", "kind": ["example"], "test": false},
             {"name": "speed", "kind": ["bench"], "test": false},

@@ -76,6 +76,14 @@ pub const STEPS: &[Step] = &[
         is_slow: false,
     },
     Step {
+        name: "release",
+        about: "the examples that later steps run compile for a release",
+        remedy: "mend the example that is named above",
+        run: release,
+        is_beside: true,
+        is_slow: false,
+    },
+    Step {
         name: "tests-off",
         about: "all tests, and every example in the docs, with features off",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
@@ -239,8 +247,17 @@ pub const STEPS: &[Step] = &[
         is_slow: true,
     },
     Step {
+        name: "large",
+        about: "the command reads traces of a million slices in bounded memory",
+        remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
+        run: large,
+        is_beside: true,
+        is_slow: true,
+    },
+    Step {
         name: "builds",
-        about: "programs with each choice of cudarc, CUDA and NCCL compile with every feature, and two versions of warpline record in one program",
+        about: "programs of several crates, versions and kinds of libraries have their catalogs and record; each choice of cudarc, CUDA and \
+                NCCL compiles with every feature",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: builds,
         is_beside: true,
@@ -276,15 +293,13 @@ const MORE_LIBRARY_SETS: [&str; 12] = [
     "enable,prometheus",
 ];
 
-/// Test files of `api` that build programs of their own, which have the same features whatever the tests have: they run once, with `enable`.
-const BUILDING: [&str; 4] = ["catalog_crates", "catalog_dylib", "catalog_exclusive", "catalog_static"];
-
-/// Those that take minutes, and that a change seldom breaks.
-const BUILDING_MUCH: [&str; 2] = ["catalog_versions", "cuda_builds"];
+/// Test files of `api` that build programs of their own, which takes minutes. These have the same features whatever the tests have.
+const BUILDING: [&str; 6] =
+    ["catalog_crates", "catalog_dylib", "catalog_exclusive", "catalog_static", "catalog_versions", "cuda_builds"];
 
 /// The options that leave out these test files.
-fn without(files: &[&str]) -> String {
-    files.iter().map(|name| format!(" --skip {name}::")).collect()
+fn without_building() -> String {
+    BUILDING.iter().map(|name| format!(" --skip {name}::")).collect()
 }
 
 fn format() -> Result<u64, Stop> {
@@ -304,11 +319,9 @@ fn clippy_all() -> Result<u64, Stop> {
     // All that features turn on, also the benches and the tests for a GPU, although none is here.
     let all = features::all(&[])?;
     line(&format!("cargo clippy --workspace --features {all} --all-targets -- -D warnings")).run()?;
-    // As a plain command has it. The other builds of the tests are compiled with Clippy.
+    // As a plain command has it. The builds of the tests are compiled with Clippy, also those without features.
     line("cargo clippy --workspace --all-targets -- -D warnings").run()?;
-    for features in ["", "--features warpline/enable"] {
-        line(&format!("cargo clippy {OFF} {features} --all-targets -- -D warnings")).run()?;
-    }
+    line(&format!("cargo clippy {OFF} --features warpline/enable --all-targets -- -D warnings")).run()?;
     clippy_of_library(&MORE_LIBRARY_SETS)?;
     // The reader of traces, which no program turns on, beside nothing else.
     line("cargo clippy -p warpline-trace --features read --lib -- -D warnings").run()?;
@@ -325,12 +338,13 @@ fn clippy_of_library(sets: &[&str]) -> Result<u64, Stop> {
 
 fn tests_off() -> Result<u64, Stop> {
     let test = |what: &str| linted(line(&format!("cargo test {what}")));
-    let units = test(OFF).with("WARPLINE_UI_TESTS", "off").run_tests()?;
-    let catalog = format!("-p warpline-tests -p warpline-third-party --no-default-features --{}", without(&BUILDING));
-    let catalog = test(&catalog).run_tests()?;
+    let units = test(OFF).with("WARPLINE_UI_TESTS", "off");
+    let catalog = format!("-p warpline-tests -p warpline-third-party --no-default-features --{}", without_building());
+    // One is built while the tests of the other run.
+    let tests = units.run_tests_beside(test(&catalog))?;
     // What a report says without its figures, which the workspace turns on.
     let report = test("-p warpline-report --no-default-features --lib").run_tests()?;
-    Ok(units + catalog + report)
+    Ok(tests + report)
 }
 
 fn tests_on() -> Result<u64, Stop> {
@@ -339,8 +353,18 @@ fn tests_on() -> Result<u64, Stop> {
     let test = |rest: &str| needs::everything("test", rest).with("WARPLINE_UI_TESTS", "on");
     test("--no-run").run()?;
     let [waiting, others] = needs::rows()?;
-    let waiting = test(&format!("{waiting} --{}", without(&BUILDING_MUCH)));
+    let waiting = test(&format!("{waiting} --{}", without_building()));
     Ok(waiting.run_tests_beside(test(&others))? + test("--doc").run_tests()?)
+}
+
+/// Builds what steps behind it run in a release build.
+fn release() -> Result<u64, Stop> {
+    line("cargo build --release --example quickstart --example nccl_all_reduce").little_optimized().run()?;
+    Ok(0)
+}
+
+fn large() -> Result<u64, Stop> {
+    needs::everything("test", &format!("--test {}", needs::LARGE)).run_tests()
 }
 
 fn tracy() -> Result<u64, Stop> {
@@ -348,7 +372,7 @@ fn tracy() -> Result<u64, Stop> {
 }
 
 fn builds() -> Result<u64, Stop> {
-    let files: String = BUILDING_MUCH.iter().map(|name| format!(" {name}::")).collect();
+    let files: String = BUILDING.iter().map(|name| format!(" {name}::")).collect();
     needs::everything("test", &format!("--test api --{files}")).run_tests()
 }
 
@@ -393,7 +417,7 @@ mod tests {
     #[test]
     fn what_is_left_out_exists() {
         let tests = std::fs::read_to_string(root().join("tests/api/main.rs")).expect("the tests");
-        for name in BUILDING.iter().chain(&BUILDING_MUCH) {
+        for name in BUILDING {
             assert!(tests.contains(&format!("\nmod {name};\n")), "there is no `tests/api/{name}.rs`");
         }
     }

@@ -14,6 +14,8 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::needs;
@@ -119,9 +121,27 @@ pub fn self_test_of_ranks() -> Result<u64, Stop> {
     self_test_of(|part| part == OF_RANKS_CRATE)
 }
 
+/// Runs the chosen parts, two at a time with a reader each: a reader uses one core, and much of the rest is waiting.
 fn self_test_of(is_chosen: impl Fn(&str) -> bool) -> Result<u64, Stop> {
-    let tools = Tools::ready()?;
-    PARTS.iter().filter(|(name, _)| is_chosen(name)).map(|(_, part)| part(&tools)).sum()
+    let parts: Vec<Part> = PARTS.iter().filter(|(name, _)| is_chosen(name)).map(|(_, part)| *part).collect();
+    let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let row = |tools: Tools| {
+        let mut judged = 0;
+        while !is_failed.load(Ordering::Relaxed)
+            && let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            judged += part(&tools).inspect_err(|_| is_failed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(judged)
+    };
+    // The first call installs what is missing.
+    let (own, other) = (Tools::ready()?, Tools::ready()?);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| row(other));
+        let own = row(own);
+        let other = other.join().unwrap_or_else(|_| Err(Stop::Failed("a part of the self-test panicked".to_owned())));
+        Ok(own? + other?)
+    })
 }
 
 /// A file of rows that a trace must give.
@@ -382,7 +402,7 @@ fn wait_until_it_listens(warpline: &Path, process: u32) -> Result<(), Stop> {
         if status.status().is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
     Err(Stop::Failed(format!("process {process} did not listen within a minute")))
 }
@@ -488,7 +508,7 @@ fn wait_for_content(trace: &Path) -> Result<(), Stop> {
         if std::fs::metadata(trace).is_ok_and(|file| file.len() > 200_000) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     Err(Stop::Failed(format!("{} did not grow within a minute; is anything flushed?", trace.display())))
 }
