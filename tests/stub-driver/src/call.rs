@@ -14,6 +14,10 @@ use crate::thread;
 /// Calls that work before `cuInit`.
 const BEFORE_INIT: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
 
+/// Calls that say whether work is done.
+const TELL_OF_WORK: [&str; 5] =
+    ["cuCtxSynchronize", "cuEventQuery", "cuEventSynchronize", "cuStreamQuery", "cuStreamSynchronize"];
+
 /// The calls that a profiler is told of, by its numbers (`cupti_driver_cbid.h`).
 const TRACED: [(&str, u32); 2] = [("cuDriverGetVersion", 2), ("cuCtxGetCurrent", 304)];
 
@@ -129,7 +133,7 @@ pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>)
     let run = AssertUnwindSafe(|| {
         let mut driver = driver::stop(driver::lock(), symbol);
         match verdict(&mut driver, symbol) {
-            Verdict::Works => body(driver).map_or_else(|code| code.0, |()| SUCCESS),
+            Verdict::Works => body(driver).and_then(|()| of_work(symbol)).map_or_else(|code| code.0, |()| SUCCESS),
             Verdict::Fails(code) => code.0,
             Verdict::WorksAndFails(code) => {
                 let _ = body(driver);
@@ -140,6 +144,14 @@ pub fn call(symbol: &'static str, body: impl FnOnce(Locked) -> Result<(), Code>)
     let code = catch_unwind(run).unwrap_or(Code::UNKNOWN.0);
     tell(EXIT);
     code
+}
+
+/// What a call that found work done says of it: a kernel may have broken the device since the call began.
+fn of_work(symbol: &str) -> Result<(), Code> {
+    if !TELL_OF_WORK.contains(&symbol) {
+        return Ok(());
+    }
+    driver::lock().faults.device(clock::now_ns()).map_or(Ok(()), Err)
 }
 
 fn verdict(driver: &mut Driver, symbol: &'static str) -> Verdict {

@@ -63,13 +63,18 @@ impl Faults {
         self.pending.clear();
     }
 
-    /// What becomes of this call of `symbol`.
-    pub fn verdict(&mut self, symbol: &str, now_ns: i64) -> Verdict {
+    /// What the device is broken with.
+    pub fn device(&mut self, now_ns: i64) -> Option<Code> {
         let broken = self.pending.iter().find(|(moment, _)| moment.is_reached(now_ns)).map(|(_, code)| *code);
         if let Some(code) = broken {
             self.set_device(Some(code));
         }
-        match self.device {
+        self.device
+    }
+
+    /// What becomes of this call of `symbol`.
+    pub fn verdict(&mut self, symbol: &str, now_ns: i64) -> Verdict {
+        match self.device(now_ns) {
             _ if symbol.starts_with("cuGetError") || symbol == "cuDriverGetVersion" => Verdict::Works,
             Some(code) if WORKS_AND_FAILS.contains(&symbol) => Verdict::WorksAndFails(code),
             Some(code) if code == Code::DEINITIALIZED || !DEVICE_FREE.contains(&symbol) => Verdict::Fails(code),

@@ -246,9 +246,11 @@ fn a_device_that_fails_fails_what_it_was_to_signal_and_all_that_depends_on_it() 
         let stream = driver.stream();
         let [first, second] = ["first", "second"].map(|name| Semaphore::named(name, 0));
         let queue = Queue::new("calls", Driver(leaked()).stream()).unwrap();
+        let hold = driver.stub_hold(stream);
         driver.stub_launch_fault(stream, 5 * MS, ILLEGAL_ADDRESS);
         first.signal_on(&raw(stream), 1).unwrap();
         queue.submit_host(&[(&first, 1)], &[(&second, 1)], |_| Ok(())).unwrap();
+        driver.stub_release(hold);
         let error = second.wait(1, LONG).expect_err("the kernel was bad").to_string();
         assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS") && error.contains("`first`"), "{error}");
         assert!(first.value().is_err() && first.signal(2).is_err(), "for good");
