@@ -278,7 +278,8 @@ impl<R: BufRead> Document<R> {
             if chunk.is_empty() {
                 return Ok(None);
             }
-            let blank = chunk.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+            let blank = chunk.iter().position(|byte| !is_blank(byte)).unwrap_or(chunk.len());
             self.at.line += newlines(&chunk[..blank]);
             self.at.byte += blank as u64;
             let found = chunk.get(blank).copied();
