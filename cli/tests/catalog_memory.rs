@@ -4,14 +4,15 @@
 //! The test counts what the reader takes from the allocator. It is alone in its process.
 
 #[allow(dead_code, reason = "the files of other tests")]
-mod support;
+#[path = "support/binaries.rs"]
+mod binaries;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use binaries::{facts, note};
 use object::{Architecture, BinaryFormat, Endianness};
-use support::{facts, note};
 use warpline::catalog::Records;
 use warpline_cli::binary::{self, BinaryError};
 
@@ -45,7 +46,7 @@ const MIB: usize = 1 << 20;
 const NOTES: usize = 15 * MIB;
 
 fn object(notes: &[u8]) -> Vec<u8> {
-    support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, notes)
+    binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, notes)
 }
 
 /// Notes of these texts, as many as have room.
@@ -126,13 +127,13 @@ fn the_reader_takes_at_most_four_times_the_file_and_names_its_limits() {
     for (name, format, machine) in
         [("Mach-O", BinaryFormat::MachO, Architecture::Aarch64), ("COFF", BinaryFormat::Coff, Architecture::X86_64)]
     {
-        let file = support::object(format, machine, Endianness::Little, &many(1, 1, &known, 3 * MIB));
+        let file = binaries::object(format, machine, Endianness::Little, &many(1, 1, &known, 3 * MIB));
         refused(name, &file, "more ranges and fields");
     }
     refused("sections that overlap", &overlapping(&many(1, 1, &["d.a", "gpu"], 60_000), 2_000), "overlap");
     refused("a table of sections without names", &overlapping(&[], 200_000), "");
     let members: Vec<_> = (0..100_000).map(|_| ("a.o", &b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"[..])).collect();
-    refused("an archive of 100,000 members", &support::archive(&members), "");
+    refused("an archive of 100,000 members", &binaries::archive(&members), "");
 }
 
 /// An ELF file with so many sections of notes, which all lie in one place.

@@ -1,14 +1,11 @@
 //! The two commands as users run them: what they print where, and the status that scripts rely on.
 
-#[path = "../../tests/support/programs.rs"]
-mod programs;
-#[allow(dead_code, reason = "the formats are tested next door")]
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::programs;
+use crate::support::binaries;
 use object::{Architecture, BinaryFormat, Endianness};
 
 fn warpline(args: &[&str]) -> Output {
@@ -140,8 +137,8 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
         fs::write(&file, bytes).unwrap();
         file
     };
-    let empty = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &[]);
-    let elf = support::elf();
+    let empty = binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &[]);
+    let elf = binaries::elf();
     for (file, reason) in [
         (file("script", b"#!/bin/sh\necho here is no binary\n"), "neither a binary nor a trace; name an executable"),
         (file("unmarked", &empty), "no warpline catalog: nothing marked is linked into this binary. A dependency that"),
@@ -163,11 +160,11 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
 
 #[test]
 fn what_a_newer_warpline_wrote_is_said() {
-    let mut notes = support::notes(Endianness::Little);
+    let mut notes = binaries::notes(Endianness::Little);
     notes[8] = 200;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("newer.o");
-    fs::write(&file, support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes)).unwrap();
+    fs::write(&file, binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes)).unwrap();
     let output = warpline(&["catalog", path(&file), "--format", "csv"]);
     assert_eq!(status(&output), 0);
     assert!(stderr(&output).starts_with("warning: "), "{}", stderr(&output));
@@ -176,14 +173,14 @@ fn what_a_newer_warpline_wrote_is_said() {
 
 #[test]
 fn a_hostile_catalog_cannot_steer_the_terminal() {
-    let mut notes = support::notes(Endianness::Little);
+    let mut notes = binaries::notes(Endianness::Little);
     for (good, bad) in [(&b"Adds."[..], &b"\x1b[2J\n"[..]), (b"demo.add", b"demo.\x1bc\n"), (b"copy", b"\x1b[1m")] {
         let at = notes.windows(good.len()).position(|window| window == good).unwrap();
         notes[at..at + bad.len()].copy_from_slice(bad);
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("hostile.o");
-    fs::write(&file, support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes)).unwrap();
+    fs::write(&file, binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes)).unwrap();
     for (args, lines) in [(["catalog", path(&file)], 4), (["check", path(&file)], 1)] {
         let output = warpline(&args);
         assert!(!output.stdout.contains(&0x1b) && stdout(&output).contains("demo.\\u{1b}c\\n"), "{output:?}");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
@@ -14,16 +15,14 @@ use warpline_report::Report;
 use warpline_report::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
 use warpline_trace::write::perfetto::PerfettoSink;
 
-warpline::namespace!("pair", "runs that are compared");
-
 /// Works for this long on its stream.
-#[gpu_zone("pair.steady", stream = stream)]
+#[gpu_zone("cli.pair.steady", stream = stream)]
 fn steady(stream: &HostStream, time: Duration) {
     stream.launch(move || spin(time));
 }
 
 /// Works for this long on its stream, or longer in a newer version.
-#[gpu_zone("pair.changed", stream = stream)]
+#[gpu_zone("cli.pair.changed", stream = stream)]
 fn changed(stream: &HostStream, time: Duration) {
     stream.launch(move || spin(time));
 }
@@ -43,6 +42,7 @@ const TIME: Duration = Duration::from_micros(20);
 
 /// Records a real run.
 fn run(path: &Path, factor: f64) {
+    let _turn = alone();
     let session = Session::builder().perfetto(path).start().unwrap();
     let stream = HostStream::new("compute");
     // Without steps of the program: their time on the host is that of the whole machine, which other tests use as well.
@@ -105,7 +105,7 @@ fn a_range_that_takes_twice_as_long_is_found_in_real_runs() {
     let [base, slow] = [&base, &slow].map(|path| path.to_str().unwrap());
     let (status, text, errors) = compare(&[base, slow, "--fail-above", "5%", "--format", "json"]);
     assert_eq!(status, Some(1), "{errors}{text}");
-    assert!(regressed(&text).contains(&"pair.changed".to_owned()), "{text}");
+    assert!(regressed(&text).contains(&"cli.pair.changed".to_owned()), "{text}");
 }
 
 #[test]

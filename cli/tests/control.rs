@@ -1,11 +1,6 @@
 //! `warpline ps`, `status`, `record`, `dump`, `stop` and `arm`, as a user runs them on a program that runs.
 #![cfg(target_os = "linux")]
 
-#[path = "support/lacks.rs"]
-mod lacks;
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,12 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{
+    lacks,
+    target::{self, HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline},
+};
 use rustix::process::{Pid, Signal, kill_process};
-use target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
 use warpline_trace::control::protocol::{Kind, frame};
 use warpline_trace::control::socket::SocketOwner;
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 /// Whether a trace has a slice or an instant with this name. The catalog has all names, as arguments.
 fn holds(trace: &[u8], text: &str) -> bool {
@@ -51,16 +47,16 @@ fn a_running_program_is_listed_and_recorded_and_is_then_as_it_was() {
     assert!(zones > 10, "{text}");
     // And what took how long, in the form of the report.
     let head = text.lines().find(|line| line.starts_with("on streams")).unwrap_or_else(|| panic!("{text}"));
-    let step = text.lines().find(|line| line.starts_with("target.step")).unwrap_or_else(|| panic!("{text}"));
+    let step = text.lines().find(|line| line.starts_with("cli.target.step")).unwrap_or_else(|| panic!("{text}"));
     assert!(["count", "total", "share", "mean", "p99"].iter().all(|column| head.contains(column)), "{text}");
     assert!(step.contains(" ms ") && !text.contains("of recorded zones only"), "{text}");
-    assert!(text.find("target.step") > text.find(" recorded"), "the path stands first: {text}");
-    let text = said(dir.path(), &["record", &pid, "--for", "200ms", "--filter", "target.step", "-o", path]);
+    assert!(text.find("cli.target.step") > text.find(" recorded"), "the path stands first: {text}");
+    let text = said(dir.path(), &["record", &pid, "--for", "200ms", "--filter", "cli.target.step", "-o", path]);
     assert!(text.contains("of recorded zones only: a filter or a level left out "), "{text}");
-    assert!(text.contains("target.step") && !text.contains("target.part"), "{text}");
+    assert!(text.contains("cli.target.step") && !text.contains("cli.target.part"), "{text}");
     said(dir.path(), &["record", &pid, "--for", "200ms", "-o", path]);
     let trace = fs::read(&trace).expect("a trace");
-    for name in ["target.step", "target.part", "target.load", "session ends"] {
+    for name in ["cli.target.step", "cli.target.part", "cli.target.load", "session ends"] {
         assert!(holds(&trace, name), "{name}");
     }
     assert_eq!(state(dir.path(), &pid), "records nothing");
@@ -77,7 +73,7 @@ fn a_recording_with_a_budget_says_which_share_of_the_time_it_has() {
     let text = said(dir.path(), &["record", &target.pid(), "--for", "1s", "-o", trace.to_str().expect("UTF-8")]);
     let note = text.lines().find(|line| line.starts_with("note: recorded ")).unwrap_or_else(|| panic!("{text}"));
     assert!(note.contains(" % of the time in ") && note.contains(" window"), "{text}");
-    assert!(text.contains("≈") && holds(&fs::read(&trace).expect("a trace"), "target.step"), "{text}");
+    assert!(text.contains("≈") && holds(&fs::read(&trace).expect("a trace"), "cli.target.step"), "{text}");
     target.end();
 }
 
@@ -93,7 +89,7 @@ fn the_last_zones_of_a_flight_recorder_are_dumped_while_the_program_goes_on() {
         let text = said(dir.path(), &["dump", &pid, "-o", path]);
         assert!(text.contains(&format!("(process {pid})")) && !text.contains("did not come"), "{text}");
         let trace = fs::read(&trace).expect("a trace");
-        assert!(holds(&trace, "target.step") && holds(&trace, "target.part"), "{} bytes", trace.len());
+        assert!(holds(&trace, "cli.target.step") && holds(&trace, "cli.target.part"), "{} bytes", trace.len());
         // It is the program's file, wherever somebody has put it.
         let _ = fs::rename(&recorder, dir.path().join("elsewhere.flight"));
     }
@@ -165,11 +161,11 @@ fn a_recording_joins_the_programs_own_session_and_changes_nothing_of_it() {
     let path = trace.to_str().expect("UTF-8");
     said(
         dir.path(),
-        &["record", &pid, "--for", "200ms", "--filter", "target.*", "--filter", "!target.part", "-o", path],
+        &["record", &pid, "--for", "200ms", "--filter", "cli.target.*", "--filter", "!cli.target.part", "-o", path],
     );
     let trace = fs::read(&trace).expect("a trace");
-    assert!(holds(&trace, "target.step") && holds(&trace, "session ends"));
-    assert!(!holds(&trace, "target.part"), "the filter is the recording's");
+    assert!(holds(&trace, "cli.target.step") && holds(&trace, "session ends"));
+    assert!(!holds(&trace, "cli.target.part"), "the filter is the recording's");
     assert_eq!(state(dir.path(), &pid), "records for itself");
     target.tell("finish");
     let own = target.wait_for("own: ");
@@ -289,14 +285,14 @@ fn two_recordings_at_one_time_have_each_what_it_asked_for() {
         warpline(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
     };
     let grows = |trace: &Path, from: u64| fs::metadata(trace).is_ok_and(|file| file.len() > from);
-    let mut recordings = [start("target.load", &one), start("target.part", &two)];
+    let mut recordings = [start("cli.target.load", &one), start("cli.target.part", &two)];
     until("both record", || grows(&one, 8 << 10) && grows(&two, 8 << 10));
     assert_eq!(state(dir.path(), &pid), "2 recordings");
     assert!(said(dir.path(), &["stop", &pid]).contains(": 2 requests ended"));
     recordings.iter_mut().for_each(|recording| assert!(recording.wait().expect("it ends").success()));
     let [one, two] = [one, two].map(|trace| fs::read(trace).expect("a trace"));
-    assert!(holds(&one, "target.load") && !holds(&one, "target.part"));
-    assert!(holds(&two, "target.part") && !holds(&two, "target.load"));
+    assert!(holds(&one, "cli.target.load") && !holds(&one, "cli.target.part"));
+    assert!(holds(&two, "cli.target.part") && !holds(&two, "cli.target.load"));
     assert!(said(dir.path(), &["stop", &pid]).contains("had no requests from outside"));
     target.end();
 }
@@ -314,10 +310,10 @@ fn recordings_with_different_filters_leave_out_what_none_of_them_takes() {
         let args = ["record", &pid, "--filter", filter, "-o", "/dev/null"];
         warpline(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
     };
-    let mut both = [start("target.load"), start("target.part")];
+    let mut both = [start("cli.target.load"), start("cli.target.part")];
     until("both record", || state(dir.path(), &pid) == "2 recordings");
     assert!(!records_rare());
-    let mut third = start("target.r*,!target.part");
+    let mut third = start("cli.target.r*,!cli.target.part");
     until("the third records", || state(dir.path(), &pid) == "3 recordings");
     until("its range is recorded", &mut records_rare);
     signal(&third, Signal::INT);
@@ -349,12 +345,12 @@ fn the_next_zones_of_a_range_are_shown_as_they_come() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
     let pid = target.pid();
-    let lines = said(dir.path(), &["arm", &pid, "target.part", "-n", "3", "--within", "60s"]);
+    let lines = said(dir.path(), &["arm", &pid, "cli.target.part", "-n", "3", "--within", "60s"]);
     assert_eq!(lines.lines().count(), 3, "{lines}");
-    assert!(lines.lines().all(|line| line.starts_with("target.part  ") && line.contains(" on `")), "{lines}");
-    let json = said(dir.path(), &["arm", &pid, "target.load", "--format", "json"]);
+    assert!(lines.lines().all(|line| line.starts_with("cli.target.part  ") && line.contains(" on `")), "{lines}");
+    let json = said(dir.path(), &["arm", &pid, "cli.target.load", "--format", "json"]);
     let zone: serde_json::Value = serde_json::from_str(&json).expect("one object");
-    assert_eq!((&zone["range"], &zone["gpu_ns"]), (&"target.load".into(), &serde_json::Value::Null));
+    assert_eq!((&zone["range"], &zone["gpu_ns"]), (&"cli.target.load".into(), &serde_json::Value::Null));
     assert_eq!(state(dir.path(), &pid), "records nothing");
     target.end();
 }
@@ -377,12 +373,12 @@ fn ctrl_c_takes_back_what_was_asked_of_a_range_and_leaves_the_program_as_it_was(
     assert!(!is_asked(&mut target) && !has_collector());
     for sent in [Signal::INT, Signal::KILL] {
         // More than will ever come.
-        let mut command = warpline(dir.path(), &["arm", &pid, "target.rare", "-n", "10000", "--within", "1000s"]);
+        let mut command = warpline(dir.path(), &["arm", &pid, "cli.target.rare", "-n", "10000", "--within", "1000s"]);
         let mut arming = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         until("it is asked for", || is_asked(&mut target));
         let mut line = String::new();
         BufReader::new(arming.stdout.take().expect("a pipe")).read_line(&mut line).expect("it is shown");
-        assert!(line.starts_with("target.rare  ") && has_collector(), "{line}");
+        assert!(line.starts_with("cli.target.rare  ") && has_collector(), "{line}");
         assert_eq!(state(dir.path(), &pid), "records nothing");
         signal(&arming, sent);
         assert!(!arming.wait().expect("it ends").success());
@@ -423,9 +419,9 @@ fn every_message_names_the_process_and_the_remedy() {
     assert_eq!(said, format!("error: process {pid}: `filter=Target`: {lower_case}"));
     let said = of(&["record", &pid, "--filter", "tar get", "-o", "/dev/null"]);
     assert!(said.starts_with(&format!("error: process {pid}: `filter=tar get`: a filter is ")), "{said}");
-    let args = ["record", &pid, "--for", "1ms", "--filter", "target.stp", "-o", "/dev/null"];
+    let args = ["record", &pid, "--for", "1ms", "--filter", "cli.target.stp", "-o", "/dev/null"];
     let output = target::warpline(dir.path(), &args).output().expect("it runs");
-    let warning = "warning: no range matches `target.stp`; did you mean `target.step`?";
+    let warning = "warning: no range matches `cli.target.stp`; did you mean `cli.target.step`?";
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(warning), "{output:?}");
     let said = of(&["record", &pid, "-o", "/no/such/folder/t.pftrace"]);
     assert!(

@@ -1,17 +1,11 @@
 //! `warpline arm` where no zone comes, or the name is none: what people are told, and what programs read.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
+use crate::support::target::{Target, complaint, runtime_dir, said, state, warpline};
 use serde_json::Value;
-use target::{Target, complaint, runtime_dir, said, state, warpline};
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 warpline::range! {
-    NEVER = "target.never": "What this program never does.";
+    NEVER = "cli.target.never": "What this program never does.";
 }
 
 #[test]
@@ -19,9 +13,9 @@ fn a_range_that_does_not_run_is_said_to_people_and_to_programs() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
     let pid = target.pid();
-    let said = complaint(dir.path(), &["arm", &pid, "target.never", "--within", "200ms"]);
-    assert_eq!(said, "no zone of `target.never` began within 0.2 s; it may not run now: try a longer `--within`");
-    let json = ["arm", &pid, "target.never", "-n", "2", "--within", "200ms", "--format", "json"];
+    let said = complaint(dir.path(), &["arm", &pid, "cli.target.never", "--within", "200ms"]);
+    assert_eq!(said, "no zone of `cli.target.never` began within 0.2 s; it may not run now: try a longer `--within`");
+    let json = ["arm", &pid, "cli.target.never", "-n", "2", "--within", "200ms", "--format", "json"];
     let output = warpline(dir.path(), &json).output().expect("it runs");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(2), &b""[..]));
     let ended: Value = serde_json::from_slice(&output.stdout).expect("one object");
@@ -40,16 +34,16 @@ fn a_name_that_is_none_has_a_remedy_that_can_be_run() {
     let pid = target.pid();
     let lists = format!("`warpline catalog /proc/{pid}/exe` lists them");
     let none = |name: &str| complaint(dir.path(), &["arm", &pid, name]);
-    for (name, near) in [("target.lode", "target.load"), ("part", "target.part")] {
+    for (name, near) in [("cli.target.lode", "cli.target.load"), ("sync", "cli.target.sync")] {
         let wanted =
             format!("error: process {pid}: this program has no range `{name}`; did you mean `{near}`? {lists}");
         assert_eq!(none(name), wanted);
     }
     assert_eq!(none("else.ware"), format!("error: process {pid}: this program has no range `else.ware`; {lists}"));
-    for pattern in ["target.*", "!target.part", "target.part,target.load"] {
+    for pattern in ["cli.target.*", "!cli.target.part", "cli.target.part,cli.target.load"] {
         assert_eq!(none(pattern), format!("error: `{pattern}` is a pattern; name one range in full: {lists}"));
     }
-    assert!(said(dir.path(), &["catalog", &format!("/proc/{pid}/exe")]).contains("target.part"));
+    assert!(said(dir.path(), &["catalog", &format!("/proc/{pid}/exe")]).contains("cli.target.part"));
     target.end();
 }
 
@@ -65,8 +59,8 @@ fn the_docs_name_every_key_that_scripts_read() {
     for args in [
         &["status", &pid, "--format", "json"][..],
         &["ps", "--format", "json"],
-        &["arm", &pid, "target.part", "--format", "json"],
-        &["arm", &pid, "target.load", "--format", "json"],
+        &["arm", &pid, "cli.target.part", "--format", "json"],
+        &["arm", &pid, "cli.target.load", "--format", "json"],
     ] {
         let mut reply: Value = serde_json::from_str(&said(dir.path(), args)).expect("JSON");
         if let Some(first) = reply.get_mut(0) {

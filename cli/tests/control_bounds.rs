@@ -1,12 +1,6 @@
 //! Programs that answer for ever, or nearly so: each command ends, within a bounded time and with bounded files.
 #![cfg(target_os = "linux")]
 
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,12 +9,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::{
+    fake,
+    target::{Target, runtime_dir, until, warpline, warpline_by},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use target::{Target, runtime_dir, until, warpline, warpline_by};
 use warpline_trace::control::protocol::{Kind, frame};
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 /// Far more than any command takes: the longest has 16 s, and `ps` has 12 s. It tells a command that ends from one that does not.
 const BOUND: Duration = Duration::from_secs(90);

@@ -1,20 +1,14 @@
 //! Out of file descriptors: the program and the command say so, and go on when there are some again.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::support::target::{Target, complaint, runtime_dir, sockets, state, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use target::{Target, complaint, runtime_dir, sockets, state, until};
 use warpline::Session;
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 /// Takes every descriptor that this process may have.
 fn take_all() -> Vec<File> {
@@ -38,7 +32,7 @@ fn starts_without_descriptors() {
 fn a_program_that_starts_without_a_descriptor_says_so_and_does_not_blame_proc() {
     let dir = runtime_dir();
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["starts_without_descriptors", "--exact", "--ignored", "--nocapture"]);
+    command.args(["control_descriptors::starts_without_descriptors", "--exact", "--ignored", "--nocapture"]);
     command
         .env("WARPLINE_TEST_DESCRIPTORS", "1")
         .env("WARPLINE", "control,budget=100%")

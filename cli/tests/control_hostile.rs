@@ -2,11 +2,6 @@
 //! program works on.
 #![cfg(target_os = "linux")]
 
-#[path = "support/lacks.rs"]
-mod lacks;
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -17,11 +12,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use target::{SOON, Target, complaint, runtime_dir, said, sockets, state, until};
+use crate::support::{
+    lacks,
+    target::{self, PROGRAM, SOON, Target, complaint, runtime_dir, said, sockets, state, until},
+};
 use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::SocketOwner;
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 fn connect(dir: &Path) -> UnixStream {
     let [socket] = &sockets(dir)[..] else { panic!("one socket") };
@@ -214,7 +210,7 @@ fn nobody_has_more_than_a_few_recordings() {
 fn who_finds_no_room_among_the_connections_is_told_so() {
     let dir = runtime_dir();
     let target = Target::start(dir.path(), "control");
-    let arm = request(&ControlRequest::Arm { range: "target.rare".to_owned(), zones: 1, for_ms: 600_000 });
+    let arm = request(&ControlRequest::Arm { range: "cli.target.rare".to_owned(), zones: 1, for_ms: 600_000 });
     let waiting: Vec<_> = (0..16)
         .map(|_| {
             let stream = connect(dir.path());
@@ -272,7 +268,7 @@ fn links_in_place_of_the_directory_are_refused_and_not_followed() {
     let elsewhere = runtime_dir();
     symlink(elsewhere.path(), dir.path().join("warpline")).expect("a link");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["target::program", "--exact", "--ignored", "--nocapture"]).env("WARPLINE_TEST_TARGET", "1");
+    command.args([PROGRAM, "--exact", "--ignored", "--nocapture"]).env("WARPLINE_TEST_TARGET", "1");
     command.env("XDG_RUNTIME_DIR", dir.path()).env("WARPLINE", "control,budget=100%").stdin(Stdio::null());
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);

@@ -1,25 +1,17 @@
 //! Numbers of processes: a socket is taken for a program's only if the kernel says that this program listens there.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/fake.rs"]
-mod fake;
-#[path = "support/lacks.rs"]
-mod lacks;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{
+    fake, lacks,
+    target::{PROGRAM, Target, complaint, runtime_dir, said, sockets},
+};
 use serde_json::Value;
-use target::{Target, complaint, runtime_dir, said, sockets};
 use warpline_trace::control::socket::SocketOwner;
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 /// A process that has nothing to do with all this.
 struct Innocent(Child);
@@ -115,7 +107,7 @@ fn a_program_in_another_namespace_has_the_number_that_it_has_here() {
         let [program] = &listed[..] else { panic!("{options:?}: {listed:?}") };
         let pid = program["process"].as_u64().expect("a number").to_string();
         assert_eq!((&program["in_another_namespace"], &program["error"]), (&Value::Bool(true), &Value::Null));
-        assert!(program["command"].as_str().expect("a command").contains("control_pids"), "{program}");
+        assert!(program["command"].as_str().expect("a command").contains(PROGRAM), "{program}");
         assert_ne!(pid, "1");
         // The number is one that every command takes.
         assert!(said(dir.path(), &["status", &pid]).contains("records nothing"));

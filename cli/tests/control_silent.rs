@@ -1,17 +1,11 @@
 //! Programs that do not answer, or answer no more: how each command ends, and the way to their last zones.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::target::{Target, complaint, runtime_dir, said, warpline};
 use rustix::process::{Pid, Signal, kill_process};
-use target::{Target, complaint, runtime_dir, said, warpline};
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 fn signal(target: &Target, signal: Signal) {
     let pid = Pid::from_raw(target.child.id().cast_signed()).expect("a process");
@@ -44,7 +38,7 @@ fn the_recorder_of_a_program_that_is_stopped_is_named_and_recovered() {
         recorder.display()
     );
     assert_eq!(stopped, wanted);
-    assert!(run_remedy(dir.path(), &stopped).windows(13).any(|bytes| bytes == b"\x12\x0Btarget.step"));
+    assert!(run_remedy(dir.path(), &stopped).windows(17).any(|bytes| bytes == b"\x12\x0Fcli.target.step"));
     // Where its name is another file's, or nobody's, the process itself has it.
     fs::rename(&recorder, dir.path().join("moved.flight")).expect("a file");
     fs::write(&recorder, "another").expect("a file");
@@ -53,7 +47,7 @@ fn the_recorder_of_a_program_that_is_stopped_is_named_and_recovered() {
     fs::remove_file(dir.path().join("moved.flight")).expect("a file");
     let gone = complaint(dir.path(), &["dump", &pid]);
     assert!(gone.contains(&format!("`warpline recover /proc/{pid}/fd/")), "{gone}");
-    assert!(run_remedy(dir.path(), &gone).windows(13).any(|bytes| bytes == b"\x12\x0Btarget.step"));
+    assert!(run_remedy(dir.path(), &gone).windows(17).any(|bytes| bytes == b"\x12\x0Fcli.target.step"));
     signal(&target, Signal::CONT);
     target.end();
 }

@@ -1,21 +1,15 @@
 //! The traces of `warpline record` and `dump`: under which name they are, what is never overwritten, and what is said of them.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use target::{Target, runtime_dir, warpline};
+use crate::support::target::{Target, runtime_dir, warpline};
 use warpline_trace::control::protocol::{Kind, frame};
 use warpline_trace::control::socket::SocketOwner;
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 /// The command in this folder: its status, and what it says on standard output and on standard error.
 fn run(dir: &Path, args: &[&str]) -> (i32, String, String) {

@@ -1,14 +1,12 @@
 //! `warpline doctor` on hosts of every kind: with the stub driver, with drivers that are old, crash or hang, and with none.
 #![cfg(target_os = "linux")]
 
-#[path = "support/stubs.rs"]
-mod stubs;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::stubs;
 use serde_json::Value;
 
 /// A host without a driver, CUPTI, tools or settings.

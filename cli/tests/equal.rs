@@ -7,11 +7,12 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::support::alone;
 use serde_json::Value;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::report::Report;
@@ -25,13 +26,11 @@ use warpline_report::fixture::{self, ATTENTION, STEP};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
 
-warpline::namespace!("equal", "zones of sessions whose reports are compared");
-
 warpline::range! {
-    SUM = "equal.sum": "Sums.", kind = collective;
-    BATCH = "equal.batch": "Several sums at once.", kind = collective;
-    OUTER = "equal.outer": "Is around others that begin at the same time.";
-    LANE = "equal.lane": "Is on a lane.";
+    SUM = "cli.equal.sum": "Sums.", kind = collective;
+    BATCH = "cli.equal.batch": "Several sums at once.", kind = collective;
+    OUTER = "cli.equal.outer": "Is around others that begin at the same time.";
+    LANE = "cli.equal.lane": "Is on a lane.";
 }
 
 const US: Duration = Duration::from_micros(1);
@@ -45,32 +44,32 @@ fn spin(time: Duration) {
 }
 
 /// Works on a stream.
-#[gpu_zone("equal.part", stream = stream, bytes = 4_096, fields(us = time.as_micros() as u64))]
+#[gpu_zone("cli.equal.part", stream = stream, bytes = 4_096, fields(us = time.as_micros() as u64))]
 fn part(stream: &HostStream, time: Duration) {
     stream.launch(move || spin(time));
 }
 
 /// Has two parts inside.
-#[gpu_zone("equal.whole", stream = stream)]
+#[gpu_zone("cli.equal.whole", stream = stream)]
 fn whole(stream: &HostStream) {
     part(stream, 60 * US);
     part(stream, 30 * US);
 }
 
 /// Works on its thread.
-#[host_zone("equal.load")]
+#[host_zone("cli.equal.load")]
 fn load() {
     spin(20 * US);
 }
 
 /// Fails.
-#[host_zone("equal.fails", err)]
+#[host_zone("cli.equal.fails", err)]
 fn fails() -> Result<(), &'static str> {
     Err("no memory")
 }
 
 /// Is suspended between its parts.
-#[gpu_zone("equal.decode", stream = stream)]
+#[gpu_zone("cli.equal.decode", stream = stream)]
 async fn decode(stream: &HostStream, turns: u32) {
     for _ in 0..turns {
         part(stream, 20 * US);
@@ -97,8 +96,7 @@ fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
 
 /// Records a program, and returns the report of the session and those of its two traces.
 fn reports(settings: impl FnOnce(SessionBuilder) -> SessionBuilder, program: impl FnOnce()) -> [Value; 3] {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let [perfetto, chrome] = ["t.pftrace", "t.json"].map(|name| folder.path().join(name));
     let builder = settings(Session::builder().quiet().perfetto(&perfetto).chrome(&chrome));
@@ -254,7 +252,7 @@ fn of_zones_that_begin_together_of_lanes_and_of_futures() {
 #[test]
 fn of_a_filter_and_a_stop() {
     let report = assert_equal(reports(
-        |builder| builder.filter("equal.part"),
+        |builder| builder.filter("cli.equal.part"),
         || {
             let stream = HostStream::new("compute");
             for _ in 0..10 {
@@ -264,7 +262,7 @@ fn of_a_filter_and_a_stop() {
             stream.synchronize().unwrap();
         },
     ));
-    assert_eq!(names(&report, "ranges"), ["equal.part"]);
+    assert_eq!(names(&report, "ranges"), ["cli.equal.part"]);
 }
 
 #[test]
@@ -299,7 +297,7 @@ fn of_a_budget() {
 }
 
 /// Is a root: a window of a budget begins and ends with it.
-#[host_zone("equal.root")]
+#[host_zone("cli.equal.root")]
 fn root(stream: &HostStream) {
     whole(stream);
 }
@@ -434,7 +432,7 @@ fn of_tasks_of_tokio() {
 }
 
 /// Is suspended between its parts, and goes on on another thread.
-#[gpu_zone("equal.task", stream = stream)]
+#[gpu_zone("cli.equal.task", stream = stream)]
 async fn task(stream: &HostStream, turns: u32) {
     for _ in 0..=turns {
         part(stream, 20 * US);
@@ -449,7 +447,7 @@ fn of_the_processes_of_two_ranks() {
     let folder = tempfile::tempdir().expect("a folder");
     let start = |rank: &str| {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["--exact", "rank", "--ignored"]).env("FOLDER", folder.path()).env("RANK", rank);
+        command.args(["--exact", "equal::rank", "--ignored"]).env("FOLDER", folder.path()).env("RANK", rank);
         command
             .env("WORLD_SIZE", "2")
             .env_remove("WARPLINE")

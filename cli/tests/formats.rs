@@ -1,10 +1,9 @@
 //! The reader, format by format and damage by damage: what it finds, what it says, and that it stays small.
 
-mod support;
-
 use std::fs::File;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 
+use crate::support::binaries;
 use object::{Architecture, BinaryFormat, Endianness};
 use proptest::prelude::*;
 use warpline::catalog::Records;
@@ -20,7 +19,7 @@ fn refusal(bytes: &[u8]) -> String {
 
 #[test]
 fn every_format_gives_the_same_catalog() {
-    for (name, bytes) in support::all() {
+    for (name, bytes) in binaries::all() {
         let records = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((records.ranges.len(), records.namespaces.len()), (1, 1), "{name}");
         let (range, space) = (&records.ranges[0], &records.namespaces[0]);
@@ -34,7 +33,7 @@ fn every_format_gives_the_same_catalog() {
 
 #[test]
 fn an_archive_adds_up_its_members() {
-    let archive = support::archive(&[("a.o", &support::elf()), ("LICENSE", b"all yours"), ("b.o", &support::elf())]);
+    let archive = binaries::archive(&[("a.o", &binaries::elf()), ("LICENSE", b"all yours"), ("b.o", &binaries::elf())]);
     assert_eq!(read(&archive).unwrap().ranges.len(), 2);
 }
 
@@ -48,8 +47,8 @@ fn what_is_not_a_binary_is_refused() {
 
 #[test]
 fn a_binary_without_marks_is_refused_with_the_usual_reason() {
-    let empty = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &[]);
-    for bytes in [empty.clone(), support::archive(&[("a.o", &empty)])] {
+    let empty = binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &[]);
+    for bytes in [empty.clone(), binaries::archive(&[("a.o", &empty)])] {
         let refusal = refusal(&bytes);
         assert!(refusal.starts_with("no warpline catalog: nothing marked is linked into this binary."), "{refusal}");
         assert!(refusal.contains("A dependency that the code never names is not linked"), "{refusal}");
@@ -58,19 +57,19 @@ fn a_binary_without_marks_is_refused_with_the_usual_reason() {
 
 #[test]
 fn archives_that_hold_no_code_say_why() {
-    let bitcode = support::archive(&[("a.o", b"BC\xC0\xDE and so on, sixteen bytes")]);
+    let bitcode = binaries::archive(&[("a.o", b"BC\xC0\xDE and so on, sixteen bytes")]);
     assert!(matches!(read(&bitcode), Err(BinaryError::Bitcode)));
-    let mut thin = support::archive(&[("a.o", b"")]);
+    let mut thin = binaries::archive(&[("a.o", b"")]);
     thin[..8].copy_from_slice(b"!<thin>\n");
     assert!(matches!(read(&thin), Err(BinaryError::ThinArchive)));
 }
 
 #[test]
 fn damaged_notes_are_refused_with_their_place() {
-    let mut notes = support::notes(Endianness::Little);
+    let mut notes = binaries::notes(Endianness::Little);
     let last = notes.len() - 12;
     notes.truncate(last);
-    let file = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes);
+    let file = binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes);
     let refusal = refusal(&file);
     assert!(refusal.starts_with("the catalog is damaged at byte "), "{refusal}");
     assert!(refusal.ends_with("cut short; build the binary again"), "{refusal}");
@@ -78,16 +77,16 @@ fn damaged_notes_are_refused_with_their_place() {
 
 #[test]
 fn notes_of_a_newer_layout_are_counted_and_not_lost() {
-    let mut notes = support::notes(Endianness::Little);
+    let mut notes = binaries::notes(Endianness::Little);
     notes[8] = 200;
-    let file = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes);
+    let file = binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &notes);
     let records = read(&file).unwrap();
     assert_eq!((records.ranges.len(), records.namespaces.len(), records.unreadable), (1, 0, 1));
 }
 
 #[test]
 fn every_cut_is_refused_or_changes_nothing() {
-    for (name, bytes) in support::all() {
+    for (name, bytes) in binaries::all() {
         let whole = read(&bytes).unwrap();
         for len in (0..bytes.len()).step_by(if bytes.len() > 4096 { 97 } else { 1 }) {
             if let Ok(records) = read(&bytes[..len]) {
@@ -101,10 +100,10 @@ fn every_cut_is_refused_or_changes_nothing() {
 /// A file that claims a section of 4 GiB, and has the bytes: refused by its size, before anything is read.
 #[test]
 fn a_huge_section_is_refused_unread() {
-    let mut bytes = support::elf();
+    let mut bytes = binaries::elf();
     let size = u64::from(u32::MAX);
     let headers = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
-    let notes = support::notes(Endianness::Little).len() as u64;
+    let notes = binaries::notes(Endianness::Little).len() as u64;
     let header = (headers..bytes.len())
         .step_by(64)
         .find(|&at| u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap()) == notes)
@@ -121,7 +120,7 @@ fn a_huge_section_is_refused_unread() {
 /// A file that claims four thousand million section headers, and has the bytes.
 #[test]
 fn huge_headers_are_refused() {
-    let mut bytes = support::elf();
+    let mut bytes = binaries::elf();
     let len = 300_u64 << 30;
     bytes[40..48].copy_from_slice(&4096_u64.to_le_bytes());
     bytes[60..62].copy_from_slice(&[0; 2]);
@@ -159,7 +158,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
     ) {
-        let (_, mut bytes) = which.get(&support::all()).clone();
+        let (_, mut bytes) = which.get(&binaries::all()).clone();
         for (at, byte) in changes {
             let at = at.index(bytes.len().min(1024));
             bytes[at] = byte;
@@ -173,10 +172,10 @@ proptest! {
 #[ignore = "writes the seeds of the fuzz targets into the source tree"]
 fn write_the_fuzz_seeds() {
     let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds");
-    for (name, bytes) in support::all() {
+    for (name, bytes) in binaries::all() {
         std::fs::write(seeds.join("binary_reader").join(name), bytes).unwrap();
     }
     for (name, endian) in [("little", Endianness::Little), ("big", Endianness::Big)] {
-        std::fs::write(seeds.join("catalog_reader").join(name), support::notes(endian)).unwrap();
+        std::fs::write(seeds.join("catalog_reader").join(name), binaries::notes(endian)).unwrap();
     }
 }

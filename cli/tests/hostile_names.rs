@@ -2,22 +2,6 @@
 //! in every format, on binaries, traces, programs and arguments whose names are full of them.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "annotate/room.rs"]
-mod room;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/mod.rs"]
-mod support;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/terminal.rs"]
-mod terminal;
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -26,16 +10,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::annotate::room;
+use crate::support::{
+    alone, binaries, fake,
+    target::{self, Target, runtime_dir},
+    terminal,
+};
 use object::{Architecture, BinaryFormat, Endianness};
 use serde_json::{Value, json};
-use target::{Target, runtime_dir};
 use warpline::collective::{CollectiveKind, Message, ProcessGroup};
 use warpline::{HostStream, Session};
 
-warpline::namespace!("target", "a program that is asked from outside");
-
 warpline::range! {
-    SHARED = "target.shared": "What two ranks do.", kind = collective;
+    SHARED = "cli.target.shared": "What two ranks do.", kind = collective;
 }
 
 /// Sets a terminal's title, changes colours, rings, hides and turns text, and begins a line of its own.
@@ -175,21 +162,24 @@ fn send(ask: &str, stream: &UnixStream) {
 fn hostile_notes() -> Vec<u8> {
     let with = |begin: &str| format!("{begin}{HOSTILE}");
     let (name, about, krate, file, version) = (with("demo"), with("about "), with("demo"), with("src/"), with("0.1"));
-    let space = support::facts(0, &[&name, &about, &krate, &file, "5", &version]);
+    let space = binaries::facts(0, &[&name, &about, &krate, &file, "5", &version]);
     let (name, description, lane, field) = (with("demo.add"), with("=1+1 <img src=x> `<b>`"), with("copy"), with("n`"));
-    let range =
-        support::facts(4, &[&name, "gpu", "fine", &description, &lane, "76b900", &krate, &file, "9", &version, &field]);
-    [support::note(Endianness::Little, 2, space), support::note(Endianness::Little, 1, range)].concat()
+    let range = binaries::facts(
+        4,
+        &[&name, "gpu", "fine", &description, &lane, "76b900", &krate, &file, "9", &version, &field],
+    );
+    [binaries::note(Endianness::Little, 2, space), binaries::note(Endianness::Little, 1, range)].concat()
 }
 
 /// An object file whose catalog is hostile in every text.
 fn binary(path: &Path) {
-    let file = support::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &hostile_notes());
+    let file = binaries::object(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little, &hostile_notes());
     fs::write(path, file).expect("a file");
 }
 
 /// The traces of two ranks in groups with a hostile name.
 fn traces(dir: &Path) -> Vec<PathBuf> {
+    let _turn = alone();
     let trace = |rank: u32| {
         let path = dir.join(format!("rank{rank}.pftrace"));
         let session = Session::builder().perfetto(&path).start().expect("no other session");

@@ -1,17 +1,12 @@
 //! Files that are made to do harm, given to every command that reads traces: each command ends, says why in a few lines, and takes little memory.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "support/peak.rs"]
-mod peak;
-#[path = "support/readers.rs"]
-mod readers;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::{peak, readers};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline_trace::write::perfetto::proto::{Buffer, annotation, clock, event, interned, packet, track};

@@ -1,29 +1,23 @@
 //! Every command that takes files takes them compressed and in folders, and says the same of them: each command by each kind of input.
 
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "support/readers.rs"]
-mod readers;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
 
+use crate::support::{alone, readers};
 use warpline::collective::ProcessGroup;
 use warpline::{HostStream, Session, collective, gpu_zone, step};
 
-warpline::namespace!("inputs", "what is read from each kind of file");
-
 /// Runs in each step.
-#[gpu_zone("inputs.work", stream = stream, fields(n = n))]
+#[gpu_zone("cli.inputs.work", stream = stream, fields(n = n))]
 fn work(stream: &HostStream, n: u64) {
     let _ = n;
     stream.launch(|| ());
 }
 
 /// Is the same on all ranks.
-#[collective("inputs.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, op = "sum")]
+#[collective("cli.inputs.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, op = "sum")]
 fn sum(stream: &HostStream, group: &ProcessGroup) {
     stream.launch(|| ());
 }
@@ -36,9 +30,7 @@ struct Recorded {
 }
 
 fn record(folder: &Path) -> Recorded {
-    // A process has one session at a time.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     let [perfetto, chrome, flight] = ["t.pftrace", "t.json", "t.flight"].map(|name| folder.join(name));
     let session = Session::builder().perfetto(&perfetto).chrome(&chrome).flight_at(1 << 20, &flight).quiet();
     let session = session.start().unwrap();

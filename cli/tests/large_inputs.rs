@@ -4,17 +4,12 @@
 //! of the figures. `WARPLINE_LARGE_MIB` sets another size, and `WARPLINE_LARGE_ONLY=large.json` runs the commands on that input alone.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "support/peak.rs"]
-mod peak;
-#[path = "support/readers.rs"]
-mod readers;
-
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::{alone, peak, readers};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline::record::ZoneRecord;
@@ -89,12 +84,14 @@ fn inputs(folder: &Path, bytes: u64) -> Vec<Input> {
     plain.flush().unwrap();
     // A recorder of that size, of which the first segments are written.
     let flight = path("large.flight");
+    let turn = alone();
     let session = warpline::Session::builder().budget(1.0).flight_at(bytes, &flight).ring(100_000).quiet();
     let session = session.start().unwrap();
     for n in 0..RECORDED as u64 {
         drop(LOAD.host().field("n", n));
     }
     session.finish();
+    drop(turn);
     // What a few hundred KiB expand to.
     let mut bomb = GzEncoder::new(File::create(path("bomb.pftrace.gz")).unwrap(), Compression::best());
     bomb.write_all(&perfetto[..perfetto.len() / 2]).unwrap();
@@ -112,10 +109,8 @@ fn inputs(folder: &Path, bytes: u64) -> Vec<Input> {
     .into()
 }
 
-warpline::namespace!("large", "zones in a large recorder");
-
 warpline::range! {
-    LOAD = "large.load": "Work with no stream.", kind = host;
+    LOAD = "cli.large.load": "Work with no stream.", kind = host;
 }
 
 /// What a command may have resident: the limits of names and of what is kept of each range and row, and, of `stragglers` and `annotate`, what each

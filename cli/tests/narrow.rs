@@ -1,23 +1,42 @@
 //! Tables on a narrow terminal: names stay whole, and what has no room is left out and named.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/target.rs"]
-mod target;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/terminal.rs"]
-mod terminal;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use std::path::Path;
+use object::{Architecture, BinaryFormat, Endianness};
 
-use target::{Target, runtime_dir, warpline};
-use terminal::Terminal;
+use crate::support::{
+    binaries,
+    target::{Target, runtime_dir, warpline},
+    terminal::Terminal,
+};
 
-warpline::namespace!("target", "a program that is asked from outside");
+/// The ranges of a program, and what each is.
+const RANGES: [(&str, &str); 4] = [
+    (
+        "demo.a_part_with_a_name_as_long_as_names_are",
+        "A description that takes more than one line where there is no room for all of it.",
+    ),
+    ("demo.load", "Work with no stream."),
+    ("demo.part", "A part of a step."),
+    ("demo.sync", "What ranks do together."),
+];
 
-warpline::range! {
-    LONG = "target.a_part_with_a_name_as_long_as_names_are": "A description that takes more than one line where there is \
-        no room for all of it.", fields(batch, sequence_length, heads), lane = "attention";
+/// A program with these ranges.
+fn program(folder: &Path) -> PathBuf {
+    let endian = Endianness::Little;
+    let space = binaries::facts(0, &["demo", "what has long names", "demo", "src/lib.rs", "5", "0.1.0"]);
+    let ranges = RANGES.iter().flat_map(|(name, description)| {
+        let known = [name, "gpu", "fine", description, "attention", "76b900"];
+        let place = ["demo::kernels", "src/kernels.rs", "9", "0.1.0"];
+        let facts = binaries::facts(4, &[&known[..], &place, &["batch", "sequence_length", "heads"]].concat());
+        binaries::note(endian, 1, facts)
+    });
+    let notes: Vec<_> = binaries::note(endian, 2, space).into_iter().chain(ranges).collect();
+    let path = folder.join("program");
+    fs::write(&path, binaries::object(BinaryFormat::Elf, Architecture::X86_64, endian, &notes)).expect("a file");
+    path
 }
 
 /// What a command leaves on a terminal of this width.
@@ -28,24 +47,15 @@ fn on_terminal(dir: &Path, args: &[&str], columns: u16, end: &str) -> Vec<String
 
 #[test]
 fn the_catalog_breaks_no_name_however_narrow_the_terminal_is() {
-    assert!(!LONG.host().is_active());
     let dir = runtime_dir();
-    let me = std::env::current_exe().expect("this test");
-    let me = me.to_str().expect("UTF-8");
+    let program = program(dir.path());
+    let program = program.to_str().expect("UTF-8");
     for columns in [200, 120, 80, 60] {
-        let lines = on_terminal(dir.path(), &["catalog", me], columns, " ranges in 1 namespace");
-        let is_name = |line: &&String| line.trim_start().starts_with("target.");
+        let lines = on_terminal(dir.path(), &["catalog", program], columns, " ranges in 1 namespace");
+        let is_name = |line: &&String| line.trim_start().starts_with("demo.");
         let names: Vec<_> =
             lines.iter().filter(is_name).filter_map(|line| line.split_ascii_whitespace().next()).collect();
-        let all = [
-            "target.a_part_with_a_name_as_long_as_names_are",
-            "target.load",
-            "target.part",
-            "target.rare",
-            "target.step",
-            "target.sync",
-        ];
-        assert_eq!(names, all, "{columns}: {lines:?}");
+        assert_eq!(names, RANGES.map(|(name, _)| name), "{columns}: {lines:?}");
         let head = &lines[0];
         assert!(head.contains("what it is") && head.trim_start().starts_with("range"), "{lines:?}");
         assert_eq!(head.contains("crate"), columns == 200, "{columns}: {lines:?}");

@@ -1,13 +1,10 @@
 //! `warpline open` serves one trace to one page, and refuses all other requests.
 
-#[path = "support/opened.rs"]
-mod opened;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use opened::{command, opened};
+use crate::support::opened::{command, opened};
 
 #[test]
 fn the_ui_reads_the_trace_once_and_the_command_ends() {

@@ -1,10 +1,6 @@
 //! `warpline open` beside hostile clients, and a trace that somebody replaces while it is served.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/opened.rs"]
-mod opened;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use opened::{Opened, opened};
+use crate::support::opened::{Opened, opened};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 

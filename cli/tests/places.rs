@@ -2,14 +2,11 @@
 //! waits for one, and each says what it is.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/peak.rs"]
-mod peak;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::peak;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use warpline_report::Report;
 use warpline_report::fixture::{ATTENTION, main_thread, session, span, stream, zone};

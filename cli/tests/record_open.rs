@@ -1,10 +1,6 @@
 //! `warpline record PID --open` serves what it has recorded, as `warpline open` does.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "the other tests of `record` use more of it")]
-#[path = "support/target.rs"]
-mod target;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,10 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
+use crate::support::target::{Target, complaint, runtime_dir, state, until, warpline};
 use rustix::process::{Pid, Signal, kill_process};
-use target::{Target, complaint, runtime_dir, state, until, warpline};
-
-warpline::namespace!("target", "a program that is asked from outside");
 
 const OPEN: [&str; 4] = ["--open", "--no-browser", "--port", "0"];
 

@@ -4,14 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::alone;
 use proptest::prelude::*;
 use warpline::Session;
 use warpline::recovery::recover;
 
-warpline::namespace!("recover", "zones that the tests of `warpline recover` make");
-
 warpline::range! {
-    LOAD = "recover.load": "Work with no stream.", kind = host;
+    LOAD = "cli.recover.load": "Work with no stream.", kind = host;
 }
 
 fn warpline(file: &Path, output: &Path) -> Output {
@@ -26,9 +25,7 @@ fn said(output: &Output) -> (i32, String) {
 
 /// The file of a session of so many zones.
 fn flight(path: &Path, zones: u64) -> Vec<u8> {
-    // One session at a time in the process.
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = alone();
     let session = Session::builder().budget(1.0).flight_at(256 << 10, path).ring(100_000).start().unwrap();
     for n in 0..zones {
         drop(LOAD.host().field("n", n));
@@ -71,7 +68,7 @@ fn a_recorder_becomes_a_trace_and_stays_as_it_is() {
     assert!(text.contains("open it with `warpline open "), "{text}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
     let trace = fs::read(&trace).unwrap();
-    assert!(trace.len() > 100_000 && trace.windows(14).any(|window| window == b"\x12\x0Crecover.load"));
+    assert!(trace.len() > 100_000 && trace.windows(18).any(|window| window == b"\x12\x10cli.recover.load"));
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }

@@ -5,15 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::alone;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use warpline::Session;
 use warpline::sink::{Batch, ChromeSink, Sink};
 
-warpline::namespace!("recover_chrome", "zones that the tests of `warpline recover` make");
-
 warpline::range! {
-    LOAD = "recover_chrome.load": "Work with no stream.", kind = host;
+    LOAD = "cli.recover_chrome.load": "Work with no stream.", kind = host;
 }
 
 const ZONES: u64 = 500;
@@ -41,8 +40,7 @@ impl Sink for Unfinished {
 
 /// What a session of so many zones leaves, and what it leaves if it is killed.
 fn traces(dir: &Path) -> (Vec<u8>, Vec<u8>) {
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = alone();
     let (finished, killed) = (dir.join("finished.json"), dir.join("killed.json"));
     let sink = Unfinished(ChromeSink::create(&killed).unwrap());
     let session =

@@ -1,15 +1,12 @@
 //! `warpline report` on traces that sessions and sinks write, on traces of PyTorch's profiler, and on what is no trace.
 
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "support/golden.rs"]
-mod texts;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use crate::support::{alone, texts};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
@@ -20,13 +17,8 @@ use warpline_report::fixture;
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
 
-warpline::namespace!("told", "what a report tells");
-
-/// Only one session at a time.
-static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 /// Has another zone inside.
-#[gpu_zone("told.outer", stream = stream)]
+#[gpu_zone("cli.told.outer", stream = stream)]
 fn outer(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(std::time::Duration::from_micros(50)));
     inner(stream);
@@ -34,19 +26,19 @@ fn outer(stream: &HostStream) {
 }
 
 /// Is inside another zone.
-#[gpu_zone("told.inner", stream = stream)]
+#[gpu_zone("cli.told.inner", stream = stream)]
 fn inner(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(std::time::Duration::from_micros(20)));
 }
 
 /// Works on its thread.
-#[host_zone("told.load")]
+#[host_zone("cli.told.load")]
 fn load() {
     parse();
 }
 
 /// Works on its thread, too.
-#[host_zone("told.parse")]
+#[host_zone("cli.told.parse")]
 fn parse() {}
 
 fn warpline(args: &[&str]) -> Output {
@@ -75,11 +67,11 @@ fn tables(text: &str) -> Vec<&str> {
 fn device_memory_is_that_of_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let [packets, json] = ["m.pftrace", "m.json"].map(|name| folder.path().join(name));
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = alone();
     let session = Session::builder().perfetto(&packets).chrome(&json).start().unwrap();
     let stream = HostStream::new("compute");
     memory::allocated_named("kv cache: of (all) ranks", &stream, 0x1000, 64 << 10);
-    block::host_zone!("told.allocate", description = "Allocates.", {
+    block::host_zone!("cli.told.allocate", description = "Allocates.", {
         memory::allocated(&stream, 0x2000, 16 << 10);
         memory::allocated(&stream, 0x3000, 16 << 10);
     });
@@ -90,7 +82,7 @@ fn device_memory_is_that_of_the_session() {
     let own: Value = serde_json::from_str(&said.to_json()).unwrap();
     assert_eq!(own["memory_holders"].as_array().unwrap().len(), 5, "{own:#}");
     let at_peak = &own["memory_holders"][1];
-    assert_eq!((&at_peak["name"], &at_peak["at"]), (&"told.allocate".into(), &"peak".into()), "{own:#}");
+    assert_eq!((&at_peak["name"], &at_peak["at"]), (&"cli.told.allocate".into(), &"peak".into()), "{own:#}");
     assert_eq!((&at_peak["bytes"], &at_peak["allocations"]), (&(32 << 10).into(), &2.into()), "{own:#}");
     for (trace, has_base) in [(&packets, false), (&json, true)] {
         let output = warpline(&["report", "--format", "json", trace.to_str().unwrap()]);
@@ -115,7 +107,7 @@ fn device_memory_is_that_of_the_session() {
 fn it_says_what_the_session_said() {
     let folder = tempfile::tempdir().unwrap();
     let [packets, json] = ["t.pftrace", "t.json"].map(|name| folder.path().join(name));
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = alone();
     let session = Session::builder().perfetto(&packets).chrome(&json).start().unwrap();
     let stream = HostStream::new("compute");
     for number in 0..30_u32 {
@@ -146,7 +138,7 @@ fn it_says_what_the_session_said() {
     assert_eq!((&told["ranges"], &told["range_steps"]), (&own["ranges"], &own["range_steps"]));
     assert_eq!(told["steps"], own["steps"]);
     let range = |name: &str| told["ranges"].as_array().unwrap().iter().find(|range| range["name"] == name).unwrap();
-    let [outer, inner] = ["told.outer", "told.inner"].map(range);
+    let [outer, inner] = ["cli.told.outer", "cli.told.inner"].map(range);
     assert_eq!((&outer["count"], &inner["count"], &outer["on"]), (&30.into(), &90.into(), &"stream".into()));
     assert_eq!(inner["self_ns"], inner["total_ns"]);
     assert!(outer["self_ns"].as_i64() < outer["total_ns"].as_i64());
@@ -154,10 +146,10 @@ fn it_says_what_the_session_said() {
     let total = outer["total_ns"].to_string();
     assert!(
         csv.starts_with("table,name,on,count,")
-            && csv.lines().any(|line| line.contains("told.outer") && line.contains(&total))
+            && csv.lines().any(|line| line.contains("cli.told.outer") && line.contains(&total))
     );
     let markdown = warpline(&["report", "--format", "markdown", packets.to_str().unwrap()]).stdout;
-    assert!(String::from_utf8(markdown).unwrap().contains("| told.outer | stream | 30 |"));
+    assert!(String::from_utf8(markdown).unwrap().contains("| cli.told.outer | stream | 30 |"));
 }
 
 /// Writes the trace of every shape of record.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::backend::{
     Backend, BackendError, BackendStream, Call, Clock, EventPair, Points, Reader, Reading, Refused, Scope, Space,
@@ -21,8 +22,6 @@ use warpline::{AsStream, Session, block, collective, gpu_zone};
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
 use warpline_report::fixture::{self, span};
 use warpline_report::path::critical_path;
-
-warpline::namespace!("bounds", "zones whose ends are seen late");
 
 /// A device whose time only its work advances, and whose ends are seen late where a program says so.
 struct Device {
@@ -138,31 +137,31 @@ impl Clock for SameClock {
 }
 
 /// Is timed, with declared work.
-#[gpu_zone("bounds.timed", stream = stream, bytes = 4_000, flops = 80_000)]
+#[gpu_zone("cli.bounds.timed", stream = stream, bytes = 4_000, flops = 80_000)]
 fn timed(stream: &LateStream, ns: i64) {
     stream.work(ns);
 }
 
 /// Is sometimes seen late.
-#[gpu_zone("bounds.sometimes", stream = stream, bytes = 4_000, flops = 80_000)]
+#[gpu_zone("cli.bounds.sometimes", stream = stream, bytes = 4_000, flops = 80_000)]
 fn sometimes(stream: &LateStream, ns: i64, early_by_ns: i64) {
     stream.end_late(ns, early_by_ns);
 }
 
 /// Is always seen late.
-#[gpu_zone("bounds.late", stream = stream)]
+#[gpu_zone("cli.bounds.late", stream = stream)]
 fn late(stream: &LateStream, ns: i64, early_by_ns: i64) {
     stream.end_late(ns, early_by_ns);
 }
 
 /// Is late by less than 5 % of its length.
-#[gpu_zone("bounds.a_little", stream = stream)]
+#[gpu_zone("cli.bounds.a_little", stream = stream)]
 fn a_little(stream: &LateStream) {
     stream.end_late(100_000, 4_000);
 }
 
 /// Has others inside.
-#[gpu_zone("bounds.outer", stream = stream)]
+#[gpu_zone("cli.bounds.outer", stream = stream)]
 fn outer(stream: &LateStream, early_by_ns: i64) {
     stream.work(5_000);
     sometimes(stream, 20_000, early_by_ns);
@@ -171,19 +170,16 @@ fn outer(stream: &LateStream, early_by_ns: i64) {
 }
 
 /// Sums the gradients.
-#[collective("bounds.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, stream = stream)]
+#[collective("cli.bounds.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, stream = stream)]
 fn sum(stream: &LateStream, group: &ProcessGroup, ns: i64, early_by_ns: i64) {
     stream.end_late(ns, early_by_ns);
 }
 
 const STEPS: u32 = 12;
 
-/// Only one session at a time.
-static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 /// Runs a program, and returns the session's report. The last zone is one whose end is not timed.
 fn run(folder: &Path, zones: &MemorySink) -> Report {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = alone();
     let session = Session::builder()
         .perfetto(folder.join("t.pftrace"))
         .chrome(folder.join("t.json"))
@@ -206,7 +202,7 @@ fn run(folder: &Path, zones: &MemorySink) -> Report {
         outer(&compute, if is_late { 400_000 } else { 0 });
         sum(&comm, &group, 50_000, if number % 2 == 0 { 2_000_000 } else { 0 });
     }
-    block::gpu_zone!("bounds.last", &compute, description = "Is seen late.", {
+    block::gpu_zone!("cli.bounds.last", &compute, description = "Is seen late.", {
         compute.end_late(10_000, 900_000);
     });
     session.finish()
@@ -253,7 +249,7 @@ fn figures_of_zones_with_late_ends_are_those_of_the_session() {
         }
         // The bound of a range all of whose ends are seen late is printed as a bound.
         let on_streams = text.split("\n\n").find(|block| block.starts_with("on streams")).unwrap();
-        let (_, late) = on_streams.split_once("bounds.late").unwrap();
+        let (_, late) = on_streams.split_once("cli.bounds.late").unwrap();
         assert!(late.trim_start().starts_with("12  ≤44.7 ms "), "{on_streams}");
         assert!(late.contains("≤3.73 ms        –  ≤3.73 ms") && !late.contains(" 3.73 ms"), "{on_streams}");
 
@@ -318,27 +314,30 @@ fn the_page_shows_bounds_as_bounds() {
         let bars = ranges.iter().find(|range| range["name"] == of)?["bars"].as_array().unwrap();
         Some(bars.iter().map(|bar| bar[2].as_u64().unwrap()).sum())
     };
-    assert_eq!((bars("bounds.late"), bars("bounds.sometimes"), bars("bounds.timed")), (None, Some(16), Some(24)));
+    assert_eq!(
+        (bars("cli.bounds.late"), bars("cli.bounds.sometimes"), bars("cli.bounds.timed")),
+        (None, Some(16), Some(24))
+    );
     // Time in which a zone may have ended is no time of its range.
     let nodes = details["calls"][0]["nodes"].as_array().unwrap();
-    let of_late: Vec<&Value> = nodes.iter().filter(|node| name(&node[1]).starts_with("bounds.late")).collect();
-    assert_eq!((of_late.len(), name(&of_late[0][1])), (1, "bounds.late (end not timed)"));
+    let of_late: Vec<&Value> = nodes.iter().filter(|node| name(&node[1]).starts_with("cli.bounds.late")).collect();
+    assert_eq!((of_late.len(), name(&of_late[0][1])), (1, "cli.bounds.late (end not timed)"));
     assert_eq!((&of_late[0][2], &of_late[0][4]), (&12.into(), &(12 * 25_000).into()));
     let at = nodes.iter().position(|node| node == of_late[0]).unwrap();
     assert_eq!((name(&nodes[at + 1][1]), &nodes[at + 1][3]), ("(end not timed)", &(12_i64 * 3_700_000).into()));
     // So do slices of a timeline.
     let slices = details["timelines"][0]["slices"].as_array().unwrap();
     let has = |text: &str| slices.iter().any(|slice| name(&slice[1]) == text);
-    assert!(has("bounds.late (end not timed)") && has("bounds.timed") && !has("bounds.late"), "{slices:?}");
+    assert!(has("cli.bounds.late (end not timed)") && has("cli.bounds.timed") && !has("cli.bounds.late"), "{slices:?}");
     // Of those, the drawing knows the shortest possible length, and how much of what it shows is uncertain. The window ends behind what is certain.
     let members = |text: &str| -> Vec<Vec<i64>> {
         let of_name = slices.iter().filter(|slice| name(&slice[1]) == text);
         of_name.map(|slice| slice.as_array().unwrap()[4..].iter().filter_map(Value::as_i64).collect()).collect()
     };
-    let late = members("bounds.late (end not timed)");
+    let late = members("cli.bounds.late (end not timed)");
     assert!(late.contains(&vec![3_725_000, 3_725_000, 25_000, 3_700_000]), "{late:?}");
     assert!(late.iter().all(|one| one[3] == one[0].min(3_700_000)), "{late:?}");
-    assert_eq!(members("bounds.a_little")[0], [104_000]);
+    assert_eq!(members("cli.bounds.a_little")[0], [104_000]);
 }
 
 /// Writes zones and waits of two streams, whose times are known: `side` waits for `compute`, and the ends of three of its waits are not timed.

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::fields::Fields;
 use warpline::sink::{Batch, Sink};
@@ -20,10 +21,8 @@ use warpline_report::{ClockFigures, Report};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
 
-warpline::namespace!("paged", "what a session writes");
-
 /// Is in the report of a session.
-#[gpu_zone("paged.work", stream = stream)]
+#[gpu_zone("cli.paged.work", stream = stream)]
 fn work(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(Duration::from_micros(20)));
 }
@@ -461,6 +460,7 @@ fn an_empty_trace_and_a_page_that_cannot_be_written_are_errors() {
 
 #[test]
 fn a_session_writes_its_report_to_files() {
+    let _turn = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let start = |names: &[&str]| {
@@ -492,7 +492,7 @@ fn a_session_writes_its_report_to_files() {
     let page = read("r.html");
     let data = data(&page);
     assert_eq!(data["report"], serde_json::from_str::<Value>(&report.to_json()).unwrap());
-    assert_eq!(data["verdict"][0]["parts"][1], "paged.work");
+    assert_eq!(data["verdict"][0]["parts"][1], "cli.paged.work");
     keep("report-session.html", &page);
     // A file that cannot be written at the end.
     #[cfg(target_os = "linux")]

@@ -5,42 +5,37 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::sink::MemorySink;
 use warpline::{HostStream, Session, gpu_zone, host_zone};
 
-warpline::namespace!("shown", "zones of which a report shows a part");
-
 /// Multiplies matrices.
-#[gpu_zone("shown.matmul", stream = stream, label = if n > 8 { "large" } else { "small" }, fields(n = n, dtype = "f16", shape = &[n, 4][..]))]
+#[gpu_zone("cli.shown.matmul", stream = stream, label = if n > 8 { "large" } else { "small" }, fields(n = n, dtype = "f16", shape = &[n, 4][..]))]
 fn matmul(stream: &HostStream, n: u64) {
     stream.launch(move || std::thread::sleep(Duration::from_micros(20 * n)));
 }
 
 /// Moves memory, with a declared size.
-#[gpu_zone("shown.copy", stream = stream, bytes = 1_024)]
+#[gpu_zone("cli.shown.copy", stream = stream, bytes = 1_024)]
 fn copy(stream: &HostStream) {
     stream.launch(|| std::thread::sleep(Duration::from_micros(50)));
 }
 
 /// Reads a file.
-#[host_zone("shown.load")]
+#[host_zone("cli.shown.load")]
 fn load() {
     std::thread::sleep(Duration::from_micros(30));
 }
-
-/// A process has one session at a time.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// The lengths of multiplications in ns, by step and size.
 type Lengths = BTreeMap<(u64, u64), Vec<i64>>;
 
 /// Records three steps in both formats, and returns the traces and the lengths of the multiplications by step and size.
 fn record(folder: &Path) -> ([PathBuf; 2], Lengths) {
-    let _turn = TURN.lock();
+    let _turn = alone();
     let [perfetto, chrome] = ["t.pftrace", "t.json"].map(|name| folder.join(name));
     let zones = MemorySink::new(1_000);
     let session = Session::builder().perfetto(&perfetto).chrome(&chrome).sink(zones.clone()).quiet().start().unwrap();
@@ -58,7 +53,7 @@ fn record(folder: &Path) -> ([PathBuf; 2], Lengths) {
     warpline::step(4);
     session.finish();
     let mut lengths = Lengths::new();
-    let mut matmuls: Vec<_> = zones.take().into_iter().filter(|zone| zone.range.name() == "shown.matmul").collect();
+    let mut matmuls: Vec<_> = zones.take().into_iter().filter(|zone| zone.range.name() == "cli.shown.matmul").collect();
     matmuls.sort_by_key(|zone| zone.host.begin_ns);
     assert_eq!(matmuls.len(), calls.len());
     for (call, zone) in calls.into_iter().zip(matmuls) {
@@ -96,29 +91,31 @@ fn ranges_are_split_limited_and_ordered_as_asked() {
             ranges(arguments, trace).into_iter().map(|(name, count, ns)| (name, (count, ns))).collect()
         };
         let by = named(&["--by", "n"]);
-        assert_eq!(by["shown.matmul [n=4]"], total(&|_, n| n == 4));
-        assert_eq!(by["shown.matmul [n=16]"], total(&|_, n| n == 16));
-        assert!(by.contains_key("shown.load") && by.contains_key("shown.copy") && by.len() == 4, "{by:?}");
-        assert_eq!(named(&["--by", "label"])["shown.matmul [label=large]"], total(&|_, n| n == 16));
-        assert_eq!(named(&["--by", "shape"])["shown.matmul [shape=[16,4]]"], total(&|_, n| n == 16));
+        assert_eq!(by["cli.shown.matmul [n=4]"], total(&|_, n| n == 4));
+        assert_eq!(by["cli.shown.matmul [n=16]"], total(&|_, n| n == 16));
+        assert!(by.contains_key("cli.shown.load") && by.contains_key("cli.shown.copy") && by.len() == 4, "{by:?}");
+        assert_eq!(named(&["--by", "label"])["cli.shown.matmul [label=large]"], total(&|_, n| n == 16));
+        assert_eq!(named(&["--by", "shape"])["cli.shown.matmul [shape=[16,4]]"], total(&|_, n| n == 16));
         // The declared size is no field.
         assert_eq!(named(&["--by", "bytes"]), named(&[]));
 
         let step = named(&["--step", "2", "--by", "n"]);
-        assert_eq!(step["shown.matmul [n=4]"], total(&|step, n| step == 2 && n == 4));
-        assert_eq!((step["shown.copy"].0, step["shown.load"].0), (1, 1));
+        assert_eq!(step["cli.shown.matmul [n=4]"], total(&|step, n| step == 2 && n == 4));
+        assert_eq!((step["cli.shown.copy"].0, step["cli.shown.load"].0), (1, 1));
 
-        let filtered: Vec<_> = named(&["--filter", "shown.*,!shown.l*"]).into_keys().collect();
-        assert_eq!(filtered, ["shown.copy", "shown.matmul"]);
-        assert_eq!(named(&["--filter", "shown.matmul", "--by", "n"]).len(), 2);
+        let filtered: Vec<_> = named(&["--filter", "cli.shown.*,!cli.shown.l*"]).into_keys().collect();
+        assert_eq!(filtered, ["cli.shown.copy", "cli.shown.matmul"]);
+        assert_eq!(named(&["--filter", "cli.shown.matmul", "--by", "n"]).len(), 2);
 
         let order = |arguments: &[&str]| ranges(arguments, trace).into_iter().map(|range| range.0).collect::<Vec<_>>();
-        assert_eq!(order(&["--sort", "name"]), ["shown.copy", "shown.load", "shown.matmul"]);
-        assert_eq!(order(&["--sort", "count"])[0], "shown.matmul");
+        assert_eq!(order(&["--sort", "name"]), ["cli.shown.copy", "cli.shown.load", "cli.shown.matmul"]);
+        assert_eq!(order(&["--sort", "count"])[0], "cli.shown.matmul");
 
-        let text = String::from_utf8(report(&["--top", "1", "--filter", "shown.m*"], trace).stdout).unwrap();
+        let text = String::from_utf8(report(&["--top", "1", "--filter", "cli.shown.m*"], trace).stdout).unwrap();
         assert!(
-            text.contains("2 ranges do not match `--filter shown.m*`, and are not shown; shares refer to all ranges"),
+            text.contains(
+                "2 ranges do not match `--filter cli.shown.m*`, and are not shown; shares refer to all ranges"
+            ),
             "{text}"
         );
         let text = String::from_utf8(report(&["--top", "1"], trace).stdout).unwrap();
@@ -145,7 +142,7 @@ fn a_field_of_a_tool_splits_too() {
 
 #[test]
 fn a_stream_that_works_for_another_step_is_not_idle() {
-    let _turn = TURN.lock();
+    let _turn = alone();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("t.pftrace");
     let session = Session::builder().perfetto(&trace).quiet().start().unwrap();

@@ -76,9 +76,9 @@ test('kernels and collectives have tables', PATIENCE, withPage('report-torch.htm
 
 test('what no event times is pale, and its length an interval', PATIENCE, withPage('report-bounds.html', {}, async (page) => {
   const rects = await hook(page, 'rects', 'timeline');
-  const late = rects.find((rect) => rect.name === 'bounds.late (end not timed)' && rect.w === rect.all);
+  const late = rects.find((rect) => rect.name === 'cli.bounds.late (end not timed)' && rect.w === rect.all);
   assert.deepEqual([late.all, late.least, late.uncertain, late.w], [3_725_000, 25_000, 3_700_000, 3_725_000]);
-  const timed = rects.find((rect) => rect.name === 'bounds.timed');
+  const timed = rects.find((rect) => rect.name === 'cli.bounds.timed');
   assert.deepEqual([timed.uncertain, timed.least], [0, timed.all]);
   await page.locator('#timeline').scrollIntoViewIfNeeded();
   const { x, y } = await hook(page, 'point', 'timeline', rects.indexOf(late));
@@ -87,7 +87,7 @@ test('what no event times is pale, and its length an interval', PATIENCE, withPa
   assert.match(await page.locator('#timeline').innerText(), /Pale: the zone or the wait may have ended there, because no event times its end\./);
   const calls = await hook(page, 'rects', 'icicle');
   const tail = calls.find((rect) => rect.name === '(end not timed)');
-  const around = calls.find((rect) => rect.name === 'bounds.late (end not timed)');
+  const around = calls.find((rect) => rect.name === 'cli.bounds.late (end not timed)');
   assert.deepEqual([tail.isUncertain, around.isUncertain], [true, false]);
   // One name has one color, in both drawings.
   assert.notDeepEqual(await hook(page, 'color', 'timeline', rects.indexOf(late)), await hook(page, 'color', 'icicle', calls.indexOf(around)));
@@ -322,7 +322,7 @@ test('one step, one slice and nothing have pages', PATIENCE, async () => {
 });
 
 test('the page of a session has its tables', PATIENCE, withPage('report-session.html', {}, async (page) => {
-  assert.deepEqual((await rowsOf(page, 'ranges-stream')).map((row) => [row.name, row.count]), [['paged.work', '10']]);
+  assert.deepEqual((await rowsOf(page, 'ranges-stream')).map((row) => [row.name, row.count]), [['cli.paged.work', '10']]);
   assert.equal(await page.title(), 'Report of a session');
   assert.equal(await page.locator('#timeline').count(), 0);
   await page.fill('#query', 'none');

@@ -77,7 +77,7 @@ fn rows_of(metadata: &Value) -> [String; 2] {
 /// It does not build.
 pub fn command() -> Result<PathBuf, Stop> {
     // A program is built with the tests of its package.
-    everything("test --quiet", "--test command --no-run").run()?;
+    everything("test --quiet", "--test cli --no-run").run()?;
     Ok(target().join("debug/warpline"))
 }
 

@@ -65,7 +65,7 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
         std::fs::remove_dir_all(folder).map_err(failed)?;
     }
     std::fs::create_dir_all(folder).map_err(failed)?;
-    needs::everything("test --quiet", "--test equal")
+    needs::everything("test --quiet", "--test cli -- equal::")
         .with("WARPLINE_EQUAL", folder.display().to_string())
         .run_tests()?;
     let traces = std::fs::read_dir(folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path()));

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Value, json};
 
-use crate::room::{EXEC, Ids, REPLAYS, Room};
+use super::room::{EXEC, Ids, REPLAYS, Room};
 
 /// A message in bytes.
 #[derive(Clone, Default)]
@@ -139,7 +139,7 @@ fn kernels_of_a_perfetto_trace_join_as_those_of_the_chrome_form() {
     let said = room.annotate("a.json", "step.pftrace", "out.pftrace", &[]);
     assert!(!said.contains("arrow"), "{said}");
     // Annotations beside such a trace are found.
-    room.write("step.annotations.json", serde_json::to_vec(&crate::room::annotations()).unwrap());
+    room.write("step.annotations.json", serde_json::to_vec(&super::room::annotations()).unwrap());
     let (status, said, _) = room.run(&["--trace", "step.pftrace", "-o", "found.json"]);
     assert!(status == Some(0) && said.starts_with("annotations: ./step.annotations.json\n"), "{said}");
 }

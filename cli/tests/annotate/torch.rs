@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::room::{Ids, Room};
+use super::room::{Ids, Room};
 
 /// The executable graph.
 const EXEC: u64 = 7;

@@ -2,42 +2,39 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use warpline::collective::ProcessGroup;
 use warpline::{HostStream, Session, collective, gpu_zone, host_zone, step};
 
-use super::texts::assert_golden;
+use crate::support::alone;
+use crate::support::texts::assert_golden;
 
 /// Has another zone inside.
-#[gpu_zone("golden.step", stream = stream)]
+#[gpu_zone("cli.golden.step", stream = stream)]
 fn train(stream: &HostStream) {
     stream.launch(|| sleep(Duration::from_millis(4)));
     matmul(stream);
 }
 
 /// Is inside another zone.
-#[gpu_zone("golden.matmul", stream = stream)]
+#[gpu_zone("cli.golden.matmul", stream = stream)]
 fn matmul(stream: &HostStream) {
     stream.launch(|| sleep(Duration::from_millis(4)));
 }
 
 /// Works on its thread.
-#[host_zone("golden.load")]
+#[host_zone("cli.golden.load")]
 fn load() {
     sleep(Duration::from_millis(1));
 }
 
 /// Is the same on all ranks.
-#[collective("golden.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, op = "sum")]
+#[collective("cli.golden.sum", kind = "all_reduce", count = 1_000, dtype = f32, group = group, op = "sum")]
 fn sum(stream: &HostStream, group: &ProcessGroup) {
     stream.launch(|| sleep(Duration::from_millis(1)));
 }
-
-/// A process has one session at a time.
-static ONE: Mutex<()> = Mutex::new(());
 
 fn report(trace: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_warpline"))
@@ -86,7 +83,7 @@ fn is_number(word: &str) -> bool {
 
 #[test]
 fn a_program_with_steps() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("steps.pftrace");
     let session = Session::builder().perfetto(&trace).quiet().start().unwrap();
@@ -103,7 +100,7 @@ fn a_program_with_steps() {
 
 #[test]
 fn two_ranks() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     let folder = tempfile::tempdir().unwrap();
     for rank in 0..2 {
         let trace = folder.path().join(format!("rank{rank}.pftrace"));

@@ -19,7 +19,7 @@ use warpline_report::{GraphTimingCounts, Report};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
 
-use super::{support, texts};
+use crate::support::{binaries, texts};
 
 /// Writes all inputs into the folder.
 pub fn write(folder: &Path) {
@@ -40,7 +40,7 @@ pub fn write(folder: &Path) {
     version(&path("old.pftrace"), false);
     version(&path("new.pftrace"), true);
     killed(&path("killed.json"));
-    fs::write(path("program"), support::elf()).unwrap();
+    fs::write(path("program"), binaries::elf()).unwrap();
 }
 
 /// Three replays of a graph with a zone in another one, and an eager zone that launches it.

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use warpline::{HostStream, Session};
 
 warpline::range! {
-    STEP = "target.step": "A step.", fields(n);
-    PART = "target.part": "A part of a step.";
-    LOAD = "target.load": "Work with no stream.", kind = host;
-    SYNC = "target.sync": "What ranks do together.", kind = collective;
-    RARE = "target.rare": "What runs when it is told to.", kind = host;
+    STEP = "cli.target.step": "A step.", fields(n);
+    PART = "cli.target.part": "A part of a step.";
+    LOAD = "cli.target.load": "Work with no stream.", kind = host;
+    SYNC = "cli.target.sync": "What ranks do together.", kind = collective;
+    RARE = "cli.target.rare": "What runs when it is told to.", kind = host;
 }
 
 /// The label of a zone that stays open while others end.
@@ -25,7 +25,7 @@ pub const HELD: &str = "it stays open";
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The name of the test that is the program.
-const PROGRAM: &str = "target::program";
+pub const PROGRAM: &str = "support::target::program";
 
 #[test]
 #[ignore = "the program that the other tests ask"]

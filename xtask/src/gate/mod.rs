@@ -332,7 +332,7 @@ fn of_merged(tools: &Tools) -> Result<u64, Stop> {
 /// The trace of another tool, with annotations of a graph.
 fn of_annotated(tools: &Tools) -> Result<u64, Stop> {
     let folder = folder("annotated")?;
-    needs::everything("test", "--test torch --test annotate write_gate_trace")
+    needs::everything("test", "--test torch --test cli write_gate_trace")
         .with("WARPLINE_GATE_DIR", folder.to_string_lossy())
         .run_tests()?;
     for trace in ["annotated", "torch"] {

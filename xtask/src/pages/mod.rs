@@ -27,7 +27,7 @@ const PAGES: &[Page] = &[
 
 /// What `warpline report --html` writes.
 fn report(folder: &Path) -> Result<(), Stop> {
-    let tests = needs::everything("test", "--test report_page --test report_bounds");
+    let tests = needs::everything("test", "--test cli -- report_page:: report_bounds::");
     tests.with("WARPLINE_PAGES", folder.display().to_string()).run_tests().map(drop)
 }
 

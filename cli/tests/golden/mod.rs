@@ -4,13 +4,7 @@
 //! What a command prints is a file: standard output, then what it complains of, then its exit status unless it is 0. `open` prints an address with a
 //! port, so only its refusals are here; `query` has its texts in `ranks/tests/api/query`.
 
-#[path = "golden/runs.rs"]
 mod runs;
-#[allow(dead_code, reason = "other tests use more of it")]
-mod support;
-#[path = "support/golden.rs"]
-mod texts;
-#[path = "golden/traces.rs"]
 mod traces;
 
 use std::collections::BTreeSet;
@@ -18,9 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use texts::assert_golden;
-
-warpline::namespace!("golden", "what is recorded for the texts of reports");
+use crate::support::texts::{self, assert_golden};
 
 /// A text, and the command line that prints it.
 type Case = (&'static str, &'static [&'static str]);

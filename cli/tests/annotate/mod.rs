@@ -1,20 +1,12 @@
 //! `warpline annotate`: annotations of graphs and a profiler's trace become one trace, in which nothing is lost.
 
-#[path = "annotate/folder.rs"]
 mod folder;
-#[path = "annotate/hostile.rs"]
 mod hostile;
-#[path = "annotate/large.rs"]
 mod large;
-#[path = "annotate/native.rs"]
 mod native;
-#[path = "annotate/order.rs"]
 mod order;
-#[path = "annotate/perfetto.rs"]
 mod perfetto;
-#[path = "annotate/room.rs"]
-mod room;
-#[path = "annotate/torch.rs"]
+pub(crate) mod room;
 mod torch;
 
 use std::fs::{self, File};
