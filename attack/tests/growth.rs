@@ -78,7 +78,9 @@ fn write(trace: &Path, slices: impl Iterator<Item = (&'static str, u64, u64, u64
 fn finish(zones: u64) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("t.pftrace");
-    let session = Session::builder().ring(1 << 17).perfetto(&trace).quiet().start().expect("no other session");
+    let session = Session::builder().ring(1 << 17).perfetto(&trace).quiet();
+    // Its processor time is judged, however long it waits for a processor.
+    let session = session.finish_timeout(std::time::Duration::from_secs(600)).start().expect("no other session");
     let stream = HostStream::new("compute");
     let mut open = Vec::new();
     for _ in 0..zones {
