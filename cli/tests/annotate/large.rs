@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::room::*;
+#[cfg(target_os = "linux")]
+use crate::support::peak;
 
 /// Writes a trace of about so many bytes: replays of the graph, each with a launch.
 fn write_large(path: &Path, bytes: u64) {
@@ -43,15 +45,8 @@ fn assert_small_beside(bytes: u64) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    // The most that it ever had, as the kernel counts it. It has that when it begins to write, long before it ends.
-    let mut peak_kib = 0;
-    while child.try_wait().unwrap().is_none() {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let high = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-        peak_kib = high.unwrap_or(0).max(peak_kib);
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    // It has the most when it begins to write, long before it ends.
+    let (_, peak_kib) = peak::watched(&mut child);
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("are annotated"), "{said}");

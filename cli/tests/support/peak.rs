@@ -34,14 +34,23 @@ pub fn warpline<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ran {
     Ran { status: ended.code(), stdout: text(&out), stderr: text(&err), wall, peak_kib }
 }
 
-/// Waits for a process, and returns the most KiB that it had resident, as the kernel counts them (`VmHWM`), up to a millisecond before its end.
+/// The name of the command's processes in `/proc`.
+const NAME: &str = "Name:\twarpline\n";
+
+/// Waits for a run of the command, and returns the most KiB that it had resident, as the kernel counts them (`VmHWM`), up to a millisecond
+/// before its end.
 pub fn watched(child: &mut Child) -> (ExitStatus, u64) {
-    let (status, mut peak_kib) = (format!("/proc/{}/status", child.id()), 0);
+    let (status, mut peak_kib, begin) = (format!("/proc/{}/status", child.id()), 0, Instant::now());
     loop {
         if let Some(ended) = child.try_wait().unwrap() {
+            assert!(peak_kib > 0 || begin.elapsed() < Duration::from_secs(1), "its memory was never seen");
             return (ended, peak_kib);
         }
-        let text = fs::read_to_string(&status).unwrap_or_default();
+        let mut text = fs::read_to_string(&status).unwrap_or_default();
+        // A child that has just been started may still show the name and the memory of this process.
+        if !text.starts_with(NAME) {
+            text.clear();
+        }
         let high = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
         peak_kib = high.unwrap_or(0).max(peak_kib);
         std::thread::sleep(Duration::from_millis(1));
