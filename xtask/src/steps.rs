@@ -85,7 +85,7 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "tests-off",
-        about: "all tests, and every example in the docs, with features off",
+        about: "the tests, and every example in the docs, with features off",
         remedy: "the failing test says above what it wanted; run it alone with its name behind the command",
         run: tests_off,
         is_beside: false,
@@ -129,6 +129,14 @@ pub const STEPS: &[Step] = &[
                 each package",
         remedy: "fix what Clippy says above; if cargo has no `clippy`: `rustup component add clippy`",
         run: clippy_all,
+        is_beside: false,
+        is_slow: true,
+    },
+    Step {
+        name: "ui-off",
+        about: "what must not compile, and the messages, with features off: the same as with `enable`",
+        remedy: "the message that differs is above; read it as a user will, and write it anew with TRYBUILD=overwrite",
+        run: ui_off,
         is_beside: false,
         is_slow: true,
     },
@@ -338,13 +346,20 @@ fn clippy_of_library(sets: &[&str]) -> Result<u64, Stop> {
 
 fn tests_off() -> Result<u64, Stop> {
     let test = |what: &str| linted(line(&format!("cargo test {what}")));
-    let units = test(OFF).with("WARPLINE_UI_TESTS", "off");
+    let units = test(&format!("{OFF} -- --exact --skip {UI_TEST}"));
     let catalog = format!("-p warpline-tests -p warpline-third-party --no-default-features --{}", without_building());
     // One is built while the tests of the other run.
     let tests = units.run_tests_beside(test(&catalog))?;
     // What a report says without its figures, which the workspace turns on.
     let report = test("-p warpline-report --no-default-features --lib").run_tests()?;
     Ok(tests + report)
+}
+
+/// The test that compiles what must not compile. It takes a minute without features, and as long with them.
+const UI_TEST: &str = "ui";
+
+fn ui_off() -> Result<u64, Stop> {
+    linted(line(&format!("cargo test {OFF} --test {UI_TEST}"))).with("WARPLINE_UI_TESTS", "off").run_tests()
 }
 
 fn tests_on() -> Result<u64, Stop> {
