@@ -5,10 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::alone;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline::{HostStream, Session, gpu_zone, host_zone};
+
+use crate::support::alone;
 
 /// Runs, with a \| and a "quote".
 #[gpu_zone("cli.traced.runs", color = 0x76B900, lane = "copies", fields(n = n))]

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use object::{Architecture, BinaryFormat, Endianness};
+
 use crate::programs;
 use crate::support::binaries;
-use object::{Architecture, BinaryFormat, Endianness};
 
 fn warpline(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_warpline")).args(args).output().unwrap()

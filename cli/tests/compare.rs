@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::sink::{Batch, Sink};
 use warpline::{HostStream, Session, gpu_zone};
@@ -14,6 +13,8 @@ use warpline_core::record::EndSource;
 use warpline_report::Report;
 use warpline_report::fixture::{self, ATTENTION, COPY, STEP, main_thread, span, stream, zone};
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::alone;
 
 /// Works for this long on its stream.
 #[gpu_zone("cli.pair.steady", stream = stream)]

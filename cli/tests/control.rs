@@ -9,13 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{
-    lacks,
-    target::{self, HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline},
-};
 use rustix::process::{Pid, Signal, kill_process};
 use warpline_trace::control::protocol::{Kind, frame};
 use warpline_trace::control::socket::SocketOwner;
+
+use crate::support::target::{HELD, Target, complaint, runtime_dir, said, sockets, state, until, warpline};
+use crate::support::{lacks, target};
 
 /// Whether a trace has a slice or an instant with this name. The catalog has all names, as arguments.
 fn holds(trace: &[u8], text: &str) -> bool {

@@ -1,8 +1,9 @@
 //! `warpline arm` where no zone comes, or the name is none: what people are told, and what programs read.
 #![cfg(target_os = "linux")]
 
-use crate::support::target::{Target, complaint, runtime_dir, said, state, warpline};
 use serde_json::Value;
+
+use crate::support::target::{Target, complaint, runtime_dir, said, state, warpline};
 
 warpline::range! {
     NEVER = "cli.target.never": "What this program never does.";

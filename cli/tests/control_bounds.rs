@@ -9,13 +9,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::support::{
-    fake,
-    target::{Target, runtime_dir, until, warpline, warpline_by},
-};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use warpline_trace::control::protocol::{Kind, frame};
+
+use crate::support::fake;
+use crate::support::target::{Target, runtime_dir, until, warpline, warpline_by};
 
 /// Far more than any command takes: the longest has 16 s, and `ps` has 12 s. It tells a command that ends from one that does not.
 const BOUND: Duration = Duration::from_secs(90);

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::target::{Target, complaint, runtime_dir, sockets, state, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use warpline::Session;
+
+use crate::support::target::{Target, complaint, runtime_dir, sockets, state, until};
 
 /// Takes every descriptor that this process may have.
 fn take_all() -> Vec<File> {

@@ -12,12 +12,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    lacks,
-    target::{self, PROGRAM, SOON, Target, complaint, runtime_dir, said, sockets, state, until},
-};
 use warpline_trace::control::protocol::{ControlRequest, Decoder, Kind, MAX_REPLY_BYTES, frame};
 use warpline_trace::control::socket::SocketOwner;
+
+use crate::support::target::{PROGRAM, SOON, Target, complaint, runtime_dir, said, sockets, state, until};
+use crate::support::{lacks, target};
 
 fn connect(dir: &Path) -> UnixStream {
     let [socket] = &sockets(dir)[..] else { panic!("one socket") };

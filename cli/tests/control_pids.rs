@@ -6,12 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{
-    fake, lacks,
-    target::{PROGRAM, Target, complaint, runtime_dir, said, sockets},
-};
 use serde_json::Value;
 use warpline_trace::control::socket::SocketOwner;
+
+use crate::support::target::{PROGRAM, Target, complaint, runtime_dir, said, sockets};
+use crate::support::{fake, lacks};
 
 /// A process that has nothing to do with all this.
 struct Innocent(Child);

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::target::{Target, complaint, runtime_dir, said, warpline};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::target::{Target, complaint, runtime_dir, said, warpline};
 
 fn signal(target: &Target, signal: Signal) {
     let pid = Pid::from_raw(target.child.id().cast_signed()).expect("a process");

@@ -7,9 +7,10 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::target::{Target, runtime_dir, warpline};
 use warpline_trace::control::protocol::{Kind, frame};
 use warpline_trace::control::socket::SocketOwner;
+
+use crate::support::target::{Target, runtime_dir, warpline};
 
 /// The command in this folder: its status, and what it says on standard output and on standard error.
 fn run(dir: &Path, args: &[&str]) -> (i32, String, String) {

@@ -6,8 +6,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::stubs;
 use serde_json::Value;
+
+use crate::support::stubs;
 
 /// A host without a driver, CUPTI, tools or settings.
 struct Host {

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::support::alone;
 use serde_json::Value;
 use warpline::collective::{CollectiveKind, DataType, Message, ProcessGroup};
 use warpline::report::Report;
@@ -25,6 +24,8 @@ use warpline_report::builder::{CameBy, SessionFigures};
 use warpline_report::fixture::{self, ATTENTION, STEP};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::alone;
 
 warpline::range! {
     SUM = "cli.equal.sum": "Sums.", kind = collective;

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 
-use crate::support::binaries;
 use object::{Architecture, BinaryFormat, Endianness};
 use proptest::prelude::*;
 use warpline::catalog::Records;
 use warpline_cli::binary::{self, BinaryError, MAX_NOTES};
+
+use crate::support::binaries;
 
 fn read(bytes: &[u8]) -> Result<Records, BinaryError> {
     binary::read(Cursor::new(bytes))

@@ -10,16 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::annotate::room;
-use crate::support::{
-    alone, binaries, fake,
-    target::{self, Target, runtime_dir},
-    terminal,
-};
 use object::{Architecture, BinaryFormat, Endianness};
 use serde_json::{Value, json};
 use warpline::collective::{CollectiveKind, Message, ProcessGroup};
 use warpline::{HostStream, Session};
+
+use crate::annotate::room;
+use crate::support::target::{Target, runtime_dir};
+use crate::support::{alone, binaries, fake, target, terminal};
 
 warpline::range! {
     SHARED = "cli.target.shared": "What two ranks do.", kind = collective;

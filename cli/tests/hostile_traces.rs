@@ -6,10 +6,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{peak, readers};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline_trace::write::perfetto::proto::{Buffer, annotation, clock, event, interned, packet, track};
+
+use crate::support::{peak, readers};
 
 /// No command needs more for an input of a few MiB, whatever it expands to.
 const MOST_KIB: u64 = 160 << 10;

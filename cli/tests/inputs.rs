@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{alone, readers};
 use warpline::collective::ProcessGroup;
 use warpline::{HostStream, Session, collective, gpu_zone, step};
+
+use crate::support::{alone, readers};
 
 /// Runs in each step.
 #[gpu_zone("cli.inputs.work", stream = stream, fields(n = n))]

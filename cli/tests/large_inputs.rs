@@ -9,7 +9,6 @@ use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::{alone, peak, readers};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use warpline::record::ZoneRecord;
@@ -17,6 +16,8 @@ use warpline::sink::{Batch, Sink};
 use warpline_report::fixture::{ATTENTION, STEP, main_thread, session, span, stream, zone};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::{alone, peak, readers};
 
 const ZONES: i64 = 20_000;
 

@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use object::{Architecture, BinaryFormat, Endianness};
 
-use crate::support::{
-    binaries,
-    target::{Target, runtime_dir, warpline},
-    terminal::Terminal,
-};
+use crate::support::binaries;
+use crate::support::target::{Target, runtime_dir, warpline};
+use crate::support::terminal::Terminal;
 
 /// The ranges of a program, and what each is.
 const RANGES: [(&str, &str); 4] = [

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::opened::{Opened, opened};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::support::opened::{Opened, opened};
 
 /// A folder with a trace.
 fn folder_with(content: &[u8]) -> (tempfile::TempDir, PathBuf) {

@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::peak;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use warpline_report::Report;
 use warpline_report::fixture::{ATTENTION, main_thread, session, span, stream, zone};
 use warpline_report::sink::{Batch, Sink};
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::peak;
 
 fn pipe(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);

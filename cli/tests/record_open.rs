@@ -8,8 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use crate::support::target::{Target, complaint, runtime_dir, state, until, warpline};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::target::{Target, complaint, runtime_dir, state, until, warpline};
 
 const OPEN: [&str; 4] = ["--open", "--no-browser", "--port", "0"];
 

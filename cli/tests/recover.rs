@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::alone;
 use proptest::prelude::*;
 use warpline::Session;
 use warpline::recovery::recover;
+
+use crate::support::alone;
 
 warpline::range! {
     LOAD = "cli.recover.load": "Work with no stream.", kind = host;

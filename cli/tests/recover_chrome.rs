@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::alone;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use warpline::Session;
 use warpline::sink::{Batch, ChromeSink, Sink};
+
+use crate::support::alone;
 
 warpline::range! {
     LOAD = "cli.recover_chrome.load": "Work with no stream.", kind = host;

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use crate::support::{alone, texts};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
@@ -16,6 +15,8 @@ use warpline::{HostStream, Session, block, gpu_zone, host_zone, memory, step};
 use warpline_report::fixture;
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::{alone, texts};
 
 /// Has another zone inside.
 #[gpu_zone("cli.told.outer", stream = stream)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::backend::{
     Backend, BackendError, BackendStream, Call, Clock, EventPair, Points, Reader, Reading, Refused, Scope, Space,
@@ -22,6 +21,8 @@ use warpline::{AsStream, Session, block, collective, gpu_zone};
 use warpline_core::wait::{SignalInfo, WaitOutcome, WaitRecord};
 use warpline_report::fixture::{self, span};
 use warpline_report::path::critical_path;
+
+use crate::support::alone;
 
 /// A device whose time only its work advances, and whose ends are seen late where a program says so.
 struct Device {

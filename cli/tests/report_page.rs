@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::fields::Fields;
 use warpline::sink::{Batch, Sink};
@@ -20,6 +19,8 @@ use warpline_report::fixture::{self, ATTENTION, COPY, LOAD, STEP, main_thread, s
 use warpline_report::{ClockFigures, Report};
 use warpline_trace::write::chrome::ChromeSink;
 use warpline_trace::write::perfetto::PerfettoSink;
+
+use crate::support::alone;
 
 /// Is in the report of a session.
 #[gpu_zone("cli.paged.work", stream = stream)]

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::alone;
 use serde_json::{Value, json};
 use warpline::sink::MemorySink;
 use warpline::{HostStream, Session, gpu_zone, host_zone};
+
+use crate::support::alone;
 
 /// Multiplies matrices.
 #[gpu_zone("cli.shown.matmul", stream = stream, label = if n > 8 { "large" } else { "small" }, fields(n = n, dtype = "f16", shape = &[n, 4][..]))]

@@ -4,10 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{
-    target::{Target, runtime_dir, said, state, until, warpline},
-    terminal::Terminal,
-};
+use crate::support::target::{Target, runtime_dir, said, state, until, warpline};
+use crate::support::terminal::Terminal;
 
 fn top(dir: &Path, pid: &str, rows: u16, columns: u16) -> Terminal {
     Terminal::start(warpline(dir, &["top", pid, "--every", "200ms"]), rows, columns)

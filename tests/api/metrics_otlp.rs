@@ -356,7 +356,7 @@ fn a_collector_that_stalls_delays_no_zone_and_the_end_by_its_limit_at_most() {
     let session = Session::builder()
         .otlp(&receiver.url())
         .otlp_interval(Duration::from_millis(100))
-        // What is left for the collector on a busy machine. The sink waits for two seconds at most.
+        // A busy machine needs this time to pass on all zones; the sink itself waits for two seconds at most.
         .finish_timeout(Duration::from_secs(30))
         .start()
         .expect("no other session");

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// However loaded the machine is, it takes no longer.
-const SOON: Duration = Duration::from_secs(60);
+use super::target::SOON;
 
 pub struct Terminal {
     pub child: Child,

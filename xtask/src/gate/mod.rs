@@ -26,7 +26,10 @@ pub use tools::Tools;
 pub fn run(options: &[&str]) -> Result<ExitCode, String> {
     let result = match options {
         ["--self-test"] => self_test::of(|_| true).map(judged),
-        ["--self-test", name] => self_test::of_part(name)?.map(judged),
+        ["--self-test", name] => {
+            self_test::check_name(name)?;
+            self_test::of(|part| part == *name).map(judged)
+        }
         [trace] => one(trace, None, Ended::Finished),
         [trace, "--expect", file] => one(trace, Some(file), Ended::Finished),
         [trace, "--killed"] => one(trace, None, Ended::Killed),
