@@ -127,3 +127,71 @@ pub fn median(values: &mut [i64]) -> i64 {
         None => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A collective of four ranks that takes 100 us once all have come.
+    fn met(seq: u64) -> Met {
+        Met {
+            key: Key { group: 1, turn: 0, seq },
+            kind: "all_reduce",
+            bytes: 1 << 20,
+            ranks: 4,
+            size: 4,
+            rank: 2,
+            begin_ns: 0,
+            at_ns: 0,
+            late_ns: 0,
+            err_ns: 0,
+            is_certain: true,
+            least_ns: 100_000,
+            least_early_ns: 100_000,
+        }
+    }
+
+    #[test]
+    fn a_rank_is_late_beyond_noise_from_50_us_and_three_times_the_error_on() {
+        let is_late = |late_ns, err_ns, is_certain| Met { late_ns, err_ns, is_certain, ..met(0) }.is_beyond_noise();
+        assert_eq!([50_000, 50_001].map(|late_ns| is_late(late_ns, 10_000, true)), [false, true]);
+        assert_eq!([90_000, 90_001].map(|late_ns| is_late(late_ns, 30_000, true)), [false, true]);
+        // Where no rank is known to have come before it, it may have been the first.
+        assert!(!is_late(1_000_000, 0, false));
+        assert!(!is_late(i64::MAX, i64::MAX, true));
+    }
+
+    #[test]
+    fn a_collective_without_all_ranks_is_judged_where_nobody_can_have_waited_for_the_missing_one() {
+        let lacking = |seq, late_ns, ns| Met { ranks: 3, late_ns, least_ns: ns, least_early_ns: ns, ..met(seq) };
+        let whole = || (0..3).map(met);
+        // 20 us longer than usual: the delay of the last rank explains ten times that, and no less.
+        let all: Vec<Met> = whole().chain([lacking(7, 200_000, 120_000), lacking(8, 199_999, 120_000)]).collect();
+        let collectives = Collectives::new(all);
+        let judged: Vec<u64> = collectives.judged().iter().map(|met| met.key.seq).collect();
+        assert_eq!((judged, collectives.unknown, collectives.bounded), (vec![0, 1, 2, 7], 1, 0));
+        // No whole one of the same size is known, so all of its time may have been waited for.
+        let other = Met { bytes: 1 << 10, ..lacking(9, 200_000, 120_000) };
+        let collectives = Collectives::new(whole().chain([other]).collect());
+        assert_eq!((collectives.judged().len(), collectives.unknown), (3, 1));
+    }
+
+    #[test]
+    fn a_length_that_is_a_bound_is_counted_and_says_not_what_is_usual() {
+        let bound = |seq| Met { least_ns: 10_000_000, least_early_ns: 0, ..met(seq) };
+        assert!(met(0).is_timed() && !bound(0).is_timed());
+        // With them, 10 ms would be usual, and nobody would have waited for the missing rank.
+        let long = |seq| Met { late_ns: 1_000_000, least_ns: 9_000_000, least_early_ns: 9_000_000, ..met(seq) };
+        let lacking = |seq| Met { ranks: 3, ..long(seq) };
+        let collectives = Collectives::new(vec![met(0), bound(1), bound(2), lacking(9)]);
+        assert_eq!((collectives.judged().len(), collectives.unknown, collectives.bounded), (3, 1, 2));
+        // A group that lacks a rank says as little.
+        let collectives = Collectives::new(vec![met(0), lacking(1), lacking(2)]);
+        assert_eq!((collectives.judged().len(), collectives.unknown), (1, 2));
+    }
+
+    #[test]
+    fn of_two_middle_numbers_the_lower_one_is_the_median() {
+        assert_eq!((median(&mut []), median(&mut [7]), median(&mut [9, 3]), median(&mut [5, 9, 1])), (0, 7, 3, 5));
+    }
+}

@@ -69,8 +69,8 @@ mod tests {
     use super::*;
     use crate::{Key, Met};
 
-    fn slow(least_ns: impl Fn(u32) -> i64, groups: u32) -> Vec<u32> {
-        let met = |group: u32, seq: u64| Met {
+    fn met(group: u32, seq: u64) -> Met {
+        Met {
             key: Key { group, turn: 0, seq },
             kind: "all_reduce",
             bytes: 1 << 24,
@@ -82,8 +82,16 @@ mod tests {
             late_ns: 0,
             err_ns: 0,
             is_certain: true,
+            least_ns: 0,
+            least_early_ns: 0,
+        }
+    }
+
+    fn slow(least_ns: impl Fn(u32) -> i64, groups: u32) -> Vec<u32> {
+        let met = |group: u32, seq: u64| Met {
             least_ns: least_ns(group) + (seq as i64 % 7) * 10_000,
             least_early_ns: least_ns(group),
+            ..met(group, seq)
         };
         let all = (0..groups).flat_map(|group| (0..50).map(move |seq| met(group, seq))).collect();
         slow_groups(&Collectives::new(all), 50 * 100_000_000).into_iter().map(|slow| slow.group).collect()
@@ -97,5 +105,25 @@ mod tests {
         // With two groups, neither is known to be usual; and a small share of the run is not reported.
         assert_eq!(slow(|group| if group == 1 { 12_000_000 } else { 3_000_000 }, 2), [] as [u32; 0]);
         assert_eq!(slow(|group| if group == 5 { 700_000 } else { 300_000 }, 8), [] as [u32; 0]);
+        // Of three, two say what is usual.
+        assert_eq!(slow(|group| if group == 1 { 12_000_000 } else { 3_000_000 }, 3), [1]);
+    }
+
+    #[test]
+    fn only_whole_and_timed_calls_with_a_message_that_takes_time_are_compared() {
+        let found = |change: fn(Met) -> Met| {
+            let met = |group: u32, seq: u64| {
+                let ns = if group == 1 { 12_000_000 } else { 3_000_000 };
+                Met { least_ns: ns, least_early_ns: ns, ..met(group, seq) }
+            };
+            let all = (0..4).flat_map(|group| (0..50).map(move |seq| met(group, seq)));
+            slow_groups(&Collectives::new(all.map(change).collect()), 50 * 100_000_000).len()
+        };
+        assert_eq!(found(|met| met), 1);
+        assert_eq!(found(|met| Met { bytes: LEAST_BYTES, ..met }), 1);
+        assert_eq!(found(|met| Met { bytes: LEAST_BYTES - 1, ..met }), 0);
+        assert_eq!(found(|met| Met { least_early_ns: 0, ..met }), 0);
+        // They are judged, since the last rank's delay explains all, and their length says nothing of the link.
+        assert_eq!(found(|met| Met { ranks: 3, late_ns: 1_000_000_000, ..met }), 0);
     }
 }

@@ -455,3 +455,26 @@ fn at_least(k: usize, n: usize, p: f64) -> f64 {
     // The terms grow up to the mean: below it, the sum begins too small to be represented.
     if (k as f64) <= n as f64 * p { 1.0 } else { sum }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::at_least;
+
+    #[test]
+    fn a_probability_is_that_of_the_binomial_distribution() {
+        // From sums of fractions.
+        let of = [
+            (8, 10, 0.5, 0.0546875),
+            (2, 10, 0.1, 0.263_901_070_9),
+            (1, 1_000, 1e-5, 0.009_950_215_753_652_415),
+            (10, 10, 0.125, 9.313_225_746_154_785e-10),
+            (7, 200, 1.0 / 64.0, 0.038_926_742_803_006_3),
+        ];
+        for (k, n, p, is) in of {
+            assert!((at_least(k, n, p) / is - 1.0).abs() < 1e-6, "{k} of {n}: {}, not {is}", at_least(k, n, p));
+        }
+        // As many as are expected are no surprise, and are not summed.
+        assert_eq!((at_least(0, 5, 0.5), at_least(5, 10, 0.5), at_least(3, 10, 0.5)), (1.0, 1.0, 1.0));
+        assert_eq!(at_least(0, 0, 0.5), 1.0);
+    }
+}

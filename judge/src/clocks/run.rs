@@ -144,5 +144,36 @@ mod tests {
         assert_eq!(at(nearer, 1_000_000_300).sure_ns, 507_000);
         assert_eq!(at(farther, -999_999_700).sure_ns, 508_000);
         assert_eq!((at(None, 300).sure_ns, run(nearer).at(&meeting, 0, 300).sure_ns), (i64::MAX, 0));
+        // Bounds that contradict each other prove nothing.
+        let mut contradicting = run(nearer);
+        contradicting.clocks.get_mut(&0).expect("a segment")[1].is_inconsistent = true;
+        assert_eq!(contradicting.at(&meeting, 1, 300), At { sure_ns: i64::MAX, ..at(nearer, 300) });
+        // Who met nobody, and who is not of the run, has its own time.
+        let alone = Meeting { seen: vec![seen(1)] };
+        for (meeting, host) in [(&alone, 1), (&meeting, 2)] {
+            assert_eq!(run(nearer).at(meeting, host, 300), At { ns: 300, err_ns: 0, sure_ns: 0, beside: host });
+        }
+    }
+
+    #[test]
+    fn a_time_is_placed_by_the_clock_of_its_own_segment() {
+        // For the first minute the second host is as fast as the first, and then it gains 50 us each second.
+        let ahead = |ns: i64| 1_000 + (ns - SEGMENT_NS).max(0) / 20_000;
+        let seen = |host, ns: i64| {
+            let ns = ns + if host == 1 { ahead(ns) } else { 0 };
+            Seen { host, begin_ns: ns - 1_000, end_ns: ns, err_ns: 0, early_ns: 0 }
+        };
+        let meetings: Vec<Meeting> = (0..240)
+            .map(|half_second| half_second * 500_000_000)
+            .map(|ns| Meeting { seen: vec![seen(0, ns), seen(1, ns)] })
+            .chain([Meeting { seen: vec![seen(1, 0)] }])
+            .collect();
+        let run = Run::new(2, meetings.clone(), 500.0);
+        for meeting in &meetings[..240] {
+            let [first, second] = [0, 1].map(|host| run.at(meeting, host, meeting.seen[host].end_ns));
+            assert_eq!((first.beside, second.beside), (0, 0));
+            assert!((first.ns - second.ns).abs() < 1_000, "{first:?}, {second:?}");
+            assert!((first.ns - second.ns).abs() <= second.err_ns.min(second.sure_ns), "{first:?}, {second:?}");
+        }
     }
 }

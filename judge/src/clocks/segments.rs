@@ -133,6 +133,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_stated_for_the_middle_of_what_its_meetings_cover() {
+        let shared = share(vec![segment(1, 0.5), segment(4, 0.9), (7, Vec::new())]);
+        let middles: Vec<_> = shared.iter().map(|(parts, _)| parts[0]).collect();
+        let at = |segments: f64| (segments * SEGMENT_NS as f64) as i64;
+        assert_eq!(middles, [(1, at(1.25)), (4, at(4.45)), (7, at(7.5))]);
+    }
+
+    #[test]
     fn a_host_that_met_hardly_anybody_keeps_its_nearest_line_with_a_larger_error() {
         let clock = |host, segment: i64, meetings| Clock {
             host,
@@ -153,5 +161,19 @@ mod tests {
         // Of those, two are beyond the neighbouring segment, each with 20 ppm.
         assert!((clocks[2].err_ns - (500.0 + 2.0 * 60e9 * 20e-6)).abs() < 1.0, "{:?}", clocks[2]);
         assert_eq!(clocks[..2], [clock(1, 0, 9), clock(1, 2, 9)]);
+        // The fewest meetings of a line of its own are enough, and the bounds of another host are not those of this one.
+        let mut clocks =
+            [clock(1, 0, LEAST_FOR_DRIFT), Clock { beside: 1, certified: Some((0.0, 0.0)), ..clock(1, 1, 0) }];
+        bridge(&mut clocks, 2);
+        assert_eq!(clocks[0], clock(1, 0, LEAST_FOR_DRIFT));
+        assert_eq!((clocks[1].beside, clocks[1].certified), (0, None));
+        let mut clocks = [clock(1, 0, 9), Clock { certified: Some((-5.0, 5.0)), ..clock(1, 1, 2) }];
+        bridge(&mut clocks, 2);
+        assert_eq!(clocks[1].certified, Some((-5.0, 5.0)));
+        // The first host of those that met is right, however few they were.
+        let first = Clock { host: 0, offset_ns: 0.0, drift: 0.0, err_ns: 0.0, ..clock(0, 1, 2) };
+        let mut clocks = [Clock { beside: 3, ..clock(0, 0, 9) }, first.clone()];
+        bridge(&mut clocks, 2);
+        assert_eq!(clocks[1], first);
     }
 }

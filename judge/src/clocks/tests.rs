@@ -98,6 +98,10 @@ fn an_end_that_is_not_timed_moves_no_clock_and_keeps_bounds_right() {
     let (_, mut meetings) = made(3, 2, &[vec![0, 1]]);
     meetings.iter_mut().for_each(|meeting| meeting.seen[1].early_ns = 1_000);
     assert_eq!(segment(0, 2, &meetings, 200.0)[1].beside, 0);
+    // A meeting of which one end is timed compares nothing.
+    let (_, mut meetings) = made(3, 2, &[vec![0, 1]]);
+    meetings[..10].iter_mut().for_each(|meeting| meeting.seen[1].early_ns = 1_000);
+    assert_eq!(segment(0, 2, &meetings, 200.0)[1].meetings, MEETINGS - 10);
 }
 
 #[test]
@@ -113,6 +117,9 @@ fn bounds_of_many_hosts_are_those_of_few() {
         assert!(least <= true_ns && true_ns <= most, "{true_ns} not in {least}..{most}");
         // Both drift terms count here: never narrower, and wider by the drift of one meeting at most.
         assert!(least <= few_least + 1.0 && most + 1.0 >= few_most, "{least}..{most}, {few_least}..{few_most}");
+        let drifted = 200e-6 * SEGMENT_NS as f64 / 2.0;
+        assert!(most - least <= few_most - few_least + 2.0 * drifted, "{least}..{most}, {few_least}..{few_most}");
+        assert!(!few.is_inconsistent && !many.is_inconsistent, "{many:?}");
     }
     assert!(many[300].certified.is_none_or(|bounds| bounds == (0.0, 0.0)));
     assert_eq!((many[300].beside, many[300].meetings), (300, 0));
@@ -125,8 +132,105 @@ fn a_stepped_clock_makes_bounds_inconsistent() {
         meeting.seen[1].begin_ns += 500_000_000;
         meeting.seen[1].end_ns += 500_000_000;
     }
-    let clocks = segment(0, 3, &meetings, 200.0);
-    assert!(clocks[1].is_inconsistent);
+    // Few hosts, and more than `ALL_PAIRS`.
+    for hosts in [3, 400] {
+        let clocks = segment(0, hosts, &meetings, 200.0);
+        assert!(clocks[1].is_inconsistent, "{hosts}: {:?}", clocks[1]);
+        // A contradiction moves no estimate: its bounds say nothing.
+        let (least, most) = clocks[1].certified.unwrap();
+        assert!(!(least..=most).contains(&clocks[1].offset_ns), "{hosts}: {:?}", clocks[1]);
+    }
+}
+
+/// The earliest and the latest offset at the middle that one meeting of two hosts allows the second: no end is before the other's begin.
+fn allowed(meeting: &Meeting, mid_ns: i64, max_drift_ppm: f64) -> (f64, f64) {
+    let [one, other] = [meeting.seen[0], meeting.seen[1]];
+    let ahead = |later: Seen, earlier: Seen| {
+        let (end, begin) = (later.end_ns + later.err_ns, earlier.begin_ns - earlier.err_ns);
+        let away = (end - mid_ns).abs().max((begin - mid_ns).abs());
+        (end - begin) as f64 + (away as f64 * max_drift_ppm / 1e6).ceil()
+    };
+    (-ahead(one, other), ahead(other, one))
+}
+
+#[test]
+fn bounds_are_those_of_the_meetings_that_allow_least() {
+    let seen = |host, begin_ns, end_ns, err_ns| Seen { host, begin_ns, end_ns, err_ns, early_ns: 0 };
+    let mid_ns = SEGMENT_NS / 2;
+    // Before the middle the begin is farther from it, and after it the end.
+    let before = Meeting {
+        seen: vec![
+            seen(2, mid_ns - 9_000_000, mid_ns - 5_000_000, 100),
+            seen(3, mid_ns - 8_000_000, mid_ns - 4_000_000, 300),
+        ],
+    };
+    let after = Meeting {
+        seen: vec![
+            seen(2, mid_ns + 1_000_000, mid_ns + 9_500_000, 100),
+            seen(3, mid_ns + 6_500_000, mid_ns + 9_000_000, 300),
+        ],
+    };
+    // Hosts that are not compared with the first of all, and too many hosts for all pairs.
+    for (meetings, hosts) in [(vec![before.clone()], 4), (vec![after.clone()], 4), (vec![before, after], 4)] {
+        let each: Vec<_> = meetings.iter().map(|meeting| allowed(meeting, mid_ns, 500.0)).collect();
+        let least = each.iter().map(|(least, _)| *least).fold(f64::MIN, f64::max);
+        let most = each.iter().map(|(_, most)| *most).fold(f64::MAX, f64::min);
+        let clock = &segment(0, hosts, &meetings, 500.0)[3];
+        assert_eq!((clock.beside, clock.certified), (2, Some((least, most))), "{meetings:?}");
+        let many = &segment(0, 400, &meetings, 500.0)[3];
+        let (from, to) = many.certified.unwrap();
+        // Each of the two times of a meeting counts with its own drift.
+        assert!((least - 10_000.0..=least).contains(&from) && (most..=most + 10_000.0).contains(&to), "{many:?}");
+    }
+}
+
+#[test]
+fn an_error_is_that_of_the_line_of_reading_and_of_the_order_in_which_hosts_leave() {
+    // Two hosts that agree to the nanosecond, and read their clocks well or badly.
+    let of = |err_ns: i64| {
+        let seen = |host, step: i64| Seen {
+            host,
+            begin_ns: step * 500_000_000,
+            end_ns: step * 500_000_000 + 10,
+            err_ns,
+            early_ns: 0,
+        };
+        let meetings: Vec<_> = (0..120).map(|step| Meeting { seen: vec![seen(0, step), seen(1, step)] }).collect();
+        segment(0, 2, &meetings, 200.0)[1].clone()
+    };
+    let (well, badly) = (of(200), of(70_200));
+    assert_eq!(well.meetings, 120);
+    // 30 us for the order, and hardly anything for the line.
+    assert!((30_200.0..30_400.0).contains(&well.err_ns), "{well:?}");
+    assert!((badly.err_ns - well.err_ns - 70_000.0).abs() < 1.0, "{badly:?}");
+}
+
+#[test]
+fn a_clock_that_wanders_says_by_how_much_it_leaves_its_line() {
+    // Either one wanders, by 200 us to each side of a line, over the whole segment.
+    for wanders in [0, 1] {
+        let seen = |host: usize, step: i64| {
+            let phase = step as f64 / 120.0;
+            let away = if host == wanders { (phase * std::f64::consts::TAU).cos() * 200_000.0 } else { 0.0 };
+            let end_ns = step * 500_000_000 + 10_000_000 + away as i64;
+            Seen { host, begin_ns: end_ns - 10_000_000, end_ns, err_ns: 0, early_ns: 0 }
+        };
+        let meetings: Vec<_> = (0..120).map(|step| Meeting { seen: vec![seen(0, step), seen(1, step)] }).collect();
+        let clock = &segment(0, 2, &meetings, 200.0)[1];
+        assert!((200_000.0..800_000.0).contains(&clock.err_ns), "{wanders}: {clock:?}");
+    }
+}
+
+#[test]
+fn few_points_give_no_drift_and_an_error_with_what_it_may_be() {
+    let points = [(-3e9, 10.0), (-1e9, 20.0), (2e9, 30.0), (5e9, 90.0)];
+    let line = fit::huber(&points[..3]);
+    // A clock may drift by 100 ppm over half a segment: 3 ms.
+    assert_eq!((line.at_mid, line.slope, line.err, line.bent), (20.0, 0.0, 10.0 + 3e6, 0.0));
+    assert_eq!(fit::huber(&points).slope, 0.0);
+    let five: Vec<_> = (-2..=2).map(|at| (f64::from(at) * 1e9, f64::from(at) * 1_000.0 + 7.0)).collect();
+    let line = fit::huber(&five);
+    assert!((line.slope - 1e-6).abs() < 1e-12 && (line.at_mid - 7.0).abs() < 1e-3, "{line:?}");
 }
 
 #[test]
@@ -204,7 +308,7 @@ fn an_estimate_stays_within_its_bounds() {
     let mut meetings = meetings;
     meetings[30].seen[1].end_ns -= 29_900_000;
     let clock = &segment(0, 2, &meetings, 0.0)[1];
-    assert!(clock.offset_ns <= 1_200_000.0 && clock.err_ns > 28e6, "{clock:?}");
+    assert!(clock.offset_ns <= 1_200_000.0 && (28e6..30e6).contains(&clock.err_ns), "{clock:?}");
 }
 
 #[test]
@@ -227,4 +331,10 @@ fn without_outliers_a_line_is_that_of_least_squares_with_its_error_at_the_farthe
         let err = 2.576 * 1.4826 * 500.0 * (1.0 / n + half * half / sum(|(x, _)| x * x)).sqrt();
         assert!((0.7..1.5).contains(&(found.err / err)), "seed {seed}: {found:?}, not {err}");
     }
+}
+
+#[test]
+fn of_two_middle_times_the_mean_is_the_median() {
+    assert_eq!((median(&mut []), median(&mut [7.0]), median(&mut [9.0, 3.0])), (0.0, 7.0, 6.0));
+    assert_eq!((median(&mut [5.0, 9.0, 1.0]), median(&mut [4.0, 9.0, 1.0, 6.0])), (5.0, 5.0));
 }
