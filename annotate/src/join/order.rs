@@ -148,3 +148,77 @@ fn refused(
     why.extend(others.map(|(title, reason)| format!("{title} cannot be joined by order ({reason})")));
     AnnotateError::OtherCount { replay, correlation, kernels: work.len(), graphs: why.join("; ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::Node;
+
+    /// A graph of these nodes, in order.
+    fn graph(title: &str, nodes: &[(Work, Option<&str>)], no_order: Option<&'static str>) -> Graph {
+        let node = |(work, kernel): &(Work, Option<&str>)| Node {
+            work: Some(*work),
+            kernel: kernel.map(str::to_owned),
+            zones: Vec::new(),
+        };
+        Graph { title: title.to_owned(), nodes: nodes.iter().map(node).collect(), no_order, ..Graph::default() }
+    }
+
+    /// Joins work, given by its launch, kind and name, with two launches that are numbered 1 and 2.
+    fn joined(graphs: Vec<Graph>, seen: &[(u64, Work, &str)]) -> Result<(Vec<(u32, u32)>, u64), AnnotateError> {
+        let mut annotations = Annotations::default();
+        annotations.graphs = graphs;
+        let mut names = Names::new();
+        let seen = seen.iter().zip(0..).map(|((correlation, work, name), number)| Seen {
+            number,
+            row: 0,
+            process: 0,
+            begin_ns: i64::from(number) * 100,
+            end_ns: i64::from(number) * 100 + 50,
+            correlation: Some(*correlation),
+            exec_id: None,
+            node: None,
+            work: *work,
+            name: names.number(*work, name),
+        });
+        let seen = seen.collect();
+        let launches = [1, 2].map(|at| (at, Launch { number: at as u32, begin_ns: at as i64 })).into_iter().collect();
+        let (work, idle) = join(&annotations, seen, &launches, &mut names, Path::new("t.json"))?;
+        Ok((work.iter().map(|seen| seen.node.expect("each has one")).collect(), idle))
+    }
+
+    const KERNEL: Work = Work::Kernel;
+    const COPY: Work = Work::Memcpy;
+
+    #[test]
+    fn a_launch_whose_work_is_not_in_the_trace_is_counted() {
+        let step = || vec![graph("step", &[(KERNEL, Some("a")), (KERNEL, Some("b"))], None)];
+        let work = [(1, KERNEL, "b"), (1, KERNEL, "a"), (2, KERNEL, "a"), (2, KERNEL, "b")];
+        assert_eq!(joined(step(), &work).expect("it fits"), (vec![(0, 1), (0, 0), (0, 0), (0, 1)], 0));
+        assert_eq!(joined(step(), &work[2..]).expect("it fits"), (vec![(0, 0), (0, 1)], 1));
+        assert_eq!(joined(step(), &[]).expect("nothing is wrong"), (Vec::new(), 2));
+    }
+
+    #[test]
+    fn without_names_the_kinds_of_work_are_in_the_order_of_the_capture() {
+        let step = || vec![graph("step", &[(KERNEL, None), (COPY, None)], None)];
+        assert_eq!(joined(step(), &[(1, KERNEL, "a"), (1, COPY, "")]).expect("it fits"), (vec![(0, 0), (0, 1)], 1));
+        let error = joined(step(), &[(1, COPY, ""), (1, KERNEL, "a")]).expect_err("it does not").to_string();
+        assert!(
+            error.contains("step has as many nodes that do work, but no node left for number 1 of them"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_graph_that_cannot_be_joined_by_order_says_why_unless_another_one_can() {
+        let unknown = || graph("loop", &[(KERNEL, Some("a"))], Some("it has conditional nodes"));
+        let error = joined(vec![unknown()], &[(1, KERNEL, "a")]).expect_err("it cannot");
+        assert!(
+            matches!(&error, AnnotateError::NoOrder { graph, reason } if graph == "loop" && reason.contains("conditional")),
+            "{error}"
+        );
+        let step = graph("step", &[(KERNEL, Some("b"))], None);
+        assert_eq!(joined(vec![unknown(), step], &[(1, KERNEL, "b")]).expect("one can"), (vec![(1, 0)], 1));
+    }
+}
