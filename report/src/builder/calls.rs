@@ -317,6 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn of_calls_of_one_length_as_many_stay_as_have_room() {
+        let of = |most| {
+            let mut calls = Calls::default();
+            for (number, ns) in [(1, 50), (2, 20), (3, 20), (4, 20), (5, 10)] {
+                let begin = i64::from(number) * 100;
+                calls.add(row(0), span(begin, begin + ns), number, 0, 0);
+            }
+            let (outermost, left_out) = calls.longest(most);
+            (outermost.iter().map(|call| call.number).collect::<Vec<_>>(), left_out.calls, left_out.ns)
+        };
+        assert_eq!(of(5), (vec![1, 2, 3, 4, 5], 0, 0));
+        assert_eq!(of(4), (vec![1, 2, 3, 4], 1, 10));
+        assert_eq!(of(3), (vec![1, 2, 3], 2, 30));
+        assert_eq!(of(2), (vec![1, 2], 3, 50));
+        assert_eq!(of(1), (vec![1], 4, 70));
+        assert_eq!(of(0), (vec![], 5, 120));
+    }
+
+    #[test]
+    fn a_zone_that_comes_after_the_one_around_it_is_left_out() {
+        let mut calls = Calls::default();
+        calls.add(row(0), span(0, 100), 1, 0, 0);
+        calls.add(row(0), span(10, 99), 2, 0, 0);
+        // One that ends with the one before it, and one that is around both.
+        calls.add(row(0), span(-10, 100), 3, 100, 0);
+        let (outermost, left_out) = calls.longest(10);
+        assert_eq!(told(&outermost), [(3, 1, 110, 10, 1)]);
+        assert_eq!((left_out.calls, left_out.ns), (1, 89));
+    }
+
+    #[test]
     fn very_many_calls_stay_within_the_limit() {
         let mut calls = Calls::default();
         for of in 0..80 {

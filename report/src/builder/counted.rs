@@ -118,4 +118,31 @@ mod tests {
         assert_eq!(rows[1], ("kernel 0".to_owned(), 2, 15));
         assert_eq!(names.number_if("kernel 9999999", false), Name::MORE);
     }
+
+    #[test]
+    fn sums_of_two_tables_are_added_by_key() {
+        let mut names = Names::default();
+        let [one, other] = ["one", "other"].map(|name| names.number_if(name, true));
+        let table = |sums: &[(Name, i64, i64)]| {
+            let mut table = Counted::default();
+            sums.iter().for_each(|(name, ns, early_ns)| table.add(*name, *ns, *early_ns));
+            table
+        };
+        let mut both = table(&[(one, 10, 4), (one, 30, 0)]);
+        both.merge(table(&[(one, 20, 50), (other, 5, 0)]));
+        let rows = both.rows(|name, sum| (name, sum.count, sum.total_ns, sum.early_ns, sum.max_ns), |row| row.1);
+        // No time is shorter by more than itself.
+        assert_eq!(rows, [(one, 3, 60, 24, 30), (other, 1, 5, 0, 5)]);
+    }
+
+    #[test]
+    fn threads_beyond_the_bound_are_counted_together() {
+        let (mut table, mut names) = (Counted::default(), Names::default());
+        let call = names.number_if("cudaStreamSynchronize", true);
+        for n in 0..MOST + 3 {
+            table.add((format!("thread {n}").into(), call, Some(call)), 10, 0);
+        }
+        let rows = table.rows(|key: (Arc<str>, Name, Option<Name>), sum| (key, sum.count), |row| row.1);
+        assert_eq!((rows.len(), &rows[0]), (MOST + 1, &(("(more)".into(), Name::MORE, None), 3)));
+    }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use warpline_core::catalog::RangeSpec;
 use warpline_core::catalog::spec::RangeMeta;
-use warpline_core::fixture::{COPY, STEP, kernel, span, stream, thread, waits, zone};
+use warpline_core::fixture::{COPY, STEP, kernel, replay, span, stream, thread, waits, zone};
 use warpline_core::kernel::ZoneRef;
-use warpline_core::record::{EndSource, Span, ThreadInfo, ZoneRecord};
+use warpline_core::record::{EndSource, Span, Status, ThreadInfo, ZoneRecord};
+use warpline_core::replay::ReplayedZone;
 use warpline_core::synchronization::{SyncKind, SyncRecord};
 use warpline_core::wait::WaitRecord;
 
@@ -114,6 +115,94 @@ fn after_a_sample_and_in_a_part_of_a_session_no_zone_is_the_first_call() {
         let [stats] = &ranges(&figures, CameBy::Unknown)[..] else { panic!("one range") };
         assert_eq!((stats.first_ns, stats.mean_ns), (None, mean_ns));
     }
+}
+
+/// A range with a lane.
+const fn on_lane(label: &'static str, lane: &'static str) -> RangeSpec {
+    RangeSpec::new(RangeMeta {
+        namespace: "test",
+        label,
+        description: "A range with a lane.",
+        lane: Some(lane),
+        module: "test",
+        file: "test.rs",
+        line: 2,
+        ..RangeMeta::EMPTY
+    })
+}
+
+static ONE_LANE: RangeSpec = on_lane("test.one\0", "one");
+static OTHER_LANE: RangeSpec = on_lane("test.other\0", "other");
+
+/// The time of each range in no other zone of its row, by name.
+fn own_times(figures: &SessionFigures) -> Vec<(String, i64)> {
+    let ranges = ranges(figures, CameBy::Counted);
+    let mut own: Vec<_> = ranges.iter().map(|range| (range.name.to_string(), range.self_ns)).collect();
+    own.sort();
+    own
+}
+
+#[test]
+fn zones_nest_on_their_stream_lane_or_thread_alone() {
+    let main = thread(1, None);
+    let (first, second) = (stream(1, "first"), stream(2, "second"));
+    let on = |range, stream, from, to| zone(range, Some(stream), &main, span(from, from + 10), Some(span(from, to)));
+    let mut figures = SessionFigures::default();
+    figures.add_zones(&[
+        // Each lies in the one before it, on another lane.
+        on(&RANGE, &first, 1_000, 2_000),
+        on(&ONE_LANE, &first, 1_200, 1_500),
+        on(&OTHER_LANE, &first, 1_300, 1_400),
+        // In the first one, and beside it on another stream and on the thread.
+        on(&STEP, &first, 1_600, 1_700),
+        on(&COPY, &second, 1_600, 1_700),
+    ]);
+    figures.builder.end_batch();
+    let own = |name: &str, ns| (name.to_owned(), ns);
+    let (copy, step) = (COPY.name(), STEP.name());
+    let mut expected =
+        vec![own("test.range", 900), own("test.one", 300), own("test.other", 100), own(step, 100), own(copy, 100)];
+    expected.sort();
+    assert_eq!(own_times(&figures), expected);
+}
+
+#[test]
+fn zones_of_a_replay_nest_on_the_stream_that_they_were_captured_on() {
+    let (main, first) = (thread(1, None), stream(1, "first"));
+    let replayed = |range, captured_on, lane: Option<&str>, from, to| ReplayedZone {
+        zone: zone(range, Some(&first), &main, span(1, 2), Some(span(from, to))),
+        lane: lane.map(Into::into),
+        kernels: 1,
+        captured_on,
+    };
+    let mut figures = SessionFigures::default();
+    let mut record = replay(
+        &first,
+        span(1_000, 2_000),
+        vec![
+            replayed(&RANGE, 0, None, 1_000, 2_000),
+            replayed(&STEP, 0, None, 1_100, 1_200),
+            replayed(&COPY, 1, None, 1_300, 1_400),
+            replayed(&ONE_LANE, 0, Some("one"), 1_500, 1_600),
+        ],
+    );
+    figures.add_replay(&record, |_| true);
+    // Another graph, at the same time.
+    (record.graph, record.zones) = (2, vec![replayed(&OTHER_LANE, 0, None, 1_700, 1_800)]);
+    figures.add_replay(&record, |_| true);
+    let mut expected = vec![(STEP.name(), 100), (COPY.name(), 100), ("test.one", 100), ("test.other", 100)];
+    expected.push(("test.range", 900));
+    expected.sort();
+    let own = own_times(&figures);
+    assert_eq!(own.iter().map(|(name, ns)| (&**name, *ns)).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn zones_that_end_with_an_error_or_a_panic_are_counted() {
+    let mut figures = SessionFigures::default();
+    let with = |status| ZoneRecord { status, ..on_thread(10) };
+    figures.add_zones(&[with(Status::Complete), with(Status::Error), with(Status::Panicked), with(Status::Complete)]);
+    assert_eq!(ranges(&figures, CameBy::Counted)[0].failed, 2);
 }
 
 #[test]
