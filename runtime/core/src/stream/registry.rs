@@ -223,3 +223,70 @@ impl StreamRegistry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::new_space;
+    use crate::record::DeviceKind;
+
+    fn device() -> DeviceInfo {
+        DeviceInfo { ordinal: 0, name: "H100".to_owned(), kind: DeviceKind::Cuda }
+    }
+
+    fn facts(tool_numbers: Option<(u32, u32)>) -> StreamFacts {
+        StreamFacts { name: None, device: device(), tool_numbers }
+    }
+
+    #[test]
+    fn of_streams_that_are_gone_the_newer_half_is_remembered() {
+        let (mut registry, space) = (StreamRegistry::default(), new_space());
+        let id = |registry: &mut StreamRegistry, key: u64| registry.info(space.key(key), facts(None)).0.id;
+        for key in 0..REMEMBERED as u64 {
+            assert_eq!(id(&mut registry, key), key as u32 + 1);
+        }
+        // The oldest is used again, so it is the newest.
+        assert_eq!(id(&mut registry, 0), 1);
+        assert_eq!(id(&mut registry, REMEMBERED as u64), REMEMBERED as u32 + 1);
+        assert_eq!(registry.infos.len(), REMEMBERED / 2 + 1);
+        let newer = REMEMBERED as u64 / 2 + 1;
+        assert_eq!((id(&mut registry, 0), id(&mut registry, newer)), (1, newer as u32 + 1));
+        assert_eq!(id(&mut registry, 1), REMEMBERED as u32 + 2, "a forgotten stream gets a new number");
+    }
+
+    #[test]
+    fn of_streams_that_only_a_tool_saw_the_newer_half_is_remembered() {
+        let (mut registry, space) = (StreamRegistry::default(), new_space());
+        // One on which zones began, which the tool knows, too.
+        let own = registry.info(space.key(7), facts(Some((1, 0)))).0;
+        let seen = |registry: &mut StreamRegistry, number: u32| registry.stream_of_tool((1, number), device()).id;
+        for number in 1..=REMEMBERED as u32 {
+            assert_eq!(seen(&mut registry, number), number + 1);
+        }
+        assert_eq!(registry.of_tool.len(), REMEMBERED + 1);
+        assert_eq!(seen(&mut registry, REMEMBERED as u32), REMEMBERED as u32 + 1);
+        assert_eq!(registry.of_tool.len(), REMEMBERED / 2 + 2, "the newer half, and the one with zones");
+        assert!(registry.known_stream_of_tool((1, 0)).is_some_and(|info| Arc::ptr_eq(&info, &own)));
+        assert_eq!(registry.known_stream_of_tool((1, REMEMBERED as u32 / 2 - 2)).map(|info| info.id), None);
+        let oldest = registry.known_stream_of_tool((1, REMEMBERED as u32 / 2)).map(|info| info.id);
+        assert_eq!(oldest, Some(REMEMBERED as u32 / 2 + 1));
+    }
+
+    #[test]
+    fn a_stream_is_named_by_the_tool_until_it_is_known() {
+        let mut registry = StreamRegistry::default();
+        registry.name_stream_of_tool((1, 7), "copies".to_owned());
+        assert_eq!(registry.stream_of_tool((1, 7), device()).name, "copies");
+        assert_eq!(registry.stream_of_tool((1, 8), device()).name, "CUDA stream 8");
+        // The name of a known stream may be warpline's own, which comes back.
+        registry.name_stream_of_tool((1, 8), "late".to_owned());
+        assert_eq!(registry.stream_of_tool((1, 8), device()).name, "CUDA stream 8");
+        // Of too many names, those before are gone.
+        (1..MOST_TOOL_NAMES as u32).for_each(|number| registry.name_stream_of_tool((2, number), "one".to_owned()));
+        registry.name_stream_of_tool((2, MOST_TOOL_NAMES as u32), "next".to_owned());
+        assert_eq!(registry.tool_names.len(), 1);
+        let [one, two] = [3, 4].map(|context| registry.stream_of_graphs(context, &device()));
+        assert_eq!((&*one.name, one.id, two.id), ("graphs", 3, 4));
+        assert_eq!(registry.stream_of_graphs(3, &device()).id, 3);
+    }
+}

@@ -193,3 +193,46 @@ impl Depths {
         (state.begun, state.dropped)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_in_a_row_of_one_thread_have_one_place() {
+        let stats = WaitStats::default();
+        assert_eq!(stats.place_of_signal(1, 5_000, 5_400), 5_000);
+        // The next call begins sooner than a thread can launch work, counted from the end of the one before.
+        assert_eq!(stats.place_of_signal(1, 6_399, 6_500), 5_000);
+        assert_eq!(stats.place_of_signal(1, 6_500, 6_600), 5_000);
+        assert_eq!(stats.place_of_signal(1, 7_600, 7_700), 7_600, "work may have been launched between them");
+        assert_eq!(stats.place_of_signal(2, 7_701, 7_800), 7_701, "another thread launches when it likes");
+        assert_eq!(stats.place_of_signal(2, 7_799, 7_900), 7_799, "the calls overlap");
+    }
+
+    #[test]
+    fn what_becomes_of_waits_adds_up() {
+        let stats = WaitStats::default();
+        stats.begin(10);
+        stats.take_back(1);
+        stats.add_recorded(4);
+        stats.add_stream_failed(2);
+        let counts = stats.counts();
+        assert_eq!((counts.begun, counts.recorded, counts.dropped.stream_failed), (9, 4, 2));
+        assert_eq!((counts.dropped.unfinished, counts.dropped.total()), (3, 5));
+    }
+
+    #[test]
+    fn depths_beyond_the_bound_are_counted() {
+        let depths = Depths::default();
+        let depth = |at_ns| QueueDepth { queue: "decode".into(), at_ns, depth: 1 };
+        (0..MOST_DEPTHS as i64 + 2).for_each(|at_ns| depths.add(depth(at_ns)));
+        assert_eq!(depths.counts(), (MOST_DEPTHS as u64 + 2, 2));
+        assert_eq!((depths.take().len(), depths.take().len()), (MOST_DEPTHS, 0));
+        depths.add(depth(-1));
+        depths.close();
+        depths.add(depth(-2));
+        let waiting: Vec<_> = depths.take().iter().map(|depth| depth.at_ns).collect();
+        assert_eq!((waiting, depths.counts()), (vec![-1], (MOST_DEPTHS as u64 + 3, 2)));
+    }
+}

@@ -300,6 +300,49 @@ mod tests {
     }
 
     #[test]
+    fn each_device_has_its_own_sums_and_its_first_peak() {
+        let log = MemoryLog::default();
+        let on = |address, bytes, ordinal| {
+            let mut of = allocation(address, bytes, None);
+            let stream = Arc::make_mut(&mut of.stream);
+            stream.device = DeviceInfo { ordinal, ..stream.device.clone() };
+            allocate(&log, of);
+        };
+        on(1, 100, 0);
+        on(2, 70, 1);
+        on(3, 50, 0);
+        let peak_ns = log.stats()[0].peak_ns;
+        assert!(free(&log, 3));
+        // As much as at the peak is no new one.
+        on(4, 50, 0);
+        let stats = log.stats();
+        assert_eq!(
+            stats.iter().map(|device| (device.bytes, device.peak_bytes)).collect::<Vec<_>>(),
+            [(150, 150), (70, 70)]
+        );
+        assert_eq!(stats[0].peak_ns, peak_ns);
+    }
+
+    #[test]
+    fn holders_beyond_the_bound_share_one_row() {
+        let log = MemoryLog::default();
+        for number in 0..300 {
+            allocate(&log, Allocation { name: Some(format!("block {number}").into()), ..allocation(number, 1, None) });
+        }
+        let held = &log.stats()[0].not_freed;
+        assert_eq!((held.len(), held[0].name.as_str(), held[0].bytes), (257, "…", 44));
+    }
+
+    #[test]
+    fn the_first_failures_are_kept_and_all_are_counted() {
+        let log = MemoryLog::default();
+        let failure = |thread| RefusedAllocation { what: String::new(), bytes: None, thread, range: None, at_ns: 0 };
+        (0..20).for_each(|thread| log.refused(failure(thread)));
+        let kept: Vec<_> = log.take_refused().iter().map(|refused| refused.thread).collect();
+        assert_eq!((kept, log.counts().refused), ((0..16).collect(), 20));
+    }
+
+    #[test]
     fn an_address_that_is_allocated_again_counts_once_and_an_unknown_one_not_at_all() {
         let log = MemoryLog::default();
         allocate(&log, allocation(1, 100, None));

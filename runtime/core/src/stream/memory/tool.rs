@@ -213,6 +213,66 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_is_the_queues_up_to_a_second_after_it_and_within_what_clocks_differ_by() {
+        let refused =
+            |thread, at_ns| RefusedAllocation { what: String::new(), bytes: None, thread, range: None, at_ns };
+        let tool = Tool { refused: Some((1, LATER_NS)), ..Tool::default() };
+        let is_noted = |at_ns| tool.is_noted(&refused(1, at_ns));
+        assert_eq!([0, 1, LATER_NS].map(is_noted), [false, true, true]);
+        assert_eq!([LATER_NS + SLACK_NS, LATER_NS + SLACK_NS + 1].map(is_noted), [true, false]);
+        assert!(!tool.is_noted(&refused(2, LATER_NS)) && !Tool::default().is_noted(&refused(1, LATER_NS)));
+    }
+
+    #[test]
+    fn a_report_names_memory_up_to_a_second_after_it_was_allocated() {
+        let takes = |told_ns, address, bytes| {
+            let told = Told::Allocated(allocation(0x1000, 400), MemoryTiming::Call);
+            let freed = Told::Freed { address: 0x1000, thread: 1, timing: MemoryTiming::Call };
+            let mut tool = Tool { told: [(told_ns, freed), (told_ns, told)].into(), ..Tool::default() };
+            let label = tool.take_label(address, bytes, LATER_NS).is_some();
+            assert_eq!(tool.told.len(), 2 - usize::from(label));
+            label
+        };
+        let near = [LATER_NS - SLACK_NS - 1, LATER_NS - SLACK_NS, 2 * LATER_NS, 2 * LATER_NS + 1];
+        assert_eq!(near.map(|told_ns| takes(told_ns, 0x1000, 400)), [false, true, true, false]);
+        assert!(!takes(LATER_NS, 0x1001, 400) && !takes(LATER_NS, 0x1000, 401));
+    }
+
+    #[test]
+    fn memory_is_in_a_block_up_to_its_last_byte() {
+        let tool = Tool { blocks: [(0x1000, 0x1010), (0x2000, 0x2001)].into(), ..Tool::default() };
+        let is_in = [0xfff, 0x1000, 0x100f, 0x1010, 0x1fff, 0x2000, 0x2001].map(|address| tool.has(address));
+        assert_eq!(is_in, [false, true, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_the_program_tells_beyond_the_bound_is_counted() {
+        let log = MemoryLog::default();
+        log.follow_tool();
+        for address in 0..MOST_TOLD as u64 + 3 {
+            log.allocated(allocation(address * 16, 8), MemoryTiming::Call);
+        }
+        log.freed(0, 1, MemoryTiming::Call);
+        assert_eq!(log.counts().untracked, 3);
+        log.add_of_tool(Vec::new(), i64::MAX);
+        assert_eq!(log.stats()[0].allocated, MOST_TOLD as u64);
+    }
+
+    #[test]
+    fn the_end_of_a_tools_block_is_the_tools_to_tell() {
+        let log = MemoryLog::default();
+        log.follow_tool();
+        let at_ns = now_ns();
+        log.add_of_tool(vec![allocated(at_ns, 0x1000, 400)], at_ns);
+        // The program frees it, and what it tells comes to be counted before the tool's record.
+        log.freed(0x1000, 1, MemoryTiming::Call);
+        log.add_of_tool(Vec::new(), now_ns() + LATER_NS);
+        assert_eq!((log.stats()[0].bytes, log.stats()[0].freed), (400, 0));
+        log.add_of_tool(vec![freed(now_ns(), 0x1000)], i64::MAX);
+        assert_eq!((log.stats()[0].bytes, log.stats()[0].freed, log.counts().unknown), (0, 1, 0));
+    }
+
+    #[test]
     fn the_tool_counts_and_what_the_program_tells_of_the_same_memory_names_it() {
         let log = MemoryLog::default();
         log.follow_tool();
