@@ -21,7 +21,7 @@ fn train(stream: &HostStream) {
 /// Is inside another zone.
 #[gpu_zone("cli.golden.matmul", stream = stream)]
 fn matmul(stream: &HostStream) {
-    stream.launch(|| sleep(Duration::from_millis(4)));
+    stream.launch(|| sleep(Duration::from_millis(40)));
 }
 
 /// Works on its thread.

@@ -273,6 +273,19 @@ fn sigusr2_writes_a_trace_and_the_programs_own_handler_runs() {
     Child::start(test, &file).wait_until_killed();
 }
 
+/// Dumps what is recorded until now. On a busy host a dump may say that the collector was kept from writing; another one has the rest.
+fn dump(session: &Session, trace: &Path) -> Recovered {
+    let begin = Instant::now();
+    loop {
+        let found = session.dump(trace).expect("it is written");
+        let is_early = found.problems.iter().any(|problem| problem.ends_with("dump again"));
+        if !is_early {
+            return found;
+        }
+        assert!(begin.elapsed() < LONG, "{found:?}");
+    }
+}
+
 #[test]
 fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
     let _turn = alone();
@@ -286,7 +299,7 @@ fn a_dump_has_what_is_recorded_until_then_and_the_account_is_exact() {
         last = round * 4_000;
         stream.synchronize().expect("nothing panics");
         let trace = beside(&file, "dump.pftrace");
-        let found = session.dump(&trace).expect("it is written");
+        let found = dump(&session, &trace);
         assert_eq!(found.zones_before + found.zones, last, "{found:?}");
         let numbers = numbers(&read(&trace), "api.flight.step");
         assert_eq!(numbers, (found.zones_before..last).collect::<Vec<_>>());
