@@ -338,3 +338,37 @@ fn of_two_middle_times_the_mean_is_the_median() {
     assert_eq!((median(&mut []), median(&mut [7.0]), median(&mut [9.0, 3.0])), (0.0, 7.0, 6.0));
     assert_eq!((median(&mut [5.0, 9.0, 1.0]), median(&mut [4.0, 9.0, 1.0, 6.0])), (5.0, 5.0));
 }
+
+#[test]
+fn a_line_is_the_same_wherever_its_points_lie() {
+    let half = SEGMENT_NS as f64 / 2.0;
+    // All points are in the last part of the segment, and each is 500 ns above or below a line.
+    for (slope, first) in [(0.0, -1.0), (2e-8, 0.2), (-3e-7, 0.6)] {
+        let x = |at: i32| half * (first + (1.0 - first) * f64::from(at) / 255.0);
+        let side = |at: i32| if at % 4 == 0 || at % 4 == 3 { 500.0 } else { -500.0 };
+        let points: Vec<(f64, f64)> = (0..256).map(|at| (x(at), 5_000.0 + slope * x(at) + side(at))).collect();
+        let line = fit::huber(&points);
+        assert!((line.slope - slope).abs() * half < 20.0 && (line.at_mid - 5_000.0).abs() < 20.0, "{line:?}");
+        // 2.576 deviations and a tenth more, at the point that is farthest from the centre.
+        let (n, centre) = (points.len() as f64, x(0).midpoint(x(255)));
+        let spread: f64 = points.iter().map(|(x, _)| (x - centre) * (x - centre)).sum();
+        let far = x(255) - centre;
+        let err = 2.576 * 1.1 * 1.4826 * 500.0 * (1.0 / n + far * far / spread).sqrt();
+        assert!((line.err / err - 1.0).abs() < 0.02, "{line:?}, not {err}");
+        assert!(line.bent < 1.5 * 520.0, "{line:?}");
+    }
+}
+
+#[test]
+fn parts_that_lie_beside_a_line_say_how_far_it_is_bent() {
+    let half = SEGMENT_NS as f64 / 2.0;
+    for slope in [0.0, 1e-6] {
+        let x = |at: i32| half * (2.0 * f64::from(at) / 255.0 - 1.0);
+        // Sixteen parts, each above or below.
+        let beside = |at: i32| if matches!(at / 16 % 4, 0 | 3) { 1_000.0 } else { -1_000.0 };
+        let points: Vec<(f64, f64)> = (0..256).map(|at| (x(at), slope * x(at) + beside(at))).collect();
+        let line = fit::huber(&points);
+        // Between the middles of two parts it may be half as far again.
+        assert!((line.bent - 1_500.0).abs() < 30.0, "{slope}: {line:?}");
+    }
+}
