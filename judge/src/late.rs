@@ -165,27 +165,27 @@ mod tests {
     fn a_collective_without_all_ranks_is_judged_where_nobody_can_have_waited_for_the_missing_one() {
         let lacking = |seq, late_ns, ns| Met { ranks: 3, late_ns, least_ns: ns, least_early_ns: ns, ..met(seq) };
         let whole = || (0..3).map(met);
-        // 20 us longer than usual: the delay of the last rank explains ten times that, and no less.
+        // They take 20 us longer than usual. They are judged if the last rank was late by at least ten times that.
         let all: Vec<Met> = whole().chain([lacking(7, 200_000, 120_000), lacking(8, 199_999, 120_000)]).collect();
         let collectives = Collectives::new(all);
         let judged: Vec<u64> = collectives.judged().iter().map(|met| met.key.seq).collect();
         assert_eq!((judged, collectives.unknown, collectives.bounded), (vec![0, 1, 2, 7], 1, 0));
-        // No whole one of the same size is known, so all of its time may have been waited for.
+        // No whole collective of the same size is known, so ranks may have waited for all of its time.
         let other = Met { bytes: 1 << 10, ..lacking(9, 200_000, 120_000) };
         let collectives = Collectives::new(whole().chain([other]).collect());
         assert_eq!((collectives.judged().len(), collectives.unknown), (3, 1));
     }
 
     #[test]
-    fn a_length_that_is_a_bound_is_counted_and_says_not_what_is_usual() {
+    fn a_length_that_is_a_bound_is_counted_and_not_taken_as_usual() {
         let bound = |seq| Met { least_ns: 10_000_000, least_early_ns: 0, ..met(seq) };
         assert!(met(0).is_timed() && !bound(0).is_timed());
-        // With them, 10 ms would be usual, and nobody would have waited for the missing rank.
+        // If bounds counted, 10 ms would be the usual length, and no rank would seem to have waited for the missing one.
         let long = |seq| Met { late_ns: 1_000_000, least_ns: 9_000_000, least_early_ns: 9_000_000, ..met(seq) };
         let lacking = |seq| Met { ranks: 3, ..long(seq) };
         let collectives = Collectives::new(vec![met(0), bound(1), bound(2), lacking(9)]);
         assert_eq!((collectives.judged().len(), collectives.unknown, collectives.bounded), (3, 1, 2));
-        // A group that lacks a rank says as little.
+        // Collectives that lack a rank do not count as usual either.
         let collectives = Collectives::new(vec![met(0), lacking(1), lacking(2)]);
         assert_eq!((collectives.judged().len(), collectives.unknown), (1, 2));
     }

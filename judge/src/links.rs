@@ -105,7 +105,7 @@ mod tests {
         // With two groups, neither is known to be usual; and a small share of the run is not reported.
         assert_eq!(slow(|group| if group == 1 { 12_000_000 } else { 3_000_000 }, 2), [] as [u32; 0]);
         assert_eq!(slow(|group| if group == 5 { 700_000 } else { 300_000 }, 8), [] as [u32; 0]);
-        // Of three, two say what is usual.
+        // Two of three groups show what is usual.
         assert_eq!(slow(|group| if group == 1 { 12_000_000 } else { 3_000_000 }, 3), [1]);
     }
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(found(|met| Met { bytes: LEAST_BYTES, ..met }), 1);
         assert_eq!(found(|met| Met { bytes: LEAST_BYTES - 1, ..met }), 0);
         assert_eq!(found(|met| Met { least_early_ns: 0, ..met }), 0);
-        // They are judged, since the last rank's delay explains all, and their length says nothing of the link.
+        // These are judged, because the last rank's delay explains their length; so it says nothing about the link.
         assert_eq!(found(|met| Met { ranks: 3, late_ns: 1_000_000_000, ..met }), 0);
     }
 }

@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_probability_is_that_of_the_binomial_distribution() {
-        // From sums of fractions.
+        // Computed with exact fractions.
         let of = [
             (8, 10, 0.5, 0.0546875),
             (2, 10, 0.1, 0.263_901_070_9),
@@ -473,7 +473,7 @@ mod tests {
         for (k, n, p, is) in of {
             assert!((at_least(k, n, p) / is - 1.0).abs() < 1e-6, "{k} of {n}: {}, not {is}", at_least(k, n, p));
         }
-        // As many as are expected are no surprise, and are not summed.
+        // Up to the expected number, the probability is taken as 1.
         assert_eq!((at_least(0, 5, 0.5), at_least(5, 10, 0.5), at_least(3, 10, 0.5)), (1.0, 1.0, 1.0));
         assert_eq!(at_least(0, 0, 0.5), 1.0);
     }

@@ -183,7 +183,7 @@ fn a_thread_that_waits_for_several_waits_for_one_after_another() {
     let streams = [HostStream::new("slow"), HostStream::new("fast")];
     let (waits, ..) = session(|| {
         let (slow, fast) = (Semaphore::named("slow", 0), Semaphore::named("fast", 0));
-        // So much later that a busy host lets the thread see the fast one first.
+        // Long enough that the thread sees the fast signal first, even on a busy host.
         work(&streams[0], "slow", 300 * MS);
         slow.signal_on(&streams[0], 1).unwrap();
         work(&streams[1], "fast", 5 * MS);

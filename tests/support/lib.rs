@@ -122,7 +122,7 @@ pub fn waker_that_calls(call: impl Fn() + Send + Sync + 'static) -> Waker {
     unsafe { Waker::from_raw(raw(Arc::new(call))) }
 }
 
-/// However busy the host is, work that does not hang takes no longer.
+/// The time after which work counts as hanging, even on a busy host.
 const HANGS: Duration = Duration::from_secs(120);
 
 /// Does the work on a thread of its own, and gives up on it when it hangs.

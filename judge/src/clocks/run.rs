@@ -148,7 +148,7 @@ mod tests {
         let mut contradicting = run(nearer);
         contradicting.clocks.get_mut(&0).expect("a segment")[1].is_inconsistent = true;
         assert_eq!(contradicting.at(&meeting, 1, 300), At { sure_ns: i64::MAX, ..at(nearer, 300) });
-        // Who met nobody, and who is not of the run, has its own time.
+        // A host that met nobody, or that is not part of the run, keeps its own time.
         let alone = Meeting { seen: vec![seen(1)] };
         for (meeting, host) in [(&alone, 1), (&meeting, 2)] {
             assert_eq!(run(nearer).at(meeting, host, 300), At { ns: 300, err_ns: 0, sure_ns: 0, beside: host });

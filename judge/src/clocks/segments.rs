@@ -161,7 +161,7 @@ mod tests {
         // Of those, two are beyond the neighbouring segment, each with 20 ppm.
         assert!((clocks[2].err_ns - (500.0 + 2.0 * 60e9 * 20e-6)).abs() < 1.0, "{:?}", clocks[2]);
         assert_eq!(clocks[..2], [clock(1, 0, 9), clock(1, 2, 9)]);
-        // The fewest meetings of a line of its own are enough, and the bounds of another host are not those of this one.
+        // A host with just enough meetings keeps its line. Bounds relative to another host are dropped.
         let mut clocks =
             [clock(1, 0, LEAST_FOR_DRIFT), Clock { beside: 1, certified: Some((0.0, 0.0)), ..clock(1, 1, 0) }];
         bridge(&mut clocks, 2);
@@ -170,7 +170,7 @@ mod tests {
         let mut clocks = [clock(1, 0, 9), Clock { certified: Some((-5.0, 5.0)), ..clock(1, 1, 2) }];
         bridge(&mut clocks, 2);
         assert_eq!(clocks[1].certified, Some((-5.0, 5.0)));
-        // The first host of those that met is right, however few they were.
+        // The host that the others are compared with keeps its clock, however few meetings it had.
         let first = Clock { host: 0, offset_ns: 0.0, drift: 0.0, err_ns: 0.0, ..clock(0, 1, 2) };
         let mut clocks = [Clock { beside: 3, ..clock(0, 0, 9) }, first.clone()];
         bridge(&mut clocks, 2);

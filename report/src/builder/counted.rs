@@ -131,7 +131,7 @@ mod tests {
         let mut both = table(&[(one, 10, 4), (one, 30, 0)]);
         both.merge(table(&[(one, 20, 50), (other, 5, 0)]));
         let rows = both.rows(|name, sum| (name, sum.count, sum.total_ns, sum.early_ns, sum.max_ns), |row| row.1);
-        // No time is shorter by more than itself.
+        // A time can be shorter by all of itself, and by no more.
         assert_eq!(rows, [(one, 3, 60, 24, 30), (other, 1, 5, 0, 5)]);
     }
 

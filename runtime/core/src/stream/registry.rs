@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn of_streams_that_only_a_tool_saw_the_newer_half_is_remembered() {
         let (mut registry, space) = (StreamRegistry::default(), new_space());
-        // One on which zones began, which the tool knows, too.
+        // A stream that has zones and is known to the tool.
         let own = registry.info(space.key(7), facts(Some((1, 0)))).0;
         let seen = |registry: &mut StreamRegistry, number: u32| registry.stream_of_tool((1, number), device()).id;
         for number in 1..=REMEMBERED as u32 {
@@ -281,7 +281,7 @@ mod tests {
         // The name of a known stream may be warpline's own, which comes back.
         registry.name_stream_of_tool((1, 8), "late".to_owned());
         assert_eq!(registry.stream_of_tool((1, 8), device()).name, "CUDA stream 8");
-        // Of too many names, those before are gone.
+        // When there are too many names, the earlier ones are dropped.
         (1..MOST_TOOL_NAMES as u32).for_each(|number| registry.name_stream_of_tool((2, number), "one".to_owned()));
         registry.name_stream_of_tool((2, MOST_TOOL_NAMES as u32), "next".to_owned());
         assert_eq!(registry.tool_names.len(), 1);

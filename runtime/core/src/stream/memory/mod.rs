@@ -313,7 +313,7 @@ mod tests {
         on(3, 50, 0);
         let peak_ns = log.stats()[0].peak_ns;
         assert!(free(&log, 3));
-        // As much as at the peak is no new one.
+        // Reaching the same sum again is not a new peak.
         on(4, 50, 0);
         let stats = log.stats();
         assert_eq!(
